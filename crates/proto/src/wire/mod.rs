@@ -1,0 +1,11 @@
+//! What every protocol needs of bytes: payloads that are named instead of copied, a queue of bytes to send, a cursor, digests.
+//! Knows no protocol.
+
+pub mod digest;
+pub mod payload;
+pub mod reader;
+pub mod transmit;
+
+pub use payload::{Payload, Region};
+pub use reader::{Reader, Short};
+pub use transmit::{Chunk, Transmit};
