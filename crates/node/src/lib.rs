@@ -1,1 +1,8 @@
-//! Placeholder.
+//! What one machine in a lab does, without I/O: the storage server and the load generator.
+//!
+//! A node takes inputs and time, and gives outputs; a driver (sockets and files in `iotax-runtime`, or a simulator) carries them out.
+#![forbid(unsafe_code)]
+
+pub mod node;
+
+pub use node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output};
