@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod machine;
+pub mod scsi;
 pub mod wire;
 
 pub use machine::{

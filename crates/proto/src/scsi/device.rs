@@ -1,0 +1,162 @@
+//! State of one SCSI target device, shared by all its sessions: its logical units, and what one nexus does to the others.
+
+use alloc::{
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::Sense;
+use crate::UnitId;
+
+/// Most unit attention conditions kept for one nexus and logical unit; the oldest stay, as they say the most.
+const UNIT_ATTENTIONS_MAX: usize = 8;
+
+/// What INQUIRY says the device is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// At most 8 characters of ASCII.
+    pub vendor: String,
+    /// At most 16.
+    pub product: String,
+    /// At most 4.
+    pub revision: String,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self { vendor: "IOTAX".to_string(), product: "VOLUME".to_string(), revision: "1".to_string() }
+    }
+}
+
+/// How blocks come and go (SBC-4 §4.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Provisioning {
+    /// Every block is always there; UNMAP is refused.
+    #[default]
+    Full,
+    /// UNMAP is taken; `reads_zero` where an unmapped block then reads as zeros (LBPRZ).
+    Thin { reads_zero: bool },
+}
+
+/// One logical unit, as the server sets it up.
+#[derive(Clone, Debug)]
+pub struct LogicalUnit {
+    pub lun: u16,
+    pub unit: UnitId,
+    /// Unit serial number, at most 36 characters of ASCII; the same over every path and every target that shows the volume.
+    pub serial: String,
+    pub provisioning: Provisioning,
+    /// The cache of the volume is volatile: WCE is reported, and SYNCHRONIZE CACHE does something.
+    pub write_cache: bool,
+}
+
+impl LogicalUnit {
+    pub fn new(lun: u16, unit: UnitId, serial: &str) -> Self {
+        Self { lun, unit, serial: serial.into(), provisioning: Provisioning::default(), write_cache: true }
+    }
+}
+
+/// Names a nexus within its device, for as long as the session lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NexusId(u64);
+
+/// A SCSI target device.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) identity: Identity,
+    /// In the order of their LUNs.
+    pub(crate) luns: Vec<Lun>,
+    nexuses: Vec<NexusState>,
+    next_nexus: u64,
+    /// Rises whenever anything changes that a nexus caches.
+    epoch: Arc<AtomicU64>,
+}
+
+/// A logical unit with the state that commands change.
+#[derive(Debug)]
+pub(crate) struct Lun {
+    pub(crate) config: LogicalUnit,
+    pub(crate) mode: ModeState,
+}
+
+/// Mode parameters that MODE SELECT changes, shared by all nexuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModeState {
+    pub(crate) write_cache: bool,
+    pub(crate) software_write_protect: bool,
+    pub(crate) descriptor_sense: bool,
+}
+
+#[derive(Debug)]
+struct NexusState {
+    id: NexusId,
+    attentions: Vec<(u16, Sense)>,
+}
+
+impl Device {
+    pub fn new(identity: Identity, units: impl IntoIterator<Item = LogicalUnit>) -> Self {
+        let mut device = Self {
+            identity,
+            luns: Vec::new(),
+            nexuses: Vec::new(),
+            next_nexus: 0,
+            // A nexus begins with 0, so that it fills its cache first.
+            epoch: Arc::new(AtomicU64::new(1)),
+        };
+        units.into_iter().for_each(|unit| device.add(unit));
+        device
+    }
+
+    /// Adds a logical unit, in place of one with the same LUN.
+    pub fn add(&mut self, unit: LogicalUnit) {
+        let lun = unit.lun;
+        let mode = ModeState { write_cache: unit.write_cache, software_write_protect: false, descriptor_sense: false };
+        self.luns.retain(|other| other.config.lun != lun);
+        let at = self.luns.partition_point(|other| other.config.lun < lun);
+        self.luns.insert(at, Lun { config: unit, mode });
+        self.touch();
+    }
+
+    pub(crate) fn epoch(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.epoch)
+    }
+
+    /// Makes every nexus look again.
+    pub(crate) fn touch(&self) {
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn lun(&mut self, lun: u16) -> Option<&mut Lun> {
+        self.luns.iter_mut().find(|unit| unit.config.lun == lun)
+    }
+
+    /// A session begins: each logical unit greets it with POWER ON OCCURRED (SPC-5 §4.4.8).
+    pub(crate) fn join(&mut self) -> NexusId {
+        self.next_nexus += 1;
+        let id = NexusId(self.next_nexus);
+        let attentions = self.luns.iter().map(|unit| (unit.config.lun, Sense::POWER_ON)).collect();
+        self.nexuses.push(NexusState { id, attentions });
+        self.touch();
+        id
+    }
+
+    pub(crate) fn leave(&mut self, id: NexusId) {
+        self.nexuses.retain(|nexus| nexus.id != id);
+        self.touch();
+    }
+
+    pub(crate) fn has_attention(&self, id: NexusId, lun: u16) -> bool {
+        self.nexuses.iter().any(|nexus| nexus.id == id && nexus.attentions.iter().any(|(at, _)| *at == lun))
+    }
+
+    /// Takes the oldest unit attention condition of a nexus on a logical unit.
+    pub(crate) fn take_attention(&mut self, id: NexusId, lun: u16) -> Option<Sense> {
+        let nexus = self.nexuses.iter_mut().find(|nexus| nexus.id == id)?;
+        let at = nexus.attentions.iter().position(|(at, _)| *at == lun)?;
+        let (_, sense) = nexus.attentions.remove(at);
+        self.touch();
+        Some(sense)
+    }
+}

@@ -1,0 +1,114 @@
+//! The SCSI device server and the initiator's command builders (SAM-5, SPC-5, SBC-4), knowing no transport.
+//!
+//! A transport makes a [`Device`] shared by all sessions of a target, and a [`Nexus`] for each session. It hands every
+//! command to [`Nexus::command`] and does what [`Next`] says. Target side: one file a family of commands, and one table
+//! (`opcodes`) that says which handler runs and which bits of the CDB may be set.
+
+mod call;
+mod cdb;
+pub mod describe;
+pub mod device;
+mod inquiry;
+mod medium;
+pub mod nexus;
+mod opcodes;
+pub mod sense;
+
+pub use describe::describe_cdb;
+pub use device::{Device, Identity, LogicalUnit, Provisioning};
+pub use nexus::{Nexus, Ports, TaskManagement, TaskManagementResponse, decode_lun, encode_lun};
+pub use sense::{Sense, status};
+
+use alloc::vec::Vec;
+
+use crate::{Payload, UnitId, UnitOp};
+
+/// One command as a transport hands it on.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// The eight bytes of the LUN field, big endian.
+    pub lun: u64,
+    pub cdb: &'a [u8],
+    /// Bytes that the initiator says it sends.
+    pub data_out_len: u32,
+    /// Bytes that the initiator has room for.
+    pub data_in_len: u32,
+}
+
+/// What a transport does next about a command.
+#[derive(Debug)]
+pub enum Next {
+    /// Data-in, then status, now.
+    Respond(Response),
+    /// Start `op` on `unit` (collecting `op.data_len()` bytes of data-out where the backend says `NeedData`), then call
+    /// [`Nexus::medium_done`]. `op.data_len()` never exceeds `data_out_len` of the command.
+    Medium { unit: UnitId, op: UnitOp, after: AfterMedium },
+    /// Collect this many bytes of data-out (never more than `data_out_len` of the command), then call
+    /// [`Nexus::parameters`] with the same command.
+    Parameters { len: u32 },
+}
+
+/// What the end of a medium operation means for its command; small and `Copy`, kept by the transport meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AfterMedium {
+    /// The data read belong to the initiator (not so for VERIFY).
+    pub(crate) returns_data: bool,
+    pub(crate) good: u8,
+    pub(crate) descriptor_sense: bool,
+    pub(crate) writes: bool,
+    /// See [`Response::data_out_len`].
+    pub(crate) data_out_len: u32,
+}
+
+/// Data for the initiator, already cut to the allocation length of the CDB.
+#[derive(Debug)]
+pub enum DataIn {
+    None,
+    Inline(Vec<u8>),
+    Payload(Payload),
+}
+
+impl DataIn {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Inline(bytes) => bytes.len(),
+            Self::Payload(payload) => payload.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The end of a command. The transport computes residuals from `data.len()` and `data_out_len` against what the initiator
+/// announced.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u8,
+    pub sense: Option<Sense>,
+    pub data: DataIn,
+    /// Bytes of data-out that the CDB called for, which may be more or less than the initiator sent.
+    pub data_out_len: u32,
+}
+
+impl Response {
+    pub(crate) fn status(status: u8) -> Self {
+        Self { status, sense: None, data: DataIn::None, data_out_len: 0 }
+    }
+
+    pub(crate) fn good() -> Self {
+        Self::status(status::GOOD)
+    }
+
+    pub(crate) fn check(sense: Sense) -> Self {
+        Self { status: status::CHECK_CONDITION, sense: Some(sense), data: DataIn::None, data_out_len: 0 }
+    }
+
+    /// GOOD with data, cut to the allocation length.
+    pub(crate) fn data(mut bytes: Vec<u8>, allocation_len: u32) -> Self {
+        bytes.truncate(allocation_len as usize);
+        Self { status: status::GOOD, sense: None, data: DataIn::Inline(bytes), data_out_len: 0 }
+    }
+}
