@@ -1,0 +1,414 @@
+"""The notebook: one SQLite file (`*.iotax`) that keeps every study, trial, attempt and result.
+
+Append-only: triggers refuse to change or delete a row, so a status is the presence of a later row, never an edit. An
+attempt is written when it starts and its ending when it ends; an attempt without an ending belongs to a process that still
+runs or that died. One process writes at a time (`Writer` holds a lock beside the file); any number read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from iotax.study import Study
+from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x696F7461  # "iota"
+FREE_BYTES_MIN = 16 << 20
+"""Below this much free disk no attempt is started: its result (well below 1 MiB) might not be kept."""
+
+_SCHEMA = """
+CREATE TABLE studies (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, label TEXT NOT NULL, digest TEXT NOT NULL,
+    study TEXT NOT NULL, source TEXT NOT NULL, started_unix_ns INTEGER NOT NULL);
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY, study_id INTEGER NOT NULL REFERENCES studies, started_unix_ns INTEGER NOT NULL,
+    environment TEXT NOT NULL);
+CREATE TABLE trials (
+    study_id INTEGER NOT NULL REFERENCES studies, id TEXT NOT NULL, run_order INTEGER NOT NULL, block INTEGER NOT NULL,
+    replicate INTEGER NOT NULL, treatment TEXT NOT NULL, PRIMARY KEY (study_id, id)) WITHOUT ROWID;
+CREATE TABLE attempts (
+    id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions, study_id INTEGER NOT NULL,
+    trial_id TEXT NOT NULL, number INTEGER NOT NULL, started_unix_ns INTEGER NOT NULL, UNIQUE (study_id, trial_id, number),
+    FOREIGN KEY (study_id, trial_id) REFERENCES trials (study_id, id));
+CREATE TABLE endings (
+    attempt_id INTEGER PRIMARY KEY REFERENCES attempts, status TEXT NOT NULL, reason TEXT NOT NULL,
+    ended_unix_ns INTEGER NOT NULL, connected TEXT, log TEXT NOT NULL);
+CREATE TABLE results (
+    attempt_id INTEGER PRIMARY KEY REFERENCES attempts, rate_iops REAL NOT NULL, latency_mean_ns REAL,
+    latency_p50_ns REAL, latency_p99_ns REAL, cpu_initiator_ns INTEGER, cpu_target_ns INTEGER, ios INTEGER NOT NULL, result TEXT NOT NULL);
+CREATE TABLE backgrounds (
+    id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions,
+    study_id INTEGER NOT NULL REFERENCES studies, block INTEGER NOT NULL, background TEXT NOT NULL);
+"""
+_TABLES = ("studies", "sessions", "trials", "attempts", "endings", "results", "backgrounds")
+
+
+class NotebookError(Exception):
+    """The notebook cannot be used; says what, where and what to do."""
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One run of a study, perhaps over several invocations. A notebook may hold several."""
+
+    id: int
+    name: str
+    label: str
+    digest: str
+    source: str
+    started_unix_ns: int
+
+
+class Notebook:
+    """Reads a notebook; several may read while one writes.
+
+    Every method takes the id of a study run, and the latest one when none is given.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise NotebookError(f"{path}: there is no notebook here; `iotax run` makes one")
+        self.path = path
+        self._database = _connect(path)
+        try:
+            _check_format(self._database, path)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def runs(self) -> list[StudyRun]:
+        """Every run of a study in here, the oldest first."""
+        rows = self._rows("SELECT id, name, label, digest, source, started_unix_ns FROM studies ORDER BY id")
+        return [StudyRun(*row) for row in rows]
+
+    def run(self, run: int | None = None) -> StudyRun:
+        found = [each for each in self.runs() if run is None or each.id == run]
+        if not found:
+            raise NotebookError(f"{self.path}: the notebook holds no study" + (f" number {run}" if run else " yet"))
+        return found[-1]
+
+    def study(self, run: int | None = None) -> Study:
+        [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", self.run(run).id)
+        return Study.model_validate_json(text)
+
+    def trials(self, run: int | None = None) -> list[Trial]:
+        """Every trial that was planned, in run order, done or not."""
+        chosen = self.run(run)
+        rows = self._rows(
+            "SELECT id, treatment, block, replicate, run_order FROM trials WHERE study_id = ? ORDER BY run_order",
+            chosen.id,
+        )
+        return [_trial(chosen.name, *row) for row in rows]
+
+    def attempts(self, run: int | None = None) -> list[Attempt]:
+        """Every attempt, in the order in which they were started."""
+        chosen = self.run(run)
+        rows = self._rows(
+            """SELECT t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
+                      e.status, e.reason, e.ended_unix_ns, e.connected, e.log, r.result
+               FROM attempts a JOIN trials t ON t.study_id = a.study_id AND t.id = a.trial_id
+               LEFT JOIN endings e ON e.attempt_id = a.id LEFT JOIN results r ON r.attempt_id = a.id
+               WHERE a.study_id = ? ORDER BY a.id""",
+            chosen.id,
+        )
+        return [
+            Attempt(
+                trial=_trial(chosen.name, *row[:5]),
+                number=row[5],
+                started_unix_ns=row[6],
+                status=row[7] or "running",
+                reason=row[8] or "",
+                ended_unix_ns=row[9],
+                connected=Connected.model_validate_json(row[10]) if row[10] else None,
+                log=row[11] or "",
+                result=TrialResult.model_validate_json(row[12]) if row[12] else None,
+            )
+            for row in rows
+        ]
+
+    def backgrounds(self, run: int | None = None) -> list[Background]:
+        rows = self._rows("SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id", self.run(run).id)
+        return [Background.model_validate_json(text) for (text,) in rows]
+
+    def environments(self, run: int | None = None) -> list[dict[str, Any]]:
+        """Machine, versions and command line of each invocation that worked on the run."""
+        rows = self._rows("SELECT environment FROM sessions WHERE study_id = ? ORDER BY id", self.run(run).id)
+        return [json.loads(text) for (text,) in rows]
+
+    def environment(self, run: int | None = None) -> dict[str, Any]:
+        """The latest invocation's environment; empty when there was none."""
+        return (self.environments(run) or [{}])[-1]
+
+    def _rows(self, query: str, *values: object) -> list[tuple]:
+        with _spoken(self.path):
+            return self._database.execute(query, values).fetchall()
+
+
+class Writer(Notebook):
+    """Reads and appends. Refuses to open while another process writes."""
+
+    def __init__(self, path: Path) -> None:
+        with _spoken(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _Lock(path)
+        try:
+            _create(path)
+            super().__init__(path)
+            self._abandon()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def close(self) -> None:
+        super().close()
+        self._lock.release()
+
+    def resume_or_begin(
+        self, study: Study, source: str, label: str, trials: list[Trial], *, anew: bool
+    ) -> tuple[int, bool]:
+        """The run to work on, and whether it is an earlier one with trials left.
+
+        The latest run of an equal study under the same label is taken up again, unless all its trials are done or
+        `anew` is said.
+        """
+        digest = study.digest()
+        earlier = [each for each in self.runs() if (each.digest, each.label) == (digest, label)]
+        if earlier and not anew and self.left(earlier[-1].id):
+            return earlier[-1].id, True
+        with self._append() as database:
+            run = database.execute(
+                "INSERT INTO studies (name, label, digest, study, source, started_unix_ns) VALUES (?, ?, ?, ?, ?, ?)",
+                (study.name, label, digest, study.model_dump_json(), source, time.time_ns()),
+            ).lastrowid
+            database.executemany(
+                "INSERT INTO trials (study_id, id, run_order, block, replicate, treatment) VALUES (?, ?, ?, ?, ?, ?)",
+                [(run, t.id, t.order, t.block, t.replicate, json.dumps(t.treatment)) for t in trials],
+            )
+        assert run is not None
+        return run, False
+
+    def left(self, run: int) -> list[Trial]:
+        """The trials that have no result yet, in run order."""
+        done = {attempt.trial.id for attempt in self.attempts(run) if attempt.status == "done"}
+        return [trial for trial in self.trials(run) if trial.id not in done]
+
+    def begin_session(self, run: int, environment: dict[str, Any]) -> int:
+        with self._append() as database:
+            return _id(
+                database.execute(
+                    "INSERT INTO sessions (study_id, started_unix_ns, environment) VALUES (?, ?, ?)",
+                    (run, time.time_ns(), json.dumps(environment)),
+                )
+            )
+
+    def begin_attempt(self, session: int, run: int, trial: Trial) -> int:
+        """Writes down that an attempt starts; its id. Refuses when the disk is too full to keep the result."""
+        free_bytes = shutil.disk_usage(self.path.parent).free
+        if free_bytes < FREE_BYTES_MIN:
+            raise NotebookError(
+                f"{self.path}: the disk is full ({free_bytes >> 20} MiB free, {FREE_BYTES_MIN >> 20} MiB needed before a "
+                "trial starts); everything measured so far is kept. Free some space and run the same command again"
+            )
+        with self._append() as database:
+            return _id(
+                database.execute(
+                    """INSERT INTO attempts (session_id, study_id, trial_id, number, started_unix_ns)
+                       SELECT ?, ?, ?, 1 + count(*), ? FROM attempts WHERE study_id = ? AND trial_id = ?""",
+                    (session, run, trial.id, time.time_ns(), run, trial.id),
+                )
+            )
+
+    def end_attempt(
+        self,
+        attempt: int,
+        status: Status,
+        *,
+        reason: str = "",
+        result: TrialResult | None = None,
+        connected: Connected | None = None,
+        log: str = "",
+    ) -> None:
+        with self._append() as database:
+            database.execute(
+                """INSERT INTO endings (attempt_id, status, reason, ended_unix_ns, connected, log)
+                   VALUES (?, ?, ?, ?, ?, ?)""",
+                (attempt, status, reason, time.time_ns(), connected.model_dump_json() if connected else None, log),
+            )
+            if result is not None:
+                cpu = result.cpu
+                database.execute(
+                    """INSERT INTO results (attempt_id, rate_iops, latency_mean_ns, latency_p50_ns, latency_p99_ns,
+                                            cpu_initiator_ns, cpu_target_ns, ios, result)
+                       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                    (
+                        attempt,
+                        result.rate_iops,
+                        result.latency_mean_ns,
+                        result.latency_ns(50),
+                        result.latency_ns(99),
+                        cpu.initiator.total_ns if cpu.initiator else None,
+                        cpu.target.total_ns if cpu.target else None,
+                        result.ios,
+                        result.model_dump_json(),
+                    ),
+                )
+
+    def add_background(self, session: int, run: int, background: Background) -> None:
+        with self._append() as database:
+            database.execute(
+                "INSERT INTO backgrounds (session_id, study_id, block, background) VALUES (?, ?, ?, ?)",
+                (session, run, background.block, background.model_dump_json()),
+            )
+
+    def _abandon(self) -> None:
+        """Ends the attempts of processes that died without a word. Nobody else can be writing: we hold the lock."""
+        rows = self._rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM endings)")
+        for (attempt,) in rows:
+            self.end_attempt(
+                attempt, "abandoned", reason="the run ended without a word (killed, or the machine went down)"
+            )
+
+    @contextlib.contextmanager
+    def _append(self) -> Generator[sqlite3.Connection]:
+        with _spoken(self.path), self._database:
+            yield self._database
+
+
+class _Lock:
+    """Held by the one process that writes; the system lets go of it however the process ends."""
+
+    def __init__(self, notebook: Path) -> None:
+        self._path = notebook.with_name(notebook.name + "-lock")
+        while True:
+            with _spoken(notebook):
+                self._file = self._path.open("a+")
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._file.seek(0)
+                holder = self._file.read().strip()
+                self._file.close()
+                who = f" (process {holder})" if holder else ""
+                raise NotebookError(
+                    f"{notebook}: another run{who} is writing to this notebook; wait for it "
+                    "or name another with --notebook"
+                ) from None
+            # The holder before us may have removed the file between our open and our lock: then it locks nothing.
+            if self._path.exists() and os.fstat(self._file.fileno()).st_ino == self._path.stat().st_ino:
+                break
+            self._file.close()
+        self._file.truncate(0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without the name of its holder
+            self._file.write(str(os.getpid()))
+            self._file.flush()
+
+    def release(self) -> None:
+        if not self._file.closed:
+            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    with _spoken(path):
+        database = sqlite3.connect(path, timeout=10)
+        database.execute("PRAGMA foreign_keys = ON")
+        return database
+
+
+def _create(path: Path) -> None:
+    """Makes the tables in a new file, all or nothing."""
+    database = _connect(path)
+    try:
+        with _spoken(path):
+            [(tables,)] = database.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            if tables:
+                return
+            database.execute("PRAGMA journal_mode = WAL")
+            guards = "".join(
+                f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+                "BEGIN SELECT RAISE(ABORT, 'a notebook is append-only'); END;\n"
+                for table in _TABLES
+                for verb in ("UPDATE", "DELETE")
+            )
+            database.executescript(
+                f"BEGIN;{_SCHEMA}{guards}PRAGMA application_id = {APPLICATION_ID};"
+                f"PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
+            )
+    finally:
+        database.close()
+
+
+def _check_format(database: sqlite3.Connection, path: Path) -> None:
+    with _spoken(path):
+        [(application,)] = database.execute("PRAGMA application_id").fetchall()
+        [(version,)] = database.execute("PRAGMA user_version").fetchall()
+    if application != APPLICATION_ID:
+        raise NotebookError(f"{path}: this SQLite file is no iotax notebook; name another with --notebook")
+    if version != SCHEMA_VERSION:
+        raise NotebookError(
+            f"{path}: the notebook has format {version}, this iotax reads format {SCHEMA_VERSION}; "
+            "use the version that wrote it"
+        )
+
+
+@contextlib.contextmanager
+def _spoken(path: Path) -> Generator[None]:
+    """SQLite's and the system's errors in words that say what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
+            raise NotebookError(
+                f"{path}: the disk is full; everything before this attempt is kept. "
+                "Free some space and run the same command again"
+            ) from error
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise NotebookError(
+                f"{path}: not a notebook, or a damaged one ({error}); name another with --notebook"
+            ) from error
+        raise NotebookError(f"{path}: the notebook cannot be used: {error}") from error
+    except OSError as error:
+        raise NotebookError(f"{path}: {error.strerror or error}; name another notebook with --notebook") from error
+
+
+def _is_full(path: Path) -> bool:
+    """A write beyond a quota or a file size limit reaches SQLite as a plain I/O error."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return limit_bytes != resource.RLIM_INFINITY or shutil.disk_usage(path.parent).free < FREE_BYTES_MIN
+
+
+def _trial(study: str, trial_id: str, treatment: str, block: int, replicate: int, order: int) -> Trial:
+    return Trial(
+        id=trial_id, study=study, treatment=json.loads(treatment), block=block, replicate=replicate, order=order
+    )
+
+
+def _id(cursor: sqlite3.Cursor) -> int:
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid

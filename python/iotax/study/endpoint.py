@@ -1,0 +1,99 @@
+"""Where I/O goes: an embedded protocol, a URI of somebody's target, or a file or device of this machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
+"""What the loopback lab serves itself. `local` reaches the server's volume without a protocol."""
+
+_FORMS = {
+    "nfs": "nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]",
+    "iscsi": "iscsi://HOST[:PORT]/IQN/LUN",
+    "nvme-tcp": "nvme-tcp://HOST[:PORT]/NQN?ns=N",
+}
+_QUERY = {"nfs": {"mountport"}, "iscsi": set(), "nvme-tcp": {"ns"}}
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One level of `protocol`. `uri` is what the engine is given; empty for an embedded protocol."""
+
+    protocol: str
+    uri: str = ""
+
+    @property
+    def embedded(self) -> bool:
+        return not self.uri
+
+
+def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
+    """Reads a level of `protocol`. A relative path is taken from `folder`, the study file's own.
+
+    Raises ValueError with the form that was expected.
+    """
+    if target in EMBEDDED:
+        return Endpoint(target)
+    if target.startswith("local:"):
+        return _path(target.removeprefix("local:"), folder)
+    if "://" in target:
+        return _uri(target)
+    if "/" in target or target.startswith("."):
+        return _path(target, folder)
+    raise ValueError(
+        f"neither an embedded protocol ({', '.join(EMBEDDED)}) nor an endpoint "
+        f"({', '.join(_FORMS.values())}, or the path of a file or device)"
+    )
+
+
+def _path(path: str, folder: Path | None) -> Endpoint:
+    if not path:
+        raise ValueError("local: needs the path of a file or device")
+    full = Path(path).expanduser()
+    if not full.is_absolute() and folder is not None:
+        full = folder / full
+    return Endpoint("local", f"local:{full}")
+
+
+def _uri(uri: str) -> Endpoint:
+    scheme = uri.partition("://")[0]
+    if scheme not in _FORMS:
+        raise ValueError(f"{scheme}:// is not a protocol that iotax speaks; write {' or '.join(_FORMS.values())}")
+    form = f"write {_FORMS[scheme]}"
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{error}; {form}") from None
+    if not host:
+        raise ValueError(f"the host is missing; {form}")
+    if port == 0:
+        raise ValueError(f"port 0 is nobody's; {form}")
+    query = parse_qs(parts.query, keep_blank_values=True)
+    if unknown := sorted(set(query) - _QUERY[scheme]):
+        raise ValueError(f"?{unknown[0]}= means nothing here; {form}")
+    names = parts.path.strip("/").split("/") if parts.path.strip("/") else []
+    if scheme == "nfs" and len(names) < 2:
+        raise ValueError(f"the export or the file is missing; {form}")
+    if scheme == "nfs" and "mountport" in query and not _is_port(query["mountport"][0]):
+        raise ValueError(f"mountport is not a port; {form}")
+    if scheme == "iscsi":
+        if len(names) != 2:
+            raise ValueError(f"the target name or the LUN is missing; {form}")
+        if not re.match(r"(iqn|eui|naa)\.", names[0]):
+            raise ValueError(f"{names[0]!r} is no iSCSI name (iqn., eui. or naa.); {form}")
+        if not names[1].isdecimal():
+            raise ValueError(f"the LUN {names[1]!r} is no number; {form}")
+    if scheme == "nvme-tcp":
+        if len(names) != 1 or not names[0].startswith("nqn."):
+            raise ValueError(f"the subsystem's NQN is missing; {form}")
+        if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
+            raise ValueError(f"the namespace is missing (ns=1 and up); {form}")
+    return Endpoint("nfs3" if scheme == "nfs" else scheme, uri)
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and 0 < int(text) < 65536

@@ -1,0 +1,74 @@
+"""The types of a study's values: words in the file, plain numbers in the program, words again in the notebook."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from iotax.units import format_duration, format_percent, format_size, parse_duration, parse_percent, parse_size
+
+
+class Section(BaseModel):
+    """A part of a study file: nothing unknown, nothing guessed, nothing changed later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+Size: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^[0-9.]+ *[kKmMgGtT]?(i?[bB])?$"},
+            ],
+            "examples": ["4KiB", "1GiB"],
+        }
+    ),
+]
+"""Bytes."""
+
+Duration: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                {"type": "string", "pattern": r"^[0-9.]+ *(ns|us|µs|ms|s|min|m|h)$"},
+            ],
+            "examples": ["2s", "500ms"],
+        }
+    ),
+]
+"""Nanoseconds."""
+
+Percent: TypeAlias = Annotated[
+    float,
+    BeforeValidator(parse_percent),
+    PlainSerializer(format_percent, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 100},
+                {"type": "string", "pattern": r"^[0-9.]+ *%?$"},
+            ],
+            "examples": ["75%"],
+        }
+    ),
+]
+"""Percent, 0 to 100."""
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
+
+Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
+Media: TypeAlias = Literal["memory", "file", "null"]
+Fill: TypeAlias = Literal["pattern", "zeros"]
+Refill: TypeAlias = Literal["never", "block", "trial"]
+Blocks: TypeAlias = Literal["replicate", "none"]
+Response: TypeAlias = Literal["iops", "latency", "cpu_per_io"]

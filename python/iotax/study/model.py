@@ -1,0 +1,280 @@
+"""A study: a question, factors with levels, a load, a design, a baseline.
+
+The names are the file's own; values are plain numbers once read: bytes, nanoseconds, percent. Dumped to JSON they are
+words again, so that what the notebook keeps reads like the file and loads like it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PrivateAttr,
+    create_model,
+    model_serializer,
+    model_validator,
+)
+
+from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
+from iotax.study.fields import (
+    Blocks,
+    Count,
+    Driver,
+    Duration,
+    Fill,
+    Media,
+    Percent,
+    Refill,
+    Response,
+    Section,
+    Seed,
+    Size,
+)
+from iotax.trial import LevelValue
+
+
+class Volume(Section):
+    """What is behind every embedded protocol."""
+
+    size: Size = 1 << 30
+    """How large the volume is."""
+    media: Media = "memory"
+    """memory; file (with `path`); null (reads give zeros, writes vanish)."""
+    path: str | None = None
+    """The file behind `media: file`, created by the server."""
+    fill: Fill = "pattern"
+    """pattern: every block is written before the load, so that reads can be verified. zeros: nothing is written."""
+    refill: Refill = "never"
+    """When the pattern is restored: never, before each block, or before each trial."""
+    delay: Duration = 0
+    """What each operation is made to wait: a known tax, to prove the measurement."""
+    burn: Duration = 0
+    """What each operation is made to cost in CPU: a known tax, to prove the measurement."""
+
+
+class Load(Section):
+    """What is asked of each protocol. Total outstanding I/O = workers × outstanding."""
+
+    block_size: Size = 4096
+    """Bytes an I/O."""
+    read: Percent = 100.0
+    """Share of reads; the rest writes."""
+    random: Percent = 100.0
+    """Share of I/Os at random places; the rest follows in sequence."""
+    outstanding: Count = 1
+    """I/Os in flight for each worker (fio: iodepth)."""
+    workers: Count = 1
+    """Independent streams, each with a connection of its own (fio: numjobs)."""
+    threads: Count = 1
+    """Threads that drive the workers."""
+    working_set: Size | None = None
+    """How much of the volume is touched, from its start; all of it when not given."""
+    warmup: Duration = 1_000_000_000
+    """Load before the measured window (fio: ramp_time)."""
+    runtime: Duration = 5_000_000_000
+    """The measured window."""
+    verify: bool = True
+    """Check the data that reads return against what was written."""
+
+
+class Connection(Section):
+    """How the initiator connects."""
+
+    protocol: str | None = None
+    """The protocol or endpoint of every trial, when `protocol` is no factor."""
+    initiator: str | None = None
+    """The initiator's own name (IQN or NQN); one of iotax's when not given."""
+    header_digest: bool = False
+    """CRC32C over headers (iSCSI, NVMe/TCP)."""
+    data_digest: bool = False
+    """CRC32C over data (iSCSI, NVMe/TCP)."""
+
+
+class Loopback(Section):
+    """The lab on this machine: one server process, one load process, no root."""
+
+    driver: Driver = "auto"
+    """How both processes do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
+    threads: Count = 1
+    """Threads of the server."""
+
+
+class Lab(Section):
+    """Where trials run: exactly one of its fields is given."""
+
+    loopback: Loopback = Loopback()
+
+
+class Design(Section):
+    """How the treatments are repeated and ordered."""
+
+    replicates: Count = 3
+    """How often each treatment runs."""
+    blocks: Blocks = "replicate"
+    """replicate: each replicate is a complete block in random order. none: all trials in one random order."""
+    seed: Seed = 42
+    """Draws the order and the addresses; the same seed gives the same study."""
+
+
+SECTIONS: dict[str, type[Section]] = {"load": Load, "volume": Volume, "connection": Connection}
+"""Sections whose fields may be factors. No two share a field's name."""
+
+_NEVER_FACTORS = {"path", "refill"}
+
+
+def factor_names() -> dict[str, str]:
+    """Factor → section, for every field that may vary."""
+    return {
+        name: section
+        for section, model in SECTIONS.items()
+        for name in model.model_fields
+        if name not in _NEVER_FACTORS
+    }
+
+
+class _Factors(Section):
+    """The fields that vary, each with its levels, in the order of the file."""
+
+    protocol: list[Literal["local", "nfs3", "iscsi", "nvme-tcp"]] | dict[str, str] | None = Field(
+        default=None, min_length=1
+    )
+    """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}."""
+
+    _order: tuple[str, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_order(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
+        factors = handler(data)
+        if isinstance(data, Mapping):
+            factors._order = tuple(data)  # noqa: SLF001
+        return factors
+
+    def names(self) -> tuple[str, ...]:
+        """In the order of the file."""
+        return self._order
+
+    @model_serializer(mode="wrap")
+    def _in_order(self, handler: Any) -> dict[str, Any]:
+        dumped = handler(self)
+        return {name: dumped[name] for name in self._order}
+
+
+def _level_type(name: str) -> Any:
+    """The type of one level of a factor: its field's, without None."""
+    section = SECTIONS[factor_names()[name]]
+    hint = get_type_hints(section, include_extras=True)[name]
+    given = [part for part in get_args(hint) if part is not NoneType]
+    return given[0] if NoneType in get_args(hint) else hint
+
+
+def _factors_model() -> type[_Factors]:
+    fields: dict[str, Any] = {}
+    for name, section in factor_names().items():
+        if name != "protocol":
+            description = SECTIONS[section].model_fields[name].description
+            levels: Any = list[_level_type(name)] | None  # ty: ignore[invalid-type-form]
+            fields[name] = (levels, Field(default=None, min_length=1, description=description))
+    return create_model("Factors", __base__=_Factors, __doc__=_Factors.__doc__, **fields)
+
+
+Factors = _factors_model()
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a factor: as written in tables, and as computed with."""
+
+    label: str
+    value: LevelValue
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that one treatment fixes."""
+
+    load: Load
+    volume: Volume
+    connection: Connection
+    endpoint: Endpoint
+
+
+def _shorthand(value: object) -> object:
+    """`lab: loopback` for `lab: {loopback: {}}`."""
+    return {value: {}} if isinstance(value, str) else value
+
+
+class Study(Section):
+    """A study file."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    """Letters, digits, dots and dashes."""
+    question: str
+    """What the study is to answer, in one sentence."""
+    lab: Annotated[Lab, BeforeValidator(_shorthand)] = Lab()
+    """Where trials run."""
+    volume: Volume = Volume()
+    factors: Factors  # ty: ignore[invalid-type-form]
+    load: Load = Load()
+    connection: Connection = Connection()
+    design: Design = Design()
+    baseline: dict[str, bool | int | float | str]
+    """The level of each factor named here that counts as 100."""
+    responses: list[Response] = Field(default=["iops", "latency", "cpu_per_io"], min_length=1)
+    """What the report compares, the primary one first."""
+    margin: Percent = 5.0
+    """What counts as equivalent, fixed before any data."""
+
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """Factor → levels, both in the file's order. A level of `protocol` is its label."""
+        found: dict[str, tuple[Level, ...]] = {}
+        for name in self.factors.names():
+            values = getattr(self.factors, name)
+            found[name] = tuple(Level(format_level(name, value), value) for value in values)
+        return found
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Level of `protocol` → where it goes."""
+        levels = self.factors.protocol
+        if isinstance(levels, dict):
+            return {label: parse_endpoint(target) for label, target in levels.items()}
+        if levels is None:
+            only = self.connection.protocol or EMBEDDED[0]
+            return {only: parse_endpoint(only)}
+        return {label: parse_endpoint(label) for label in levels}
+
+    def settings(self, treatment: Mapping[str, LevelValue]) -> Settings:
+        """The load, volume and connection of one treatment."""
+        changes: dict[str, dict[str, LevelValue]] = {section: {} for section in SECTIONS}
+        for name, value in treatment.items():
+            changes[factor_names()[name]][name] = value
+        endpoints = self.endpoints()
+        label = str(treatment.get("protocol", next(iter(endpoints))))
+        return Settings(
+            load=self.load.model_copy(update=changes["load"]),
+            volume=self.volume.model_copy(update=changes["volume"]),
+            connection=self.connection.model_copy(update=changes["connection"]),
+            endpoint=endpoints[label],
+        )
+
+    def digest(self) -> str:
+        """Names what was asked: equal for equal studies, whatever the layout of their files."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def format_level(factor: str, value: LevelValue) -> str:
+    """A level as tables show it: `4KiB`, `75%`, `on`."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    for marker in get_args(_level_type(factor)):
+        if isinstance(marker, PlainSerializer):
+            return str(marker.func(value))
+    return str(value)

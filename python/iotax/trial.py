@@ -1,0 +1,261 @@
+"""The records of a measurement: a trial, what was measured in it, and each attempt at it.
+
+These are the words that the lab, the runner, the notebook and the analysis share. `TrialResult` mirrors the engine's
+`result` line (docs/reference/engine.md); fields that this version does not know are ignored. Times are in
+nanoseconds, sizes in bytes, and names say so.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+LevelValue: TypeAlias = bool | int | float | str
+"""A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
+
+Status: TypeAlias = Literal["running", "done", "failed", "interrupted", "abandoned"]
+"""`running`: no ending written yet. `abandoned`: its process ended without a word (kill -9, power failure).
+Only `done` has a result."""
+
+
+class Record(BaseModel):
+    """An immutable record that survives newer writers: unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Trial(Record):
+    """One run of one treatment, in one block, as one replicate."""
+
+    id: str
+    """Unique within the study and stable over runs: the levels' labels and the replicate, `iscsi/8/r2`."""
+    study: str
+    treatment: dict[str, LevelValue]
+    """Factor → level, in the order of the study's factors."""
+    block: int
+    """From 1."""
+    replicate: int
+    """From 1."""
+    order: int
+    """Place in the run order of the whole study, from 1."""
+
+
+class Histogram(Record):
+    """Sparse bins; each value is the highest that its bin stands for (relative error below 10^-significant_digits)."""
+
+    unit: Literal["ns"] = "ns"
+    significant_digits: int = 3
+    counts: list[tuple[int, int]] = []
+
+
+class Stream(Record):
+    """The reads or the writes that completed inside the window."""
+
+    ios: int
+    bytes: int
+    errors: int = 0
+    latency_sum_ns: int
+    latency_min_ns: int
+    latency_max_ns: int
+    histogram: Histogram = Histogram()
+
+
+class Cpu(Record):
+    """CPU time of one process over the window, from precise process clocks."""
+
+    pid: int
+    total_ns: int
+    user_ns: int
+    system_ns: int
+    run_queue_wait_ns: int | None = None
+    max_rss_bytes: int | None = None
+
+
+class Core(Record):
+    """One processor's times over the window, from /proc/stat (10 ms ticks)."""
+
+    cpu: int
+    user_ns: int
+    nice_ns: int
+    system_ns: int
+    irq_ns: int
+    softirq_ns: int
+    steal_ns: int
+    idle_ns: int
+    iowait_ns: int
+
+
+class Machine(Record):
+    """The whole machine over the window."""
+
+    cores: list[Core]
+    busy_ns: int
+
+
+class CpuUse(Record):
+    """Who spent CPU time. `target` is None where the server runs elsewhere or there is none."""
+
+    initiator: Cpu | None
+    target: Cpu | None = None
+    machine: Machine | None = None
+
+
+class Window(Record):
+    """The measured interval: after the warm-up, before the end."""
+
+    start_unix_ns: int
+    start_ns: int
+    duration_ns: int
+
+
+class Second(Record):
+    """One interval of the series, closed at `at_ns` from the window's start."""
+
+    at_ns: int
+    reads: int
+    writes: int
+    read_bytes: int
+    write_bytes: int
+    latency_p50_ns: int | None = None
+    latency_p99_ns: int | None = None
+    latency_max_ns: int | None = None
+
+
+class Outstanding(Record):
+    """I/Os in flight: asked for and found (time average over the window)."""
+
+    workers: int
+    per_worker: int
+    mean: float
+
+
+class Verify(Record):
+    """What checking the data read gave, in blocks of 512 bytes or the unit's own size."""
+
+    checked_blocks: int
+    never_written_blocks: int
+    wrong_blocks: int
+
+
+class Checks(Record):
+    """What the engine can say about the run's own validity."""
+
+    errors: int = 0
+    start_skew_ns: int = 0
+    run_queue_wait: float | None = None
+    clock: str = ""
+
+
+class TrialResult(Record):
+    """What one attempt measured."""
+
+    engine_version: str
+    driver: str
+    endpoint: str
+    window: Window
+    read: Stream
+    write: Stream
+    cpu: CpuUse
+    series: list[Second] = []
+    outstanding: Outstanding
+    verify: Verify | None = None
+    checks: Checks = Checks()
+
+    @property
+    def ios(self) -> int:
+        return self.read.ios + self.write.ios
+
+    @property
+    def duration_s(self) -> float:
+        return self.window.duration_ns / 1e9
+
+    @property
+    def rate_iops(self) -> float:
+        return self.ios / self.duration_s
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        return (self.read.bytes + self.write.bytes) / self.duration_s
+
+    @property
+    def latency_mean_ns(self) -> float:
+        return (self.read.latency_sum_ns + self.write.latency_sum_ns) / self.ios if self.ios else float("nan")
+
+    def latency_counts(self) -> dict[int, int]:
+        """Latency bins of reads and writes together: value_ns → count."""
+        return merge_counts(self.read.histogram, self.write.histogram)
+
+    def latency_ns(self, percent: float) -> float:
+        """The latency below which `percent` of the I/Os completed; nan where there were none."""
+        return percentile(self.latency_counts(), percent)
+
+    def cpu_per_io_ns(self, part: Literal["initiator", "target", "machine"]) -> float | None:
+        """CPU time an I/O; None where that part was not measured."""
+        if not self.ios:
+            return None
+        if part == "machine":
+            return self.cpu.machine.busy_ns / self.ios if self.cpu.machine else None
+        process = self.cpu.initiator if part == "initiator" else self.cpu.target
+        return process.total_ns / self.ios if process else None
+
+
+class Connected(Record):
+    """What the initiator found when it connected."""
+
+    driver: str = ""
+    endpoint: str = ""
+    size_bytes: int | None = None
+    block_size_bytes: int | None = None
+    max_io_bytes: int | None = None
+    identity: dict[str, str] = {}
+    negotiated: dict[str, str] = {}
+
+
+class Attempt(Record):
+    """One try at a trial. A trial that failed is tried again once; every try is kept."""
+
+    trial: Trial
+    number: int
+    """From 1."""
+    status: Status
+    reason: str
+    """Why it is not `done`, in words; empty for `done`."""
+    started_unix_ns: int
+    ended_unix_ns: int | None
+    result: TrialResult | None = None
+    connected: Connected | None = None
+    log: str = ""
+    """The last lines that the processes wrote on standard error."""
+
+
+class Background(Record):
+    """What the lab did without load, measured before a block."""
+
+    block: int
+    started_unix_ns: int
+    duration_ns: int
+    cpu: CpuUse
+
+
+def merge_counts(*histograms: Histogram) -> dict[int, int]:
+    """Adds bins, sorted by value."""
+    total: dict[int, int] = {}
+    for histogram in histograms:
+        for value, count in histogram.counts:
+            total[value] = total.get(value, 0) + count
+    return dict(sorted(total.items()))
+
+
+def percentile(counts: dict[int, int], percent: float) -> float:
+    """The smallest bin value that at least `percent` of the counts do not exceed; nan for no counts. Wants sorted counts."""
+    total = sum(counts.values())
+    if not total:
+        return float("nan")
+    wanted = max(1.0, percent / 100 * total)
+    seen = 0
+    for value, count in counts.items():
+        seen += count
+        if seen >= wanted - 1e-9:
+            return float(value)
+    return float(next(reversed(counts)))

@@ -1,0 +1,129 @@
+"""Sizes, durations, percentages and rates, in and out of words.
+
+Suffixes of sizes are fio's: k, m, g, t are binary, with or without `iB`. Every `format_*` writes what its `parse_*`
+reads back to the same value.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = r"(?P<number>\d+(?:\.\d+)?)\s*"
+_SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt]?)(?:ib|b)?", re.IGNORECASE)
+_DURATION = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|m|h)")
+_PERCENT = re.compile(_NUMBER + r"%?")
+
+_SIZE_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_DURATION_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "min": 60_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+
+
+def parse_size(value: object) -> int:
+    """Bytes from `4096`, `4k`, `4KiB`, `1g`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _positive(value, "a size")
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)")
+    return _positive(_whole(found["number"], _SIZE_BYTES[found["unit"].lower()], "bytes"), "a size")
+
+
+def format_size(size_bytes: int) -> str:
+    """`4KiB`, `512B`: the largest unit that needs no fraction."""
+    for suffix, unit in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{suffix}"
+    return f"{size_bytes}B"
+
+
+def parse_duration(value: object) -> int:
+    """Nanoseconds from `500ms`, `2s`, `5min`, or a plain number of seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < 0:
+            raise ValueError("a duration cannot be negative")
+        return round(value * 1e9)
+    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("not a duration; write it as 500ms, 2s or 5min")
+    return _whole(found["number"], _DURATION_NS[found["unit"]], "nanoseconds")
+
+
+def format_duration(duration_ns: int) -> str:
+    """`2s`, `500ms`: the largest unit that needs no fraction."""
+    for suffix in ("h", "min", "s", "ms", "us"):
+        unit = _DURATION_NS[suffix]
+        if duration_ns >= unit and duration_ns % unit == 0:
+            return f"{duration_ns // unit}{suffix}"
+    return "0s" if duration_ns == 0 else f"{duration_ns}ns"
+
+
+def parse_percent(value: object) -> float:
+    """Percent from `75%`, `75` or `7.5`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        percent = float(value)
+    else:
+        found = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+        if not found:
+            raise ValueError("not a percentage; write it as 75%")
+        percent = float(found["number"])
+    if not 0 <= percent <= 100:
+        raise ValueError("a percentage lies between 0% and 100%")
+    return percent
+
+
+def format_percent(percent: float) -> str:
+    return f"{percent!r}".removesuffix(".0") + "%"
+
+
+def show_time(duration_ns: float) -> str:
+    """For reading, three significant figures: `12.3 µs`."""
+    for suffix, unit in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(duration_ns) >= unit:
+            return f"{_three(duration_ns / unit)} {suffix}"
+    return f"{duration_ns:.0f} ns"
+
+
+def show_rate(rate: float) -> str:
+    """For reading, three significant figures: `123k`, `4.56M`."""
+    for suffix, unit in (("M", 1e6), ("k", 1e3)):
+        if abs(rate) >= unit:
+            return f"{_three(rate / unit)}{suffix}"
+    return _three(rate)
+
+
+def show_minutes(duration_s: float) -> str:
+    """For reading: `45 s`, `2 min 30 s`, `1 h 05 min`."""
+    seconds = max(0, round(duration_s))
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+def _three(value: float) -> str:
+    size = abs(value)
+    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def _whole(number: str, unit: int, of: str) -> int:
+    """number × unit exactly; a decimal fraction is fine where it gives a whole number."""
+    whole, _, fraction = number.partition(".")
+    scaled = int(whole + fraction) * unit
+    if scaled % 10 ** len(fraction):
+        raise ValueError(f"not a whole number of {of}")
+    return scaled // 10 ** len(fraction)
+
+
+def _positive(value: int, what: str) -> int:
+    if value <= 0:
+        raise ValueError(f"{what} must be greater than zero")
+    return value
