@@ -6,7 +6,7 @@ use super::{cdb::Cdb, opcodes};
 
 /// Name of the command and its main fields, such as `READ(10) lba=8 blocks=1`.
 pub fn describe_cdb(cdb: &[u8]) -> String {
-    let Ok(entry) = opcodes::find(cdb) else {
+    let Ok(entry) = opcodes::find(cdb, None) else {
         return match cdb.first() {
             Some(opcode) => format!("unknown command {opcode:#04x}"),
             None => String::from("empty CDB"),

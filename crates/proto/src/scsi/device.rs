@@ -7,10 +7,14 @@ use alloc::{
 };
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::Sense;
+use super::{
+    Sense,
+    nexus::Ports,
+    reservations::{Barred, Reservations},
+};
 use crate::UnitId;
 
-/// Most unit attention conditions kept for one nexus and logical unit; the oldest stay, as they say the most.
+/// Most unit attention conditions kept for a nexus on a logical unit; those beyond say nothing new.
 const UNIT_ATTENTIONS_MAX: usize = 8;
 
 /// What INQUIRY says the device is.
@@ -79,6 +83,7 @@ pub struct Device {
 pub(crate) struct Lun {
     pub(crate) config: LogicalUnit,
     pub(crate) mode: ModeState,
+    pub(crate) reservations: Reservations,
 }
 
 /// Mode parameters that MODE SELECT changes, shared by all nexuses.
@@ -89,10 +94,26 @@ pub(crate) struct ModeState {
     pub(crate) descriptor_sense: bool,
 }
 
+impl ModeState {
+    pub(crate) fn default_of(config: &LogicalUnit) -> Self {
+        Self { write_cache: config.write_cache, software_write_protect: false, descriptor_sense: false }
+    }
+}
+
 #[derive(Debug)]
 struct NexusState {
     id: NexusId,
+    ports: Ports,
     attentions: Vec<(u16, Sense)>,
+}
+
+/// Whom a unit attention condition is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Audience<'a> {
+    Others(NexusId),
+    /// The nexuses between these ports, but not the one given.
+    Between(&'a [Ports], NexusId),
+    All,
 }
 
 impl Device {
@@ -109,13 +130,33 @@ impl Device {
         device
     }
 
-    /// Adds a logical unit, in place of one with the same LUN.
+    /// Adds a logical unit, in place of one with the same LUN, and tells the nexuses.
     pub fn add(&mut self, unit: LogicalUnit) {
         let lun = unit.lun;
-        let mode = ModeState { write_cache: unit.write_cache, software_write_protect: false, descriptor_sense: false };
         self.luns.retain(|other| other.config.lun != lun);
         let at = self.luns.partition_point(|other| other.config.lun < lun);
-        self.luns.insert(at, Lun { config: unit, mode });
+        let mode = ModeState::default_of(&unit);
+        self.luns.insert(at, Lun { config: unit, mode, reservations: Reservations::default() });
+        self.luns_changed();
+    }
+
+    /// Removes a logical unit and tells the nexuses.
+    pub fn remove(&mut self, lun: u16) {
+        self.luns.retain(|other| other.config.lun != lun);
+        self.nexuses.iter_mut().for_each(|nexus| nexus.attentions.retain(|(at, _)| *at != lun));
+        self.luns_changed();
+    }
+
+    /// The volume behind a logical unit has another size now.
+    pub fn capacity_changed(&mut self, lun: u16) {
+        self.attention(lun, Sense::CAPACITY_CHANGED, Audience::All);
+    }
+
+    fn luns_changed(&mut self) {
+        let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
+        for lun in luns {
+            self.attention(lun, Sense::REPORTED_LUNS_CHANGED, Audience::All);
+        }
         self.touch();
     }
 
@@ -133,17 +174,51 @@ impl Device {
     }
 
     /// A session begins: each logical unit greets it with POWER ON OCCURRED (SPC-5 §4.4.8).
-    pub(crate) fn join(&mut self) -> NexusId {
+    pub(crate) fn join(&mut self, ports: Ports) -> NexusId {
         self.next_nexus += 1;
         let id = NexusId(self.next_nexus);
         let attentions = self.luns.iter().map(|unit| (unit.config.lun, Sense::POWER_ON)).collect();
-        self.nexuses.push(NexusState { id, attentions });
-        self.touch();
+        self.nexuses.push(NexusState { id, ports, attentions });
         id
     }
 
+    /// A session ended: what it reserved with RESERVE is free; persistent reservations stay.
     pub(crate) fn leave(&mut self, id: NexusId) {
         self.nexuses.retain(|nexus| nexus.id != id);
+        self.luns.iter_mut().for_each(|unit| unit.reservations.release(id));
+        self.touch();
+    }
+
+    /// A logical unit was reset (SAM-5 §6.3.3): RESERVE is undone, mode parameters are as at the start.
+    pub(crate) fn reset(&mut self, lun: u16, by: NexusId) {
+        if let Some(unit) = self.lun(lun) {
+            unit.mode = ModeState::default_of(&unit.config);
+            unit.reservations.reset();
+        }
+        self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::Others(by));
+    }
+
+    pub(crate) fn ports(&self, id: NexusId) -> Option<&Ports> {
+        self.nexuses.iter().find(|nexus| nexus.id == id).map(|nexus| &nexus.ports)
+    }
+
+    pub(crate) fn barred(&self, id: NexusId, unit: &Lun) -> Barred {
+        self.ports(id).map_or(Barred::default(), |ports| unit.reservations.barred(id, ports))
+    }
+
+    /// Establishes a unit attention condition on a logical unit.
+    pub(crate) fn attention(&mut self, lun: u16, sense: Sense, audience: Audience<'_>) {
+        for nexus in &mut self.nexuses {
+            let is_meant = match audience {
+                Audience::All => true,
+                Audience::Others(id) => nexus.id != id,
+                Audience::Between(ports, id) => nexus.id != id && ports.contains(&nexus.ports),
+            };
+            let pending = nexus.attentions.iter().filter(|(at, _)| *at == lun).count();
+            if is_meant && pending < UNIT_ATTENTIONS_MAX && !nexus.attentions.contains(&(lun, sense)) {
+                nexus.attentions.push((lun, sense));
+            }
+        }
         self.touch();
     }
 
@@ -158,5 +233,13 @@ impl Device {
         let (_, sense) = nexus.attentions.remove(at);
         self.touch();
         Some(sense)
+    }
+
+    /// REPORT LUNS tells what REPORTED LUNS DATA HAS CHANGED was about (SPC-5 §6.33).
+    pub(crate) fn luns_reported(&mut self, id: NexusId) {
+        for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.id == id) {
+            nexus.attentions.retain(|(_, sense)| *sense != Sense::REPORTED_LUNS_CHANGED);
+        }
+        self.touch();
     }
 }

@@ -1,75 +1,131 @@
-//! Commands that read and write blocks (SBC-4 §5).
+//! Commands that read, write and verify blocks (SBC-4 §5).
 
 use super::{
     AfterMedium, Next, Response,
-    call::{Call, Fault, Handled},
+    call::{Call, Fault, Handled, good},
     cdb::Extent,
-    nexus::LunView,
-    sense::{Sense, status},
+    lun::LunView,
+    sense::Sense,
 };
 use crate::UnitOp;
 
 /// READ (6), (10), (12), (16).
 pub(crate) fn read(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
-    let extent = call.cdb.extent();
-    check_extent(&view, extent)?;
-    if extent.blocks == 0 {
-        return super::call::good();
+    let (offset, len) = bytes_of(&view, call.cdb.extent())?;
+    if len == 0 {
+        return good();
     }
-    let (offset, len) = bytes_of(&view, extent)?;
-    let after = AfterMedium { returns_data: true, ..after(&view) };
+    let after = AfterMedium { returns_data: true, ..AfterMedium::new(&view) };
     Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len }, after })
 }
 
 /// WRITE (6), (10), (12), (16). FUA, or a write cache that is off, makes it durable.
 pub(crate) fn write(call: &mut Call<'_>) -> Handled {
-    let view = call.unit()?;
-    let extent = call.cdb.extent();
-    check_extent(&view, extent)?;
-    check_writable(&view)?;
     let fua = call.cdb.opcode() != 0x0a && call.cdb.bit(1, 3);
-    write_extent(call, &view, extent, fua)
+    write_extent(call, fua)
 }
 
-fn write_extent(call: &Call<'_>, view: &LunView, extent: Extent, fua: bool) -> Handled {
-    let (offset, wanted) = bytes_of(view, extent)?;
-    // An initiator that sends less than its CDB says has the whole blocks written that it sent.
-    let len = wanted.min(call.data_out_len / view.block_size * view.block_size);
-    if len == 0 {
-        return Ok(Next::Respond(Response { data_out_len: wanted, ..Response::good() }));
+/// WRITE AND VERIFY (10), (12), (16): what is on stable storage is verified by the volume beneath.
+pub(crate) fn write_and_verify(call: &mut Call<'_>) -> Handled {
+    if byte_check(call) > 1 {
+        return Err(Sense::cdb_field(1, Some(2)).into());
     }
-    let after = AfterMedium { writes: true, data_out_len: wanted, ..after(view) };
-    let op = UnitOp::Write { offset, len, durable: fua || !view.mode.write_cache };
+    write_extent(call, true)
+}
+
+fn write_extent(call: &Call<'_>, durable: bool) -> Handled {
+    let view = call.unit()?;
+    view.check_writable()?;
+    let (offset, wanted) = bytes_of(&view, call.cdb.extent())?;
+    let durable = durable || !view.mode.write_cache;
+    let after = AfterMedium { writes: true, ..AfterMedium::new(&view) };
+    take_data(call, &view, wanted, after, |len| UnitOp::Write { offset, len, durable })
+}
+
+/// VERIFY (10), (12), (16). BYTCHK 00b reads and drops the data, 01b compares; 11b, one block against all, is supported for
+/// one block only, where it is the same as 01b.
+pub(crate) fn verify(call: &mut Call<'_>) -> Handled {
+    let view = call.unit()?;
+    let extent = call.cdb.extent();
+    let (offset, len) = bytes_of(&view, extent)?;
+    let after = AfterMedium::new(&view);
+    match byte_check(call) {
+        0 if len == 0 => good(),
+        0 => Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len }, after }),
+        1 => take_data(call, &view, len, after, |len| UnitOp::Compare { offset, len }),
+        3 if extent.blocks <= 1 => take_data(call, &view, len, after, |len| UnitOp::Compare { offset, len }),
+        _ => Err(Sense::cdb_field(1, Some(2)).into()),
+    }
+}
+
+fn byte_check(call: &Call<'_>) -> u8 {
+    call.cdb.u8(1) >> 1 & 3
+}
+
+/// COMPARE AND WRITE: the data-out must be exactly what is compared and what is written.
+pub(crate) fn compare_and_write(call: &mut Call<'_>) -> Handled {
+    let view = call.unit()?;
+    let extent = call.cdb.extent();
+    view.check_writable()?;
+    view.check_extent(extent)?;
+    let len =
+        extent.blocks.checked_mul(view.block_size).filter(|_| extent.blocks <= max_compare_and_write(&view).into());
+    let Some(len) = len else { return Err(Sense::cdb_field(13, None).into()) };
+    if call.data_out_len != 2 * len {
+        return Err(Sense::cdb_field(13, None).into());
+    }
+    if len == 0 {
+        return good();
+    }
+    let after = AfterMedium { writes: true, data_out_len: 2 * len, ..AfterMedium::new(&view) };
+    let op = UnitOp::CompareAndWrite { offset: view.offset_of(extent.lba), len };
     Ok(Next::Medium { unit: view.unit, op, after })
 }
 
-fn after(view: &LunView) -> AfterMedium {
-    AfterMedium {
-        returns_data: false,
-        good: status::GOOD,
-        descriptor_sense: view.mode.descriptor_sense,
-        writes: false,
-        data_out_len: 0,
+/// MAXIMUM COMPARE AND WRITE LENGTH: both halves must fit one transfer, and the field is one byte.
+pub(crate) fn max_compare_and_write(view: &LunView) -> u8 {
+    u8::try_from((view.max_io_blocks / 2).max(1)).unwrap_or(u8::MAX)
+}
+
+/// SYNCHRONIZE CACHE (10), (16): the whole cache is flushed, whatever the range; IMMED gets its status at the end too.
+pub(crate) fn synchronize_cache(call: &mut Call<'_>) -> Handled {
+    let view = call.unit()?;
+    view.check_extent(call.cdb.extent())?;
+    Ok(Next::Medium {
+        unit: view.unit,
+        op: UnitOp::Flush,
+        after: AfterMedium { writes: true, ..AfterMedium::new(&view) },
+    })
+}
+
+/// PRE-FETCH (10), (16): GOOD instead of CONDITION MET says that the blocks may not have been kept.
+pub(crate) fn pre_fetch(call: &mut Call<'_>) -> Handled {
+    call.unit()?.check_extent(call.cdb.extent())?;
+    good()
+}
+
+/// Starts an operation that takes `wanted` bytes, or as many whole blocks as the initiator sends, if fewer.
+#[allow(clippy::unnecessary_wraps, reason = "the type of a handler's answer")]
+fn take_data(
+    call: &Call<'_>,
+    view: &LunView,
+    wanted: u32,
+    after: AfterMedium,
+    op: impl FnOnce(u32) -> UnitOp,
+) -> Handled {
+    let len = wanted.min(call.data_out_len - call.data_out_len % view.block_size);
+    if len == 0 {
+        return Ok(Next::Respond(Response { data_out_len: wanted, ..Response::good() }));
     }
+    Ok(Next::Medium { unit: view.unit, op: op(len), after: AfterMedium { data_out_len: wanted, ..after } })
 }
 
-/// LBA OUT OF RANGE for an extent that begins or ends beyond the last block, however short (SBC-4 §5.11).
-pub(crate) fn check_extent(view: &LunView, extent: Extent) -> Result<(), Fault> {
-    match extent.lba.checked_add(extent.blocks.into()) {
-        Some(end) if end <= view.blocks => Ok(()),
-        _ => Err(Sense::LBA_OUT_OF_RANGE.into()),
-    }
-}
-
-pub(crate) fn check_writable(view: &LunView) -> Result<(), Fault> {
-    if view.read_only || view.mode.software_write_protect { Err(Sense::WRITE_PROTECTED.into()) } else { Ok(()) }
-}
-
-/// Offset and length in bytes; more blocks than MAXIMUM TRANSFER LENGTH are an invalid field (SBC-4 §6.6.4).
+/// Offset and length in bytes of an extent on the unit; more than MAXIMUM TRANSFER LENGTH is an invalid field (SBC-4 §6.6.4).
 fn bytes_of(view: &LunView, extent: Extent) -> Result<(u64, u32), Fault> {
+    view.check_extent(extent)?;
     if extent.blocks > view.max_io_blocks {
         return Err(Sense::cdb_field(extent.blocks_at, None).into());
     }
-    Ok((extent.lba * u64::from(view.block_size), extent.blocks * view.block_size))
+    Ok((view.offset_of(extent.lba), extent.blocks * view.block_size))
 }

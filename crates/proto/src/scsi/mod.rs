@@ -5,21 +5,33 @@
 //! (`opcodes`) that says which handler runs and which bits of the CDB may be set.
 
 mod call;
+mod capacity;
 mod cdb;
 pub mod describe;
 pub mod device;
 mod inquiry;
+mod lun;
 mod medium;
+mod mode;
 pub mod nexus;
 mod opcodes;
+mod provisioning;
+mod report_opcodes;
+mod reservations;
+mod reserve;
 pub mod sense;
+mod unit;
+mod vpd;
 
 pub use describe::describe_cdb;
 pub use device::{Device, Identity, LogicalUnit, Provisioning};
-pub use nexus::{Nexus, Ports, TaskManagement, TaskManagementResponse, decode_lun, encode_lun};
+pub use lun::{decode_lun, encode_lun};
+pub use nexus::{Nexus, Ports, TaskManagement, TaskManagementResponse};
 pub use sense::{Sense, status};
 
 use alloc::vec::Vec;
+
+use lun::LunView;
 
 use crate::{Payload, UnitId, UnitOp};
 
@@ -53,11 +65,16 @@ pub enum Next {
 pub struct AfterMedium {
     /// The data read belong to the initiator (not so for VERIFY).
     pub(crate) returns_data: bool,
-    pub(crate) good: u8,
     pub(crate) descriptor_sense: bool,
     pub(crate) writes: bool,
     /// See [`Response::data_out_len`].
     pub(crate) data_out_len: u32,
+}
+
+impl AfterMedium {
+    pub(crate) fn new(view: &LunView) -> Self {
+        Self { returns_data: false, descriptor_sense: view.mode.descriptor_sense, writes: false, data_out_len: 0 }
+    }
 }
 
 /// Data for the initiator, already cut to the allocation length of the CDB.

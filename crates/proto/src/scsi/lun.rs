@@ -1,0 +1,121 @@
+//! Logical unit numbers (SAM-5 §4.7) and what a nexus keeps at hand of a logical unit.
+
+use super::{
+    call::Fault,
+    cdb::Extent,
+    device::{Device, ModeState, NexusId, Provisioning},
+    reservations::Barred,
+    sense::Sense,
+};
+use crate::{Backend, UnitId};
+
+/// The number behind a LUN field of one level: peripheral device, flat space or extended flat addressing.
+pub fn decode_lun(field: u64) -> Option<u16> {
+    let [first, second, third, fourth, rest @ ..] = field.to_be_bytes();
+    if rest != [0; 4] {
+        return None;
+    }
+    match first {
+        0 if (third, fourth) == (0, 0) => Some(second.into()),
+        0x40..=0x7f if (third, fourth) == (0, 0) => Some(u16::from_be_bytes([first & 0x3f, second])),
+        0xd2 if second == 0 => Some(u16::from_be_bytes([third, fourth])),
+        _ => None,
+    }
+}
+
+/// The LUN field of a number; the inverse of `decode_lun`.
+pub fn encode_lun(lun: u16) -> u64 {
+    match lun {
+        0..=0xff => u64::from(lun) << 48,
+        0x100..=0x3fff => u64::from(lun | 0x4000) << 48,
+        _ => 0xd200 << 48 | u64::from(lun) << 32,
+    }
+}
+
+/// What a nexus caches of a logical unit, so that reads and writes take no lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LunView {
+    pub(crate) lun: u16,
+    pub(crate) unit: UnitId,
+    pub(crate) blocks: u64,
+    pub(crate) block_size: u32,
+    pub(crate) max_io_blocks: u32,
+    pub(crate) read_only: bool,
+    pub(crate) provisioning: Provisioning,
+    pub(crate) mode: ModeState,
+    /// A unit attention condition is pending.
+    pub(crate) attention: bool,
+    /// What reservations of others keep this nexus from.
+    pub(crate) barred: Barred,
+}
+
+impl LunView {
+    /// All logical units of `device` whose volumes are there, in the order of their LUNs.
+    pub(crate) fn all(device: &Device, nexus: NexusId, backend: &dyn Backend) -> alloc::vec::Vec<Self> {
+        let views = device.luns.iter().filter_map(|unit| {
+            let geometry = backend.geometry(unit.config.unit)?;
+            let block_size = geometry.block_size.max(1);
+            Some(Self {
+                lun: unit.config.lun,
+                unit: unit.config.unit,
+                blocks: geometry.size_bytes / u64::from(block_size),
+                block_size,
+                max_io_blocks: (geometry.max_io_bytes / block_size).max(1),
+                read_only: geometry.read_only,
+                provisioning: unit.config.provisioning,
+                mode: unit.mode,
+                attention: device.has_attention(nexus, unit.config.lun),
+                barred: device.barred(nexus, unit),
+            })
+        });
+        views.collect()
+    }
+
+    pub(crate) fn is_thin(&self) -> bool {
+        matches!(self.provisioning, Provisioning::Thin { .. })
+    }
+
+    /// Unmapped blocks read as zeros (LBPRZ).
+    pub(crate) fn unmapped_reads_zero(&self) -> bool {
+        self.provisioning == Provisioning::Thin { reads_zero: true }
+    }
+
+    pub(crate) fn is_write_protected(&self) -> bool {
+        self.read_only || self.mode.software_write_protect
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), Fault> {
+        if self.is_write_protected() { Err(Sense::WRITE_PROTECTED.into()) } else { Ok(()) }
+    }
+
+    /// LBA OUT OF RANGE for an extent that begins beyond the last block, however short, or ends there (SBC-4 §5.11).
+    pub(crate) fn check_extent(&self, extent: Extent) -> Result<(), Fault> {
+        match extent.lba.checked_add(extent.blocks.into()) {
+            Some(end) if extent.lba < self.blocks && end <= self.blocks => Ok(()),
+            _ => Err(Sense::LBA_OUT_OF_RANGE.into()),
+        }
+    }
+
+    pub(crate) fn offset_of(&self, lba: u64) -> u64 {
+        lba * u64::from(self.block_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn luns_of_every_addressing_method_survive_the_wire() {
+        for lun in [0, 1, 255, 256, 0x3fff, 0x4000, u16::MAX] {
+            assert_eq!(decode_lun(encode_lun(lun)), Some(lun), "LUN {lun}");
+        }
+    }
+
+    #[test]
+    fn luns_of_other_levels_and_methods_are_not_ours() {
+        for field in [0x0000_0001_0000_0000, 0x0000_0000_0000_0001, 0x0100_0000_0000_0000, 0xc101_0000_0000_0000] {
+            assert_eq!(decode_lun(field), None, "{field:#x}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Commands about blocks as a resource: UNMAP, WRITE SAME, GET LBA STATUS (SBC-4 §4.7, §5).
+
+use alloc::vec::Vec;
+
+use super::{
+    AfterMedium, Next,
+    call::{Call, Fault, Handled, accepted, answer},
+    cdb::Extent,
+    lun::LunView,
+    sense::Sense,
+};
+use crate::{UnitOp, wire::Reader};
+
+/// MAXIMUM UNMAP LBA COUNT: bounds how long one command may keep a volume busy.
+pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
+/// MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT: a parameter list of 4 KiB.
+pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 255;
+/// MAXIMUM WRITE SAME LENGTH in bytes: as long as a volume should be kept busy filling.
+const WRITE_SAME_BYTES_MAX: u32 = 64 << 20;
+
+const UNMAP_HEADER_LEN: usize = 8;
+const UNMAP_DESCRIPTOR_LEN: usize = 16;
+
+/// MAXIMUM WRITE SAME LENGTH in blocks.
+pub(crate) fn max_write_same_blocks(view: &LunView) -> u32 {
+    (WRITE_SAME_BYTES_MAX / view.block_size).max(1)
+}
+
+/// UNMAP: collects the parameter list.
+pub(crate) fn unmap(call: &mut Call<'_>) -> Handled {
+    call.unit()?.check_writable()?;
+    let len = call.cdb.u16(7);
+    if (1..UNMAP_HEADER_LEN).contains(&len.into()) {
+        return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
+    }
+    call.collect(len.into())
+}
+
+/// UNMAP with its parameter list: nothing is unmapped where one descriptor is wrong.
+pub(crate) fn unmap_parameters(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    let view = call.unit()?;
+    let ranges = parse_unmap(&view, data)?;
+    if ranges.is_empty() {
+        return accepted(data.len());
+    }
+    let after = AfterMedium { writes: true, data_out_len: data.len() as u32, ..AfterMedium::new(&view) };
+    Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges }, after })
+}
+
+/// Ranges in bytes of an UNMAP parameter list (SBC-4 §5.35.2).
+fn parse_unmap(view: &LunView, data: &[u8]) -> Result<Vec<(u64, u64)>, Fault> {
+    let mut reader = Reader::new(data);
+    let short = |_| Fault::Check(Sense::PARAMETER_LIST_LENGTH_ERROR);
+    let data_len = usize::from(reader.u16_be().map_err(short)?);
+    let descriptors_len = usize::from(reader.u16_be().map_err(short)?);
+    if data_len + 2 > data.len() || UNMAP_HEADER_LEN + descriptors_len > data.len() {
+        return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
+    }
+    if descriptors_len + UNMAP_HEADER_LEN - 2 > data_len {
+        return Err(Sense::parameter_field(2, None).into());
+    }
+    // An incomplete last descriptor is ignored.
+    let count = descriptors_len / UNMAP_DESCRIPTOR_LEN;
+    if count > UNMAP_DESCRIPTORS_MAX as usize {
+        return Err(Sense::parameter_field(2, None).into());
+    }
+    reader.skip(4).map_err(short)?;
+    let mut ranges = Vec::with_capacity(count);
+    let mut total_blocks = 0u64;
+    for index in 0..count {
+        let at = (UNMAP_HEADER_LEN + index * UNMAP_DESCRIPTOR_LEN) as u16;
+        let lba = reader.u64_be().map_err(short)?;
+        let blocks = reader.u32_be().map_err(short)?;
+        reader.skip(4).map_err(short)?;
+        if blocks == 0 {
+            continue;
+        }
+        view.check_extent(Extent { lba, blocks, blocks_at: 0 })?;
+        total_blocks += u64::from(blocks);
+        if total_blocks > UNMAP_BLOCKS_MAX.into() {
+            return Err(Sense::parameter_field(at + 8, None).into());
+        }
+        ranges.push((view.offset_of(lba), u64::from(blocks) * u64::from(view.block_size)));
+    }
+    Ok(ranges)
+}
+
+/// WRITE SAME (10), (16). No blocks means up to the last; UNMAP with data still writes the data, which is always right.
+pub(crate) fn write_same(call: &mut Call<'_>) -> Handled {
+    let view = call.unit()?;
+    let extent = call.cdb.extent();
+    view.check_writable()?;
+    view.check_extent(extent)?;
+    let unmap = call.cdb.bit(1, 3);
+    if unmap && !view.is_thin() {
+        return Err(Sense::cdb_field(1, Some(3)).into());
+    }
+    let blocks = if extent.blocks == 0 { view.blocks - extent.lba } else { extent.blocks.into() };
+    if blocks > max_write_same_blocks(&view).into() {
+        return Err(Sense::cdb_field(extent.blocks_at, None).into());
+    }
+    let has_data = call.cdb.opcode() == 0x41 || !call.cdb.bit(1, 0);
+    if has_data && call.data_out_len != view.block_size {
+        return Err(Sense::INVALID_FIELD_IN_CDB.into());
+    }
+    let (offset, len) = (view.offset_of(extent.lba), blocks * u64::from(view.block_size));
+    let op = if has_data {
+        UnitOp::WriteSame { offset, len, pattern_len: view.block_size }
+    } else if unmap && view.unmapped_reads_zero() {
+        UnitOp::Unmap { ranges: alloc::vec![(offset, len)] }
+    } else {
+        UnitOp::WriteZeroes { offset, len }
+    };
+    let after = AfterMedium { writes: true, data_out_len: op.data_len(), ..AfterMedium::new(&view) };
+    Ok(Next::Medium { unit: view.unit, op, after })
+}
+
+/// GET LBA STATUS: volumes do not say which blocks are there, so all to the end are reported as mapped.
+pub(crate) fn get_lba_status(call: &mut Call<'_>) -> Handled {
+    let view = call.unit()?;
+    let lba = call.cdb.u64(2);
+    view.check_extent(Extent { lba, blocks: 0, blocks_at: 0 })?;
+    let blocks = u32::try_from(view.blocks - lba).unwrap_or(u32::MAX);
+    let mut data = alloc::vec![0, 0, 0, 20, 0, 0, 0, 0];
+    data.extend_from_slice(&lba.to_be_bytes());
+    data.extend_from_slice(&blocks.to_be_bytes());
+    data.extend_from_slice(&[0; 4]);
+    answer(data, call.cdb.u32(10))
+}

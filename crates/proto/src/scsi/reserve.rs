@@ -1,0 +1,240 @@
+//! The commands about reservations: RESERVE, RELEASE, PERSISTENT RESERVE IN and OUT (SPC-2 §7.21, SPC-5 §6.16 and §6.17).
+
+use alloc::vec::Vec;
+
+use super::{
+    call::{Call, Fault, Handled, accepted, answer, good},
+    device::{Audience, Lun},
+    reservations::{Kind, Notice, Refusal, Reservations},
+    sense::Sense,
+};
+use crate::wire::Reader;
+
+/// The basic parameter list of PERSISTENT RESERVE OUT, the only one: SPEC_I_PT and REGISTER AND MOVE are not supported.
+const PARAMETER_LIST_LEN: u32 = 24;
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Conflict => Self::RESERVATION_CONFLICT,
+            Refusal::NotThatOne => Sense::INVALID_RELEASE.into(),
+            Refusal::ZeroKey => Sense::parameter_field(8, None).into(),
+            Refusal::Full => Sense::INSUFFICIENT_REGISTRATION_RESOURCES.into(),
+        }
+    }
+}
+
+/// RESERVE (6) and (10) of the whole logical unit.
+pub(crate) fn reserve(call: &mut Call<'_>) -> Handled {
+    let id = call.nexus.id;
+    change(call, |reservations| reservations.reserve(id))?;
+    good()
+}
+
+/// RELEASE (6) and (10).
+pub(crate) fn release(call: &mut Call<'_>) -> Handled {
+    let id = call.nexus.id;
+    change(call, |reservations| {
+        reservations.release(id);
+        Ok(())
+    })?;
+    good()
+}
+
+pub(crate) fn read_keys(call: &mut Call<'_>) -> Handled {
+    read(call, |reservations| {
+        let mut list = Vec::new();
+        for registration in &reservations.registrations {
+            list.extend_from_slice(&registration.key.to_be_bytes());
+        }
+        list
+    })
+}
+
+pub(crate) fn read_reservation(call: &mut Call<'_>) -> Handled {
+    read(call, |reservations| {
+        let mut list = Vec::new();
+        if let Some((key, kind)) = reservations.held() {
+            list.extend_from_slice(&key.to_be_bytes());
+            list.extend_from_slice(&[0, 0, 0, 0, 0, kind.code, 0, 0]);
+        }
+        list
+    })
+}
+
+pub(crate) fn read_full_status(call: &mut Call<'_>) -> Handled {
+    read(call, |reservations| {
+        let mut list = Vec::new();
+        for registration in &reservations.registrations {
+            let held = reservations.held().filter(|_| reservations.is_holder(&registration.ports));
+            let transport_id = transport_id(&registration.ports.initiator);
+            list.extend_from_slice(&registration.key.to_be_bytes());
+            list.extend_from_slice(&[0; 4]);
+            list.extend_from_slice(&[u8::from(held.is_some()), held.map_or(0, |(_, kind)| kind.code), 0, 0, 0, 0]);
+            list.extend_from_slice(&registration.ports.relative_target_port.to_be_bytes());
+            list.extend_from_slice(&(transport_id.len() as u32).to_be_bytes());
+            list.extend_from_slice(&transport_id);
+        }
+        list
+    })
+}
+
+/// TransportID of an iSCSI initiator port (SPC-5 §7.6.4.6): protocol 5, format 01b with the ISID in the name.
+fn transport_id(initiator: &str) -> Vec<u8> {
+    let name_len = (initiator.len() + 1).next_multiple_of(4).clamp(20, 244);
+    let mut id = alloc::vec![0x45, 0];
+    id.extend_from_slice(&(name_len as u16).to_be_bytes());
+    id.extend(initiator.bytes().take(name_len - 1));
+    id.resize(4 + name_len, 0);
+    id
+}
+
+/// PRGENERATION, ADDITIONAL LENGTH, then a list made from the reservations.
+fn read(call: &mut Call<'_>, list: impl FnOnce(&Reservations) -> Vec<u8>) -> Handled {
+    let id = call.nexus.id;
+    let data = with_unit(call, |unit| {
+        if unit.reservations.reserved_by_other(id) {
+            return Err(Fault::RESERVATION_CONFLICT);
+        }
+        let list = list(&unit.reservations);
+        let mut data = unit.reservations.generation.to_be_bytes().to_vec();
+        data.extend_from_slice(&(list.len() as u32).to_be_bytes());
+        data.extend_from_slice(&list);
+        Ok(data)
+    })?;
+    answer(data, call.cdb.u16(7))
+}
+
+/// No compatible handling of RESERVE, no specified initiator ports, no all target ports, no persistence through power loss;
+/// TEST UNIT READY passes every reservation; all six types.
+pub(crate) fn report_capabilities(call: &mut Call<'_>) -> Handled {
+    answer(alloc::vec![0, 8, 0x00, 0x90, 0xea, 0x01, 0, 0], call.cdb.u16(7))
+}
+
+/// PERSISTENT RESERVE OUT, all service actions: collects the parameter list.
+pub(crate) fn out(call: &mut Call<'_>) -> Handled {
+    if call.cdb.u32(5) != PARAMETER_LIST_LEN {
+        return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
+    }
+    call.collect(PARAMETER_LIST_LEN)
+}
+
+pub(crate) fn out_register(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    register(call, data, true)
+}
+
+pub(crate) fn out_register_and_ignore(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    register(call, data, false)
+}
+
+fn register(call: &mut Call<'_>, data: &[u8], is_key_checked: bool) -> Handled {
+    let parameters = Parameters::parse(data, true)?;
+    let ports = call.nexus.ports.clone();
+    let expected = is_key_checked.then_some(parameters.key);
+    let notice =
+        change_persistent(call, |reservations| reservations.register(&ports, expected, parameters.action_key))?;
+    notify(call, notice);
+    accepted(data.len())
+}
+
+pub(crate) fn out_reserve(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
+    let ports = call.nexus.ports.clone();
+    change_persistent(call, |reservations| reservations.hold(&ports, parameters.key, kind))?;
+    accepted(data.len())
+}
+
+pub(crate) fn out_release(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
+    let ports = call.nexus.ports.clone();
+    let notice = change_persistent(call, |reservations| reservations.let_go(&ports, parameters.key, kind))?;
+    notify(call, notice);
+    accepted(data.len())
+}
+
+pub(crate) fn out_clear(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    let parameters = Parameters::parse(data, false)?;
+    let ports = call.nexus.ports.clone();
+    let notice = change_persistent(call, |reservations| reservations.clear(&ports, parameters.key))?;
+    notify(call, notice);
+    accepted(data.len())
+}
+
+/// PREEMPT, and PREEMPT AND ABORT: commands of the preempted nexuses that run already are let end.
+pub(crate) fn out_preempt(call: &mut Call<'_>, data: &[u8]) -> Handled {
+    let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
+    let ports = call.nexus.ports.clone();
+    let notices = change_persistent(call, |reservations| {
+        reservations.preempt(&ports, parameters.key, parameters.action_key, kind)
+    })?;
+    notify(call, notices);
+    accepted(data.len())
+}
+
+/// Keys of a PERSISTENT RESERVE OUT parameter list.
+struct Parameters {
+    key: u64,
+    action_key: u64,
+}
+
+impl Parameters {
+    fn parse(data: &[u8], is_register: bool) -> Result<Self, Fault> {
+        let mut reader = Reader::new(data);
+        let short = |_| Fault::Check(Sense::PARAMETER_LIST_LENGTH_ERROR);
+        let key = reader.u64_be().map_err(short)?;
+        let action_key = reader.u64_be().map_err(short)?;
+        reader.skip(4).map_err(short)?;
+        // SPEC_I_PT, ALL_TG_PT and APTPL: none is supported.
+        let flags = reader.u8().map_err(short)?;
+        for bit in [3, 2, 0] {
+            if is_register && flags >> bit & 1 == 1 {
+                return Err(Sense::parameter_field(20, Some(bit)).into());
+            }
+        }
+        Ok(Self { key, action_key })
+    }
+}
+
+/// Scope and type of the CDB; the only scope is the logical unit.
+fn kind(call: &Call<'_>) -> Result<Kind, Fault> {
+    if call.cdb.u8(2) >> 4 != 0 {
+        return Err(Sense::cdb_field(2, Some(7)).into());
+    }
+    Kind::from_code(call.cdb.u8(2) & 0x0f).ok_or(Fault::Check(Sense::cdb_field(2, Some(3))))
+}
+
+/// Changes the persistent reservations, unless RESERVE of another nexus bars that.
+fn change_persistent<R>(
+    call: &Call<'_>,
+    change_it: impl FnOnce(&mut Reservations) -> Result<R, Refusal>,
+) -> Result<R, Fault> {
+    let id = call.nexus.id;
+    change(
+        call,
+        |reservations| {
+            if reservations.reserved_by_other(id) { Err(Refusal::Conflict) } else { change_it(reservations) }
+        },
+    )
+}
+
+fn change<R>(call: &Call<'_>, change_it: impl FnOnce(&mut Reservations) -> Result<R, Refusal>) -> Result<R, Fault> {
+    let result = with_unit(call, |unit| change_it(&mut unit.reservations).map_err(Fault::from));
+    call.with_device(|device| device.touch());
+    result
+}
+
+fn with_unit<R>(call: &Call<'_>, use_it: impl FnOnce(&mut Lun) -> Result<R, Fault>) -> Result<R, Fault> {
+    let lun = call.unit()?.lun;
+    call.with_device(|device| match device.lun(lun) {
+        Some(unit) => use_it(unit),
+        None => Err(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()),
+    })
+}
+
+fn notify(call: &Call<'_>, notices: impl IntoIterator<Item = Notice>) {
+    let Some(view) = call.view else { return };
+    let id = call.nexus.id;
+    for (sense, registrants) in notices {
+        call.with_device(|device| device.attention(view.lun, sense, Audience::Between(&registrants, id)));
+    }
+}
