@@ -1,8 +1,8 @@
 """The notebook: one SQLite file (`*.iotax`) that keeps every study, trial, attempt and result.
 
 Append-only: triggers refuse to change or delete a row, so a status is the presence of a later row, never an edit. An
-attempt is written when it starts and its ending when it ends; an attempt without an ending belongs to a process that still
-runs or that died. One process writes at a time (`Writer` holds a lock beside the file); any number read.
+attempt is written when it starts and its ending when it ends; an attempt without an ending belongs to a process that
+still runs or that died. One process writes at a time (`Writer` holds a lock beside the file); any number read.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ CREATE TABLE trials (
     replicate INTEGER NOT NULL, treatment TEXT NOT NULL, PRIMARY KEY (study_id, id)) WITHOUT ROWID;
 CREATE TABLE attempts (
     id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions, study_id INTEGER NOT NULL,
-    trial_id TEXT NOT NULL, number INTEGER NOT NULL, started_unix_ns INTEGER NOT NULL, UNIQUE (study_id, trial_id, number),
+    trial_id TEXT NOT NULL, number INTEGER NOT NULL, started_unix_ns INTEGER NOT NULL,
+    UNIQUE (study_id, trial_id, number),
     FOREIGN KEY (study_id, trial_id) REFERENCES trials (study_id, id));
 CREATE TABLE endings (
     attempt_id INTEGER PRIMARY KEY REFERENCES attempts, status TEXT NOT NULL, reason TEXT NOT NULL,
     ended_unix_ns INTEGER NOT NULL, connected TEXT, log TEXT NOT NULL);
 CREATE TABLE results (
     attempt_id INTEGER PRIMARY KEY REFERENCES attempts, rate_iops REAL NOT NULL, latency_mean_ns REAL,
-    latency_p50_ns REAL, latency_p99_ns REAL, cpu_initiator_ns INTEGER, cpu_target_ns INTEGER, ios INTEGER NOT NULL, result TEXT NOT NULL);
+    latency_p50_ns REAL, latency_p99_ns REAL, cpu_initiator_ns INTEGER, cpu_target_ns INTEGER,
+    ios INTEGER NOT NULL, result TEXT NOT NULL);
 CREATE TABLE backgrounds (
     id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions,
     study_id INTEGER NOT NULL REFERENCES studies, block INTEGER NOT NULL, background TEXT NOT NULL);
@@ -230,8 +232,8 @@ class Writer(Notebook):
         free_bytes = shutil.disk_usage(self.path.parent).free
         if free_bytes < FREE_BYTES_MIN:
             raise NotebookError(
-                f"{self.path}: the disk is full ({free_bytes >> 20} MiB free, {FREE_BYTES_MIN >> 20} MiB needed before a "
-                "trial starts); everything measured so far is kept. Free some space and run the same command again"
+                f"{self.path}: the disk is full ({free_bytes >> 20} MiB free, {FREE_BYTES_MIN >> 20} MiB needed before "
+                "a trial starts); everything measured so far is kept. Free some space and run the same command again"
             )
         with self._append() as database:
             return _id(

@@ -248,7 +248,7 @@ def merge_counts(*histograms: Histogram) -> dict[int, int]:
 
 
 def percentile(counts: dict[int, int], percent: float) -> float:
-    """The smallest bin value that at least `percent` of the counts do not exceed; nan for no counts. Wants sorted counts."""
+    """The smallest bin value that at least `percent` of the counts do not exceed, of sorted counts; nan for none."""
     total = sum(counts.values())
     if not total:
         return float("nan")

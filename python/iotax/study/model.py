@@ -18,6 +18,8 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PlainSerializer,
     PrivateAttr,
+    TypeAdapter,
+    ValidationError,
     create_model,
     model_serializer,
     model_validator,
@@ -187,6 +189,7 @@ def _factors_model() -> type[_Factors]:
 
 
 Factors = _factors_model()
+_LEVEL = TypeAdapter(Factors)
 
 
 @dataclass(frozen=True)
@@ -240,6 +243,22 @@ class Study(Section):
             values = getattr(self.factors, name)
             found[name] = tuple(Level(format_level(name, value), value) for value in values)
         return found
+
+    def baseline_level(self, factor: str) -> Level | None:
+        """The level of `factor` that the baseline names, by label or value; None where it names none."""
+        if factor not in self.baseline:
+            return None
+        wanted = self.baseline[factor]
+        for level in self.levels().get(factor, ()):
+            if level.label == wanted or (level.value == wanted and type(level.value) is type(wanted)):
+                return level
+            try:
+                named = _LEVEL.validate_python({factor: [wanted]})
+            except ValidationError:
+                continue
+            if getattr(named, factor) == [level.value]:
+                return level
+        return None
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Level of `protocol` → where it goes."""

@@ -1,0 +1,5 @@
+"""From a study to its trials, in the order in which they run."""
+
+from iotax.design.plan import Plan, plan
+
+__all__ = ["Plan", "plan"]

@@ -1,0 +1,1 @@
+"""The studies that come with iotax, one YAML file each."""

@@ -1,0 +1,206 @@
+"""From a study file to a Study, or to everything that is wrong with the file at once."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from iotax.study.endpoint import EMBEDDED, parse_endpoint
+from iotax.study.model import Study, factor_names
+from iotax.study.rules import broken_rules
+from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
+
+
+def builtin_studies() -> dict[str, str]:
+    """Name → YAML of the studies that come with iotax."""
+    folder = resources.files("iotax.studies")
+    files = sorted((each for each in folder.iterdir() if each.name.endswith(".yaml")), key=lambda each: each.name)
+    return {each.name.removesuffix(".yaml"): each.read_text(encoding="utf-8") for each in files}
+
+
+def load_study(name: str) -> tuple[Study, str]:
+    """A built-in study by name or a file by path; with its text. Raises StudyError."""
+    builtin = builtin_studies()
+    if name in builtin:
+        return read_study(f"{name}.yaml", builtin[name], Path.cwd()), builtin[name]
+    path = Path(name)
+    if not path.is_file():
+        near = _nearest(name, builtin)
+        raise StudyError(
+            name,
+            [
+                Problem(
+                    None,
+                    (),
+                    f"neither a file nor a built-in study{near}; `iotax studies` lists them, `iotax init` writes one",
+                )
+            ],
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(name, [Problem(None, (), f"cannot be read: {error}")]) from None
+    return read_study(name, text, path.resolve().parent), text
+
+
+def read_study(name: str, text: str, folder: Path) -> Study:
+    """Reads the text of a study file; relative paths in it start at `folder`. Raises StudyError."""
+    document = read_yaml(name, text)
+    if not isinstance(document.data, dict):
+        raise StudyError(
+            name, [Problem(None, (), "a study is a mapping that begins with `name:`; `iotax init` writes one")]
+        )
+    problems = list(document.problems)
+    problems += _factor_problems(document)
+    _settle_endpoints(document, folder, problems)
+    study: Study | None = None
+    try:
+        study = Study.model_validate(document.data)
+    except ValidationError as error:
+        # What is said already about a place, or about a part of it, is said better.
+        seen = {problem.place[:length] for problem in problems for length in range(1, len(problem.place) + 1)}
+        problems += [each for each in _pydantic_problems(error, document) if each.place not in seen]
+    if study is not None:
+        problems += [Problem(document.mark(place), place, message) for place, message in broken_rules(study)]
+    else:
+        problems += _baseline_problems(document, {problem.place for problem in problems})
+    if problems or study is None:
+        raise StudyError(name, problems)
+    return study
+
+
+def _factor_problems(document: Document) -> list[Problem]:
+    """What pydantic would say less clearly: levels of `protocol`, and a factor that is one value."""
+    factors = document.data.get("factors")
+    if not isinstance(factors, dict):
+        return []
+    found = []
+    for factor, levels in factors.items():
+        place: Place = ("factors", factor)
+        if factor not in factor_names():
+            continue
+        if isinstance(levels, dict) and factor == "protocol":
+            continue
+        if not isinstance(levels, list):
+            message = f"a factor has a list of levels, found {_show(levels)}"
+            if levels is not None and not isinstance(levels, dict):
+                message += f"; write [{levels}, …]"
+            found.append(Problem(document.mark(place), place, message))
+        elif factor == "protocol":
+            for index, level in enumerate(levels):
+                if level not in EMBEDDED:
+                    at = (*place, index)
+                    found.append(Problem(document.mark(at), at, _protocol_message(level)))
+    return found
+
+
+def _protocol_message(level: object) -> str:
+    if isinstance(level, str) and ("/" in level or level.startswith("local:")):
+        return f"{_show(level)} is an endpoint: give it a label, `protocol: {{array: {_show(level)}, …}}`"
+    return f"unknown protocol {_show(level)}{_nearest(level, EMBEDDED)}; protocols are {', '.join(EMBEDDED)}"
+
+
+def _settle_endpoints(document: Document, folder: Path, problems: list[Problem]) -> None:
+    """Checks every endpoint and makes its path absolute, so that the notebook can resume from anywhere."""
+    factors, connection = document.data.get("factors"), document.data.get("connection")
+    places: list[tuple[dict, Place]] = []
+    if isinstance(factors, dict) and isinstance(factors.get("protocol"), dict):
+        places += [(factors["protocol"], ("factors", "protocol", label)) for label in factors["protocol"]]
+    if isinstance(connection, dict) and connection.get("protocol") is not None:
+        places.append((connection, ("connection", "protocol")))
+    for holder, place in places:
+        target = holder[place[-1]]
+        try:
+            endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)
+        except ValueError as error:
+            near = _nearest(target, EMBEDDED)
+            problems.append(Problem(document.mark(place), place, f"{_show(target)}{near}: {error}"))
+        else:
+            holder[place[-1]] = endpoint.uri or endpoint.protocol
+
+
+def _pydantic_problems(error: ValidationError, document: Document) -> Iterable[Problem]:
+    for each in error.errors():
+        place = tuple(part for part in each["loc"] if not _is_branch(part))
+        yield Problem(document.mark(place), place, _message(each, place))
+
+
+def _is_branch(part: str | int) -> bool:
+    """Pydantic's locations also name the branch of a union, which the file knows nothing of."""
+    return isinstance(part, str) and ("[" in part or part in {"str", "int", "float", "bool"})
+
+
+def _message(error: Any, place: Place) -> str:
+    found, kind = error["input"], error["type"]
+    known = _names_at(place[:-1])
+    match kind:
+        case "extra_forbidden":
+            if len(place) == 1:
+                return f"unknown name{_nearest(place[-1], known)}; a study has {', '.join(known)}"
+            if place[0] == "factors":
+                return f"unknown factor{_nearest(place[-1], known)}; factors are {', '.join(known)}"
+            return f"unknown name{_nearest(place[-1], known)}; {place[-2]} has {', '.join(known)}"
+        case "missing":
+            return "missing"
+        case "literal_error":
+            expected = [word.strip(" '") for word in error["ctx"]["expected"].replace(" or ", ",").split(",")]
+            return f"found {_show(found)}{_nearest(found, expected)}; one of {', '.join(expected)} is meant"
+        case "value_error":
+            return f"found {_show(found)}: {error['ctx']['error']}"
+        case "too_short":
+            return "empty: give at least one"
+        case "string_pattern_mismatch":
+            return f"found {_show(found)}: use letters, digits, dots and dashes, 64 at most"
+        case _:
+            return f"found {_show(found)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+
+
+def _names_at(place: Place) -> list[str]:
+    """The names that the section at `place` knows."""
+    model: Any = Study
+    for part in place:
+        if not (isinstance(model, type) and issubclass(model, BaseModel)) or part not in model.model_fields:
+            return []
+        model = _section_of(model.model_fields[part].annotation)
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+
+
+def _section_of(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next((part for part in get_args(annotation) if isinstance(part, type)), None)
+    return annotation
+
+
+def _baseline_problems(document: Document, seen: set[Place]) -> list[Problem]:
+    """The baseline's names, checked even where other parts of the file keep the study from being built."""
+    factors, baseline = document.data.get("factors"), document.data.get("baseline")
+    if not isinstance(factors, dict) or not isinstance(baseline, dict):
+        return []
+    return [
+        Problem(document.mark(place), place, f"not a factor of this study{_nearest(name, factors)}")
+        for name in baseline
+        if (place := ("baseline", name)) not in seen and name not in factors
+    ]
+
+
+def _nearest(word: object, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5) if isinstance(word, str) else []
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, str) else str(value)

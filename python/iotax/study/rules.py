@@ -1,0 +1,107 @@
+"""What must hold between the parts of a study. Each broken rule names its place in the file."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from iotax.study.model import Study, factor_names
+from iotax.study.source import Place
+from iotax.units import format_size
+
+CELLS_MAX = 100_000
+"""Trials of one study: more would run for weeks, and is a slip of the pen."""
+
+_LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
+
+
+def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
+    yield from _factors(study)
+    yield from _baseline(study)
+    yield from _volume(study)
+    yield from _cells(study)
+
+
+def _factors(study: Study) -> Iterator[tuple[Place, str]]:
+    levels = study.levels()
+    if not levels:
+        yield ("factors",), "empty: name at least one field that varies, such as `protocol: [local, iscsi]`"
+    for name, found in levels.items():
+        labels = [level.label for level in found]
+        for index, label in enumerate(labels):
+            if label in labels[:index]:
+                yield ("factors", name, index), f"the level {label} stands there twice"
+            if name == "protocol" and not _LABEL.fullmatch(label):
+                yield ("factors", name, label), "a label has letters, digits, dots, dashes and blanks, 40 at most"
+        section = getattr(study, factor_names()[name])
+        if name in section.model_fields_set:
+            yield (factor_names()[name], name), "this is a factor too; leave it out here"
+
+
+def _baseline(study: Study) -> Iterator[tuple[Place, str]]:
+    levels = study.levels()
+    if not study.baseline:
+        yield ("baseline",), "empty: name the level that counts as 100, such as `protocol: iscsi`"
+    for name, value in study.baseline.items():
+        if name not in levels:
+            yield ("baseline", name), f"not a factor of this study; its factors are {', '.join(levels)}"
+        elif study.baseline_level(name) is None:
+            labels = [level.label for level in levels[name]]
+            yield ("baseline", name), f"{value} is not a level of {name}; its levels are {', '.join(labels)}"
+
+
+def _volume(study: Study) -> Iterator[tuple[Place, str]]:
+    if study.volume.media == "file" and not study.volume.path:
+        yield ("volume", "media"), "media: file needs `path:`, the file that holds the volume"
+    for endpoint in study.endpoints().values():
+        if endpoint.uri == "" and endpoint.protocol == "local" and "null" in _values(study, "media"):
+            yield _place(study, "media"), "a null volume has no bytes that `local` could reach; leave one of them out"
+    if "null" in _values(study, "media") and True in _values(study, "verify"):
+        yield _place(study, "media"), "a null volume forgets what is written; say `verify: false` under load"
+    if "zeros" in _values(study, "fill") and True in _values(study, "verify"):
+        yield (
+            _place(study, "fill"),
+            "a volume without the pattern has nothing to verify; say `verify: false` under load",
+        )
+
+
+def _cells(study: Study) -> Iterator[tuple[Place, str]]:
+    """Rules between fields of which each may be a factor: checked for every pair of their levels."""
+    for block, size in itertools.product(_values(study, "block_size"), _values(study, "size")):
+        if block % 512:
+            yield _place(study, "block_size"), f"{format_size(block)} is no multiple of 512 bytes"
+        if size % block:
+            yield _place(study, "size"), f"{format_size(size)} is no multiple of the block size {format_size(block)}"
+    for working_set, size in itertools.product(_values(study, "working_set"), _values(study, "size")):
+        embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
+        if working_set is not None and embedded and working_set > size:
+            yield (
+                _place(study, "working_set"),
+                f"the working set ({format_size(working_set)}) is larger than the volume ({format_size(size)})",
+            )
+    for threads, workers in itertools.product(_values(study, "threads"), _values(study, "workers")):
+        if threads > workers:
+            yield (
+                _place(study, "threads"),
+                f"{threads} threads cannot share {workers} workers; at most one for each worker",
+            )
+    if any(runtime == 0 for runtime in _values(study, "runtime")):
+        yield _place(study, "runtime"), "nothing can be measured in no time"
+    cells = study.design.replicates
+    for found in study.levels().values():
+        cells *= len(found)
+    if cells > CELLS_MAX:
+        yield ("factors",), f"{cells} trials are more than {CELLS_MAX}; leave out levels or replicates"
+
+
+def _values(study: Study, name: str) -> list:
+    """The values that a field takes in the study: its levels, or its one setting."""
+    levels = study.levels()
+    if name in levels:
+        return [level.value for level in levels[name]]
+    return [getattr(getattr(study, factor_names()[name]), name)]
+
+
+def _place(study: Study, name: str) -> Place:
+    return ("factors", name) if name in study.levels() else (factor_names()[name], name)

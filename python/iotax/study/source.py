@@ -1,0 +1,156 @@
+"""YAML that remembers where everything stood.
+
+The loader is YAML 1.2 where it matters: `yes`, `on` and `1:30` are text. Only mappings, lists and scalars are built.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Where in the document: `("factors", "block_size", 1)`."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """From 1, as editors count."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a study file."""
+
+    mark: Mark | None
+    place: Place
+    message: str
+
+    def field(self) -> str:
+        text = ""
+        for part in self.place:
+            text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+        return text
+
+
+class StudyError(Exception):
+    """Everything that is wrong in a study file, in the order of its lines."""
+
+    def __init__(self, name: str, problems: list[Problem]) -> None:
+        self.name = name
+        self.problems = sorted(problems, key=lambda each: (each.mark.line, each.mark.column) if each.mark else (0, 0))
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """`file:line:column: field: what is wrong`, which editors can jump to."""
+        found = []
+        for problem in self.problems:
+            at = f":{problem.mark.line}:{problem.mark.column}" if problem.mark else ""
+            of = f" {problem.field()}:" if problem.place else ""
+            found.append(f"{self.name}{at}:{of} {problem.message}")
+        return found
+
+
+@dataclass
+class Document:
+    """Plain data and where each part of it stands: keys for the entries of a mapping, values for those of a list."""
+
+    data: Any
+    marks: dict[Place, Mark] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def mark(self, place: Place) -> Mark | None:
+        """Of the place, or of the nearest thing around it."""
+        while place and place not in self.marks:
+            place = place[:-1]
+        return self.marks.get(place)
+
+
+def read_yaml(name: str, text: str) -> Document:
+    """Reads one document. Raises StudyError where it is no YAML; doubled keys become problems of the document."""
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark or error.context_mark
+        mark = Mark(at.line + 1, at.column + 1) if at else None
+        message = " ".join(part for part in (error.problem, error.context) if part)
+        raise StudyError(name, [Problem(mark, (), f"not valid YAML: {message}")]) from None
+    except yaml.YAMLError as error:
+        raise StudyError(name, [Problem(None, (), f"not valid YAML: {error}")]) from None
+    document = Document(None)
+    if node is not None:
+        document.marks[()] = _mark(node)
+        document.data = _build(node, (), document)
+    return document
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the scalars of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the base class has it so
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false|True|False|TRUE|FALSE"), list("tTfF"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?\d+$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?$"), list("-+.0123456789")
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+
+
+def _mark(node: yaml.Node) -> Mark:
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+_DEPTH_MAX = 16
+"""Deeper nesting than any study has: an anchor that holds itself would never end."""
+
+
+def _build(node: yaml.Node, place: Place, document: Document) -> Any:
+    if len(place) > _DEPTH_MAX:
+        document.problems.append(Problem(_mark(node), place[:4], "nested too deeply"))
+        return None
+    if isinstance(node, yaml.MappingNode):
+        return _build_mapping(node, place, document)
+    if isinstance(node, yaml.SequenceNode):
+        built = []
+        for index, item in enumerate(node.value):
+            document.marks[*place, index] = _mark(item)
+            built.append(_build(item, (*place, index), document))
+        return built
+    return _scalar(node.tag.rpartition(":")[2], node.value)
+
+
+def _build_mapping(node: yaml.MappingNode, place: Place, document: Document) -> dict[str, Any]:
+    built: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            document.problems.append(Problem(_mark(key), place, "a name must be a single word"))
+            continue
+        inner = (*place, key.value)
+        if key.value in built:
+            first = document.marks[inner]
+            document.problems.append(Problem(_mark(key), inner, f"given twice, first in line {first.line}"))
+            continue
+        document.marks[inner] = _mark(key)
+        built[key.value] = _build(value, inner, document)
+    return built
+
+
+def _scalar(kind: str, text: str) -> Any:
+    match kind:
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case "null":
+            return None
+        case _:
+            return text
