@@ -57,6 +57,13 @@ CREATE TABLE backgrounds (
 """
 _TABLES = ("studies", "sessions", "trials", "attempts", "endings", "results", "backgrounds")
 
+_ATTEMPTS = """
+SELECT s.name, t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
+       e.status, e.reason, e.ended_unix_ns, e.connected, e.log, r.result
+FROM attempts a JOIN studies s ON s.id = a.study_id JOIN trials t ON t.study_id = a.study_id AND t.id = a.trial_id
+LEFT JOIN endings e ON e.attempt_id = a.id LEFT JOIN results r ON r.attempt_id = a.id
+"""
+
 
 class NotebookError(Exception):
     """The notebook cannot be used; says what, where and what to do."""
@@ -128,29 +135,13 @@ class Notebook:
 
     def attempts(self, run: int | None = None) -> list[Attempt]:
         """Every attempt, in the order in which they were started."""
-        chosen = self.run(run)
-        rows = self._rows(
-            """SELECT t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
-                      e.status, e.reason, e.ended_unix_ns, e.connected, e.log, r.result
-               FROM attempts a JOIN trials t ON t.study_id = a.study_id AND t.id = a.trial_id
-               LEFT JOIN endings e ON e.attempt_id = a.id LEFT JOIN results r ON r.attempt_id = a.id
-               WHERE a.study_id = ? ORDER BY a.id""",
-            chosen.id,
-        )
         return [
-            Attempt(
-                trial=_trial(chosen.name, *row[:5]),
-                number=row[5],
-                started_unix_ns=row[6],
-                status=row[7] or "running",
-                reason=row[8] or "",
-                ended_unix_ns=row[9],
-                connected=Connected.model_validate_json(row[10]) if row[10] else None,
-                log=row[11] or "",
-                result=TrialResult.model_validate_json(row[12]) if row[12] else None,
-            )
-            for row in rows
+            _attempt(*row) for row in self._rows(f"{_ATTEMPTS} WHERE a.study_id = ? ORDER BY a.id", self.run(run).id)
         ]
+
+    def attempt(self, attempt: int) -> Attempt:
+        [row] = self._rows(f"{_ATTEMPTS} WHERE a.id = ?", attempt)
+        return _attempt(*row)
 
     def backgrounds(self, run: int | None = None) -> list[Background]:
         rows = self._rows("SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id", self.run(run).id)
@@ -215,7 +206,12 @@ class Writer(Notebook):
 
     def left(self, run: int) -> list[Trial]:
         """The trials that have no result yet, in run order."""
-        done = {attempt.trial.id for attempt in self.attempts(run) if attempt.status == "done"}
+        rows = self._rows(
+            """SELECT a.trial_id FROM attempts a JOIN endings e ON e.attempt_id = a.id
+               WHERE a.study_id = ? AND e.status = 'done'""",
+            run,
+        )
+        done = {trial for (trial,) in rows}
         return [trial for trial in self.trials(run) if trial.id not in done]
 
     def begin_session(self, run: int, environment: dict[str, Any]) -> int:
@@ -408,6 +404,35 @@ def _is_full(path: Path) -> bool:
 def _trial(study: str, trial_id: str, treatment: str, block: int, replicate: int, order: int) -> Trial:
     return Trial(
         id=trial_id, study=study, treatment=json.loads(treatment), block=block, replicate=replicate, order=order
+    )
+
+
+def _attempt(
+    study: str,
+    trial_id: str,
+    treatment: str,
+    block: int,
+    replicate: int,
+    order: int,
+    number: int,
+    started_unix_ns: int,
+    status: Status | None,
+    reason: str | None,
+    ended_unix_ns: int | None,
+    connected: str | None,
+    log: str | None,
+    result: str | None,
+) -> Attempt:
+    return Attempt(
+        trial=_trial(study, trial_id, treatment, block, replicate, order),
+        number=number,
+        started_unix_ns=started_unix_ns,
+        status=status or "running",
+        reason=reason or "",
+        ended_unix_ns=ended_unix_ns,
+        connected=Connected.model_validate_json(connected) if connected else None,
+        log=log or "",
+        result=TrialResult.model_validate_json(result) if result else None,
     )
 
 

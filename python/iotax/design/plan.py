@@ -1,7 +1,7 @@
 """Full factorial designs in randomised complete blocks.
 
-`blocks: replicate`: each block holds every treatment once, in an order of its own, so that a drift of the machine meets all
-treatments alike and the blocks take it up. `blocks: none`: all trials in one random order, in one block.
+`blocks: replicate`: each block holds every treatment once, in an order of its own, so that a drift of the machine meets
+all treatments alike and the blocks take it up. `blocks: none`: all trials in one random order, in one block.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from iotax.study import Level, Study
 from iotax.trial import LevelValue, Trial
 
 CONNECT_NS = 150_000_000
-"""What a trial takes beyond its warm-up and its window: starting the load process, connecting, writing the result down."""
+"""What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
 BACKGROUND_NS = 500_000_000

@@ -1,8 +1,8 @@
 """Random streams that are the same on every machine and in every version.
 
-A stream is named by (seed, name, index); Python's own `random.Random` is fed with SHA-256 over the three, so that no two
-streams of a study share their numbers and adding one changes no other. The generator (MT19937) and `shuffle` below are
-fixed here; a change of either would change the order of half-finished plans.
+A stream is named by (seed, name, index); Python's own `random.Random` is fed with SHA-256 over the three, so that no
+two streams of a study share their numbers and adding one changes no other. The generator (MT19937) and `shuffled` are
+fixed: a change of either would change the order of half-finished plans.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Load(Section):
     threads: Count = 1
     """Threads that drive the workers."""
     working_set: Size | None = None
-    """How much of the volume is touched, from its start; all of it when not given."""
+    """How much is touched, from the start of the unit; as much as the volume's size when not given."""
     warmup: Duration = 1_000_000_000
     """Load before the measured window (fio: ramp_time)."""
     runtime: Duration = 5_000_000_000
@@ -208,6 +208,16 @@ class Settings:
     volume: Volume
     connection: Connection
     endpoint: Endpoint
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Equal for all endpoints of a study, so that a larger one is not favoured or punished."""
+        return self.load.working_set or self.volume.size
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is written to the endpoint: the pattern or the load."""
+        return self.load.read < 100 or self.volume.fill == "pattern"
 
 
 def _shorthand(value: object) -> object:

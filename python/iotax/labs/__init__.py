@@ -1,0 +1,1 @@
+"""Where trials run. All labs give the same TrialResult."""

@@ -1,0 +1,96 @@
+"""What the runner knows of a lab."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from iotax.trial import Background, Connected, Trial, TrialResult
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a trial did in its latest interval."""
+
+    phase: str
+    """`warmup` or `run`."""
+    at_ns: int
+    rate_iops: float
+    latency_p50_ns: int | None
+    latency_p99_ns: int | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Work beside the load, such as writing the pattern."""
+
+    text: str
+    fraction: float | None = None
+
+
+Progress: TypeAlias = Callable[[Sample | Step], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a preflight found about one thing. `error` and `refused` keep the study from running."""
+
+    kind: Literal["ok", "warning", "error", "refused"]
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trial that ran."""
+
+    result: TrialResult
+    connected: Connected | None
+    log: str
+
+
+class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
+    """This attempt failed; the lab can try again."""
+
+    def __init__(self, reason: str, log: str = "", connected: Connected | None = None) -> None:
+        self.reason, self.log, self.connected = reason, log, connected
+        super().__init__(reason)
+
+
+class LabUnusable(Exception):  # noqa: N818 - an outcome, not a bug
+    """The study cannot run in this lab: what was found, all of it."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = [each for each in findings if each.kind in ("error", "refused")]
+        super().__init__("\n".join(f"{each.subject}: {each.message}" for each in self.findings))
+
+    @property
+    def refused(self) -> bool:
+        """Whether data that are not ours are in the way."""
+        return any(each.kind == "refused" for each in self.findings)
+
+
+class Lab(ABC):
+    """Runs trials of one study, one after another."""
+
+    @abstractmethod
+    def check(self) -> list[Finding]:
+        """Looks whether every treatment can run. Writes nothing anywhere."""
+
+    @abstractmethod
+    def prepare(self, progress: Progress) -> None:
+        """Makes the lab ready for its first trial. Raises LabUnusable."""
+
+    @abstractmethod
+    def background(self, block: int) -> Background:
+        """Measures the lab without load. Raises TrialFailed."""
+
+    @abstractmethod
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        """Runs one trial. Raises TrialFailed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leaves nothing behind. May be called at any time, and twice."""

@@ -1,0 +1,185 @@
+"""One task of the load process: the document that asks for it, and what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from iotax.engine import Engine, EngineError
+from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
+from iotax.study.model import Settings
+from iotax.trial import Background, Connected, CpuUse, Record, TrialResult, Window
+
+CONNECT_S = 30.0
+"""How long an endpoint may take to answer."""
+SILENCE_S = 15.0
+"""How much longer than asked a task may take, and how long it may say nothing while it makes progress."""
+SAMPLE_NS = 500_000_000
+BACKGROUND_NS = 500_000_000
+_SECTOR_BYTES = 512
+
+
+class Checked(Record):
+    """What `check` found at an endpoint."""
+
+    size_bytes: int
+    block_size_bytes: int = _SECTOR_BYTES
+    read_only: bool = False
+    holds: str
+    """zeros, pattern or foreign."""
+    what: str = ""
+    at_bytes: int | None = None
+    scanned_bytes: int = 0
+
+
+class _Idle(Record):
+    window: Window
+    cpu: CpuUse
+
+
+def run_document(
+    settings: Settings, endpoint: str, *, seed: int, driver: str, cpus: list[int], watch_pids: dict[str, int]
+) -> dict[str, Any]:
+    """The engine's `run` task for one treatment."""
+    load = settings.load
+    return {
+        "task": "run",
+        "endpoint": endpoint,
+        "options": options(settings),
+        "workers": load.workers,
+        "outstanding": load.outstanding,
+        "threads": load.threads,
+        "block_size_bytes": load.block_size,
+        "read_percent": _number(load.read),
+        "random_percent": _number(load.random),
+        "working_set_bytes": settings.working_set_bytes,
+        "working_set_offset_bytes": 0,
+        "pacing": {"kind": "closed"},
+        "warmup_ns": load.warmup,
+        "runtime_ns": load.runtime,
+        "sample_ns": min(SAMPLE_NS, load.runtime),
+        "seed": seed,
+        "verify": load.verify,
+        "driver": driver,
+        "cpus": cpus,
+        "watch_pids": watch_pids,
+    }
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """What the connection is asked for; only protocols that know digests and names are told of them."""
+    connection = settings.connection
+    if settings.endpoint.protocol not in ("iscsi", "nvme-tcp"):
+        return {}
+    asked: dict[str, Any] = {"header_digest": connection.header_digest, "data_digest": connection.data_digest}
+    if connection.initiator:
+        asked["initiator"] = connection.initiator
+    return asked
+
+
+def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
+    """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
+    connected: Connected | None = None
+    with Engine(program, "load", document) as engine:
+        try:
+            deadline_s = time.monotonic() + CONNECT_S
+            while True:
+                event = engine.event(deadline_s)
+                if event["event"] == "connected":
+                    connected = Connected.model_validate(event)
+                    deadline_s = time.monotonic() + (document["warmup_ns"] + document["runtime_ns"]) / 1e9 + SILENCE_S
+                elif event["event"] == "sample":
+                    progress(_sample(event))
+                elif event["event"] == "result":
+                    result = TrialResult.model_validate(event)
+                    break
+        except EngineError as error:
+            raise TrialFailed(str(error), error.log, connected) from error
+        except ValidationError as error:
+            raise TrialFailed(_malformed(error), engine.log, connected) from error
+        if not result.ios:
+            raise TrialFailed("no I/O completed within the measured window", engine.log, connected)
+        return Outcome(result, connected, engine.log)
+
+
+def run_check(program: Path, settings: Settings, endpoint: str) -> Checked:
+    """What stands at the endpoint. Raises EngineError."""
+    document = {
+        "task": "check",
+        "endpoint": endpoint,
+        "options": options(settings),
+        "working_set_bytes": settings.working_set_bytes,
+    }
+    # A scan for foreign data reads the working set: the engine's own progress lines extend the deadline.
+    return Checked.model_validate(_to_the_end(program, document, "checked", lambda _: None))
+
+
+def run_fill(program: Path, settings: Settings, endpoint: str, *, destroy: bool, progress: Progress) -> None:
+    """Writes the pattern over the working set. Raises EngineError."""
+    document = {
+        "task": "fill",
+        "endpoint": endpoint,
+        "options": options(settings),
+        "working_set_bytes": settings.working_set_bytes,
+        **({"destroy": endpoint} if destroy else {}),
+    }
+
+    def step(event: dict[str, Any]) -> None:
+        if event["event"] == "progress":
+            total_bytes = int(event.get("total_bytes", 0))
+            done = int(event.get("done_bytes", 0)) / total_bytes if total_bytes else None
+            progress(Step(f"writing the pattern to {endpoint}", done))
+
+    _to_the_end(program, document, "filled", step)
+
+
+def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str, int]) -> Background:
+    """The machine and the watched processes without load. Raises TrialFailed."""
+    document = {"task": "idle", "runtime_ns": BACKGROUND_NS, "cpus": cpus, "watch_pids": watch_pids}
+    try:
+        idle = _Idle.model_validate(_to_the_end(program, document, "result", lambda _: None))
+    except EngineError as error:
+        raise TrialFailed(str(error), error.log) from error
+    except ValidationError as error:
+        raise TrialFailed(_malformed(error)) from error
+    return Background(
+        block=block,
+        started_unix_ns=idle.window.start_unix_ns,
+        duration_ns=idle.window.duration_ns,
+        cpu=idle.cpu,
+    )
+
+
+def _to_the_end(
+    program: Path, document: dict[str, Any], last: str, each: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    with Engine(program, "load", document) as engine:
+        while True:
+            event = engine.event(time.monotonic() + CONNECT_S)
+            if event["event"] == last:
+                return event
+            each(event)
+
+
+def _sample(event: dict[str, Any]) -> Sample:
+    return Sample(
+        phase=str(event.get("phase", "run")),
+        at_ns=int(event.get("at_ns", 0)),
+        rate_iops=float(event.get("iops", 0.0)),
+        latency_p50_ns=event.get("latency_p50_ns"),
+        latency_p99_ns=event.get("latency_p99_ns"),
+    )
+
+
+def _malformed(error: ValidationError) -> str:
+    first = error.errors()[0]
+    at = ".".join(str(part) for part in first["loc"])
+    return f"the engine's line does not fit its own interface: {at}: {first['msg']}"
+
+
+def _number(percent: float) -> int | float:
+    return int(percent) if percent == int(percent) else percent

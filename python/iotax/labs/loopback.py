@@ -1,0 +1,267 @@
+"""The lab on this machine: a server process, a load process, loopback TCP between them, no root.
+
+Where the machine has the processors, each process is pinned to its own. Endpoints that the study names itself are
+reached without the server, by the same load process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from iotax.design import Plan
+from iotax.design.plan import trial_seed
+from iotax.engine import EngineError
+from iotax.labs import guard
+from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.load import Checked, run_check, run_document, run_fill, run_idle, run_load
+from iotax.labs.server import Server
+from iotax.study import Settings, Study
+from iotax.trial import Background, Trial
+from iotax.units import format_size
+
+_SPARE_BYTES = 256 << 20
+"""Memory left to everything else when a memory volume is made."""
+
+
+class LoopbackLab(Lab):
+    """`destroy` holds the endpoints whose data the user gave away, as the study names them."""
+
+    def __init__(self, study: Study, plan: Plan, program: Path, destroy: frozenset[str] = frozenset()) -> None:
+        self._study, self._plan, self._program, self._destroy = study, plan, program, destroy
+        self._server: Server | None = None
+        self._filled: dict[str, tuple[int, str]] = {}
+        self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
+        threads_max = max(settings.load.threads for settings in self._settings.values())
+        self.serve_cpus, self.load_cpus = share_cpus(
+            sorted(os.sched_getaffinity(0)), study.lab.loopback.threads, threads_max
+        )
+
+    def check(self) -> list[Finding]:
+        return [*self._check_machine(), *self._check_server(), *self._check_endpoints()]
+
+    def prepare(self, progress: Progress) -> None:
+        progress(Step("checking the lab"))
+        findings = [*self._check_machine(), *self._check_endpoints()]
+        if any(each.kind in ("error", "refused") for each in findings):
+            raise LabUnusable(findings)
+        if self._embedded():
+            progress(Step(f"starting the server, writing {format_size(self._study.volume.size)}"))
+            try:
+                self._serve(self._embedded()[0])
+            except TrialFailed as failed:
+                raise LabUnusable([Finding("error", "server", failed.reason)]) from failed
+        self._fill_endpoints(progress)
+
+    def background(self, block: int) -> Background:
+        watched = {"target": self._server.pid} if self._server and self._server.alive() else {}
+        return run_idle(self._program, block, cpus=self.load_cpus, watch_pids=watched)
+
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        settings = self._settings[trial.id]
+        server: Server | None = None
+        try:
+            if settings.endpoint.embedded:
+                server = self._serve(settings)
+                target = server.endpoint(settings.endpoint.protocol)
+            else:
+                target = settings.endpoint.uri
+            self._refill(trial, settings, server, progress)
+        except EngineError as error:
+            raise TrialFailed(str(error), error.log) from error
+        over_network = server is not None and settings.endpoint.protocol != "local"
+        document = run_document(
+            settings,
+            target,
+            seed=trial_seed(self._study, trial),
+            driver=self._study.lab.loopback.driver,
+            cpus=self.load_cpus[: settings.load.threads],
+            watch_pids={"target": server.pid} if server and over_network else {},
+        )
+        try:
+            outcome = run_load(self._program, document, progress)
+        except TrialFailed as failed:
+            if server is None or server.alive():
+                raise
+            reason = f"{server.ending()}; the load then said: {failed.reason}"
+            raise TrialFailed(reason, "\n".join((server.log, failed.log)), failed.connected) from failed
+        if server is not None and not server.alive():
+            raise TrialFailed(f"{server.ending()} during the trial", server.log, outcome.connected)
+        return outcome
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _embedded(self) -> list[Settings]:
+        return [each for each in self._settings.values() if each.endpoint.embedded]
+
+    def _external(self) -> dict[str, list[Settings]]:
+        """URI → the treatments that go there."""
+        found: dict[str, list[Settings]] = {}
+        for settings in self._settings.values():
+            if not settings.endpoint.embedded:
+                found.setdefault(settings.endpoint.uri, []).append(settings)
+        return found
+
+    def _serve(self, settings: Settings) -> Server:
+        """The running server for these settings; a dead one, or one with another volume, is replaced."""
+        if self._server is not None and (not self._server.alive() or self._server.volume != settings.volume):
+            self.close()
+        if self._server is None:
+            loopback = self._study.lab.loopback
+            try:
+                self._server = Server(
+                    self._program,
+                    settings.volume,
+                    driver=loopback.driver,
+                    threads=loopback.threads,
+                    cpus=self.serve_cpus,
+                )
+            except EngineError as error:
+                raise TrialFailed(f"the server did not come up: {error}", error.log) from error
+            except ValidationError as error:
+                raise TrialFailed(f"the server's `ready` line does not fit its own interface: {error}") from error
+        return self._server
+
+    def _refill(self, trial: Trial, settings: Settings, server: Server | None, progress: Progress) -> None:
+        """Puts the pattern back where the study wants it: the same state before each block or trial."""
+        if settings.volume.refill == "never" or settings.volume.fill != "pattern":
+            return
+        due = (trial.block, trial.id if settings.volume.refill == "trial" else "")
+        # A server that was just started has filled its volume itself: its pid is part of the name.
+        name = f"server {server.pid}" if server else settings.endpoint.uri
+        if name not in self._filled and server is not None:
+            self._filled[name] = due
+        if self._filled.get(name) == due:
+            return
+        progress(Step("restoring the volume"))
+        if server is not None:
+            server.fill()
+        else:
+            run_fill(self._program, settings, settings.endpoint.uri, destroy=self._may_destroy(name), progress=progress)
+        self._filled[name] = due
+
+    def _check_machine(self) -> list[Finding]:
+        found: list[Finding] = []
+        if self._embedded():
+            pinned = f"server on processor {_list(self.serve_cpus)}, load on {_list(self.load_cpus)}"
+            found.append(
+                Finding("ok", "processors", pinned)
+                if self.serve_cpus
+                else Finding("warning", "processors", "too few for server and load to have their own; they will share")
+            )
+        sizes = [each.volume.size for each in self._embedded() if each.volume.media == "memory"]
+        free_bytes = _memory_free_bytes()
+        if sizes and free_bytes is not None and max(sizes) + _SPARE_BYTES > free_bytes:
+            found.append(
+                Finding(
+                    "error",
+                    "memory",
+                    f"a memory volume of {format_size(max(sizes))} does not fit into the {free_bytes >> 20} MiB free; "
+                    "say a smaller `size:` under volume",
+                )
+            )
+        return found
+
+    def _check_server(self) -> list[Finding]:
+        """Brings the server up on a small volume and reaches it through each protocol of the study."""
+        embedded = self._embedded()
+        if not embedded:
+            return []
+        found: list[Finding] = []
+        volume = embedded[0].volume
+        if volume.media == "memory":
+            volume = volume.model_copy(update={"size": 16 << 20, "fill": "zeros"})
+        elif volume.media == "file":
+            return [Finding("ok", "server", f"not started: it would write to {volume.path}")]
+        try:
+            server = Server(self._program, volume, driver=self._study.lab.loopback.driver, threads=1, cpus=[])
+        except (EngineError, ValidationError) as error:
+            return [Finding("error", "server", str(error))]
+        with contextlib.closing(server):
+            for protocol in dict.fromkeys(settings.endpoint.protocol for settings in embedded):
+                some = next(each for each in embedded if each.endpoint.protocol == protocol)
+                some = replace(some, volume=volume, load=some.load.model_copy(update={"working_set": None}))
+                try:
+                    endpoint = server.endpoint(protocol)
+                    run_check(self._program, some, endpoint)
+                except (EngineError, ValidationError) as error:
+                    found.append(Finding("error", protocol, str(error)))
+                else:
+                    found.append(Finding("ok", protocol, "the embedded server answers"))
+        return found
+
+    def _check_endpoints(self) -> list[Finding]:
+        found: list[Finding] = []
+        for uri in self._external():
+            checked, findings = self._check_endpoint(uri)
+            del checked
+            found += findings
+        return found
+
+    def _check_endpoint(self, uri: str) -> tuple[Checked | None, list[Finding]]:
+        """Every treatment that goes to the endpoint is judged; what they share is said once."""
+        label = self._label(uri)
+        try:
+            checked = run_check(self._program, self._largest(uri), uri)
+        except EngineError as error:
+            return None, [guard.explain(label, uri, error)]
+        except ValidationError as error:
+            return None, [Finding("error", label, f"the engine's answer does not fit its own interface: {error}")]
+        findings: list[Finding] = []
+        for settings in self._external()[uri]:
+            for each in guard.judge(settings, label, uri, checked, destroy=self._may_destroy(uri)):
+                if each not in findings:
+                    findings.append(each)
+        bad = [each for each in findings if each.kind != "ok"]
+        return checked, bad or findings
+
+    def _fill_endpoints(self, progress: Progress) -> None:
+        """Writes the pattern where a treatment may read it, unless a check saw that all of it is there."""
+        for uri in self._external():
+            settings = self._largest(uri)
+            if settings.volume.fill != "pattern":
+                continue
+            checked, findings = self._check_endpoint(uri)
+            if checked is None:
+                raise LabUnusable(findings)
+            if checked.holds == "pattern" and checked.scanned_bytes >= settings.working_set_bytes:
+                continue
+            try:
+                run_fill(self._program, settings, uri, destroy=self._may_destroy(uri), progress=progress)
+            except EngineError as error:
+                raise LabUnusable([guard.explain(self._label(uri), uri, error)]) from error
+
+    def _largest(self, uri: str) -> Settings:
+        return max(self._external()[uri], key=lambda settings: settings.working_set_bytes)
+
+    def _label(self, uri: str) -> str:
+        return next(label for label, endpoint in self._study.endpoints().items() if endpoint.uri == uri)
+
+    def _may_destroy(self, uri: str) -> bool:
+        return uri in self._destroy
+
+
+def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], list[int]]:
+    """Processors of their own for the server and the load; none for either where there are too few."""
+    if server + load > len(usable):
+        return [], []
+    return usable[:server], usable[server : server + load]
+
+
+def _memory_free_bytes() -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _list(cpus: list[int]) -> str:
+    return ", ".join(map(str, cpus))

@@ -1,0 +1,112 @@
+"""The server process of the loopback lab: one volume, exported through every protocol at once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from iotax.engine import Engine, EngineError
+from iotax.study.endpoint import EMBEDDED
+from iotax.study.model import Volume
+from iotax.trial import Record
+
+VOLUME = "v0"
+_READY_S = 30.0
+_FILL_BYTES_PER_S = 50 << 20
+"""Slower than this on filling a volume, the server counts as hung."""
+_FILL_SEED = 42
+
+
+class _Portal(Record):
+    protocol: str
+    endpoint: str
+
+
+class _Volume(Record):
+    name: str
+    size_bytes: int
+    path: str | None = None
+
+
+class _Ready(Record):
+    pid: int
+    driver: str = ""
+    volumes: list[_Volume]
+    portals: list[_Portal]
+
+
+class Server:
+    """A running server. Raises EngineError where it does not come up."""
+
+    def __init__(self, program: Path, volume: Volume, *, driver: str, threads: int, cpus: list[int]) -> None:
+        self.volume = volume
+        self._fill_s = _READY_S + volume.size / _FILL_BYTES_PER_S
+        self._engine = Engine(program, "serve", serve_document(volume, driver=driver, threads=threads, cpus=cpus))
+        try:
+            ready = self._engine.expect("ready", time.monotonic() + self._fill_s)
+            self._ready = _Ready.model_validate(ready)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._ready.pid
+
+    @property
+    def log(self) -> str:
+        return self._engine.log
+
+    def alive(self) -> bool:
+        return self._engine.alive()
+
+    def endpoint(self, protocol: str) -> str:
+        """Where the volume is reached through `protocol`."""
+        if protocol == "local":
+            path = self._ready.volumes[0].path or self.volume.path
+            return f"local:{path}"
+        for portal in self._ready.portals:
+            if portal.protocol == protocol:
+                return portal.endpoint
+        raise EngineError("internal", f"the server has no portal for {protocol}", log=self.log)
+
+    def fill(self) -> None:
+        """Puts the pattern back. Raises EngineError."""
+        self._engine.send({"command": "fill", "volume": VOLUME})
+        self._engine.expect("filled", time.monotonic() + self._fill_s)
+
+    def ending(self) -> str:
+        """Why it is no longer alive."""
+        return self._engine.ending()
+
+    def close(self) -> None:
+        if self._engine.alive():
+            self._engine.send({"command": "stop"})
+        self._engine.close()
+
+
+def serve_document(volume: Volume, *, driver: str, threads: int, cpus: list[int]) -> dict[str, Any]:
+    """The engine's `serve` document: every embedded protocol before one volume, on loopback, at free ports."""
+    described: dict[str, Any] = {
+        "name": VOLUME,
+        "media": volume.media,
+        "size_bytes": volume.size,
+        "fill": volume.fill,
+        "seed": _FILL_SEED,
+        "delay_ns": volume.delay,
+        "burn_ns": volume.burn,
+    }
+    if volume.path:
+        described["path"] = volume.path
+    return {
+        "volumes": [described],
+        "exports": [
+            {"protocol": protocol, "listen": "127.0.0.1:0", "volume": VOLUME}
+            for protocol in EMBEDDED
+            if protocol != "local"
+        ],
+        "driver": driver,
+        "threads": threads,
+        "cpus": cpus,
+    }

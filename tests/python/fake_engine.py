@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Speaks docs/reference/engine.md without measuring anything, and misbehaves when told to.
+
+The folder in $FAKE_ENGINE counts the load runs (`runs`), keeps every document (`documents.jsonl`) and may hold
+`faults.json`: {"3": "die", "*": "slow"}, by the number of the run. Faults: die, hang, malformed, kill_server,
+wrong_shape, no_ios, slow, error:KIND. `endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
+"""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(os.environ["FAKE_ENGINE"])
+
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+
+def fail(kind, message):
+    say(event="error", kind=kind, message=message, where="fake")
+    sys.exit(1)
+
+
+def known(name):
+    path = FOLDER / name
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def note(command, document):
+    with (FOLDER / "documents.jsonl").open("a") as file:
+        file.write(json.dumps({"command": command, **document}) + "\n")
+
+
+def next_run():
+    with (FOLDER / "runs").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        number = int(file.read() or 0) + 1
+        file.truncate(0)
+        file.write(str(number))
+    return number
+
+
+def wait(seconds):
+    """Sleeps, but ends when standard input does."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if select.select([sys.stdin], [], [], left)[0] and not os.read(0, 4096):
+            sys.exit(0)
+
+
+def serve(document):
+    if "serve" in known("faults.json"):
+        fail(known("faults.json")["serve"], "the server was told to fail")
+    [volume] = document["volumes"]
+    portals = [
+        {"protocol": each["protocol"], "address": "127.0.0.1:1", "endpoint": f"{each['protocol']}://127.0.0.1:1/v0"}
+        for each in document["exports"]
+    ]
+    say(
+        event="ready",
+        pid=os.getpid(),
+        driver="fake",
+        volumes=[{"name": volume["name"], "size_bytes": volume["size_bytes"], "path": f"/proc/{os.getpid()}/fd/7"}],
+        portals=portals,
+    )
+    for line in sys.stdin:
+        command = json.loads(line)
+        note("serve-command", command)
+        if command["command"] == "fill":
+            say(event="filled", volume=command["volume"])
+        elif command["command"] == "stop":
+            return
+
+
+def stream(ios, latency_ns):
+    return {
+        "ios": ios,
+        "bytes": ios * 4096,
+        "errors": 0,
+        "latency_sum_ns": ios * latency_ns,
+        "latency_min_ns": latency_ns,
+        "latency_max_ns": latency_ns,
+        "histogram": {"unit": "ns", "significant_digits": 3, "counts": [[latency_ns, ios]] if ios else []},
+    }
+
+
+def process(pid, total_ns):
+    return {"pid": pid, "total_ns": total_ns, "user_ns": total_ns // 2, "system_ns": total_ns - total_ns // 2}
+
+
+def machine(busy_ns):
+    names = ("user", "nice", "system", "irq", "softirq", "steal", "idle", "iowait")
+    core = {"cpu": 0, **{f"{name}_ns": 0 for name in names}, "user_ns": busy_ns}
+    return {"cores": [core], "busy_ns": busy_ns}
+
+
+def result(document, ios):
+    latency_ns = 10_000 + sum(document["endpoint"].encode()) % 1000 * 10
+    reads = ios * document["read_percent"] // 100
+    target = document["watch_pids"].get("target")
+    say(
+        event="result",
+        engine_version="0-fake",
+        driver="fake",
+        endpoint=document["endpoint"],
+        window={"start_unix_ns": time.time_ns(), "start_ns": 0, "duration_ns": document["runtime_ns"]},
+        read=stream(reads, latency_ns),
+        write=stream(ios - reads, latency_ns),
+        cpu={
+            "initiator": process(os.getpid(), ios * 2000),
+            "target": process(target, ios * 3000) if target else None,
+            "machine": machine(ios * 6000),
+        },
+        series=[],
+        outstanding={"workers": document["workers"], "per_worker": document["outstanding"], "mean": 1.0},
+        verify={"checked_blocks": reads, "never_written_blocks": 0, "wrong_blocks": 0},
+        checks={"errors": 0, "start_skew_ns": 0, "run_queue_wait": 0.0, "clock": "CLOCK_MONOTONIC"},
+        a_field_of_tomorrow=1,
+    )
+
+
+def load(document):
+    task = document["task"]
+    if task == "idle":
+        window = {"start_unix_ns": time.time_ns(), "start_ns": 0, "duration_ns": document["runtime_ns"]}
+        say(event="result", window=window, cpu={"initiator": process(os.getpid(), 1000), "machine": machine(5000)})
+        return
+    endpoint = document["endpoint"]
+    if task == "check":
+        described = known("endpoints.json").get(endpoint, {"size_bytes": 1 << 40, "holds": "zeros"})
+        if "error" in described:
+            fail(described["error"], "the endpoint was told to fail")
+        say(event="checked", block_size_bytes=512, **described)
+        return
+    if task == "fill":
+        say(event="progress", done_bytes=1, total_bytes=2)
+        say(event="filled", bytes=2, seconds=0.1)
+        return
+    number = next_run()
+    faults = known("faults.json")
+    fault = faults.get(str(number), faults.get("*", ""))
+    print(f"run {number} {fault}", file=sys.stderr)
+    if fault.startswith("error:"):
+        fail(fault.removeprefix("error:"), "the load was told to fail")
+    say(event="connected", driver="fake", endpoint=endpoint, size_bytes=1 << 30, negotiated={"Key": "Value"})
+    say(event="sample", at_ns=1, phase="warmup", iops=1000.0, latency_p50_ns=1000, latency_p99_ns=2000)
+    if fault == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "hang":
+        wait(3600)
+    if fault == "kill_server":
+        os.kill(document["watch_pids"]["target"], signal.SIGKILL)
+        fail("lost", "the connection went away")
+    if fault == "malformed":
+        print("{this is no JSON", flush=True)
+        return
+    if fault == "wrong_shape":
+        say(event="result", driver="fake")
+        return
+    wait(3600 if fault == "slow" else (document["warmup_ns"] + document["runtime_ns"]) / 1e9)
+    result(document, 0 if fault == "no_ios" else 1000 * document["outstanding"])
+
+
+def main():
+    if sys.argv[1:] == ["--version"]:
+        print("iotax-engine 0-fake")
+        return
+    document = json.loads(sys.stdin.readline())
+    note(sys.argv[1], document)
+    {"serve": serve, "load": load}[sys.argv[1]](document)
+
+
+main()
