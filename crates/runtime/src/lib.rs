@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Threads, sockets, files and clocks: the only crate that calls the system.
+//!
+//! [`driver`] runs one [`iotax_node::Node`] on the calling thread, over io_uring or over epoll; [`memory`] and [`disk`] hold what volumes
+//! are made of; [`clock`] and [`cpu`] are what measurements are made with.
+
+pub mod clock;
+pub mod cpu;
+pub mod disk;
+pub mod driver;
+pub mod memory;
+
+pub use clock::Clock;
+pub use driver::{Driver, DriverChoice, DriverConfig, DriverError, DriverKind, Ended, Flow, Waker};

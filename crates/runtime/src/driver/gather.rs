@@ -1,0 +1,135 @@
+//! From a queue of chunks to the vectors of one send.
+
+use iotax_proto::{Transmit, wire::Chunk};
+
+/// The system's own limit (`UIO_MAXIOV`).
+const MAX_IOVECS: usize = 1024;
+
+/// Bytes of payloads without an address that are copied for one send.
+const STAGING_BYTES: usize = 64 * 1024;
+
+/// The vectors of one send. They point into the transmit queue, into regions and into `staging`: valid while the queue they were
+/// gathered from is neither changed nor dropped.
+#[derive(Default)]
+pub(super) struct Gather {
+    iovecs: Vec<libc::iovec>,
+    staging: Vec<u8>,
+}
+
+impl Gather {
+    /// Gathers from the front of the queue, at most about `limit` bytes; returns the bytes gathered.
+    pub(super) fn fill(&mut self, transmit: &Transmit, limit: usize) -> usize {
+        self.iovecs.clear();
+        self.staging.clear();
+        let mut total = 0;
+        for chunk in transmit.chunks() {
+            if self.iovecs.len() == MAX_IOVECS || total >= limit {
+                break;
+            }
+            let (address, len) = match chunk {
+                Chunk::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
+                Chunk::Payload(payload) => {
+                    if let Some(address) = payload.address() {
+                        (address, payload.len())
+                    } else {
+                        // The capacity never changes while vectors point into it.
+                        self.staging.reserve_exact(STAGING_BYTES - self.staging.len());
+                        let at = self.staging.len();
+                        let len = payload.len().min(STAGING_BYTES - at);
+                        if len == 0 {
+                            break;
+                        }
+                        self.staging.resize(at + len, 0);
+                        payload.copy_out(0, &mut self.staging[at..]);
+                        let address = self.staging[at..].as_ptr();
+                        if len < payload.len() {
+                            self.push(address, len);
+                            return total + len;
+                        }
+                        (address, len)
+                    }
+                }
+            };
+            self.push(address, len);
+            total += len;
+        }
+        total
+    }
+
+    pub(super) fn iovecs(&self) -> &[libc::iovec] {
+        &self.iovecs
+    }
+
+    fn push(&mut self, address: *const u8, len: usize) {
+        self.iovecs.push(libc::iovec { iov_base: address.cast_mut().cast(), iov_len: len });
+    }
+}
+
+impl std::fmt::Debug for Gather {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Gather({} vectors)", self.iovecs.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use iotax_proto::{Payload, Region};
+
+    use super::*;
+
+    struct Placeless(usize);
+
+    impl Region for Placeless {
+        fn len(&self) -> usize {
+            self.0
+        }
+        fn copy_out(&self, offset: usize, into: &mut [u8]) {
+            for (at, byte) in into.iter_mut().enumerate() {
+                *byte = ((offset + at) % 251) as u8;
+            }
+        }
+        fn copy_in(&self, _offset: usize, _from: &[u8]) {}
+        fn address(&self, _offset: usize) -> Option<*const u8> {
+            None
+        }
+    }
+
+    #[test]
+    fn payloads_without_an_address_are_staged_whole_and_in_order() {
+        let mut transmit = Transmit::default();
+        transmit.put(b"head");
+        transmit.payload(Payload::new(Rc::new(Placeless(150_000)), 0, 150_000));
+        transmit.put(b"tail");
+        let mut gather = Gather::default();
+        let mut seen = Vec::new();
+        while !transmit.is_empty() {
+            let count = gather.fill(&transmit, usize::MAX);
+            assert!(count > 0);
+            for iovec in gather.iovecs() {
+                // SAFETY: the vectors point into `transmit` and `gather.staging`, both alive and unchanged since `fill`.
+                seen.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(iovec.iov_base.cast::<u8>(), iovec.iov_len)
+                });
+            }
+            transmit.advance(count);
+        }
+        let mut expected = b"head".to_vec();
+        expected.extend((0..150_000_usize).map(|at| (at % 251) as u8));
+        expected.extend_from_slice(b"tail");
+        assert!(seen == expected);
+    }
+
+    #[test]
+    fn a_gather_stops_at_the_systems_limit_of_vectors() {
+        let mut transmit = Transmit::default();
+        for _ in 0..2000 {
+            transmit.payload(Payload::from_vec(vec![1]));
+        }
+        let mut gather = Gather::default();
+        assert_eq!(gather.fill(&transmit, usize::MAX), MAX_IOVECS);
+        transmit.advance(MAX_IOVECS);
+        assert_eq!(gather.fill(&transmit, 100), 100);
+    }
+}

@@ -1,0 +1,175 @@
+//! Runs one [`Node`] on one thread: sockets, files and time on one side, `Input` and `Output` on the other.
+//!
+//! Two drivers behave alike: io_uring, and epoll where io_uring is refused.
+
+mod epoll;
+mod gather;
+mod pool;
+mod run;
+mod socket;
+mod table;
+mod waker;
+
+use std::{fmt, io, net::TcpListener, str::FromStr, sync::Arc, time::Duration};
+
+use iotax_node::Node;
+use iotax_proto::Instant;
+
+pub use socket::{SocketOptions, listen};
+pub use waker::Waker;
+
+use crate::{clock::Clock, disk::Disk};
+use epoll::EpollPort;
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriverChoice {
+    /// io_uring, or epoll where io_uring is refused.
+    #[default]
+    Auto,
+    IoUring,
+    Epoll,
+}
+
+impl FromStr for DriverChoice {
+    type Err = DriverError;
+
+    fn from_str(name: &str) -> Result<Self, DriverError> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "io_uring" => Ok(Self::IoUring),
+            "epoll" => Ok(Self::Epoll),
+            _ => Err(DriverError::UnknownName(name.to_owned())),
+        }
+    }
+}
+
+/// What runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverKind {
+    IoUring,
+    Epoll,
+}
+
+impl DriverKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::Epoll => "epoll",
+        }
+    }
+}
+
+impl fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error("there is no driver {0:?}: use auto, io_uring or epoll")]
+    UnknownName(String),
+    #[error("io_uring cannot be used here ({0}); use the driver auto or epoll")]
+    IoUringRefused(String),
+    #[error("the system refused what the driver needs: {0}")]
+    System(#[from] io::Error),
+}
+
+/// All that a driver is given. `new` fills in what most users want.
+#[derive(Debug)]
+pub struct DriverConfig {
+    pub choice: DriverChoice,
+    /// The run's clock, the same for all threads.
+    pub clock: Clock,
+    /// The handle by which other threads reach this driver.
+    pub waker: Waker,
+    /// Sockets that listen already, so that their ports are known; `ListenerId` is the index.
+    pub listeners: Vec<TcpListener>,
+    /// The drivers that take turns with the connections accepted here, by their wakers, in order; this driver takes part only
+    /// if its own is among them. Empty: this driver takes all.
+    pub accept_to: Vec<Waker>,
+    /// `DiskId` is the index. Threads may share a disk.
+    pub disks: Vec<Arc<Disk>>,
+    /// How long to look for work before sleeping; zero never spins.
+    pub spin: Duration,
+    /// How long a closing connection may take to accept its last bytes and to end.
+    pub close_timeout: Duration,
+    /// Connections accepted beyond these are closed at once.
+    pub max_connections: usize,
+    pub socket: SocketOptions,
+}
+
+impl DriverConfig {
+    pub fn new(choice: DriverChoice, clock: Clock) -> io::Result<Self> {
+        Ok(Self {
+            choice,
+            clock,
+            waker: Waker::new()?,
+            listeners: Vec::new(),
+            accept_to: Vec::new(),
+            disks: Vec::new(),
+            spin: Duration::ZERO,
+            close_timeout: Duration::from_secs(1),
+            max_connections: 4096,
+            socket: SocketOptions::default(),
+        })
+    }
+}
+
+/// What the control function wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    Continue,
+    Stop,
+}
+
+/// Why a driver returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The node has nothing more to do, and connections that it closed are closed.
+    Finished,
+    /// `Waker::stop` or `Flow::Stop`; connections were closed as they stood.
+    Stopped,
+}
+
+/// A driver, made on the thread that will run it.
+#[derive(Debug)]
+pub struct Driver {
+    port: AnyPort,
+    fallback_reason: Option<String>,
+}
+
+#[derive(Debug)]
+enum AnyPort {
+    Epoll(EpollPort),
+}
+
+impl Driver {
+    pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
+        Ok(Self { port: AnyPort::Epoll(EpollPort::new(config)?), fallback_reason: None })
+    }
+
+    pub fn kind(&self) -> DriverKind {
+        match self.port {
+            AnyPort::Epoll(_) => DriverKind::Epoll,
+        }
+    }
+
+    /// Why `DriverChoice::Auto` did not take io_uring.
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.fallback_reason.as_deref()
+    }
+
+    /// Drives the node on this thread until it is finished or somebody stops it. `control` is called once at the start and after
+    /// every `Waker::wake`; what it does to the node is carried out when it returns.
+    pub fn run<N: Node + ?Sized>(
+        self,
+        node: &mut N,
+        control: impl FnMut(&mut N, Instant) -> Flow,
+    ) -> io::Result<Ended> {
+        match self.port {
+            AnyPort::Epoll(port) => run::run(port, node, control),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Threads that wait for disks where there is no io_uring to do it.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{BorrowedFd, RawFd},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use iotax_node::{DiskOp, DiskToken};
+
+use super::waker::Notifier;
+use crate::disk::{Disk, SystemOp, Transfer};
+
+/// Operations that wait for the disk at a time. More are queued here.
+const MAX_THREADS: usize = 32;
+
+/// Starts threads as operations come, and keeps them.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Operations under way by slot, with what they keep alive; these never leave the driver's thread.
+    under_way: Vec<Option<(DiskToken, Transfer)>>,
+    free: Vec<usize>,
+    /// Operations that could not be begun.
+    failed: VecDeque<(DiskToken, i32)>,
+    done: Vec<(usize, i32)>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    work: Mutex<Work>,
+    more: Condvar,
+    done: Mutex<Vec<(usize, i32)>>,
+    notifier: Notifier,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    jobs: VecDeque<Job>,
+    idle_threads: usize,
+    stop: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    slot: usize,
+    fd: RawFd,
+    op: SystemOp,
+}
+
+impl Pool {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            shared: Arc::new(Shared {
+                work: Mutex::default(),
+                more: Condvar::new(),
+                done: Mutex::default(),
+                notifier: Notifier::new()?,
+            }),
+            threads: Vec::new(),
+            under_way: Vec::new(),
+            free: Vec::new(),
+            failed: VecDeque::new(),
+            done: Vec::new(),
+        })
+    }
+
+    /// Readable when `take_done` has something to take.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.notifier.fd()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.under_way.len() && self.failed.is_empty()
+    }
+
+    pub(super) fn submit(&mut self, token: DiskToken, disk: Arc<Disk>, op: DiskOp) {
+        let transfer = match Transfer::new(disk, op) {
+            Ok(transfer) => transfer,
+            Err(error) => {
+                self.failed.push_back((token, error));
+                self.shared.notifier.notify();
+                return;
+            }
+        };
+        let (fd, op) = (transfer.fd(), transfer.op());
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.under_way.push(None);
+            self.under_way.len() - 1
+        });
+        self.under_way[slot] = Some((token, transfer));
+        self.start(Job { slot, fd, op });
+    }
+
+    pub(super) fn take_done(&mut self, into: &mut VecDeque<(DiskToken, Result<u32, i32>)>) {
+        self.shared.notifier.take();
+        into.extend(self.failed.drain(..).map(|(token, error)| (token, Err(error))));
+        std::mem::swap(&mut *lock(&self.shared.done), &mut self.done);
+        while let Some((slot, answer)) = self.done.pop() {
+            let Some((token, mut transfer)) = self.under_way[slot].take() else { continue };
+            if let Some(op) = transfer.fall_back(-answer) {
+                let fd = transfer.fd();
+                self.under_way[slot] = Some((token, transfer));
+                self.start(Job { slot, fd, op });
+                continue;
+            }
+            self.free.push(slot);
+            into.push_back((token, transfer.finish(answer)));
+        }
+    }
+
+    fn start(&mut self, job: Job) {
+        let mut work = lock(&self.shared.work);
+        work.jobs.push_back(job);
+        let short = work.jobs.len() > work.idle_threads;
+        drop(work);
+        if short && self.threads.len() < MAX_THREADS {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("disk".to_owned()).spawn(move || shared.work());
+            match thread {
+                Ok(thread) => self.threads.push(thread),
+                // Without any thread nobody would do it.
+                Err(_) if self.threads.is_empty() => {
+                    if let Some(job) = lock(&self.shared.work).jobs.pop_back() {
+                        lock(&self.shared.done).push((job.slot, job.op.perform(job.fd)));
+                        self.shared.notifier.notify();
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        self.shared.more.notify_one();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut work = lock(&self.work);
+        loop {
+            if let Some(job) = work.jobs.pop_front() {
+                drop(work);
+                let answer = job.op.perform(job.fd);
+                lock(&self.done).push((job.slot, answer));
+                self.notifier.notify();
+                work = lock(&self.work);
+            } else if work.stop {
+                return;
+            } else {
+                work.idle_threads += 1;
+                work = self.more.wait(work).unwrap_or_else(PoisonError::into_inner);
+                work.idle_threads -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    /// Waits for operations under way: the system may still write to memory that would be freed.
+    fn drop(&mut self) {
+        lock(&self.shared.work).stop = true;
+        self.shared.more.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

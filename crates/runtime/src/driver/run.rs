@@ -1,0 +1,256 @@
+//! The turn that both drivers make, over and over; what differs between them is a `Port`.
+
+use std::{collections::VecDeque, io, time::Duration};
+
+use iotax_node::{CloseReason, ConnId, DiskToken, Input, Node, Output};
+use iotax_proto::Instant;
+
+use super::{
+    DriverConfig, Ended, Flow,
+    socket::SocketOptions,
+    waker::{Handed, Waker},
+};
+use crate::clock::Clock;
+
+/// How long to leave a listener alone that could not accept for want of file descriptors or memory.
+const LISTENER_REST: Duration = Duration::from_millis(100);
+
+/// When a port that found nothing to do comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// At once: there is work already.
+    Now,
+    At(Instant),
+    Woken,
+}
+
+/// What the driver's turn needs of io_uring or epoll.
+pub(super) trait Port {
+    fn common(&mut self) -> &mut Common;
+    /// Carries out, or queues, what the node asked for.
+    fn output(&mut self, output: Output);
+    /// The node queued bytes on a connection.
+    fn has_bytes(&mut self, conn: ConnId);
+    /// Takes an accepted socket over.
+    fn adopt(&mut self, handed: Handed) -> Option<Input<'static>>;
+    /// The node was told that the connection is gone.
+    fn release(&mut self, conn: ConnId);
+    /// Looks again at connections whose bytes the node did not want.
+    fn resume<N: Node + ?Sized>(&mut self, node: &N);
+    /// Gives up what did not end in time.
+    fn expire(&mut self, now: Instant);
+    /// Accepts again where a shortage stopped it.
+    fn listen_again(&mut self);
+    /// Sends what was queued.
+    fn flush<N: Node + ?Sized>(&mut self, node: &mut N);
+    /// True where `process` has something to do without waiting.
+    fn has_work(&self) -> bool;
+    /// True where nothing but the waker can bring news.
+    fn is_alone(&self) -> bool;
+    /// True while a connection that the node closed has not ended.
+    fn is_closing(&self) -> bool;
+    /// Sleeps until there is news, until the time given, or until woken.
+    fn wait(&mut self, until: Until) -> io::Result<()>;
+    /// Tells the node what happened.
+    fn process<N: Node + ?Sized>(&mut self, node: &mut N);
+}
+
+/// What both ports keep.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) clock: Clock,
+    pub(super) waker: Waker,
+    pub(super) socket: SocketOptions,
+    pub(super) max_connections: usize,
+    pub(super) spin: Duration,
+    /// Connections gone, of which the node is not told yet.
+    pub(super) gone: VecDeque<(ConnId, CloseReason)>,
+    pub(super) disk_done: VecDeque<(DiskToken, Result<u32, i32>)>,
+    /// Closing connections by key, in the order of their deadlines: all have the same time.
+    closing: VecDeque<(u64, Instant)>,
+    close_timeout: Duration,
+    accept_to: Vec<Waker>,
+    next_turn: usize,
+    accepted: VecDeque<Handed>,
+    listen_again_at: Option<Instant>,
+}
+
+impl Common {
+    pub(super) fn new(config: &DriverConfig) -> Self {
+        Self {
+            clock: config.clock,
+            waker: config.waker.clone(),
+            socket: config.socket,
+            max_connections: config.max_connections,
+            spin: config.spin,
+            gone: VecDeque::new(),
+            disk_done: VecDeque::new(),
+            closing: VecDeque::new(),
+            close_timeout: config.close_timeout,
+            accept_to: config.accept_to.clone(),
+            next_turn: 0,
+            accepted: VecDeque::new(),
+            listen_again_at: None,
+        }
+    }
+
+    /// Gives an accepted socket to the driver whose turn it is.
+    pub(super) fn distribute(&mut self, handed: Handed) {
+        if self.accept_to.is_empty() {
+            self.accepted.push_back(handed);
+            return;
+        }
+        let to = &self.accept_to[self.next_turn % self.accept_to.len()];
+        self.next_turn += 1;
+        if to.is_same(&self.waker) {
+            self.accepted.push_back(handed);
+        } else {
+            to.hand_over(handed);
+        }
+    }
+
+    pub(super) fn rest_listeners(&mut self) {
+        self.listen_again_at = Some(self.clock.now() + LISTENER_REST);
+    }
+
+    pub(super) fn start_closing(&mut self, key: u64) {
+        self.closing.push_back((key, self.clock.now() + self.close_timeout));
+    }
+
+    /// The next closing connection whose time is up.
+    pub(super) fn take_expired(&mut self, now: Instant) -> Option<u64> {
+        let &(key, deadline) = self.closing.front()?;
+        (deadline <= now).then(|| {
+            self.closing.pop_front();
+            key
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let closing = self.closing.front().map(|&(_, deadline)| deadline);
+        closing.into_iter().chain(self.listen_again_at).min()
+    }
+}
+
+/// Carries out what the node wants after a `handle`.
+#[inline]
+pub(super) fn settle<N: Node + ?Sized>(node: &mut N, port: &mut impl Port) {
+    while let Some(output) = node.poll_output() {
+        port.output(output);
+    }
+    while let Some(conn) = node.poll_transmit() {
+        port.has_bytes(conn);
+    }
+}
+
+pub(super) fn run<N: Node + ?Sized>(
+    mut port: impl Port,
+    node: &mut N,
+    mut control: impl FnMut(&mut N, Instant) -> Flow,
+) -> io::Result<Ended> {
+    set_timer_slack();
+    let clock = port.common().clock;
+    let waker = port.common().waker.clone();
+    let mut called = true;
+    loop {
+        if called {
+            let flow = control(node, clock.now());
+            settle(node, &mut port);
+            if flow == Flow::Stop || waker.is_stopped() {
+                return Ok(Ended::Stopped);
+            }
+            let handed = waker.take_handed();
+            port.common().accepted.extend(handed);
+        }
+        deliver(&mut port, node, clock);
+
+        let now = clock.now();
+        if node.poll_timeout().is_some_and(|at| at <= now) {
+            node.handle(now, Input::Timer);
+            settle(node, &mut port);
+        }
+        port.expire(now);
+        if port.common().listen_again_at.is_some_and(|at| at <= now) {
+            port.common().listen_again_at = None;
+            port.listen_again();
+        }
+
+        port.flush(node);
+        port.resume(node);
+        let undelivered = !port.common().gone.is_empty() || !port.common().accepted.is_empty();
+        if node.is_finished() && !undelivered && !port.is_closing() {
+            return Ok(Ended::Finished);
+        }
+
+        let until = if undelivered || port.has_work() {
+            Until::Now
+        } else {
+            let now = clock.now();
+            match node.poll_timeout().into_iter().chain(port.common().next_deadline()).min() {
+                Some(at) if at <= now => Until::Now,
+                Some(at) => Until::At(at),
+                None => Until::Woken,
+            }
+        };
+        // A node that is always due (a load on memory) must not pay for system calls that cannot bring news.
+        if until != Until::Now || !port.is_alone() {
+            let until = spin(&mut port, until, clock)?;
+            if let Some(until) = until {
+                port.wait(until)?;
+            }
+        }
+        called = waker.notifier().take();
+        port.process(node);
+    }
+}
+
+/// Looks for news for a while before a sleep; returns how to wait still, if at all.
+fn spin(port: &mut impl Port, until: Until, clock: Clock) -> io::Result<Option<Until>> {
+    let spin = port.common().spin;
+    if until == Until::Now || spin.is_zero() {
+        return Ok(Some(until));
+    }
+    let end = clock.now() + spin;
+    loop {
+        port.wait(Until::Now)?;
+        if port.has_work() || port.common().waker.notifier().is_pending() {
+            return Ok(None);
+        }
+        let now = clock.now();
+        if let Until::At(at) = until
+            && at <= now
+        {
+            return Ok(None);
+        }
+        if now >= end {
+            return Ok(Some(until));
+        }
+    }
+}
+
+/// Tells the node of connections accepted and gone, and of disk operations done.
+fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, clock: Clock) {
+    loop {
+        let input = if let Some((token, result)) = port.common().disk_done.pop_front() {
+            Input::DiskDone { token, result }
+        } else if let Some((conn, reason)) = port.common().gone.pop_front() {
+            port.release(conn);
+            Input::Closed { conn, reason }
+        } else if let Some(handed) = port.common().accepted.pop_front() {
+            match port.adopt(handed) {
+                Some(input) => input,
+                None => continue,
+            }
+        } else {
+            return;
+        };
+        node.handle(clock.now(), input);
+        settle(node, port);
+    }
+}
+
+/// Sleeps end when they are told to, not up to 50 µs later as the system's default has it.
+fn set_timer_slack() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+}

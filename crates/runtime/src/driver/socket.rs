@@ -1,0 +1,88 @@
+//! Making, accepting and ending TCP sockets.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener, ToSocketAddrs},
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::net::{
+    AddressFamily, Shutdown, SocketFlags, SocketType, acceptfrom_with, ipproto, shutdown, socket_with, sockopt,
+};
+
+/// What is set on every connection beside `TCP_NODELAY`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SocketOptions {
+    /// `SO_SNDBUF` in bytes; the system sizes it by itself where none is given.
+    pub send_buffer_bytes: Option<usize>,
+    /// `SO_RCVBUF` in bytes.
+    pub receive_buffer_bytes: Option<usize>,
+}
+
+impl SocketOptions {
+    pub(super) fn apply(&self, socket: impl AsFd) -> io::Result<()> {
+        let socket = socket.as_fd();
+        // PDUs are sent whole and at once: waiting for the peer's acknowledgement of an earlier one only adds latency.
+        sockopt::set_tcp_nodelay(socket, true)?;
+        if let Some(bytes) = self.send_buffer_bytes {
+            sockopt::set_socket_send_buffer_size(socket, bytes)?;
+        }
+        if let Some(bytes) = self.receive_buffer_bytes {
+            sockopt::set_socket_recv_buffer_size(socket, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Length of the queue of connections not yet accepted.
+const BACKLOG: i32 = 1024;
+
+/// A listening socket for a `DriverConfig`. Port 0 takes a free one: ask the listener's `local_addr`.
+pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the address names nothing to listen on");
+    for address in address.to_socket_addrs()? {
+        match listen_on(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A socket that will be told to connect.
+pub(super) fn new_stream(to: SocketAddr, options: SocketOptions) -> io::Result<OwnedFd> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket =
+        socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+    options.apply(&socket)?;
+    Ok(socket)
+}
+
+pub(super) fn accept(listener: impl AsFd) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
+    let (socket, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(UNKNOWN_PEER);
+    Ok((socket, peer))
+}
+
+/// Stands where the peer was gone before it could be named.
+pub(super) const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// Tells the peer that nothing more will be sent.
+pub(super) fn end_sending(socket: impl AsFd) {
+    // It fails only where the connection is gone already, which the next receive says better.
+    let _ = shutdown(socket, Shutdown::Write);
+}
+
+/// Whether `accept` failed for want of something that may come back: trying again at once would spin.
+pub(super) fn is_shortage(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+}

@@ -1,0 +1,116 @@
+//! How other threads reach a driver's thread: wake it, stop it, hand it a connection.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use iotax_node::ListenerId;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A flag that a sleeping driver notices: an eventfd, written only when nobody else has since the driver last looked.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    event: OwnedFd,
+    pending: AtomicBool,
+}
+
+impl Notifier {
+    pub(crate) fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { event, pending: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn notify(&self) {
+        if !self.pending.swap(true, Ordering::AcqRel) {
+            // It can fail only where the counter is full, and then the driver is awake anyway.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Costs no system call.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Takes the notification. What was published before `notify` is visible after this.
+    pub(crate) fn take(&self) -> bool {
+        if !self.is_pending() {
+            return false;
+        }
+        let mut count = [0; 8];
+        // An empty counter (`EAGAIN`) means that the writer has not come to its write yet; the driver wakes once more then.
+        let _ = rustix::io::read(&self.event, &mut count);
+        self.pending.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// An accepted socket on its way to the thread that will drive it.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) socket: OwnedFd,
+    pub(crate) listener: ListenerId,
+    pub(crate) peer: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Shared {
+    notifier: Notifier,
+    stop: AtomicBool,
+    handed: Mutex<Vec<Handed>>,
+}
+
+/// Another thread's handle on a driver; made first, given to the driver in its `DriverConfig`, cloned freely.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<Shared>);
+
+impl Waker {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(Shared {
+            notifier: Notifier::new()?,
+            stop: AtomicBool::new(false),
+            handed: Mutex::new(Vec::new()),
+        })))
+    }
+
+    /// Makes the driver call its control function soon.
+    pub fn wake(&self) {
+        self.0.notifier.notify();
+    }
+
+    /// Makes the driver return `Ended::Stopped` soon; its connections are closed as they stand.
+    pub fn stop(&self) {
+        self.0.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn hand_over(&self, handed: Handed) {
+        self.0.handed.lock().unwrap_or_else(PoisonError::into_inner).push(handed);
+        self.wake();
+    }
+
+    pub(crate) fn take_handed(&self) -> Vec<Handed> {
+        std::mem::take(&mut *self.0.handed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.0.notifier
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

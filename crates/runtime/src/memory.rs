@@ -1,0 +1,276 @@
+//! Memory as a region: shared by threads, by processes, and with the kernel while it sends or receives in place.
+
+use std::{
+    fmt, fs,
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
+
+use iotax_proto::Region;
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    #[error(
+        "a memory region of {wanted_bytes} bytes does not fit: {available_bytes} bytes are available; choose a smaller size"
+    )]
+    NotEnough { wanted_bytes: u64, available_bytes: u64 },
+    #[error("a memory region cannot be empty")]
+    Empty,
+    #[error("{path} cannot be mapped: {source}")]
+    Map { path: PathBuf, source: io::Error },
+    #[error("the system refused a memory region of {wanted_bytes} bytes: {source}")]
+    System { wanted_bytes: u64, source: io::Error },
+}
+
+/// Mapped memory. Clones share it; it is unmapped with the last. Page-aligned, so that direct I/O may use it.
+#[derive(Clone)]
+pub struct SharedRegion(Arc<Mapping>);
+
+struct Mapping {
+    base: *mut u8,
+    len: usize,
+    writable: bool,
+    /// The memory's file, which other processes may map.
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: the mapping is plain memory that lives until the last handle is dropped. It is reached only by copies through raw pointers,
+// never by references, so threads (and other processes) that overlap see torn bytes at worst, as on any shared volume.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl SharedRegion {
+    /// Zeroed memory that another process of this user may map by `path`. With `prefault`, all pages are there before this
+    /// returns; without, they come as they are first touched.
+    pub fn new(name: &str, len: usize, prefault: bool) -> Result<Self, MemoryError> {
+        check_available(len)?;
+        let system = |error: rustix::io::Errno| MemoryError::System { wanted_bytes: len as u64, source: error.into() };
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(system)?;
+        ftruncate(&file, len as u64).map_err(system)?;
+        // Who maps it may rely on its size: a file that shrinks under a mapping kills the process that reads there.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).map_err(system)?;
+        let region = Self::map(file, len, true).map_err(system)?;
+        region.prepare(prefault).map_err(system)?;
+        Ok(region)
+    }
+
+    /// Zeroed memory of this process alone: buffers.
+    pub fn anonymous(len: usize, prefault: bool) -> Result<Self, MemoryError> {
+        check_available(len)?;
+        let system = |error: rustix::io::Errno| MemoryError::System { wanted_bytes: len as u64, source: error.into() };
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
+        let base =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
+                .map_err(system)?;
+        let region = Self(Arc::new(Mapping { base: base.cast(), len, writable: true, file: None }));
+        region.prepare(prefault).map_err(system)?;
+        Ok(region)
+    }
+
+    /// Maps a file whole: usually another process's region, by its `path`. The file must not shrink while it is mapped.
+    pub fn open(path: &Path, writable: bool) -> Result<Self, MemoryError> {
+        let map_error = |source: io::Error| MemoryError::Map { path: path.to_owned(), source };
+        let file = File::options().read(true).write(writable).open(path).map_err(map_error)?;
+        let len = fstat(&file).map_err(|error| map_error(error.into()))?.st_size;
+        let len = usize::try_from(len).unwrap_or(0);
+        if len == 0 {
+            return Err(map_error(io::Error::new(io::ErrorKind::InvalidInput, "it has no bytes to map")));
+        }
+        Self::map(file.into(), len, writable).map_err(|error| map_error(error.into()))
+    }
+
+    /// Where another process of this user finds the memory while this process lives.
+    pub fn path(&self) -> Option<PathBuf> {
+        let file = self.0.file.as_ref()?;
+        Some(PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())))
+    }
+
+    /// This memory as a protocol knows it: one handle a thread.
+    pub fn region(&self) -> Rc<dyn Region> {
+        Rc::new(self.clone())
+    }
+
+    fn map(file: OwnedFd, len: usize, writable: bool) -> rustix::io::Result<Self> {
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file.as_fd(), 0) }?;
+        Ok(Self(Arc::new(Mapping { base: base.cast(), len, writable, file: Some(file) })))
+    }
+
+    fn prepare(&self, prefault: bool) -> rustix::io::Result<()> {
+        let base = self.0.base.cast();
+        // SAFETY: the range is this mapping's, and the advice changes no bytes. Kernels without huge pages say no, and that is all.
+        let _ = unsafe { madvise(base, self.0.len, Advice::LinuxHugepage) };
+        if prefault {
+            // SAFETY: the range is this mapping's, and populating it changes no bytes.
+            unsafe { madvise(base, self.0.len, Advice::LinuxPopulateWrite) }?;
+        }
+        Ok(())
+    }
+}
+
+impl Region for SharedRegion {
+    fn len(&self) -> usize {
+        self.0.len
+    }
+
+    #[inline]
+    fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        self.0.check(offset, into.len());
+        // SAFETY: the range lies inside the mapping, and `into` is other memory: nobody can hold a reference into the mapping.
+        unsafe { self.0.base.add(offset).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+    }
+
+    #[inline]
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        self.0.check(offset, from.len());
+        assert!(self.0.writable, "the region is mapped to be read");
+        // SAFETY: the range lies inside the mapping, which is writable; `from` is other memory, as above.
+        unsafe { self.0.base.add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    }
+
+    #[inline]
+    fn address(&self, offset: usize) -> Option<*const u8> {
+        self.0.check(offset, 0);
+        // SAFETY: the offset lies inside the mapping, or just behind it.
+        Some(unsafe { self.0.base.add(offset) })
+    }
+}
+
+impl Mapping {
+    #[inline]
+    fn check(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range outside the region");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the last handle; base and length are those that mmap gave and took. Failure would leave it mapped.
+        let _ = unsafe { munmap(self.base.cast(), self.len) };
+    }
+}
+
+impl fmt::Debug for SharedRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedRegion({} bytes)", self.0.len)
+    }
+}
+
+/// Memory is promised freely and missed only when touched, by a kill: so look first.
+fn check_available(len: usize) -> Result<(), MemoryError> {
+    if len == 0 {
+        return Err(MemoryError::Empty);
+    }
+    let available_bytes = available_bytes();
+    if len as u64 > available_bytes {
+        return Err(MemoryError::NotEnough { wanted_bytes: len as u64, available_bytes });
+    }
+    Ok(())
+}
+
+/// What the system, and the control group of this process where it has one, can still give.
+pub fn available_bytes() -> u64 {
+    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_available(&text)).unwrap_or(u64::MAX);
+    let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok();
+    let group = match (read("memory.max"), read("memory.current")) {
+        (Some(max), Some(current)) => max.saturating_sub(current),
+        _ => u64::MAX,
+    };
+    system.min(group)
+}
+
+fn parse_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_zeroed_and_gives_back_what_was_copied_in() {
+        for region in
+            [SharedRegion::new("test", 10_000, true).unwrap(), SharedRegion::anonymous(10_000, false).unwrap()]
+        {
+            let mut bytes = [1; 16];
+            region.copy_out(9_984, &mut bytes);
+            assert_eq!(bytes, [0; 16]);
+            region.copy_in(9_984, b"0123456789abcdef");
+            region.copy_out(9_990, &mut bytes[..10]);
+            assert_eq!(&bytes[..10], b"6789abcdef");
+            assert_eq!(region.address(0).unwrap() as usize % 4096, 0);
+            assert_eq!(region.address(7).unwrap() as usize % 4096, 7);
+        }
+    }
+
+    #[test]
+    fn another_mapping_of_the_same_path_sees_the_same_bytes() {
+        let region = SharedRegion::new("test", 8192, false).unwrap();
+        let path = region.path().unwrap();
+        let other = SharedRegion::open(&path, true).unwrap();
+        assert_eq!(other.len(), 8192);
+        other.copy_in(5000, b"hello");
+        let mut bytes = [0; 5];
+        region.copy_out(5000, &mut bytes);
+        assert_eq!(&bytes, b"hello");
+        let error = File::options().write(true).open(&path).unwrap().set_len(4096).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn threads_share_a_region() {
+        let region = SharedRegion::new("test", 4096 * 4, false).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u8 {
+                let region = region.clone();
+                scope.spawn(move || region.copy_in(usize::from(thread) * 4096, &[thread + 1; 4096]));
+            }
+        });
+        for thread in 0..4_u8 {
+            let mut bytes = [0; 4096];
+            region.copy_out(usize::from(thread) * 4096, &mut bytes);
+            assert_eq!(bytes, [thread + 1; 4096]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "range outside the region")]
+    fn a_copy_past_the_end_panics() {
+        SharedRegion::anonymous(4096, false).unwrap().copy_in(4090, &[0; 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "mapped to be read")]
+    fn a_read_only_mapping_refuses_writes() {
+        let region = SharedRegion::new("test", 4096, false).unwrap();
+        SharedRegion::open(&region.path().unwrap(), false).unwrap().copy_in(0, &[1]);
+    }
+
+    #[test]
+    fn too_much_memory_is_refused_in_words() {
+        let error = SharedRegion::new("test", usize::MAX / 2, true).unwrap_err();
+        assert!(matches!(error, MemoryError::NotEnough { .. }));
+        assert!(error.to_string().contains("choose a smaller size"), "{error}");
+        assert!(matches!(SharedRegion::anonymous(0, false), Err(MemoryError::Empty)));
+    }
+
+    #[test]
+    fn available_memory_is_read_from_meminfo() {
+        let text = "MemTotal:       16316412 kB\nMemFree: 1 kB\nMemAvailable:   14000000 kB\nBuffers: 2 kB\n";
+        assert_eq!(parse_available(text), Some(14_000_000 * 1024));
+        assert_eq!(parse_available("MemTotal: 1 kB\n"), None);
+        assert!(available_bytes() > 0);
+    }
+}
