@@ -9,6 +9,7 @@ mod capacity;
 mod cdb;
 pub mod describe;
 pub mod device;
+pub mod initiator;
 mod inquiry;
 mod lun;
 mod medium;

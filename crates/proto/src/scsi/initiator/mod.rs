@@ -1,0 +1,16 @@
+//! The initiator's half: CDBs that a load needs, the data that come back, and what a failure means. Knows no transport and
+//! nothing of the target's half.
+
+mod builders;
+mod outcome;
+mod parsers;
+
+pub use builders::{
+    CdbBytes, inquiry, inquiry_vpd, mode_sense_6, read, read_capacity_10, read_capacity_16, report_luns,
+    synchronize_cache_10, synchronize_cache_16, test_unit_ready, unmap, unmap_parameters, write, write_same_16,
+};
+pub use outcome::{Outcome, failure, outcome};
+pub use parsers::{
+    BlockLimits, Capacity, Inquiry, parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry,
+    parse_report_luns, parse_vpd_pages, parse_write_protect,
+};

@@ -1,0 +1,128 @@
+//! What status and sense data mean for an I/O.
+
+use crate::{
+    IoError,
+    scsi::sense::{self, Sense, key, status},
+};
+
+/// What an initiator does about the end of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Good,
+    /// The same command may succeed if sent again: a unit attention condition, or the target is busy.
+    Retry(IoError),
+    Failed(IoError),
+}
+
+/// Judges a status and its sense data (empty where there are none).
+pub fn outcome(status: u8, sense_data: &[u8]) -> Outcome {
+    match status {
+        status::GOOD | status::CONDITION_MET => Outcome::Good,
+        status::CHECK_CONDITION => match sense::parse(sense_data) {
+            Some(sense) if sense.key == key::RECOVERED_ERROR => Outcome::Good,
+            Some(sense) if sense.key == key::UNIT_ATTENTION => Outcome::Retry(failure(status, Some(sense))),
+            sense => Outcome::Failed(failure(status, sense)),
+        },
+        status::BUSY | status::TASK_SET_FULL => Outcome::Retry(failure(status, None)),
+        status::TASK_ABORTED => Outcome::Failed(IoError::Aborted),
+        _ => Outcome::Failed(failure(status, None)),
+    }
+}
+
+/// The error of a command: `0x00KKCCQQ` of its sense data, or `0xSS000000` of a status that has none.
+pub fn failure(status: u8, sense: Option<Sense>) -> IoError {
+    match sense {
+        Some(sense) => IoError::Failed { status: sense.kcq(), what: describe(&sense) },
+        None => IoError::Failed { status: u32::from(status) << 24, what: describe_status(status) },
+    }
+}
+
+fn describe_status(status: u8) -> &'static str {
+    match status {
+        status::CHECK_CONDITION => "CHECK CONDITION without sense data",
+        status::BUSY => "BUSY",
+        status::RESERVATION_CONFLICT => "RESERVATION CONFLICT",
+        status::TASK_SET_FULL => "TASK SET FULL",
+        status::ACA_ACTIVE => "ACA ACTIVE",
+        _ => "unknown SCSI status",
+    }
+}
+
+/// Names of SPC-5 annex F for what block devices answer, else of the sense key.
+fn describe(sense: &Sense) -> &'static str {
+    match (sense.asc, sense.ascq) {
+        (0x04, 0x01) => "LOGICAL UNIT IS IN PROCESS OF BECOMING READY",
+        (0x04, 0x02) => "LOGICAL UNIT NOT READY, INITIALIZING COMMAND REQUIRED",
+        (0x04, 0x0b) => "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN STANDBY STATE",
+        (0x04, 0x0c) => "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN UNAVAILABLE STATE",
+        (0x04, _) => "LOGICAL UNIT NOT READY",
+        (0x0c, _) => "WRITE ERROR",
+        (0x11, _) => "UNRECOVERED READ ERROR",
+        (0x1a, 0x00) => "PARAMETER LIST LENGTH ERROR",
+        (0x1d, 0x00) => "MISCOMPARE DURING VERIFY OPERATION",
+        (0x20, 0x00) => "INVALID COMMAND OPERATION CODE",
+        (0x21, 0x00) => "LOGICAL BLOCK ADDRESS OUT OF RANGE",
+        (0x24, 0x00) => "INVALID FIELD IN CDB",
+        (0x25, 0x00) => "LOGICAL UNIT NOT SUPPORTED",
+        (0x26, 0x00) => "INVALID FIELD IN PARAMETER LIST",
+        (0x27, 0x07) => "SPACE ALLOCATION FAILED WRITE PROTECT",
+        (0x27, _) => "WRITE PROTECTED",
+        (0x28, 0x00) => "NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED",
+        (0x29, _) => "POWER ON, RESET, OR BUS DEVICE RESET OCCURRED",
+        (0x2a, 0x01) => "MODE PARAMETERS CHANGED",
+        (0x2a, 0x09) => "CAPACITY DATA HAS CHANGED",
+        (0x2a, _) => "PARAMETERS CHANGED",
+        (0x3a, _) => "MEDIUM NOT PRESENT",
+        (0x3f, 0x0e) => "REPORTED LUNS DATA HAS CHANGED",
+        (0x44, 0x00) => "INTERNAL TARGET FAILURE",
+        _ => describe_key(sense.key),
+    }
+}
+
+fn describe_key(key: u8) -> &'static str {
+    match key {
+        key::NO_SENSE => "NO SENSE",
+        key::NOT_READY => "NOT READY",
+        key::MEDIUM_ERROR => "MEDIUM ERROR",
+        key::HARDWARE_ERROR => "HARDWARE ERROR",
+        key::ILLEGAL_REQUEST => "ILLEGAL REQUEST",
+        key::UNIT_ATTENTION => "UNIT ATTENTION",
+        key::DATA_PROTECT => "DATA PROTECT",
+        key::ABORTED_COMMAND => "ABORTED COMMAND",
+        key::MISCOMPARE => "MISCOMPARE",
+        _ => "unknown sense key",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sense_data_become_the_error_of_the_io() {
+        let sense = Sense::LBA_OUT_OF_RANGE.encode();
+        let error = IoError::Failed { status: 0x05_2100, what: "LOGICAL BLOCK ADDRESS OUT OF RANGE" };
+        assert_eq!(outcome(status::CHECK_CONDITION, &sense), Outcome::Failed(error));
+    }
+
+    #[test]
+    fn unit_attention_and_busy_are_worth_another_try() {
+        assert!(matches!(outcome(status::CHECK_CONDITION, &Sense::POWER_ON.encode()), Outcome::Retry(_)));
+        let busy = IoError::Failed { status: 0x0800_0000, what: "BUSY" };
+        assert_eq!(outcome(status::BUSY, &[]), Outcome::Retry(busy));
+    }
+
+    #[test]
+    fn a_recovered_error_is_success() {
+        assert_eq!(
+            outcome(status::CHECK_CONDITION, &Sense::new(key::RECOVERED_ERROR, 0x17, 1).encode()),
+            Outcome::Good
+        );
+    }
+
+    #[test]
+    fn check_condition_without_sense_data_still_fails() {
+        let error = IoError::Failed { status: 0x0200_0000, what: "CHECK CONDITION without sense data" };
+        assert_eq!(outcome(status::CHECK_CONDITION, &[]), Outcome::Failed(error));
+    }
+}
