@@ -3,6 +3,10 @@
 //! A node takes inputs and time, and gives outputs; a driver (sockets and files in `iotax-runtime`, or a simulator) carries them out.
 #![forbid(unsafe_code)]
 
+pub mod failure;
+pub mod load;
 pub mod node;
 
+pub use failure::{Failure, FailureKind};
+pub use load::{LoadConfig, LoadNode, RunConfig, TaskConfig};
 pub use node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output};

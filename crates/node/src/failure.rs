@@ -1,0 +1,64 @@
+//! Why a task of a node ended without its result, in the terms of the engine's interface.
+
+/// The kinds of error lines, see `docs/reference/engine.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    Usage,
+    Refused,
+    Unreachable,
+    NotFound,
+    Denied,
+    ReadOnly,
+    TooSmall,
+    ForeignData,
+    Lost,
+    Protocol,
+    Verify,
+    DiskFull,
+    PortTaken,
+    Io,
+    Internal,
+}
+
+impl FailureKind {
+    /// As it stands in an error line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::NotFound => "not_found",
+            Self::Denied => "denied",
+            Self::ReadOnly => "read_only",
+            Self::TooSmall => "too_small",
+            Self::ForeignData => "foreign_data",
+            Self::Lost => "lost",
+            Self::Protocol => "protocol",
+            Self::Verify => "verify",
+            Self::DiskFull => "disk_full",
+            Self::PortTaken => "port_taken",
+            Self::Io => "io",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// What failed, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({place})")]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+    /// The endpoint, the field or the worker that it is about.
+    pub place: String,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, message: impl Into<String>, place: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), place: place.into() }
+    }
+
+    pub fn usage(message: impl Into<String>, place: impl Into<String>) -> Self {
+        Self::new(FailureKind::Usage, message, place)
+    }
+}

@@ -1,0 +1,174 @@
+//! Where the next I/O goes.
+
+use super::streams::Stream;
+
+/// The share of the working set that belongs to one worker, in blocks of the load's block size.
+///
+/// Workers have zones of their own, so that no two race for a block; as all zones are equally large, random I/O is spread evenly
+/// over the whole working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Offset of the zone in the unit, bytes.
+    pub offset: u64,
+    pub blocks: u64,
+}
+
+impl Zone {
+    /// The zone of worker `index` of `workers` in a working set of `blocks` that begins at `offset`.
+    pub fn of(index: u32, workers: u32, offset: u64, blocks: u64, block_size: u32) -> Self {
+        let edge = |index: u32| (u128::from(blocks) * u128::from(index) / u128::from(workers.max(1))) as u64;
+        let (begin, end) = (edge(index), edge(index + 1));
+        Self { offset: offset + begin * u64::from(block_size), blocks: end - begin }
+    }
+}
+
+/// Chooses blocks of a zone that have no I/O under way: what a read gives while its block is written is undefined, and so
+/// is what two writes at once leave.
+#[derive(Debug)]
+pub struct Addresses {
+    zone: Zone,
+    block_size: u64,
+    random_percent: u8,
+    random: Stream,
+    next_sequential: u64,
+    busy: Busy,
+}
+
+impl Addresses {
+    /// `zone` must have at least `outstanding` blocks.
+    pub fn new(zone: Zone, block_size: u32, random_percent: u8, outstanding: u32, seed: u64, worker: u32) -> Self {
+        assert!(zone.blocks >= u64::from(outstanding), "a zone of {} blocks for {outstanding} I/Os", zone.blocks);
+        Self {
+            zone,
+            block_size: u64::from(block_size),
+            random_percent,
+            random: Stream::new(seed, "addresses", u64::from(worker)),
+            next_sequential: 0,
+            busy: Busy::new(outstanding),
+        }
+    }
+
+    /// Offset in the unit of the next I/O, bytes; busy until `release`d.
+    pub fn take(&mut self) -> u64 {
+        let random =
+            self.random_percent == 100 || (self.random_percent > 0 && self.random.percent(self.random_percent));
+        let mut block = if random { self.random.below(self.zone.blocks) } else { self.next_sequential };
+        while !self.busy.take(block) {
+            block = self.after(block);
+        }
+        if !random {
+            self.next_sequential = self.after(block);
+        }
+        self.zone.offset + block * self.block_size
+    }
+
+    pub fn release(&mut self, offset: u64) {
+        self.busy.release((offset - self.zone.offset) / self.block_size);
+    }
+
+    fn after(&self, block: u64) -> u64 {
+        if block + 1 == self.zone.blocks { 0 } else { block + 1 }
+    }
+}
+
+/// Blocks with I/O under way, by their remainder: a few blocks in a hundred are passed over although they are idle.
+#[derive(Debug)]
+struct Busy {
+    words: Vec<u64>,
+    mask: u64,
+}
+
+impl Busy {
+    const SPARSENESS: u32 = 64;
+
+    fn new(outstanding: u32) -> Self {
+        let bits = u64::from(outstanding.max(1) * Self::SPARSENESS).next_power_of_two();
+        Self { words: vec![0; (bits / 64) as usize], mask: bits - 1 }
+    }
+
+    fn take(&mut self, block: u64) -> bool {
+        let (word, bit) = self.place(block);
+        let free = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        free
+    }
+
+    fn release(&mut self, block: u64) {
+        let (word, bit) = self.place(block);
+        self.words[word] &= !bit;
+    }
+
+    fn place(&self, block: u64) -> (usize, u64) {
+        let at = block & self.mask;
+        ((at / 64) as usize, 1 << (at % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{HashSet, VecDeque};
+
+    #[test]
+    fn zones_tile_the_working_set() {
+        for workers in 1..9 {
+            let zones: Vec<_> = (0..workers).map(|index| Zone::of(index, workers, 4096, 1001, 512)).collect();
+            let mut end = 4096;
+            for zone in &zones {
+                assert_eq!(zone.offset, end);
+                end += zone.blocks * 512;
+            }
+            assert_eq!(end, 4096 + 1001 * 512);
+        }
+    }
+
+    #[test]
+    fn no_block_is_taken_twice_at_once() {
+        for (blocks, random_percent) in [(8, 100), (9, 0), (1000, 50), (100_000, 100)] {
+            let mut addresses = Addresses::new(Zone { offset: 512, blocks }, 512, random_percent, 8, 3, 1);
+            let mut under_way = VecDeque::new();
+            for _ in 0..20_000 {
+                let offset = addresses.take();
+                assert!(!under_way.contains(&offset) && offset >= 512 && offset < 512 + blocks * 512);
+                under_way.push_back(offset);
+                if under_way.len() == 8 {
+                    addresses.release(under_way.pop_front().expect("eight"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sequential_covers_the_zone_in_order() {
+        let mut addresses = Addresses::new(Zone { offset: 0, blocks: 100 }, 4096, 0, 4, 1, 0);
+        for round in 0..3 {
+            for block in 0..100 {
+                let offset = addresses.take();
+                assert_eq!(offset, block * 4096, "round {round}");
+                addresses.release(offset);
+            }
+        }
+    }
+
+    #[test]
+    fn random_reaches_every_block_evenly() {
+        let mut addresses = Addresses::new(Zone { offset: 0, blocks: 64 }, 512, 100, 1, 9, 0);
+        let mut counts = [0_u32; 64];
+        for _ in 0..64_000 {
+            let offset = addresses.take();
+            counts[(offset / 512) as usize] += 1;
+            addresses.release(offset);
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn workers_draw_differently() {
+        let draw = |worker| {
+            let mut addresses = Addresses::new(Zone { offset: 0, blocks: 1 << 40 }, 512, 100, 64, 1, worker);
+            (0..64).map(|_| addresses.take()).collect::<HashSet<_>>()
+        };
+        assert_ne!(draw(0), draw(1));
+        assert_eq!(draw(0), draw(0));
+    }
+}

@@ -1,0 +1,93 @@
+//! What a load generator is asked to do.
+
+use std::{rc::Rc, time::Duration};
+
+use iotax_proto::{Geometry, Region};
+
+use super::{pacing::Pacing, pattern::BLOCK_BYTES};
+use crate::{failure::Failure, node::DiskId};
+
+/// A task of one thread of a load generator.
+#[derive(Clone, Debug)]
+pub struct LoadConfig {
+    pub task: TaskConfig,
+    /// Workers of all threads.
+    pub workers: u32,
+    /// This thread's: `first_worker..first_worker + own_workers`.
+    pub first_worker: u32,
+    pub own_workers: u32,
+    /// `None`: from the offset to the unit's end.
+    pub working_set_bytes: Option<u64>,
+    pub working_set_offset_bytes: u64,
+    /// Names this run (or fill) in what it writes; a run must not share it with an earlier one on the same unit.
+    pub run: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum TaskConfig {
+    Run(RunConfig),
+    Check,
+    Fill {
+        /// Writes over data that iotax did not write.
+        destroy: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// I/Os that each worker keeps under way.
+    pub outstanding: u32,
+    pub block_size_bytes: u32,
+    pub read_percent: u8,
+    pub random_percent: u8,
+    pub pacing: Pacing,
+    pub warmup: Duration,
+    pub runtime: Duration,
+    pub sample: Duration,
+    pub seed: u64,
+    pub verify: bool,
+}
+
+/// Gives zeroed memory of a size in bytes, aligned for direct I/O, at an address that does not change.
+pub type Allocate<'a> = dyn FnMut(usize) -> Rc<dyn Region> + 'a;
+
+/// A unit of this machine that is reached without a protocol.
+#[derive(Clone)]
+pub enum LocalUnit {
+    /// Memory, reached by copying.
+    Memory(Rc<dyn Region>),
+    /// A file or a block device, reached through the driver.
+    Disk { disk: DiskId, geometry: Geometry },
+}
+
+impl RunConfig {
+    pub fn check(&self) -> Result<(), Failure> {
+        let whole_blocks = self.block_size_bytes > 0 && (self.block_size_bytes as usize).is_multiple_of(BLOCK_BYTES);
+        for (holds, message, field) in [
+            (whole_blocks, "must be a multiple of 512", "block_size_bytes"),
+            (self.outstanding > 0, "must be at least 1", "outstanding"),
+            (self.outstanding <= OUTSTANDING_MAX, "must be at most 4096", "outstanding"),
+            (self.read_percent <= 100, "must be 0 to 100", "read_percent"),
+            (self.random_percent <= 100, "must be 0 to 100", "random_percent"),
+            (!self.runtime.is_zero(), "must be more than 0", "runtime_ns"),
+            (!self.sample.is_zero(), "must be more than 0", "sample_ns"),
+        ] {
+            if !holds {
+                return Err(Failure::usage(message, field));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// More than any protocol here lets one connection have under way.
+const OUTSTANDING_MAX: u32 = 4096;
+
+impl std::fmt::Debug for LocalUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Memory(region) => write!(f, "Memory({} bytes)", region.len()),
+            Self::Disk { disk, geometry } => write!(f, "Disk({disk:?}, {} bytes)", geometry.size_bytes),
+        }
+    }
+}

@@ -1,0 +1,664 @@
+//! One thread's share of a load generator as a node: opens links, waits to begin, runs, drains, closes in order.
+
+use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
+
+use iotax_proto::{Geometry, Instant, Payload, Transmit};
+
+use super::{
+    config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig},
+    endpoint::Endpoint,
+    fill::FillTask,
+    link::{AnyInitiator, Control, Link, Step},
+    local::{DiskInitiator, MemoryInitiator},
+    pattern::{BLOCK_BYTES, Pool},
+    recorder::{Measured, Recorder, Sample, Schedule},
+    run::{self, RunTask},
+    scan::ScanTask,
+    trouble,
+    verify::{Content, Tally},
+    worker::{Task, Worker},
+};
+use crate::{
+    failure::{Failure, FailureKind},
+    node::{CloseReason, ConnId, DiskToken, Input, Node, Output},
+};
+
+/// How long links may take to open, I/Os to drain after the run, links to close in order.
+const OPEN_TIME: Duration = Duration::from_secs(15);
+const DRAIN_TIME: Duration = Duration::from_secs(30);
+const CLOSE_TIME: Duration = Duration::from_secs(3);
+
+/// I/Os of a check or a fill: large, and a few at a time.
+const TRANSFER_BYTES: u32 = 1 << 20;
+const TRANSFERS: u32 = 4;
+
+/// The control connection; worker `i` of this thread has `ConnId(i + 1)`.
+const CONTROL: ConnId = ConnId(0);
+
+/// What a finished task gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Run(Box<Measured>),
+    Checked { content: Content, scanned_bytes: u64 },
+    Filled { bytes: u64 },
+}
+
+pub struct LoadNode {
+    config: LoadConfig,
+    place: String,
+    pool: Rc<Pool>,
+    phase: Phase,
+    control: Option<ControlLink>,
+    workers: Vec<Worker>,
+    /// Of each worker's link, as of its last turn.
+    timeouts: Vec<Option<Instant>>,
+    /// Data of writes: for each worker, a payload for each tag.
+    buffers: Vec<Vec<Payload>>,
+    outputs: VecDeque<Output>,
+    /// Connections with bytes to send.
+    to_send: Vec<ConnId>,
+    open_connections: Vec<bool>,
+    recorder: Option<Recorder>,
+    begin_at: Option<Instant>,
+    deadline: Option<Instant>,
+    outcome: Option<Result<Outcome, Failure>>,
+}
+
+struct ControlLink {
+    control: Box<dyn Control>,
+    /// Where to connect once the connection before is closed.
+    next: Option<SocketAddr>,
+    closing: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Opening,
+    /// Every worker of this thread may submit; waits for `begin`.
+    Ready,
+    Running,
+    Draining,
+    Closing,
+    Finished,
+}
+
+impl LoadNode {
+    /// A load on a unit of this machine.
+    pub fn local(
+        config: LoadConfig,
+        endpoint: &Endpoint,
+        unit: &LocalUnit,
+        allocate: &mut Allocate<'_>,
+    ) -> Result<Self, Failure> {
+        let mut node = Self::new(config, endpoint, allocate)?;
+        let (depth, io_bytes) = node.transfer();
+        let mut links = Vec::new();
+        for _ in 0..node.config.own_workers {
+            let initiator = match unit {
+                LocalUnit::Memory(region) => {
+                    AnyInitiator::Memory(MemoryInitiator::new(Rc::clone(region), depth, io_bytes))
+                }
+                LocalUnit::Disk { disk, geometry } => {
+                    let buffers = payloads(allocate, depth, io_bytes);
+                    AnyInitiator::Disk(DiskInitiator::new(*disk, geometry.clone(), buffers))
+                }
+            };
+            links.push(Link { initiator, to: None });
+        }
+        node.open(links);
+        Ok(node)
+    }
+
+    /// A load on a unit whose protocol begins with `control`, which opens the workers' links.
+    pub fn remote(
+        config: LoadConfig,
+        endpoint: &Endpoint,
+        control: Box<dyn Control>,
+        allocate: &mut Allocate<'_>,
+    ) -> Result<Self, Failure> {
+        let mut node = Self::new(config, endpoint, allocate)?;
+        node.control = Some(ControlLink { control, next: None, closing: false });
+        Ok(node)
+    }
+
+    fn new(config: LoadConfig, endpoint: &Endpoint, allocate: &mut Allocate<'_>) -> Result<Self, Failure> {
+        if let TaskConfig::Run(run) = &config.task {
+            run.check()?;
+        }
+        let mut node = Self {
+            place: endpoint.text.clone(),
+            pool: Rc::new(Pool::default()),
+            phase: Phase::Opening,
+            control: None,
+            workers: Vec::new(),
+            timeouts: Vec::new(),
+            buffers: Vec::new(),
+            outputs: VecDeque::new(),
+            to_send: Vec::new(),
+            open_connections: vec![false; config.own_workers as usize + 1],
+            recorder: None,
+            begin_at: None,
+            deadline: None,
+            outcome: None,
+            config,
+        };
+        let (depth, io_bytes) = node.transfer();
+        let writes = match &node.config.task {
+            TaskConfig::Run(run) => run.read_percent < 100,
+            TaskConfig::Check => false,
+            TaskConfig::Fill { .. } => true,
+        };
+        for _ in 0..node.config.own_workers {
+            node.buffers.push(if writes { payloads(allocate, depth, io_bytes) } else { Vec::new() });
+        }
+        Ok(node)
+    }
+
+    /// True when every link stands and `begin` may be called.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Starts a run: warm-up from `at` on. A check or a fill starts by itself.
+    pub fn begin(&mut self, at: Instant) {
+        let TaskConfig::Run(run) = &self.config.task else { return };
+        if self.phase == Phase::Ready && self.begin_at.is_none() {
+            self.begin_at = Some(at);
+            self.recorder = Some(Recorder::new(Schedule::new(at, run.warmup, run.runtime, run.sample)));
+        }
+    }
+
+    /// Of the unit, once ready.
+    pub fn geometry(&self) -> Option<&Geometry> {
+        self.workers.first()?.state.geometry.as_ref()
+    }
+
+    /// Intervals that are complete, from number `from` on.
+    pub fn samples(&self, from: usize) -> &[Sample] {
+        self.recorder.as_ref().map_or(&[], |recorder| recorder.samples(from))
+    }
+
+    /// Bytes checked or filled so far.
+    pub fn progress_bytes(&self) -> u64 {
+        match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
+            Some(Task::Scan(task)) => task.scanned_bytes,
+            Some(Task::Fill(task)) => task.done_bytes,
+            Some(Task::Run(_)) | None => 0,
+        }
+    }
+
+    /// What came of the task, once finished.
+    pub fn outcome(&self) -> Option<&Result<Outcome, Failure>> {
+        self.outcome.as_ref().filter(|_| self.phase == Phase::Finished)
+    }
+
+    /// I/Os that a worker may have under way, and their size at most.
+    fn transfer(&self) -> (u32, u32) {
+        match &self.config.task {
+            TaskConfig::Run(run) => (run.outstanding, run.block_size_bytes),
+            TaskConfig::Check | TaskConfig::Fill { .. } => (TRANSFERS, TRANSFER_BYTES),
+        }
+    }
+
+    fn open(&mut self, links: Vec<Link>) {
+        let (depth, _) = self.transfer();
+        for link in links {
+            if let Some(to) = link.to {
+                self.connect(ConnId(self.workers.len() as u32 + 1), to);
+            }
+            self.timeouts.push(link.initiator.poll_timeout());
+            self.workers.push(Worker::new(link, depth));
+        }
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr) {
+        self.open_connections[conn.0 as usize] = true;
+        self.outputs.push_back(Output::Connect { conn, to });
+    }
+
+    // ------------------------------------------------------------------------------------------------------------- a turn
+
+    fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+        let Some(index) = (conn.0 as usize).checked_sub(1) else {
+            if let Some(link) = &mut self.control
+                && let Err(violation) = link.control.receive(now, bytes)
+            {
+                let failure = trouble::violation(&violation, &self.place);
+                self.fail(failure);
+            }
+            return;
+        };
+        if let Some(worker) = self.workers.get_mut(index) {
+            worker.receive(now, bytes, self.recorder.as_mut());
+            self.turn(now, index);
+        }
+    }
+
+    /// After anything that happened to a worker: what it may submit, send and wait for.
+    fn turn(&mut self, now: Instant, index: usize) {
+        let worker = &mut self.workers[index];
+        if self.phase == Phase::Running {
+            worker.refill(now);
+        }
+        if !worker.link.initiator.get().transmit().is_empty() {
+            self.to_send.push(ConnId(index as u32 + 1));
+        }
+        while let Some((tag, disk, op)) = worker.link.poll_disk() {
+            let token = DiskToken((index as u64) << 32 | u64::from(tag));
+            self.outputs.push_back(Output::Disk { token, disk, op });
+        }
+        self.timeouts[index] = match &worker.state.task {
+            Some(Task::Run(task)) => earlier(worker.link.initiator.poll_timeout(), task.next_due()),
+            _ => worker.link.initiator.poll_timeout(),
+        };
+        if let Some(trouble) = self.workers[index].state.trouble.take() {
+            let failure = trouble::failure(trouble, &self.place);
+            self.fail(failure);
+        }
+    }
+
+    fn closed(&mut self, now: Instant, conn: ConnId, reason: &CloseReason) {
+        if let Some(open) = self.open_connections.get_mut(conn.0 as usize) {
+            *open = false;
+        }
+        if self.phase == Phase::Finished {
+            return;
+        }
+        let Some(index) = (conn.0 as usize).checked_sub(1) else {
+            let next = self.control.as_mut().and_then(|link| link.next.take());
+            match next {
+                Some(to) => self.connect(CONTROL, to),
+                None if self.phase == Phase::Closing || self.control.is_none() => {}
+                None => self.fail(trouble::closed(reason, self.phase == Phase::Opening, &self.place)),
+            }
+            return;
+        };
+        let Some(worker) = self.workers.get_mut(index) else { return };
+        if self.phase == Phase::Closing || worker.state.closed {
+            worker.state.closed = true;
+            self.timeouts[index] = None;
+            return;
+        }
+        let failure = trouble::closed(reason, self.phase == Phase::Opening, &self.place);
+        worker.disconnected(now, self.recorder.as_mut());
+        self.fail(failure);
+    }
+
+    fn timer(&mut self, now: Instant) {
+        for index in 0..self.workers.len() {
+            if self.timeouts[index].is_some_and(|at| at <= now) {
+                self.workers[index].handle_timeout(now, self.recorder.as_mut());
+                self.turn(now, index);
+            }
+        }
+        if let Some(link) = &mut self.control
+            && link.control.poll_timeout().is_some_and(|at| at <= now)
+            && let Err(violation) = link.control.handle_timeout(now)
+        {
+            let failure = trouble::violation(&violation, &self.place);
+            self.fail(failure);
+        }
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.overdue();
+        }
+    }
+
+    /// Moves from phase to phase as far as it goes.
+    fn advance(&mut self, now: Instant) {
+        self.step_control(now);
+        loop {
+            let before = self.phase;
+            match self.phase {
+                Phase::Opening => self.advance_opening(now),
+                Phase::Ready => {
+                    if self.begin_at.is_some_and(|at| at <= now) || !matches!(self.config.task, TaskConfig::Run(_)) {
+                        self.phase = Phase::Running;
+                        self.deadline = None;
+                        (0..self.workers.len()).for_each(|index| self.turn(now, index));
+                    }
+                }
+                Phase::Running => self.advance_running(now),
+                Phase::Draining => {
+                    if self.outstanding() == 0 {
+                        self.start_closing(now);
+                    }
+                }
+                Phase::Closing => self.advance_closing(now),
+                Phase::Finished => {}
+            }
+            if self.phase == before {
+                return;
+            }
+        }
+    }
+
+    fn step_control(&mut self, now: Instant) {
+        let Some(link) = &mut self.control else { return };
+        let step = link.control.step(now);
+        if !link.control.transmit().is_empty() {
+            self.to_send.push(CONTROL);
+        }
+        match step {
+            Step::Wait => {}
+            Step::Connect(to) if self.open_connections[CONTROL.0 as usize] => {
+                link.next = Some(to);
+                self.outputs.push_back(Output::Close { conn: CONTROL });
+            }
+            Step::Connect(to) => self.connect(CONTROL, to),
+            Step::Open(links) => self.open(links),
+            Step::Failed(failure) => self.fail(failure),
+            Step::Closed => {
+                self.control = None;
+                if self.open_connections[CONTROL.0 as usize] {
+                    self.outputs.push_back(Output::Close { conn: CONTROL });
+                }
+            }
+        }
+    }
+
+    fn advance_opening(&mut self, now: Instant) {
+        let _ = self.deadline.get_or_insert(now + OPEN_TIME);
+        let all = self.workers.len() == self.config.own_workers as usize;
+        if !all || self.workers.iter().any(|worker| worker.state.geometry.is_none()) {
+            return;
+        }
+        for index in 0..self.workers.len() {
+            match self.task(index) {
+                Ok(task) => self.workers[index].state.task = Some(task),
+                Err(failure) => return self.fail(failure),
+            }
+        }
+        self.deadline = None;
+        self.phase = Phase::Ready;
+    }
+
+    fn advance_running(&mut self, now: Instant) {
+        if let TaskConfig::Run(run) = &self.config.task {
+            let end = self.begin_at.map(|at| at + run.warmup + run.runtime);
+            if end.is_some_and(|end| end <= now) {
+                self.phase = Phase::Draining;
+                self.deadline = Some(now + DRAIN_TIME);
+            }
+        } else if self.outstanding() == 0 {
+            // A fill looks before it writes; then the same worker goes on.
+            match self.after_scan() {
+                Some(Ok(fill)) => {
+                    self.workers[0].state.task = Some(fill);
+                    self.turn(now, 0);
+                }
+                Some(Err(failure)) => self.fail(failure),
+                None => self.start_closing(now),
+            }
+        }
+    }
+
+    fn start_closing(&mut self, now: Instant) {
+        self.outcome = Some(Ok(self.take_outcome()));
+        self.phase = Phase::Closing;
+        self.deadline = Some(now + CLOSE_TIME);
+        for index in 0..self.workers.len() {
+            self.workers[index].close(now);
+            self.turn(now, index);
+        }
+    }
+
+    fn advance_closing(&mut self, now: Instant) {
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            let conn = ConnId(index as u32 + 1);
+            if worker.state.closed && worker.link.to.take().is_some() {
+                self.outputs.push_back(Output::Close { conn });
+            }
+        }
+        let links_closed = self.workers.iter().all(|worker| worker.state.closed);
+        if let Some(link) = self.control.as_mut().filter(|link| links_closed && !link.closing) {
+            link.closing = true;
+            link.control.close(now);
+            self.step_control(now);
+        }
+        if links_closed && self.control.is_none() && !self.open_connections.contains(&true) {
+            self.phase = Phase::Finished;
+        }
+    }
+
+    fn overdue(&mut self) {
+        match self.phase {
+            Phase::Opening => {
+                let message = format!("nothing that lets I/O begin came within {} s", OPEN_TIME.as_secs());
+                self.fail(Failure::new(FailureKind::Unreachable, message, self.place.clone()));
+            }
+            Phase::Draining => {
+                let count = self.outstanding();
+                let message = format!("{count} I/Os were not answered within {} s after the run", DRAIN_TIME.as_secs());
+                self.fail(Failure::new(FailureKind::Lost, message, self.place.clone()));
+            }
+            // The task is done: an end that does not come in order costs nothing.
+            Phase::Closing => self.finish(),
+            Phase::Ready | Phase::Running | Phase::Finished => {}
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if self.phase == Phase::Closing {
+            return self.finish();
+        }
+        if self.phase != Phase::Finished {
+            self.outcome = Some(Err(failure));
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        for (conn, open) in self.open_connections.iter().enumerate() {
+            if *open {
+                self.outputs.push_back(Output::Close { conn: ConnId(conn as u32) });
+            }
+        }
+        self.phase = Phase::Finished;
+    }
+
+    // ------------------------------------------------------------------------------------------------------------- the task
+
+    fn task(&mut self, index: usize) -> Result<Task, Failure> {
+        let geometry = self.workers[index].state.geometry.clone().expect("asked when ready");
+        let place = &self.place;
+        let working_set_end = self.config.working_set_bytes.map(|len| self.config.working_set_offset_bytes + len);
+        if working_set_end.is_some_and(|end| end > geometry.size_bytes) {
+            let message = format!(
+                "the working set ends at byte {} and the unit has {}",
+                working_set_end.unwrap_or(0),
+                geometry.size_bytes
+            );
+            return Err(Failure::new(FailureKind::TooSmall, message, place.clone()));
+        }
+        match &self.config.task {
+            TaskConfig::Run(run) => {
+                let worker = self.config.first_worker + index as u32;
+                check_geometry(run, &geometry, place)?;
+                let zone = run::zone(&self.config, run, worker, &geometry).map_err(|needed_bytes| {
+                    let message = format!("the working set must hold every I/O at once: at least {needed_bytes} bytes");
+                    Failure::new(FailureKind::TooSmall, message, place.clone())
+                })?;
+                let buffers = std::mem::take(&mut self.buffers[index]);
+                let task = RunTask::new(run, self.config.run, worker, zone, Rc::clone(&self.pool), buffers);
+                Ok(Task::Run(Box::new(task)))
+            }
+            TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),
+            TaskConfig::Fill { destroy: true } => Ok(self.fill(&geometry)),
+            TaskConfig::Check | TaskConfig::Fill { .. } => {
+                let (begin, end) = self.range(&geometry);
+                let task = ScanTask::new(Rc::clone(&self.pool), begin, end, io_bytes(&geometry), TRANSFERS);
+                Ok(Task::Scan(task))
+            }
+        }
+    }
+
+    fn fill(&mut self, geometry: &Geometry) -> Task {
+        let (begin, end) = self.range(geometry);
+        let end = end - end % BLOCK_BYTES as u64;
+        let io_bytes = io_bytes(geometry) as usize;
+        let buffers = std::mem::take(&mut self.buffers[0]);
+        let buffers = buffers.into_iter().map(|buffer| buffer.slice(0, io_bytes)).collect();
+        Task::Fill(FillTask::new(Rc::clone(&self.pool), self.config.run, begin, end, buffers))
+    }
+
+    /// What follows a scan that was the guard of a fill.
+    fn after_scan(&mut self) -> Option<Result<Task, Failure>> {
+        if !matches!(self.config.task, TaskConfig::Fill { .. }) {
+            return None;
+        }
+        let Some(Task::Scan(scan)) = self.workers.first()?.state.task.as_ref() else { return None };
+        if let Content::Foreign { at, what } = scan.content() {
+            let message = format!("holds {what} (at byte {at}); nothing was written");
+            return Some(Err(Failure::new(FailureKind::ForeignData, message, self.place.clone())));
+        }
+        let geometry = self.workers[0].state.geometry.clone()?;
+        Some(Ok(self.fill(&geometry)))
+    }
+
+    /// The working set: begin and end in the unit, bytes.
+    fn range(&self, geometry: &Geometry) -> (u64, u64) {
+        let begin = self.config.working_set_offset_bytes.min(geometry.size_bytes);
+        (begin, self.config.working_set_bytes.map_or(geometry.size_bytes, |len| begin + len))
+    }
+
+    fn take_outcome(&mut self) -> Outcome {
+        match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
+            Some(Task::Scan(task)) => {
+                Outcome::Checked { content: task.content().clone(), scanned_bytes: task.scanned_bytes }
+            }
+            Some(Task::Fill(task)) => Outcome::Filled { bytes: task.done_bytes },
+            Some(Task::Run(_)) | None => {
+                let mut tally = Tally::default();
+                for worker in &self.workers {
+                    if let Some(Task::Run(task)) = &worker.state.task {
+                        tally.merge(task.tally);
+                    }
+                }
+                let measured = self.recorder.as_ref().map(|recorder| recorder.measured(tally));
+                Outcome::Run(Box::new(measured.unwrap_or_default()))
+            }
+        }
+    }
+
+    fn outstanding(&self) -> u32 {
+        self.workers.iter().map(|worker| worker.state.outstanding).sum()
+    }
+}
+
+impl Node for LoadNode {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.advance(now);
+        }
+        match input {
+            Input::Received { conn, bytes } => self.received(now, conn, bytes),
+            Input::Timer => self.timer(now),
+            Input::DiskDone { token, result } => {
+                let index = (token.0 >> 32) as usize;
+                if let Some(worker) = self.workers.get_mut(index) {
+                    worker.disk_done(now, token.0 as u32, result, self.recorder.as_mut());
+                    self.turn(now, index);
+                }
+            }
+            Input::Closed { conn, reason } => self.closed(now, conn, &reason),
+            Input::Connected { conn } => {
+                if let Some(index) = (conn.0 as usize).checked_sub(1).filter(|index| *index < self.workers.len()) {
+                    self.turn(now, index);
+                }
+            }
+            Input::Accepted { .. } => {}
+        }
+        self.advance(now);
+        if self.recorder.is_some() {
+            let outstanding = self.outstanding();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.outstanding(now, outstanding);
+            }
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_transmit(&mut self) -> Option<ConnId> {
+        self.to_send.pop()
+    }
+
+    fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
+        match (conn.0 as usize).checked_sub(1) {
+            Some(index) => Some(self.workers.get_mut(index)?.link.initiator.get().transmit()),
+            None => Some(self.control.as_mut()?.control.transmit()),
+        }
+    }
+
+    fn wants_receive(&self, _: ConnId) -> bool {
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let workers = self.timeouts.iter().copied().fold(None, earlier);
+        let control = self.control.as_ref().and_then(|link| link.control.poll_timeout());
+        let phase = match self.phase {
+            Phase::Opening => Some(self.deadline.unwrap_or(Instant(0))),
+            Phase::Ready if !matches!(self.config.task, TaskConfig::Run(_)) => Some(Instant(0)),
+            Phase::Ready => self.begin_at,
+            Phase::Running => self.recorder.as_ref().and_then(Recorder::next_edge),
+            Phase::Draining | Phase::Closing => self.deadline,
+            Phase::Finished => return None,
+        };
+        earlier(earlier(workers, control), phase)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+}
+
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}
+
+/// Payloads of `len` bytes out of one region.
+fn payloads(allocate: &mut Allocate<'_>, count: u32, len: u32) -> Vec<Payload> {
+    let (count, len) = (count as usize, len as usize);
+    let region = allocate(count * len);
+    (0..count).map(|at| Payload::new(Rc::clone(&region), at * len, len)).collect()
+}
+
+/// Size of a check's or a fill's I/Os on this unit.
+fn io_bytes(geometry: &Geometry) -> u32 {
+    let unit = geometry.block_size.max(BLOCK_BYTES as u32);
+    let most = TRANSFER_BYTES.min(geometry.max_io_bytes);
+    (most - most % unit).max(unit)
+}
+
+fn check_geometry(run: &RunConfig, geometry: &Geometry, place: &str) -> Result<(), Failure> {
+    let size = run.block_size_bytes;
+    if run.read_percent < 100 && geometry.read_only {
+        return Err(read_only(place));
+    }
+    if !size.is_multiple_of(geometry.block_size.max(1)) {
+        let message = format!("block_size_bytes {size} is no multiple of the unit's blocks of {}", geometry.block_size);
+        return Err(Failure::usage(message, place));
+    }
+    if size > geometry.max_io_bytes {
+        let message =
+            format!("block_size_bytes {size} is more than one I/O may carry there ({})", geometry.max_io_bytes);
+        return Err(Failure::usage(message, place));
+    }
+    Ok(())
+}
+
+fn read_only(place: &str) -> Failure {
+    Failure::new(FailureKind::ReadOnly, "the unit is read-only and the load writes: use read_percent 100", place)
+}
+
+impl std::fmt::Debug for LoadNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LoadNode({}, {:?}, {} workers)", self.place, self.phase, self.workers.len())
+    }
+}

@@ -1,0 +1,152 @@
+//! What a run remembers of its own writes, so that a block that lost a write is told from one that never had it.
+
+use super::{
+    pattern::Stamp,
+    verify::{Verdict, Wrong, describe},
+};
+
+/// Entries kept at most (4 bytes each). A larger zone is judged by its writers' counts alone.
+const ENTRIES_MAX: u64 = 1 << 24;
+const UNTOUCHED: u32 = 0;
+/// A write of this block failed: old and new are both right.
+const UNKNOWN: u32 = u32::MAX;
+
+/// The writes of one worker to its own zone, which nobody else writes during the run.
+#[derive(Debug)]
+pub struct Ledger {
+    run: u64,
+    writer: u32,
+    issued: u64,
+    zone_offset: u64,
+    block_shift: Shift,
+    /// Sequence of each block's last completed write.
+    last: Vec<u32>,
+}
+
+/// Divides by the block size, by a shift where it is a power of two.
+#[derive(Clone, Copy, Debug)]
+enum Shift {
+    By(u32),
+    Divide(u64),
+}
+
+impl Ledger {
+    pub fn new(run: u64, writer: u32, zone_offset: u64, zone_blocks: u64, block_size: u64) -> Self {
+        let entries = if zone_blocks <= ENTRIES_MAX { zone_blocks as usize } else { 0 };
+        let block_shift = if block_size.is_power_of_two() {
+            Shift::By(block_size.trailing_zeros())
+        } else {
+            Shift::Divide(block_size.max(1))
+        };
+        Self { run, writer, issued: 0, zone_offset, block_shift, last: vec![UNTOUCHED; entries] }
+    }
+
+    /// Believes every header that is in its place.
+    pub fn permissive() -> Self {
+        Self::new(0, 0, 0, 0, 1)
+    }
+
+    /// The stamp of the next write.
+    pub fn issue(&mut self) -> Stamp {
+        self.issued += 1;
+        Stamp { run: self.run, writer: self.writer, sequence: self.issued }
+    }
+
+    pub fn written(&mut self, offset: u64, sequence: u64) {
+        self.set(offset, (sequence as u32).clamp(UNTOUCHED + 1, UNKNOWN - 1));
+    }
+
+    pub fn failed(&mut self, offset: u64) {
+        self.set(offset, UNKNOWN);
+    }
+
+    /// Whether a block with this verdict may be at `offset`.
+    pub fn judge(&self, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
+        if self.writer == 0 {
+            return Ok(());
+        }
+        let last = self.index(offset).and_then(|index| self.last.get(index)).copied();
+        let possible = match (last, verdict) {
+            (Some(UNKNOWN), _) | (Some(UNTOUCHED) | None, Verdict::NeverWritten) => true,
+            (Some(UNTOUCHED), Verdict::Ours(stamp)) => stamp.run != self.run,
+            (Some(last), Verdict::Ours(stamp)) => {
+                stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last
+            }
+            (Some(_), Verdict::NeverWritten) => false,
+            (None, Verdict::Ours(stamp)) => {
+                stamp.run != self.run || stamp.writer != self.writer || stamp.sequence <= self.issued
+            }
+        };
+        if possible { Ok(()) } else { Err(self.impossible(offset, last, verdict)) }
+    }
+
+    fn set(&mut self, offset: u64, value: u32) {
+        if let Some(entry) = self.index(offset).and_then(|index| self.last.get_mut(index)) {
+            *entry = value;
+        }
+    }
+
+    fn index(&self, offset: u64) -> Option<usize> {
+        let within = offset.checked_sub(self.zone_offset)?;
+        Some(match self.block_shift {
+            Shift::By(bits) => within >> bits,
+            Shift::Divide(size) => within / size,
+        } as usize)
+    }
+
+    #[cold]
+    fn impossible(&self, at: u64, last: Option<u32>, verdict: Verdict) -> Wrong {
+        let expected = match last {
+            Some(UNTOUCHED) => "a block that this run did not write yet".to_owned(),
+            Some(last) => describe(Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) }),
+            None => format!("at most sequence {} of writer {}", self.issued, self.writer),
+        };
+        let found = match verdict {
+            Verdict::NeverWritten => "zeros: the write was lost".to_owned(),
+            Verdict::Ours(stamp) => describe(stamp),
+        };
+        Wrong { at, expected, found }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours(run: u64, writer: u32, sequence: u64) -> Verdict {
+        Verdict::Ours(Stamp { run, writer, sequence })
+    }
+
+    #[test]
+    fn lost_and_stale_writes_are_seen() {
+        let mut ledger = Ledger::new(9, 2, 4096, 16, 4096);
+        assert!(ledger.judge(8192, Verdict::NeverWritten).is_ok());
+        assert!(ledger.judge(8192, ours(8, 1, 5)).is_ok(), "an earlier run's");
+        let first = ledger.issue();
+        ledger.written(8192, first.sequence);
+        assert!(ledger.judge(8192 + 512, Verdict::Ours(first)).is_ok());
+        assert!(ledger.judge(8192, Verdict::NeverWritten).is_err(), "lost");
+        assert!(ledger.judge(8192, ours(8, 1, 5)).is_err(), "stale, of an earlier run");
+        let second = ledger.issue();
+        ledger.written(8192, second.sequence);
+        assert!(ledger.judge(8192, Verdict::Ours(first)).is_err(), "stale, of this run");
+        assert!(ledger.judge(4096, Verdict::Ours(second)).is_err(), "never written there");
+    }
+
+    #[test]
+    fn block_with_a_failed_write_may_be_old_or_new() {
+        let mut ledger = Ledger::new(9, 1, 0, 16, 512);
+        let stamp = ledger.issue();
+        ledger.failed(512);
+        assert!(ledger.judge(512, Verdict::NeverWritten).is_ok());
+        assert!(ledger.judge(512, Verdict::Ours(stamp)).is_ok());
+    }
+
+    #[test]
+    fn zone_beyond_the_limit_is_judged_by_counts() {
+        let mut ledger = Ledger::new(9, 1, 0, ENTRIES_MAX + 1, 512);
+        ledger.issue();
+        assert!(ledger.judge(512, ours(9, 1, 1)).is_ok());
+        assert!(ledger.judge(512, ours(9, 1, 2)).is_err());
+    }
+}

@@ -1,0 +1,275 @@
+//! Initiators that speak no protocol: the base line that a protocol's tax is measured from.
+
+use std::rc::Rc;
+
+use iotax_proto::{
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Region, Tag, Transmit, Violation,
+};
+
+use crate::node::{DiskId, DiskOp};
+
+/// Reaches memory by copying. An I/O is done in `submit` and completes at the driver's next turn, with the clock read after the
+/// copies: latency holds them all.
+pub struct MemoryInitiator {
+    unit: Rc<dyn Region>,
+    geometry: Geometry,
+    /// Where reads go: a range of `io_bytes` for each tag.
+    buffers: Vec<u8>,
+    io_bytes: usize,
+    depth: usize,
+    opened: bool,
+    closing: bool,
+    /// I/Os done since the last turn: tag and bytes read.
+    done: Vec<(Tag, u32)>,
+    turn: Instant,
+    transmit: Transmit,
+}
+
+impl MemoryInitiator {
+    pub fn new(unit: Rc<dyn Region>, depth: u32, io_bytes: u32) -> Self {
+        let geometry =
+            Geometry { size_bytes: unit.len() as u64, block_size: 512, max_io_bytes: io_bytes, read_only: false };
+        Self {
+            unit,
+            geometry,
+            buffers: vec![0; depth as usize * io_bytes as usize],
+            io_bytes: io_bytes as usize,
+            depth: depth as usize,
+            opened: false,
+            closing: false,
+            done: Vec::with_capacity(depth as usize),
+            turn: Instant(0),
+            transmit: Transmit::default(),
+        }
+    }
+
+    fn range(&self, offset: u64, len: usize) -> Result<usize, Misuse> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.geometry.size_bytes);
+        end.map(|_| offset as usize).ok_or(Misuse::BadRange)
+    }
+}
+
+impl Initiator for MemoryInitiator {
+    fn receive(&mut self, _: Instant, _: &[u8], _: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        if self.opened { self.depth - self.done.len() } else { 0 }
+    }
+
+    fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        let mut read = 0;
+        match io {
+            Io::Read { offset, len } => {
+                let from = self.range(offset, len as usize)?;
+                if len as usize > self.io_bytes {
+                    return Err(Misuse::BadRange);
+                }
+                let begin = tag as usize * self.io_bytes;
+                self.unit.copy_out(from, &mut self.buffers[begin..begin + len as usize]);
+                read = len;
+            }
+            Io::Write { offset, data } => {
+                let to = self.range(offset, data.len())?;
+                let mut done = 0;
+                data.for_each_piece(|piece| {
+                    self.unit.copy_in(to + done, piece);
+                    done += piece.len();
+                });
+            }
+            Io::WriteZeroes { offset, len } | Io::Unmap { offset, len } => {
+                let to = self.range(offset, len as usize)?;
+                for at in (0..len as usize).step_by(ZEROS.len()) {
+                    self.unit.copy_in(to + at, &ZEROS[..ZEROS.len().min(len as usize - at)]);
+                }
+            }
+            Io::Flush => {}
+        }
+        self.turn = now;
+        self.done.push((tag, read));
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.opened || self.closing || !self.done.is_empty()).then_some(self.turn)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if !self.opened {
+            self.opened = true;
+            events.ready(now, &self.geometry);
+        }
+        for (tag, read) in self.done.drain(..) {
+            if read > 0 {
+                let begin = tag as usize * self.io_bytes;
+                events.data(tag, 0, &self.buffers[begin..begin + read as usize]);
+            }
+            events.complete(now, tag, Ok(()));
+        }
+        if self.closing {
+            self.closing = false;
+            events.closed(now);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.turn = now;
+        self.closing = true;
+    }
+
+    fn disconnected(&mut self, _: Instant, _: &mut dyn InitiatorEvents) {}
+}
+
+static ZEROS: [u8; 4096] = [0; 4096];
+
+/// Reaches a file or a block device through the driver's disk operations.
+pub struct DiskInitiator {
+    disk: DiskId,
+    geometry: Geometry,
+    depth: usize,
+    opened: bool,
+    closing: bool,
+    /// Where reads go, by tag.
+    buffers: Vec<Payload>,
+    /// What is under way, by tag: bytes of a read or a write, `None` where idle.
+    under_way: Vec<Option<Pending>>,
+    outstanding: usize,
+    asked: Vec<(Tag, DiskOp)>,
+    piece: Vec<u8>,
+    turn: Instant,
+    transmit: Transmit,
+}
+
+#[derive(Clone, Copy)]
+struct Pending {
+    len: u32,
+    is_read: bool,
+}
+
+impl DiskInitiator {
+    /// `buffers`: a payload for each tag.
+    pub fn new(disk: DiskId, geometry: Geometry, buffers: Vec<Payload>) -> Self {
+        let depth = buffers.len();
+        let io_bytes = buffers.first().map_or(0, Payload::len);
+        Self {
+            disk,
+            geometry,
+            depth,
+            opened: false,
+            closing: false,
+            buffers,
+            under_way: vec![None; depth],
+            outstanding: 0,
+            asked: Vec::with_capacity(depth),
+            piece: vec![0; io_bytes],
+            turn: Instant(0),
+            transmit: Transmit::default(),
+        }
+    }
+
+    /// What the driver is to do next, and for which tag.
+    pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
+        self.asked.pop().map(|(tag, op)| (tag, self.disk, op))
+    }
+
+    pub fn disk_done(&mut self, now: Instant, tag: Tag, result: Result<u32, i32>, events: &mut dyn InitiatorEvents) {
+        let Some(pending) = self.under_way.get_mut(tag as usize).and_then(Option::take) else { return };
+        self.outstanding -= 1;
+        let result = match result {
+            Ok(moved) if moved < pending.len => Err(IoError::Failed { status: moved, what: "the file ended early" }),
+            Ok(_) => Ok(()),
+            Err(errno) => {
+                Err(IoError::Failed { status: errno.unsigned_abs(), what: "the system refused the I/O (errno)" })
+            }
+        };
+        if result.is_ok() && pending.is_read {
+            let piece = &mut self.piece[..pending.len as usize];
+            self.buffers[tag as usize].copy_out(0, piece);
+            events.data(tag, 0, piece);
+        }
+        events.complete(now, tag, result);
+    }
+}
+
+impl Initiator for DiskInitiator {
+    fn receive(&mut self, _: Instant, _: &[u8], _: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        if self.opened { self.depth - self.outstanding } else { 0 }
+    }
+
+    fn submit(&mut self, _: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        let place = self.under_way.get_mut(tag as usize).filter(|pending| pending.is_none()).ok_or(Misuse::BadTag)?;
+        let (op, pending) = match io {
+            Io::Read { offset, len } => {
+                let buffer = &self.buffers[tag as usize];
+                if len as usize > buffer.len() {
+                    return Err(Misuse::BadRange);
+                }
+                (DiskOp::Read { offset, into: buffer.slice(0, len as usize) }, Pending { len, is_read: true })
+            }
+            Io::Write { offset, data } => {
+                let len = data.len() as u32;
+                (DiskOp::Write { offset, from: data, durable: false }, Pending { len, is_read: false })
+            }
+            Io::Flush => (DiskOp::Sync, Pending { len: 0, is_read: false }),
+            Io::WriteZeroes { offset, len } => {
+                (DiskOp::WriteZeroes { offset, len: u64::from(len) }, Pending { len: 0, is_read: false })
+            }
+            Io::Unmap { offset, len } => {
+                (DiskOp::Unmap { offset, len: u64::from(len) }, Pending { len: 0, is_read: false })
+            }
+        };
+        *place = Some(pending);
+        self.outstanding += 1;
+        self.asked.push((tag, op));
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.opened || self.closing).then_some(self.turn)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if !self.opened {
+            self.opened = true;
+            events.ready(now, &self.geometry);
+        }
+        if self.closing && self.outstanding == 0 {
+            self.closing = false;
+            events.closed(now);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.turn = now;
+        self.closing = true;
+    }
+
+    fn disconnected(&mut self, _: Instant, _: &mut dyn InitiatorEvents) {}
+}
+
+impl std::fmt::Debug for MemoryInitiator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryInitiator({} bytes, {} done)", self.geometry.size_bytes, self.done.len())
+    }
+}
+
+impl std::fmt::Debug for DiskInitiator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DiskInitiator({:?}, {} outstanding)", self.disk, self.outstanding)
+    }
+}

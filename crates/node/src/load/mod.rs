@@ -1,0 +1,30 @@
+//! The load generator: what one thread of it does is a [`LoadNode`].
+
+pub mod addresses;
+pub mod config;
+pub mod endpoint;
+mod fill;
+mod generator;
+pub mod histogram;
+pub mod ledger;
+pub mod link;
+pub mod local;
+pub mod mix;
+pub mod pacing;
+pub mod pattern;
+pub mod recorder;
+mod run;
+mod scan;
+pub mod signature;
+pub mod streams;
+mod trouble;
+pub mod verify;
+mod worker;
+
+pub use config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig};
+pub use endpoint::{Endpoint, Unit};
+pub use generator::{LoadNode, Outcome};
+pub use histogram::Sparse;
+pub use pacing::Pacing;
+pub use recorder::{Measured, Sample, StreamResult};
+pub use verify::{Content, Tally};

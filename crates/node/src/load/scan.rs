@@ -1,0 +1,71 @@
+//! The guard's task: reads the working set and says whose data it holds. Writes nothing.
+
+use std::rc::Rc;
+
+use iotax_proto::{Io, Tag};
+
+use super::{
+    pattern::Pool,
+    verify::{Content, classify},
+};
+
+#[derive(Debug)]
+pub(super) struct ScanTask {
+    pool: Rc<Pool>,
+    next: u64,
+    end: u64,
+    io_bytes: u32,
+    slots: Vec<Slot>,
+    pub(super) scanned_bytes: u64,
+    content: Content,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    offset: u64,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl ScanTask {
+    pub(super) fn new(pool: Rc<Pool>, begin: u64, end: u64, io_bytes: u32, outstanding: u32) -> Self {
+        let slots = (0..outstanding).map(|_| Slot { bytes: vec![0; io_bytes as usize], ..Slot::default() }).collect();
+        Self { pool, next: begin, end, io_bytes, slots, scanned_bytes: 0, content: Content::Zeros }
+    }
+
+    pub(super) fn next(&mut self, tag: Tag) -> Option<Io> {
+        if self.next >= self.end || matches!(self.content, Content::Foreign { .. }) {
+            return None;
+        }
+        let len = u64::from(self.io_bytes).min(self.end - self.next) as u32;
+        let slot = &mut self.slots[tag as usize];
+        slot.offset = self.next;
+        slot.len = len as usize;
+        self.next += u64::from(len);
+        Some(Io::Read { offset: slot.offset, len })
+    }
+
+    pub(super) fn data(&mut self, tag: Tag, at: u32, bytes: &[u8]) {
+        let Some(slot) = self.slots.get_mut(tag as usize) else { return };
+        let begin = at as usize;
+        if let Some(to) = begin.checked_add(bytes.len()).and_then(|end| slot.bytes.get_mut(begin..end)) {
+            to.copy_from_slice(bytes);
+        }
+    }
+
+    pub(super) fn complete(&mut self, tag: Tag) {
+        let slot = &self.slots[tag as usize];
+        let found = classify(&self.pool, &slot.bytes[..slot.len], slot.offset);
+        self.scanned_bytes += slot.len as u64;
+        self.content = match (&self.content, found) {
+            (Content::Foreign { at, .. }, Content::Foreign { at: found, what }) if found < *at => {
+                Content::Foreign { at: found, what }
+            }
+            (known, found) => known.clone().and(found),
+        };
+    }
+
+    pub(super) fn content(&self) -> &Content {
+        &self.content
+    }
+}

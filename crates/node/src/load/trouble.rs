@@ -1,0 +1,51 @@
+//! What went wrong on the way to a unit, as failures that a user can act on.
+
+use iotax_proto::{IoError, Violation, ViolationKind};
+
+use super::worker::Trouble;
+use crate::{
+    failure::{Failure, FailureKind},
+    node::CloseReason,
+};
+
+pub(super) fn failure(trouble: Trouble, place: &str) -> Failure {
+    match trouble {
+        Trouble::Violation(found) => violation(&found, place),
+        Trouble::Io(IoError::ConnectionLost, _) => {
+            Failure::new(FailureKind::Lost, "the connection ended with I/Os under way", place)
+        }
+        Trouble::Io(error, offset) => {
+            let at = offset.map_or(String::new(), |offset| format!(" at byte {offset}"));
+            Failure::new(FailureKind::Io, format!("the target failed I/O{at}: {error}"), place)
+        }
+        Trouble::Wrong(wrong) => Failure::new(FailureKind::Verify, wrong.to_string(), place),
+        Trouble::Misuse(misuse) => Failure::new(FailureKind::Internal, misuse.to_string(), place),
+    }
+}
+
+pub(super) fn violation(found: &Violation, place: &str) -> Failure {
+    let kind = match found.kind {
+        ViolationKind::Refused => FailureKind::Denied,
+        ViolationKind::TimedOut => FailureKind::Lost,
+        ViolationKind::Malformed | ViolationKind::Misbehaved | ViolationKind::Unsupported => FailureKind::Protocol,
+    };
+    Failure::new(kind, found.to_string(), place)
+}
+
+/// A connection that ended although nobody here asked for it.
+pub(super) fn closed(reason: &CloseReason, opening: bool, place: &str) -> Failure {
+    let (kind, message) = match reason {
+        CloseReason::Ended if opening => {
+            (FailureKind::Lost, "the peer closed the connection before I/O could begin".into())
+        }
+        CloseReason::Ended => (FailureKind::Lost, "the peer closed the connection".into()),
+        CloseReason::Failed(errno) => match errno {
+            111 => (FailureKind::Refused, "connection refused: nothing listens there".into()),
+            101 | 113 | 110 if opening => {
+                (FailureKind::Unreachable, format!("the host cannot be reached (errno {errno})"))
+            }
+            errno => (FailureKind::Lost, format!("the connection was lost (errno {errno})")),
+        },
+    };
+    Failure::new(kind, message, place)
+}

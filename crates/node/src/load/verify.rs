@@ -1,0 +1,351 @@
+//! Checks that a read gave what can be there: block by block, as the bytes arrive, in pieces of any size.
+
+use std::fmt::Write as _;
+
+use super::{
+    ledger::Ledger,
+    pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool, Stamp},
+    signature,
+};
+
+/// What a right block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All zeros: nobody wrote it yet.
+    NeverWritten,
+    Ours(Stamp),
+}
+
+/// A block that cannot be what was written there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("wrong data at byte {at}: expected {expected}, found {found}")]
+pub struct Wrong {
+    /// Offset of the pattern block in its unit, bytes.
+    pub at: u64,
+    pub expected: String,
+    pub found: String,
+}
+
+/// Blocks seen so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pattern blocks (512 bytes) compared, those below included.
+    pub checked_blocks: u64,
+    pub never_written_blocks: u64,
+    pub wrong_blocks: u64,
+}
+
+impl Tally {
+    pub fn merge(&mut self, other: Self) {
+        self.checked_blocks += other.checked_blocks;
+        self.never_written_blocks += other.never_written_blocks;
+        self.wrong_blocks += other.wrong_blocks;
+    }
+}
+
+/// Checks one whole block that was read from `offset`: its form, its place and its body.
+pub fn check_block(pool: &Pool, block: &[u8; BLOCK_BYTES], offset: u64) -> Result<Verdict, Wrong> {
+    let mut head = [0; HEADER_BYTES];
+    head.copy_from_slice(&block[..HEADER_BYTES]);
+    let expected = expect(&head, offset).ok_or_else(|| wrong_header(&head, offset))?;
+    match expected {
+        Body::Zeros if block[HEADER_BYTES..].iter().all(|byte| *byte == 0) => Ok(Verdict::NeverWritten),
+        Body::Of(header) if block[HEADER_BYTES..] == *pool.body(header.body) => Ok(Verdict::Ours(header.stamp)),
+        Body::Zeros | Body::Of(_) => Err(wrong_body(pool, expected, 0, &block[HEADER_BYTES..], offset)),
+    }
+}
+
+/// The bytes of one read as they arrive.
+#[derive(Clone, Debug)]
+pub struct ReadCheck {
+    /// Offset of the read in its unit, bytes.
+    offset: u64,
+    len: u32,
+    /// Bytes that have arrived.
+    arrived: u32,
+    head: [u8; HEADER_BYTES],
+    /// What the rest of the block under way must be, once its header is there.
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Zeros,
+    Of(Header),
+}
+
+impl Default for ReadCheck {
+    fn default() -> Self {
+        Self { offset: 0, len: 0, arrived: 0, head: [0; HEADER_BYTES], body: Body::Zeros }
+    }
+}
+
+impl ReadCheck {
+    /// Begins again for a read of `len` bytes at `offset`, both multiples of the pattern block.
+    pub fn begin(&mut self, offset: u64, len: u32) {
+        self.offset = offset;
+        self.len = len;
+        self.arrived = 0;
+    }
+
+    /// Bytes `at..` of the read.
+    pub fn feed(
+        &mut self,
+        pool: &Pool,
+        ledger: &Ledger,
+        tally: &mut Tally,
+        at: u32,
+        mut bytes: &[u8],
+    ) -> Result<(), Wrong> {
+        if at != self.arrived || bytes.len() > (self.len - self.arrived) as usize {
+            return Err(self.misplaced(at, bytes.len()));
+        }
+        while !bytes.is_empty() {
+            let within = self.arrived as usize % BLOCK_BYTES;
+            let offset = self.offset + (self.arrived as usize - within) as u64;
+            let taken = match bytes.first_chunk::<BLOCK_BYTES>() {
+                Some(block) if within == 0 => {
+                    let verdict = check_block(pool, block, offset)?;
+                    accept(ledger, tally, offset, verdict)?;
+                    BLOCK_BYTES
+                }
+                _ if within < HEADER_BYTES => self.feed_header(within, offset, bytes)?,
+                _ => self.feed_body(pool, ledger, tally, within, offset, bytes)?,
+            };
+            bytes = &bytes[taken..];
+            self.arrived += taken as u32;
+        }
+        Ok(())
+    }
+
+    /// The read completed: all of it must have arrived.
+    pub fn finish(&self) -> Result<(), Wrong> {
+        if self.arrived == self.len { Ok(()) } else { Err(self.misplaced(self.len, 0)) }
+    }
+
+    fn feed_header(&mut self, within: usize, offset: u64, bytes: &[u8]) -> Result<usize, Wrong> {
+        let taken = bytes.len().min(HEADER_BYTES - within);
+        self.head[within..within + taken].copy_from_slice(&bytes[..taken]);
+        if within + taken == HEADER_BYTES {
+            self.body = expect(&self.head, offset).ok_or_else(|| wrong_header(&self.head, offset))?;
+        }
+        Ok(taken)
+    }
+
+    fn feed_body(
+        &mut self,
+        pool: &Pool,
+        ledger: &Ledger,
+        tally: &mut Tally,
+        within: usize,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, Wrong> {
+        let taken = bytes.len().min(BLOCK_BYTES - within);
+        let (part, begin) = (&bytes[..taken], within - HEADER_BYTES);
+        let (right, verdict) = match self.body {
+            Body::Zeros => (part.iter().all(|byte| *byte == 0), Verdict::NeverWritten),
+            Body::Of(header) => (*part == pool.body(header.body)[begin..begin + taken], Verdict::Ours(header.stamp)),
+        };
+        if !right {
+            return Err(wrong_body(pool, self.body, begin, part, offset));
+        }
+        if within + taken == BLOCK_BYTES {
+            accept(ledger, tally, offset, verdict)?;
+        }
+        Ok(taken)
+    }
+
+    fn misplaced(&self, at: u32, len: usize) -> Wrong {
+        Wrong {
+            at: self.offset + u64::from(self.arrived),
+            expected: format!("byte {} of a read of {} bytes", self.arrived, self.len),
+            found: if len == 0 { "the end of the read".to_owned() } else { format!("{len} bytes for byte {at}") },
+        }
+    }
+}
+
+fn accept(ledger: &Ledger, tally: &mut Tally, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
+    ledger.judge(offset, verdict)?;
+    tally.checked_blocks += 1;
+    tally.never_written_blocks += u64::from(verdict == Verdict::NeverWritten);
+    Ok(())
+}
+
+fn expect(head: &[u8; HEADER_BYTES], offset: u64) -> Option<Body> {
+    match Header::parse(head) {
+        Some(header) => (header.offset == offset).then_some(Body::Of(header)),
+        None => (*head == [0; HEADER_BYTES]).then_some(Body::Zeros),
+    }
+}
+
+#[cold]
+fn wrong_header(head: &[u8; HEADER_BYTES], at: u64) -> Wrong {
+    let found = match Header::parse(head) {
+        Some(header) => format!("the block of byte {} ({})", header.offset, describe(header.stamp)),
+        None => format!("{} (no pattern of ours)", hex(&head[..16])),
+    };
+    Wrong { at, expected: format!("a pattern block of byte {at}, or zeros"), found }
+}
+
+#[cold]
+fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> Wrong {
+    let (who, right) = match body {
+        Body::Zeros => ("zeros, as the block's header".to_owned(), [0; BLOCK_BYTES - HEADER_BYTES].as_slice()),
+        Body::Of(header) => (format!("the body of {}", describe(header.stamp)), pool.body(header.body)),
+    };
+    let right = &right[begin..begin + found.len()];
+    let differs = right.iter().zip(found).position(|(right, found)| right != found).unwrap_or(0);
+    let window = |bytes: &[u8]| hex(&bytes[differs..bytes.len().min(differs + 16)]);
+    Wrong {
+        at,
+        expected: format!("{who}: {} at byte {} of the block", window(right), HEADER_BYTES + begin + differs),
+        found: window(found),
+    }
+}
+
+pub(super) fn describe(stamp: Stamp) -> String {
+    format!("run {:#x}, writer {}, sequence {}", stamp.run, stamp.writer, stamp.sequence)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Whose data a range holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    Zeros,
+    /// Blocks of ours, whole and in place, and perhaps zeros.
+    Pattern,
+    /// Somebody else's, first seen at this offset of the unit.
+    Foreign {
+        at: u64,
+        what: String,
+    },
+}
+
+impl Content {
+    /// Of two ranges together.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        match (self, later) {
+            (foreign @ Self::Foreign { .. }, _) | (_, foreign @ Self::Foreign { .. }) => foreign,
+            (Self::Zeros, Self::Zeros) => Self::Zeros,
+            _ => Self::Pattern,
+        }
+    }
+}
+
+/// Whose data `bytes`, read from `offset` (a multiple of the pattern block), are.
+pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
+    let mut content = Content::Zeros;
+    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+    for (at, block) in (offset..).step_by(BLOCK_BYTES).zip(blocks) {
+        match check_block(pool, block, at) {
+            Ok(Verdict::NeverWritten) => {}
+            Ok(Verdict::Ours(_)) => content = Content::Pattern,
+            Err(wrong) => {
+                let what = signature::name(bytes, offset).map_or_else(
+                    || format!("data that iotax did not write ({})", wrong.found),
+                    |(_, name)| name.to_owned(),
+                );
+                return Content::Foreign { at: first_foreign(block, at), what };
+            }
+        }
+    }
+    if let Some(at) = rest.iter().position(|byte| *byte != 0) {
+        let at = offset + (bytes.len() - rest.len() + at) as u64;
+        return Content::Foreign { at, what: "data that iotax did not write".to_owned() };
+    }
+    content
+}
+
+/// The first byte of a foreign block that says something.
+fn first_foreign(block: &[u8; BLOCK_BYTES], at: u64) -> u64 {
+    at + block.iter().position(|byte| *byte != 0).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMP: Stamp = Stamp { run: 1, writer: 0, sequence: 0 };
+
+    fn filled(len: usize, offset: u64) -> (Pool, Vec<u8>) {
+        let pool = Pool::default();
+        let mut bytes = vec![0; len];
+        pool.fill(&mut bytes, offset, STAMP);
+        (pool, bytes)
+    }
+
+    fn feed_in_pieces(pool: &Pool, bytes: &[u8], offset: u64, piece: usize) -> Result<Tally, Wrong> {
+        let (mut check, mut tally) = (ReadCheck::default(), Tally::default());
+        check.begin(offset, bytes.len() as u32);
+        for (at, part) in bytes.chunks(piece).enumerate() {
+            check.feed(pool, &Ledger::permissive(), &mut tally, (at * piece) as u32, part)?;
+        }
+        check.finish().map(|()| tally)
+    }
+
+    #[test]
+    fn right_data_pass_at_every_split() {
+        let (pool, mut bytes) = filled(4096, 65536);
+        bytes[1024..1536].fill(0);
+        for piece in 1..=1600 {
+            let tally = feed_in_pieces(&pool, &bytes, 65536, piece).expect("right");
+            assert_eq!(
+                tally,
+                Tally { checked_blocks: 8, never_written_blocks: 1, wrong_blocks: 0 },
+                "pieces of {piece}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_flipped_bit_is_found_at_every_split_and_place() {
+        let (pool, bytes) = filled(1024, 4096);
+        for at in (0..1024).step_by(7) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            for piece in [1, 47, 48, 49, 100, 512, 513, 1024] {
+                let wrong = feed_in_pieces(&pool, &damaged, 4096, piece).expect_err("wrong");
+                assert_eq!(wrong.at, 4096 + (at as u64 / 512) * 512);
+            }
+        }
+    }
+
+    #[test]
+    fn block_of_another_place_is_named() {
+        let (pool, bytes) = filled(512, 8192);
+        let wrong = feed_in_pieces(&pool, &bytes, 4096, 512).expect_err("wrong place");
+        assert!(wrong.found.contains("the block of byte 8192"), "{wrong}");
+    }
+
+    #[test]
+    fn missing_and_displaced_bytes_are_wrong() {
+        let (pool, bytes) = filled(1024, 0);
+        let (mut check, mut tally) = (ReadCheck::default(), Tally::default());
+        check.begin(0, 1024);
+        check.feed(&pool, &Ledger::permissive(), &mut tally, 0, &bytes[..512]).expect("first half");
+        assert!(check.finish().is_err());
+        assert!(check.feed(&pool, &Ledger::permissive(), &mut tally, 0, &bytes[512..]).is_err());
+        assert!(check.feed(&pool, &Ledger::permissive(), &mut tally, 512, &[0; 513]).is_err());
+    }
+
+    #[test]
+    fn classify_tells_zeros_pattern_and_foreign() {
+        let (pool, mut bytes) = filled(4096, 0);
+        assert_eq!(classify(&pool, &[0; 4096], 0), Content::Zeros);
+        assert_eq!(classify(&pool, &bytes, 0), Content::Pattern);
+        bytes[512..1024].fill(0);
+        assert_eq!(classify(&pool, &bytes, 0), Content::Pattern);
+        bytes[700] = 9;
+        assert!(matches!(classify(&pool, &bytes, 0), Content::Foreign { at: 700, .. }));
+        bytes[700] = 0;
+        assert!(matches!(classify(&pool, &bytes, 512), Content::Foreign { at: 512, .. }), "pattern of another place");
+    }
+}

@@ -1,0 +1,180 @@
+//! One independent stream of I/O: a link to the unit, a task, and the I/Os under way.
+
+use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation};
+
+use super::{fill::FillTask, link::Link, recorder::Recorder, run::RunTask, scan::ScanTask, verify::Wrong};
+
+/// I/Os that may fail before a run is given up.
+const ERRORS_MAX: u64 = 100;
+
+#[derive(Debug)]
+pub(super) enum Task {
+    Run(Box<RunTask>),
+    Scan(ScanTask),
+    Fill(FillTask),
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) link: Link,
+    pub(super) state: State,
+}
+
+/// What a worker knows besides its link.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) task: Option<Task>,
+    /// Tags without an I/O.
+    free: Vec<Tag>,
+    pub(super) outstanding: u32,
+    pub(super) geometry: Option<Geometry>,
+    /// The session ended in order.
+    pub(super) closed: bool,
+    pub(super) trouble: Option<Trouble>,
+    errors: u64,
+}
+
+/// Why a worker cannot go on.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Violation(Violation),
+    Io(IoError, Option<u64>),
+    Wrong(Wrong),
+    Misuse(Misuse),
+}
+
+impl Worker {
+    pub(super) fn new(link: Link, outstanding: u32) -> Self {
+        let state = State {
+            task: None,
+            free: (0..outstanding).rev().collect(),
+            outstanding: 0,
+            geometry: None,
+            closed: false,
+            trouble: None,
+            errors: 0,
+        };
+        Self { link, state }
+    }
+
+    pub(super) fn receive(&mut self, now: Instant, bytes: &[u8], recorder: Option<&mut Recorder>) {
+        let mut events = Events { state: &mut self.state, recorder };
+        if let Err(violation) = self.link.initiator.get().receive(now, bytes, &mut events) {
+            self.state.trouble.get_or_insert(Trouble::Violation(violation));
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant, recorder: Option<&mut Recorder>) {
+        let mut events = Events { state: &mut self.state, recorder };
+        if let Err(violation) = self.link.initiator.get().handle_timeout(now, &mut events) {
+            self.state.trouble.get_or_insert(Trouble::Violation(violation));
+        }
+    }
+
+    pub(super) fn disk_done(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        result: Result<u32, i32>,
+        recorder: Option<&mut Recorder>,
+    ) {
+        self.link.disk_done(now, tag, result, &mut Events { state: &mut self.state, recorder });
+    }
+
+    pub(super) fn disconnected(&mut self, now: Instant, recorder: Option<&mut Recorder>) {
+        let mut events = Events { state: &mut self.state, recorder };
+        self.link.initiator.get().disconnected(now, &mut events);
+    }
+
+    /// Submits what the task has to do, as far as tags and credit go: everything that `now` made possible leaves in one batch.
+    pub(super) fn refill(&mut self, now: Instant) {
+        let Some(task) = &mut self.state.task else { return };
+        let initiator = self.link.initiator.get();
+        for _ in 0..self.state.free.len().min(initiator.credits()) {
+            let Some(tag) = self.state.free.pop() else { break };
+            let Some(io) = task.next(now, tag) else {
+                self.state.free.push(tag);
+                break;
+            };
+            if let Err(misuse) = initiator.submit(now, tag, io) {
+                self.state.trouble.get_or_insert(Trouble::Misuse(misuse));
+                break;
+            }
+            self.state.outstanding += 1;
+        }
+    }
+
+    pub(super) fn close(&mut self, now: Instant) {
+        self.link.initiator.get().close(now);
+    }
+}
+
+impl Task {
+    fn next(&mut self, now: Instant, tag: Tag) -> Option<Io> {
+        match self {
+            Self::Run(task) => task.next(now, tag),
+            Self::Scan(task) => task.next(tag),
+            Self::Fill(task) => task.next(tag),
+        }
+    }
+}
+
+struct Events<'a> {
+    state: &'a mut State,
+    recorder: Option<&'a mut Recorder>,
+}
+
+impl InitiatorEvents for Events<'_> {
+    fn ready(&mut self, _: Instant, geometry: &Geometry) {
+        self.state.geometry = Some(geometry.clone());
+    }
+
+    fn data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
+        match &mut self.state.task {
+            Some(Task::Run(task)) => task.data(tag, offset, bytes),
+            Some(Task::Scan(task)) => task.data(tag, offset, bytes),
+            Some(Task::Fill(_)) | None => {}
+        }
+    }
+
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>) {
+        let state = &mut *self.state;
+        state.outstanding -= 1;
+        state.free.push(tag);
+        match &mut state.task {
+            Some(Task::Run(task)) => {
+                let failed = result.is_err();
+                let lost = result == Err(IoError::ConnectionLost);
+                if let Some(recorder) = &mut self.recorder {
+                    task.complete(now, tag, result, recorder);
+                }
+                if failed {
+                    state.errors += 1;
+                    if lost {
+                        state.trouble.get_or_insert(Trouble::Io(IoError::ConnectionLost, None));
+                    } else if state.errors > ERRORS_MAX
+                        && let Some((error, offset)) = task.first_error.clone()
+                    {
+                        state.trouble.get_or_insert(Trouble::Io(error, Some(offset)));
+                    }
+                } else if let Some(wrong) = &task.wrong {
+                    state.trouble.get_or_insert_with(|| Trouble::Wrong(wrong.clone()));
+                }
+            }
+            Some(Task::Scan(task)) => match result {
+                Ok(()) => task.complete(tag),
+                Err(error) => _ = state.trouble.get_or_insert(Trouble::Io(error, None)),
+            },
+            Some(Task::Fill(task)) => match result {
+                // A target without a write cache may have no flush.
+                Ok(()) | Err(IoError::Unsupported) => task.complete(tag),
+                Err(error) => _ = state.trouble.get_or_insert(Trouble::Io(error, None)),
+            },
+            None => {}
+        }
+    }
+
+    fn closed(&mut self, _: Instant) {
+        self.state.closed = true;
+    }
+}

@@ -1,0 +1,345 @@
+//! A driver in memory: two nodes, virtual time, connections that hand bytes over in random pieces. One seed decides everything.
+#![allow(dead_code, unreachable_pub)] // each test file uses its part
+
+use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
+
+use iotax_node::{
+    CloseReason, ConnId, DiskOp, DiskToken, Input, ListenerId, LoadConfig, Node, Output, RunConfig, TaskConfig,
+    load::{Pacing, streams::Stream},
+};
+use iotax_proto::{Instant, Region};
+
+/// Plain memory.
+pub struct Heap(RefCell<Vec<u8>>);
+
+impl Heap {
+    pub fn new(len: usize) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(vec![0; len])))
+    }
+
+    pub fn bytes(&self) -> std::cell::Ref<'_, Vec<u8>> {
+        self.0.borrow()
+    }
+}
+
+impl Region for Heap {
+    fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
+    }
+
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    fn address(&self, _: usize) -> Option<*const u8> {
+        None
+    }
+}
+
+pub fn allocate(len: usize) -> Rc<dyn Region> {
+    Heap::new(len)
+}
+
+pub const RUN: RunConfig = RunConfig {
+    outstanding: 8,
+    block_size_bytes: 4096,
+    read_percent: 50,
+    random_percent: 100,
+    pacing: Pacing::Closed,
+    warmup: Duration::from_millis(5),
+    runtime: Duration::from_millis(20),
+    sample: Duration::from_millis(5),
+    seed: 7,
+    verify: true,
+};
+
+pub fn load(task: TaskConfig, workers: u32) -> LoadConfig {
+    LoadConfig {
+        task,
+        workers,
+        first_worker: 0,
+        own_workers: workers,
+        working_set_bytes: None,
+        working_set_offset_bytes: 0,
+        run: 99,
+    }
+}
+
+/// How the world behaves.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub seed: u64,
+    /// Most bytes handed over at once.
+    pub piece_max: u64,
+    /// Time that passes with each piece handed over, and with each turn of a node that wants no sleep.
+    pub step: Duration,
+    /// Nothing is handed over in this span of virtual time.
+    pub stall: Option<(Instant, Instant)>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self { seed: 1, piece_max: 9000, step: Duration::from_nanos(700), stall: None }
+    }
+}
+
+pub struct Lab<'a, C> {
+    world: World,
+    random: Stream,
+    pub now: Instant,
+    client: &'a mut C,
+    server: Option<&'a mut dyn Node>,
+    listeners: Vec<SocketAddr>,
+    pipes: Vec<Pipe>,
+    disks: Vec<Rc<Heap>>,
+    disk_ops: VecDeque<(Side, DiskToken, Result<u32, i32>)>,
+    /// The client's address as the server sees it.
+    pub peer: SocketAddr,
+    /// Connections that have ended.
+    pub closed: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+const SIDES: [Side; 2] = [Side::Client, Side::Server];
+
+impl Side {
+    fn other(self) -> Self {
+        SIDES[1 - self as usize]
+    }
+}
+
+/// A connection: its two ends, by side.
+#[derive(Debug)]
+struct Pipe([End; 2]);
+
+#[derive(Debug, Default)]
+struct End {
+    conn: u32,
+    /// Bytes from this end that the other has not got.
+    sent: VecDeque<u8>,
+    /// This end asked for the connection to be closed.
+    closes: bool,
+}
+
+impl<'a, C: Node> Lab<'a, C> {
+    pub fn new(client: &'a mut C, server: Option<&'a mut dyn Node>, listeners: &[SocketAddr]) -> Self {
+        Self {
+            random: Stream::new(1, "lab", 0),
+            world: World::default(),
+            now: Instant(1_000),
+            client,
+            server,
+            listeners: listeners.to_vec(),
+            pipes: Vec::new(),
+            disks: Vec::new(),
+            disk_ops: VecDeque::new(),
+            peer: SocketAddr::from(([127, 0, 0, 1], 50_000)),
+            closed: 0,
+        }
+    }
+
+    pub fn world(mut self, world: World) -> Self {
+        self.random = Stream::new(world.seed, "lab", 0);
+        self.world = world;
+        self
+    }
+
+    pub fn disk(mut self, disk: Rc<Heap>) -> Self {
+        self.disks.push(disk);
+        self
+    }
+
+    /// Drives both until the client is finished, or `control`, called before every step, says so; `false` when virtual time passed `limit`.
+    pub fn run_until(&mut self, limit: Instant, mut control: impl FnMut(&mut C, Instant) -> bool) -> bool {
+        self.settle();
+        while self.now < limit {
+            if self.client.is_finished() || control(self.client, self.now) {
+                self.settle();
+                return true;
+            }
+            self.settle();
+            let moved = self.step();
+            if !moved {
+                let next =
+                    earliest(self.client.poll_timeout(), self.server.as_ref().and_then(|node| node.poll_timeout()));
+                let next = match (next, self.world.stall) {
+                    (None, Some((_, end))) if end > self.now => end,
+                    (Some(next), Some((from, end))) if self.now >= from && self.now < end => next.min(end),
+                    (Some(next), _) => next,
+                    (None, _) => panic!("nothing moves and nobody waits for a time"),
+                };
+                self.now = self.now.max(next);
+            }
+            self.now = self.now + self.world.step;
+            self.timers();
+        }
+        false
+    }
+
+    fn timers(&mut self) {
+        for side in [Side::Client, Side::Server] {
+            if let Some(node) = self.node(side)
+                && node.poll_timeout().is_some_and(|at| at <= self.now)
+            {
+                self.handle(side, Input::Timer);
+            }
+        }
+    }
+
+    fn node(&mut self, side: Side) -> Option<&mut (dyn Node + 'a)> {
+        match side {
+            Side::Client => Some(&mut *self.client),
+            Side::Server => self.server.as_deref_mut(),
+        }
+    }
+
+    fn handle(&mut self, side: Side, input: Input<'_>) {
+        let now = self.now;
+        if let Some(node) = self.node(side) {
+            node.handle(now, input);
+        }
+        self.settle();
+    }
+
+    /// One thing happens: a disk operation ends, or a piece of bytes arrives, or a connection ends.
+    fn step(&mut self) -> bool {
+        if let Some((side, token, result)) = self.disk_ops.pop_front() {
+            self.handle(side, Input::DiskDone { token, result });
+            return true;
+        }
+        if self.world.stall.is_some_and(|(from, to)| self.now >= from && self.now < to) {
+            return false;
+        }
+        let count = self.pipes.len() as u64;
+        let first = if count == 0 { 0 } else { self.random.below(count * 2) };
+        for at in 0..count * 2 {
+            let at = (first + at) % (count * 2);
+            if self.carry((at / 2) as usize, SIDES[(at % 2) as usize]) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Hands a piece of what `from` queued on a pipe to the other side, or the end of the connection.
+    fn carry(&mut self, index: usize, from: Side) -> bool {
+        self.take(index, from);
+        let to = from.other();
+        let receiver = ConnId(self.pipes[index].0[to as usize].conn);
+        let sender = &self.pipes[index].0[from as usize];
+        if !sender.sent.is_empty() {
+            let len = (self.random.below(self.world.piece_max) + 1).min(sender.sent.len() as u64) as usize;
+            if !self.node(to).is_some_and(|node| node.wants_receive(receiver)) {
+                return false;
+            }
+            let bytes: Vec<u8> = self.pipes[index].0[from as usize].sent.drain(..len).collect();
+            self.handle(to, Input::Received { conn: receiver, bytes: &bytes });
+            return true;
+        }
+        if sender.closes {
+            let pipe = self.pipes.swap_remove(index);
+            self.end(&pipe, &CloseReason::Ended);
+            return true;
+        }
+        false
+    }
+
+    fn end(&mut self, pipe: &Pipe, reason: &CloseReason) {
+        self.closed += 1;
+        for side in SIDES {
+            self.handle(side, Input::Closed { conn: ConnId(pipe.0[side as usize].conn), reason: reason.clone() });
+        }
+    }
+
+    /// Moves what a node queued into the pipe.
+    fn take(&mut self, index: usize, from: Side) {
+        let conn = ConnId(self.pipes[index].0[from as usize].conn);
+        let Some(transmit) = self.node(from).and_then(|node| node.transmit(conn)) else { return };
+        let bytes = transmit.take_bytes();
+        self.pipes[index].0[from as usize].sent.extend(bytes);
+    }
+
+    fn settle(&mut self) {
+        for side in SIDES {
+            while let Some(output) = self.node(side).and_then(Node::poll_output) {
+                self.output(side, output);
+            }
+            while self.node(side).and_then(Node::poll_transmit).is_some() {}
+        }
+    }
+
+    fn output(&mut self, side: Side, output: Output) {
+        match output {
+            Output::Connect { conn, to } => {
+                let Some(listener) = self.listeners.iter().position(|at| *at == to) else {
+                    self.handle(side, Input::Closed { conn, reason: CloseReason::Failed(ECONNREFUSED) });
+                    return;
+                };
+                // Ids of closed connections are used again, as drivers do.
+                let is_free = |id: &u32| self.pipes.iter().all(|pipe| pipe.0[Side::Server as usize].conn != *id);
+                let server = (0..=self.pipes.len() as u32).find(is_free).expect("one more than there are pipes");
+                self.pipes.push(Pipe([conn.0, server].map(|conn| End { conn, ..End::default() })));
+                let (conn_at_server, listener) = (ConnId(server), ListenerId(listener as u32));
+                self.handle(Side::Server, Input::Accepted { conn: conn_at_server, listener, peer: self.peer });
+                self.handle(Side::Client, Input::Connected { conn });
+            }
+            Output::Close { conn } => {
+                if let Some(index) = self.pipes.iter().position(|pipe| pipe.0[side as usize].conn == conn.0) {
+                    self.take(index, side);
+                    self.pipes[index].0[side as usize].closes = true;
+                }
+            }
+            Output::Disk { token, disk, op } => {
+                let result = perform(&self.disks[disk.0 as usize], &op);
+                self.disk_ops.push_back((side, token, result));
+            }
+        }
+    }
+
+    /// Kills every connection, as a dying peer does.
+    pub fn cut(&mut self) {
+        for pipe in std::mem::take(&mut self.pipes) {
+            self.end(&pipe, &CloseReason::Failed(ECONNRESET));
+        }
+    }
+}
+
+const ECONNRESET: i32 = 104;
+const ECONNREFUSED: i32 = 111;
+const EIO: i32 = 5;
+
+fn perform(disk: &Heap, op: &DiskOp) -> Result<u32, i32> {
+    let inside = |offset: u64, len: usize| offset as usize + len <= disk.len();
+    match op {
+        DiskOp::Read { offset, into } => {
+            let len = into.len().min(disk.len().saturating_sub(*offset as usize));
+            let mut bytes = vec![0; len];
+            disk.copy_out(*offset as usize, &mut bytes);
+            into.copy_in(0, &bytes);
+            Ok(len as u32)
+        }
+        DiskOp::Write { offset, from, .. } if inside(*offset, from.len()) => {
+            disk.copy_in(*offset as usize, &from.to_vec());
+            Ok(from.len() as u32)
+        }
+        DiskOp::Sync => Ok(0),
+        DiskOp::WriteZeroes { offset, len } | DiskOp::Unmap { offset, len } if inside(*offset, *len as usize) => {
+            disk.copy_in(*offset as usize, &vec![0; *len as usize]);
+            Ok(0)
+        }
+        _ => Err(EIO),
+    }
+}
+
+fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
+}
