@@ -1,0 +1,91 @@
+"""Latency distributions as counts in bins.
+
+Counts of several runs add up; percentiles of several runs do not average. So everything here works on counts.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import binom
+
+from iotax import trial
+
+CURVE_PERCENT = (0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999, 100)
+"""Where a percentile curve is drawn: even on a scale of 1/(1 - p), ends included."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts in bins. A value is the highest that its bin stands for."""
+
+    values_ns: np.ndarray
+    counts: np.ndarray
+    bin_error: float
+    """Relative error of any value read from it, at most."""
+
+    @property
+    def total(self) -> int:
+        return int(self._cumulative[-1]) if len(self.counts) else 0
+
+    @cached_property
+    def _cumulative(self) -> np.ndarray:
+        return np.cumsum(self.counts)
+
+    def percentile_ns(self, percent: float) -> float:
+        """The smallest value that at least `percent` of the counts do not exceed; nan where there are none."""
+        if not self.total:
+            return float("nan")
+        return self._nth_ns(max(1, int(np.ceil(percent / 100 * self.total - 1e-9))))
+
+    def mean_ns(self) -> float:
+        return float(self.values_ns @ self.counts) / self.total if self.total else float("nan")
+
+    def percentile_interval_ns(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
+        """Order-statistic (binomial) interval of a percentile of independent observations; None where they are too few."""
+        tail = (1 - confidence) / 2
+        p = percent / 100
+        low = int(binom.ppf(tail, self.total, p))
+        high = int(binom.ppf(1 - tail, self.total, p)) + 1
+        if low < 1 or high > self.total:
+            return None
+        return self._nth_ns(low), self._nth_ns(high)
+
+    def curve(self) -> list[tuple[float, float]]:
+        """(percent, ns) up to the maximum; percentiles that the counts cannot support are left out."""
+        supported = [p for p in CURVE_PERCENT if p == 100 or self.total * (1 - p / 100) >= 1]
+        return [(p, self.percentile_ns(p)) for p in supported] if self.total else []
+
+    def _nth_ns(self, n: int) -> float:
+        return float(self.values_ns[np.searchsorted(self._cumulative, n)])
+
+
+def of(*streams: trial.Histogram) -> Histogram:
+    """The counts of one run's streams together."""
+    pairs = [np.asarray(s.counts, dtype=np.int64).reshape(-1, 2) for s in streams]
+    digits = min((s.significant_digits for s in streams if s.counts), default=3)
+    return _sum(np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), 10.0**-digits)
+
+
+def merge(histograms: Iterable[Histogram]) -> Histogram:
+    """Adds counts, bin by bin."""
+    parts = list(histograms)
+    if not parts:
+        return _sum(np.empty((0, 2), np.int64), 0.0)
+    pairs = np.concatenate([np.column_stack((h.values_ns, h.counts)) for h in parts])
+    return _sum(pairs, max(h.bin_error for h in parts))
+
+
+def smallest_count(percent: float, confidence: float = 0.95) -> int:
+    """How many independent observations a two-sided interval of this percentile needs at least."""
+    p = percent / 100
+    extreme = max(p, 1 - p)
+    return int(np.ceil(np.log((1 - confidence) / 2) / np.log(extreme)))
+
+
+def _sum(pairs: np.ndarray, bin_error: float) -> Histogram:
+    values, where = np.unique(pairs[:, 0], return_inverse=True)
+    counts = np.zeros(len(values), dtype=np.int64)
+    np.add.at(counts, where, pairs[:, 1])
+    return Histogram(values, counts, bin_error)

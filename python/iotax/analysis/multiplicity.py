@@ -1,0 +1,46 @@
+"""Many comparisons at once: p-values that keep the chance of any false alarm."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import chi2, qmc
+from scipy.stats import t as student
+
+# 2^15 scrambled Sobol points give p-values of Dunnett's test within 0.001.
+_POINTS_LOG2 = 15
+_SOBOL_DIMENSIONS_MAX = 200
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment; valid under any dependence."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = highest
+    return adjusted
+
+
+def dunnett(p_values: Sequence[float], correlation: np.ndarray, df: float) -> list[float]:
+    """Single-step adjustment of two-sided p-values of comparisons whose estimates correlate.
+
+    For several arms against one baseline in a one-way layout it is Dunnett's test; for contrasts of any linear model it is
+    the max-t test of Hothorn, Bretz and Westfall (2008). The integral is taken over fixed quasi-random points, so the same
+    data give the same p-values. Beyond 200 comparisons Holm's adjustment stands in.
+    """
+    k = len(p_values)
+    if k == 1:
+        return [float(p_values[0])]
+    if k > _SOBOL_DIMENSIONS_MAX:
+        return holm(p_values)
+    values, vectors = np.linalg.eigh(np.asarray(correlation, dtype=float))
+    root = vectors * np.sqrt(np.clip(values, 0, None))
+    points = qmc.Sobol(k + 1, scramble=True, rng=20_260_101).random_base2(_POINTS_LOG2)
+    points = np.clip(points, 1e-12, 1 - 1e-12)
+    scale = np.sqrt(chi2.ppf(points[:, -1], df) / df)
+    largest = np.sort(np.max(np.abs(ndtri(points[:, :-1]) @ root.T), axis=1) / scale)
+    observed = student.isf(np.clip(p_values, 1e-300, 1) / 2, df)
+    beyond = 1 - np.searchsorted(largest, observed) / len(largest)
+    # The points resolve no p below about 1/2^15: there Bonferroni's bound is as good.
+    return [float(min(1.0, max(p, min(b if b > 0 else 1.0, k * p)))) for p, b in zip(p_values, beyond, strict=True)]

@@ -1,0 +1,77 @@
+"""Least squares with the numbers that a critic asks for: robust errors, leverage, prediction error, lack of fit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import f as fisher
+from statsmodels.regression.linear_model import OLS
+
+
+@dataclass(frozen=True)
+class Fit:
+    coefficients: np.ndarray
+    standard_errors: np.ndarray
+    hc3_errors: np.ndarray
+    """Standard errors that hold where the scatter differs between observations (HC3)."""
+    residuals: np.ndarray
+    leverage: np.ndarray
+    residual_df: int
+    sse: float
+    r_squared: float
+    """Centred where the model has a constant; about the origin else, and then no headline."""
+    f_value: float
+
+    @property
+    def residual_sd(self) -> float:
+        return float(np.sqrt(self.sse / self.residual_df))
+
+    @property
+    def press(self) -> float:
+        """Sum of squared errors of each observation predicted from the others."""
+        return float(np.sum((self.residuals / (1 - self.leverage)) ** 2))
+
+
+@dataclass(frozen=True)
+class FTest:
+    f_value: float
+    df_model: int
+    df_error: int
+
+    @property
+    def p(self) -> float:
+        return float(fisher.sf(self.f_value, self.df_model, self.df_error))
+
+
+def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
+    """Ordinary least squares of `y` on the columns given; no constant is added."""
+    model = OLS(np.asarray(y, dtype=float), np.asarray(columns, dtype=float)).fit()
+    return Fit(
+        coefficients=model.params,
+        standard_errors=model.bse,
+        hc3_errors=model.HC3_se,
+        residuals=model.resid,
+        leverage=model.get_influence().hat_matrix_diag,
+        residual_df=int(model.df_resid),
+        sse=float(model.ssr),
+        r_squared=float(model.rsquared),
+        f_value=float(model.fvalue),
+    )
+
+
+def compare_nested(small: tuple[float, int], large: tuple[float, int]) -> FTest | None:
+    """Does the larger model explain more? Each is (sum of squared errors, residual df). None where nothing is left to judge by."""
+    (sse_small, df_small), (sse_large, df_large) = small, large
+    extra = df_small - df_large
+    if extra <= 0 or df_large <= 0 or sse_large <= 0:
+        return None
+    return FTest(max(0.0, (sse_small - sse_large) / extra) / (sse_large / df_large), extra, df_large)
+
+
+def lack_of_fit(x: Sequence[float], y: Sequence[float], line: Fit) -> FTest | None:
+    """Pure-error test: do repeats at the same x scatter less than the points do about the line?"""
+    at, observed = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    levels, group = np.unique(at, return_inverse=True)
+    means = np.bincount(group, observed) / np.bincount(group)
+    pure = float(np.sum((observed - means[group]) ** 2))
+    return compare_nested((line.sse, line.residual_df), (pure, len(at) - len(levels)))

@@ -1,0 +1,185 @@
+"""Can a run be believed? Checks that look at how it ran, never at whether its result is welcome."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from iotax.analysis import steady
+from iotax.analysis.responses import Run
+
+LITTLE_MAX = 0.05
+RUN_QUEUE_WAIT_MAX = 0.05
+"""Share of the window that a process was ready but had no processor; above it runs visibly scatter."""
+FOREIGN_CORES_MAX = 0.1
+"""Processors' worth of work that was neither ours nor there before the load."""
+START_SKEW_MAX = 0.01
+"""Share of the window."""
+GENERATOR_BUSY = 0.95
+STEADY_SAMPLE_S_MIN = 0.5
+MSER_SAMPLES_MIN = 50
+
+
+class Level(IntEnum):
+    """How much a finding weighs."""
+
+    GOOD = 0
+    UNKNOWN = 1
+    NOTE = 2
+    """Bounds what the numbers mean, does not spoil them."""
+    DOUBTFUL = 3
+    INVALID = 4
+
+
+@dataclass(frozen=True)
+class Check:
+    key: str
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a run cannot say about itself."""
+
+    threads: int
+    """Load threads."""
+    background_cores: float | None
+    """Busy processors without load; None where it was not measured."""
+
+
+TITLES = {
+    "errors": "I/O errors",
+    "data": "Data read back",
+    "little": "Little's law",
+    "steady": "Steady state",
+    "wait": "Waiting for a processor",
+    "foreign": "Other work on the machine",
+    "skew": "Start skew",
+    "generator": "Load generator",
+    "unwritten": "Never-written blocks",
+}
+
+
+def check_run(run: Run, context: Context) -> list[Check]:
+    """One finding for each of `TITLES`, in that order."""
+    checks: tuple[Callable[[Run, Context], tuple[Level, str]], ...] = (
+        _errors,
+        _data,
+        _little,
+        _steady,
+        _wait,
+        _foreign,
+        _skew,
+        _generator,
+        _unwritten,
+    )
+    return [Check(key, *check(run, context)) for key, check in zip(TITLES, checks, strict=True)]
+
+
+def worst_of(runs: Sequence[Sequence[Check]]) -> list[Check]:
+    """For each check the weightiest finding of several runs, saying how many runs share its level."""
+    result = []
+    for same in zip(*runs, strict=True):
+        worst = max(same, key=lambda check: check.level)
+        hit = sum(check.level == worst.level for check in same)
+        text = worst.text if hit == len(same) or worst.level == Level.GOOD else f"{worst.text} ({hit} of {len(same)} runs)"
+        result.append(Check(worst.key, worst.level, text))
+    return result
+
+
+def overall(checks: Iterable[Check]) -> Level:
+    return max((check.level for check in checks), default=Level.UNKNOWN)
+
+
+def little_error(run: Run) -> float:
+    """|N - X·R| / N with N as set: how far the run is from the load that it was meant to be."""
+    busy = run.result.rate_iops * run.result.latency_mean_ns / 1e9
+    return abs(run.total_outstanding - busy) / run.total_outstanding
+
+
+def foreign_cores(run: Run, context: Context) -> float | None:
+    """Busy processors that neither the initiator, the target nor the background accounts for; None where unknown."""
+    cpu = run.result.cpu
+    if cpu.machine is None or cpu.initiator is None or (cpu.target is None and not run.local):
+        return None
+    ours_ns = cpu.initiator.total_ns + (cpu.target.total_ns if cpu.target else 0)
+    return (cpu.machine.busy_ns - ours_ns) / run.result.window.duration_ns - (context.background_cores or 0.0)
+
+
+def _errors(run: Run, _: Context) -> tuple[Level, str]:
+    count = run.result.checks.errors + run.result.read.errors + run.result.write.errors
+    return (Level.INVALID, f"{count:,} I/Os failed") if count else (Level.GOOD, "none")
+
+
+def _data(run: Run, _: Context) -> tuple[Level, str]:
+    verify = run.result.verify
+    if verify is None:
+        return Level.UNKNOWN, "reads were not checked"
+    if verify.wrong_blocks:
+        return Level.INVALID, f"{verify.wrong_blocks:,} blocks held wrong data"
+    if not verify.checked_blocks:
+        return Level.UNKNOWN, "no block was read"
+    return Level.GOOD, f"{verify.checked_blocks:,} blocks checked"
+
+
+def _little(run: Run, _: Context) -> tuple[Level, str]:
+    if not run.result.ios:
+        return Level.INVALID, "no I/O completed"
+    error = little_error(run)
+    text = f"|N − X·R|/N = {error:.1%}"
+    return (Level.DOUBTFUL if error > LITTLE_MAX else Level.GOOD), text
+
+
+def _steady(run: Run, _: Context) -> tuple[Level, str]:
+    series = run.result.series
+    if len(series) < steady.SNIA_ROUNDS or run.duration_s / len(series) < STEADY_SAMPLE_S_MIN:
+        return Level.UNKNOWN, "too short to say"
+    ios = [second.reads + second.writes for second in series]
+    window = steady.snia_window(steady.rounds_of(ios))
+    if window is None or not window.steady:
+        return Level.DOUBTFUL, "no steady state" + (
+            f": range {window.range_ratio:.0%}, drift {window.excursion_ratio:.0%} of the mean" if window else ""
+        )
+    cut = steady.mser5(ios) if len(ios) >= MSER_SAMPLES_MIN else 0
+    if cut is None or cut > 0:
+        return Level.NOTE, "steady, but the warm-up was too short"
+    return Level.GOOD, f"range {window.range_ratio:.0%}, drift {window.excursion_ratio:.0%} of the mean"
+
+
+def _wait(run: Run, _: Context) -> tuple[Level, str]:
+    share = run.result.checks.run_queue_wait
+    if share is None:
+        return Level.UNKNOWN, "not measured"
+    return (Level.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Level.GOOD), f"{share:.1%} of the window"
+
+
+def _foreign(run: Run, context: Context) -> tuple[Level, str]:
+    cores = foreign_cores(run, context)
+    if cores is None:
+        return Level.UNKNOWN, "not measured"
+    text = f"{max(0.0, cores):.2f} processors busy with other work"
+    return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), text
+
+
+def _skew(run: Run, _: Context) -> tuple[Level, str]:
+    share = run.result.checks.start_skew_ns / run.result.window.duration_ns
+    return (Level.DOUBTFUL if share > START_SKEW_MAX else Level.GOOD), f"{run.result.checks.start_skew_ns / 1e6:.2f} ms"
+
+
+def _generator(run: Run, context: Context) -> tuple[Level, str]:
+    initiator = run.result.cpu.initiator
+    if initiator is None:
+        return Level.UNKNOWN, "not measured"
+    busy = initiator.total_ns / run.result.window.duration_ns / context.threads
+    if busy >= GENERATOR_BUSY:
+        return Level.NOTE, f"its processor was {min(busy, 1.0):.0%} busy: the initiator bounds the throughput"
+    return Level.GOOD, f"its processor was {busy:.0%} busy"
+
+
+def _unwritten(run: Run, _: Context) -> tuple[Level, str]:
+    verify = run.result.verify
+    if verify is None:
+        return Level.UNKNOWN, "reads were not checked"
+    if verify.never_written_blocks:
+        return Level.DOUBTFUL, f"{verify.never_written_blocks:,} blocks were read that nobody wrote"
+    return Level.GOOD, "none read"

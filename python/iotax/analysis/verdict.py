@@ -1,0 +1,47 @@
+"""What a ratio to the baseline means: better, worse, equivalent, or not known."""
+
+import math
+from enum import StrEnum
+
+from scipy.stats import t as student
+
+ALPHA = 0.05
+
+
+class Verdict(StrEnum):
+    """`INCONCLUSIVE` is an answer: these runs cannot tell. It never means "the same"."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+
+
+def two_sided_p(estimate: float, standard_error: float, df: float) -> float:
+    """P-value of "no difference"."""
+    if standard_error <= 0:
+        return 0.0 if estimate else 1.0
+    return float(2 * student.sf(abs(estimate) / standard_error, df))
+
+
+def equivalence_p(estimate: float, standard_error: float, df: float, low: float, high: float) -> float:
+    """Two one-sided tests (TOST): the p-value of "the difference lies outside [low, high]"."""
+    if standard_error <= 0:
+        return 0.0 if low < estimate < high else 1.0
+    above = student.sf((estimate - low) / standard_error, df)
+    below = student.cdf((estimate - high) / standard_error, df)
+    return float(max(above, below))
+
+
+def log_margin(margin_percent: float) -> float:
+    """Half-width of the equivalence zone on the log scale: 5 % is [1/1.05, 1.05]."""
+    return math.log1p(margin_percent / 100)
+
+
+def judge(log_ratio: float, p_difference: float, p_equivalence: float, more_is_better: bool) -> Verdict:
+    """Equivalence comes first: a difference that is sure but smaller than the margin does not matter, by the study's own word."""
+    if p_equivalence < ALPHA:
+        return Verdict.EQUIVALENT
+    if p_difference < ALPHA:
+        return Verdict.BETTER if (log_ratio > 0) == more_is_better else Verdict.WORSE
+    return Verdict.INCONCLUSIVE

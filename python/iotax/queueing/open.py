@@ -1,0 +1,92 @@
+"""Open queues: work arrives whether or not the servers keep up."""
+
+import math
+from dataclasses import dataclass
+
+from scipy.optimize import brentq
+
+from iotax.queueing.erlang import erlang_c
+
+
+@dataclass(frozen=True)
+class MMc:
+    """M/M/c: Poisson arrivals, exponential service, `servers` alike, one queue, first come first served."""
+
+    arrivals_per_s: float
+    service_s: float
+    servers: int
+
+    def __post_init__(self) -> None:
+        if self.arrivals_per_s < 0 or self.service_s <= 0 or self.servers < 1:
+            raise ValueError(f"not a queue: {self}")
+
+    @property
+    def offered_load(self) -> float:
+        """Erlangs: the mean number of servers that the work keeps busy."""
+        return self.arrivals_per_s * self.service_s
+
+    @property
+    def utilisation(self) -> float:
+        return self.offered_load / self.servers
+
+    @property
+    def wait_probability(self) -> float:
+        return erlang_c(self.servers, self.offered_load)
+
+    @property
+    def wait_s(self) -> float:
+        """Mean time in the queue; infinite from full utilisation on."""
+        if self.utilisation >= 1:
+            return math.inf
+        return self.wait_probability * self.service_s / (self.servers * (1 - self.utilisation))
+
+    @property
+    def response_s(self) -> float:
+        return self.service_s + self.wait_s
+
+    @property
+    def customers(self) -> float:
+        """Mean number in the system, by Little's law."""
+        return self.arrivals_per_s * self.response_s if self.utilisation < 1 else math.inf
+
+    @property
+    def customers_waiting(self) -> float:
+        return self.arrivals_per_s * self.wait_s if self.utilisation < 1 else math.inf
+
+    def response_exceeds(self, time_s: float) -> float:
+        """P(response > time). Wait and service are independent; their sum is convolved in closed form."""
+        if self.utilisation >= 1:
+            return 1.0
+        if time_s <= 0:
+            return 1.0
+        mu = 1 / self.service_s
+        theta = self.servers * mu - self.arrivals_per_s
+        wait = self.wait_probability
+        served = math.exp(-mu * time_s)
+        if math.isclose(theta, mu, rel_tol=1e-7):
+            # The general form is 0/0 here; this is its limit.
+            return (1 - wait) * served + wait * (1 + mu * time_s) * served
+        waited = (theta * served - mu * math.exp(-theta * time_s)) / (theta - mu)
+        return (1 - wait) * served + wait * waited
+
+    def response_percentile_s(self, percent: float) -> float:
+        """The response time that `percent` of the work does not exceed."""
+        if not 0 < percent < 100:
+            raise ValueError(f"a percentile lies between 0 and 100, not at {percent}")
+        if self.utilisation >= 1:
+            return math.inf
+        tail = 1 - percent / 100
+        upper_s = self.response_s
+        while self.response_exceeds(upper_s) > tail:
+            upper_s *= 2
+        return float(brentq(lambda t: self.response_exceeds(t) - tail, 0.0, upper_s, xtol=1e-15, rtol=1e-13))
+
+
+def mgc_wait_s(queue: MMc, arrival_cv2: float, service_cv2: float) -> float:
+    """Mean wait for other variabilities by Allen and Cunneen: an approximation, exact for M/M/c and M/G/1.
+
+    `arrival_cv2`, `service_cv2`: squared coefficients of variation of the time between arrivals and of the service time.
+    """
+    if arrival_cv2 < 0 or service_cv2 < 0:
+        raise ValueError("a squared coefficient of variation is not negative")
+    return queue.wait_s * (arrival_cv2 + service_cv2) / 2
