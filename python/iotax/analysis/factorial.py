@@ -42,7 +42,10 @@ class Effects:
         return self.coefficients[name] - reach, self.coefficients[name] + reach
 
     def lenth(self) -> tuple[float, float]:
-        """(pseudo standard error, margin of error) of the *effects* (twice the coefficients), for a design without replicates."""
+        """(pseudo standard error, margin of error) of the effects, for a design without replicates.
+
+        Effects are twice the coefficients.
+        """
         effects = np.array([abs(2 * c) for name, c in self.coefficients.items() if name])
         start = 1.5 * np.median(effects)
         pse = float(1.5 * np.median(effects[effects < 2.5 * start]))
@@ -76,7 +79,7 @@ class Share:
     share: float
 
 
-def explained_variation(treatments: Sequence[Mapping[str, Hashable]], y: Sequence[float]) -> list[Share]:
+def explained_variation(treatments: Sequence[Mapping[str, Hashable]], y: Sequence[float] | np.ndarray) -> list[Share]:
     """How the variation of `y` splits over factors, their interactions, and the rest; largest first, the rest last.
 
     Each combination of factors gets the between-means sum of squares that its own subsets leave. Exact where every cell

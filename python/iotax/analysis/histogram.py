@@ -43,7 +43,7 @@ class Histogram:
         return float(self.values_ns @ self.counts) / self.total if self.total else float("nan")
 
     def percentile_interval_ns(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
-        """Order-statistic (binomial) interval of a percentile of independent observations; None where they are too few."""
+        """Order-statistic (binomial) interval for independent observations; None where they are too few."""
         tail = (1 - confidence) / 2
         p = percent / 100
         low = int(binom.ppf(tail, self.total, p))
@@ -54,7 +54,7 @@ class Histogram:
 
     def curve(self) -> list[tuple[float, float]]:
         """(percent, ns) up to the maximum; percentiles that the counts cannot support are left out."""
-        supported = [p for p in CURVE_PERCENT if p == 100 or self.total * (1 - p / 100) >= 1]
+        supported = [p for p in CURVE_PERCENT if p == 100 or self.total * (1 - p / 100) > 1 - 1e-9]
         return [(p, self.percentile_ns(p)) for p in supported] if self.total else []
 
     def _nth_ns(self, n: int) -> float:

@@ -1,10 +1,12 @@
 """The blocked model of a response: a mean for each cell of the design, and blocks as fixed effects.
 
-Responses are analysed as logarithms, so that a contrast of two cells is the logarithm of a ratio of geometric means. Runs of one
-cell scatter more than runs of another (a queue near saturation does), so no common variance is assumed: standard errors are
-heteroscedasticity-consistent (HC2), their degrees of freedom Satterthwaite's, from the residuals of the cells in the contrast and never
-more than Bell and McCaffrey's (2002). At two to five replicates HC3 with the model's own degrees of freedom covers 86 to 99 % for a
-nominal 95 %, depending on which cell scatters; this covers 93 to 99 % (tests/python/analysis/test_coverage.py).
+Responses are analysed as logarithms, so that a contrast of two cells is the logarithm of a ratio of geometric means.
+Runs of one cell scatter more than runs of another (a queue near saturation does), so no common variance is assumed:
+standard errors are heteroscedasticity-consistent (HC2), their degrees of freedom Satterthwaite's, from the residuals of
+the cells in the contrast and never more than Bell and McCaffrey's (2002). Over two to ten replicates HC3 with the
+model's own degrees of freedom covers 86 to 99 % for a nominal 95 %, depending on how many cells there are and which of
+them scatters; this covers 93 to 97 % unless cells outside the contrast scatter most, and then more
+(tests/python/analysis/test_coverage.py).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -126,13 +128,13 @@ class CellModel:
         return self.layout.contrast(self.y, weights, self.residuals)
 
     def difference_of_means(self, cell: Cell, reference: Cell) -> Contrast:
-        """exp(cell) - exp(reference), by the delta method: a difference of geometric means in the response's own unit."""
+        """exp(cell) - exp(reference) by the delta method: a difference of geometric means, in the response's unit."""
         high, low = float(np.exp(self.mean(cell))), float(np.exp(self.mean(reference)))
         slope = self.contrast({cell: high, reference: -low})
         return Contrast(high - low, slope.standard_error, slope.df)
 
     def interaction(self, arm_of: Mapping[Cell, Cell], condition_of: Mapping[Cell, Cell]) -> FTest | None:
-        """Do the arms' ratios depend on the condition? The additive model against a mean for each cell, on the log scale."""
+        """Do the arms' ratios depend on the condition? The additive model against a mean for each cell."""
         arms = [arm_of[self.layout.cells[i]] for i in self.layout.cell_of]
         conditions = [condition_of[self.layout.cells[i]] for i in self.layout.cell_of]
         additive = np.hstack((_dummies(arms), _dummies(conditions), self.layout.block_columns))

@@ -25,9 +25,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def dunnett(p_values: Sequence[float], correlation: np.ndarray, df: float) -> list[float]:
     """Single-step adjustment of two-sided p-values of comparisons whose estimates correlate.
 
-    For several arms against one baseline in a one-way layout it is Dunnett's test; for contrasts of any linear model it is
-    the max-t test of Hothorn, Bretz and Westfall (2008). The integral is taken over fixed quasi-random points, so the same
-    data give the same p-values. Beyond 200 comparisons Holm's adjustment stands in.
+    For several arms against one baseline in a one-way layout it is Dunnett's test; for contrasts of any linear model it
+    is the max-t test of Hothorn, Bretz and Westfall (2008). The integral is taken over fixed quasi-random points, so
+    the same data give the same p-values. Beyond 200 comparisons Holm's adjustment stands in.
     """
     k = len(p_values)
     if k == 1:

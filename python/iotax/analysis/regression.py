@@ -60,7 +60,10 @@ def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
 
 
 def compare_nested(small: tuple[float, int], large: tuple[float, int]) -> FTest | None:
-    """Does the larger model explain more? Each is (sum of squared errors, residual df). None where nothing is left to judge by."""
+    """Does the larger model explain more? Each is (sum of squared errors, residual df).
+
+    None where nothing is left to judge by.
+    """
     (sse_small, df_small), (sse_large, df_large) = small, large
     extra = df_small - df_large
     if extra <= 0 or df_large <= 0 or sse_large <= 0:

@@ -48,8 +48,8 @@ def rounds_of(values: Sequence[float]) -> list[float]:
 def mser5(values: Sequence[float]) -> int | None:
     """How many observations at the start still belong to the warm-up (MSER-5, White 1997).
 
-    Batches of five; the truncation that leaves the smallest standard error of the mean. None where it would cut more than
-    half: then the series has no steady part to speak of.
+    Batches of five; the truncation that leaves the smallest standard error of the mean. None where it would cut more
+    than half: then the series has no steady part to speak of.
     """
     batches = np.asarray(values[: len(values) // 5 * 5], dtype=float).reshape(-1, 5).mean(axis=1)
     if len(batches) < 4:

@@ -82,7 +82,9 @@ def worst_of(runs: Sequence[Sequence[Check]]) -> list[Check]:
     for same in zip(*runs, strict=True):
         worst = max(same, key=lambda check: check.level)
         hit = sum(check.level == worst.level for check in same)
-        text = worst.text if hit == len(same) or worst.level == Level.GOOD else f"{worst.text} ({hit} of {len(same)} runs)"
+        text = (
+            worst.text if hit == len(same) or worst.level == Level.GOOD else f"{worst.text} ({hit} of {len(same)} runs)"
+        )
         result.append(Check(worst.key, worst.level, text))
     return result
 

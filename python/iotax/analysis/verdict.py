@@ -39,7 +39,7 @@ def log_margin(margin_percent: float) -> float:
 
 
 def judge(log_ratio: float, p_difference: float, p_equivalence: float, more_is_better: bool) -> Verdict:
-    """Equivalence comes first: a difference that is sure but smaller than the margin does not matter, by the study's own word."""
+    """Equivalence comes first: a difference that is sure but within the margin does not matter, by the study's word."""
     if p_equivalence < ALPHA:
         return Verdict.EQUIVALENT
     if p_difference < ALPHA:

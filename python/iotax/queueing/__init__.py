@@ -3,8 +3,10 @@
 Times are in seconds (`_s`), rates per second (`_per_s`). Each model's docstring names its assumptions.
 
 - `erlang_b`, `erlang_c`: blocking and waiting probability of c servers.
-- `MMc`: open, Poisson arrivals, exponential service; means and percentiles. `mgc_wait_s`: other variabilities, approximately.
-- `closed_mmc`: a fixed population with think time, the shape of a benchmark with set outstanding I/O. `mva`: a chain of stations.
+- `MMc`: open, Poisson arrivals, exponential service; means and percentiles. `mgc_wait_s`: other variabilities,
+  approximately.
+- `closed_mmc`: a fixed population with think time, the shape of a benchmark with set outstanding I/O.
+  `mva`: a chain of stations.
 - `fit_usl`: the universal scalability law through measured throughputs.
 - `size`: servers (CPU cores) for a rate, under a utilisation cap and a response-time target.
 """

@@ -85,7 +85,7 @@ class MMc:
 def mgc_wait_s(queue: MMc, arrival_cv2: float, service_cv2: float) -> float:
     """Mean wait for other variabilities by Allen and Cunneen: an approximation, exact for M/M/c and M/G/1.
 
-    `arrival_cv2`, `service_cv2`: squared coefficients of variation of the time between arrivals and of the service time.
+    `arrival_cv2`, `service_cv2`: squared coefficients of variation of the time between arrivals and of service.
     """
     if arrival_cv2 < 0 or service_cv2 < 0:
         raise ValueError("a squared coefficient of variation is not negative")

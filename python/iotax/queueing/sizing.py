@@ -85,7 +85,8 @@ def response_curve(service_s: float, servers: int, utilisations: Sequence[float]
     """Response time over utilisation, mean and percentiles."""
     queues = (MMc(u * servers / service_s, service_s, servers) for u in utilisations)
     return tuple(
-        CurvePoint(q.utilisation, q.response_s, q.response_percentile_s(95), q.response_percentile_s(99)) for q in queues
+        CurvePoint(q.utilisation, q.response_s, q.response_percentile_s(95), q.response_percentile_s(99))
+        for q in queues
     )
 
 

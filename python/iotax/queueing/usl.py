@@ -48,7 +48,9 @@ def fit_usl(n: Sequence[float], throughput: Sequence[float], confidence: float =
     """Least squares with α, β ≥ 0. Intervals by the linearised model, t on n - 3."""
     x, y = np.asarray(n, dtype=float), np.asarray(throughput, dtype=float)
     if len(x) != len(y) or len(x) < 3:
-        raise ValueError("the scalability law has three parameters: give at least three points, each with its throughput")
+        raise ValueError(
+            "the scalability law has three parameters: give at least three points, each with its throughput"
+        )
     if np.any(x <= 0) or np.any(y <= 0):
         raise ValueError("loads and throughputs must be above 0")
     gamma0 = float(np.max(y / x))

@@ -1,4 +1,5 @@
 import pytest
+
 from iotax.queueing import closed_mmc, erlang_b, knee_customers, mva
 
 US = 1e-6

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from iotax.queueing import MMc, erlang_b, erlang_c, mgc_wait_s
 
 US = 1e-6

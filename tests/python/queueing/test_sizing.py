@@ -1,6 +1,7 @@
 """Study 3's question: cores for 70,000 IOPS at 81 µs (NFS) and 41 µs (FC) of CPU an I/O."""
 
 import pytest
+
 from iotax.queueing import MMc, SizingTarget, response_curve, size, size_range
 
 US = 1e-6
@@ -23,8 +24,12 @@ def test_cores_for_70k_iops(target, nfs, fc):
 
 def test_published_sizes_do_not_survive_the_model():
     assert MMc(70_000, NFS, 6).utilisation == pytest.approx(0.945)
-    assert [MMc(70_000, NFS, c).response_s / US for c in (6, 7, 8)] == pytest.approx([290.2825, 111.8882, 90.8971], rel=1e-6)
-    assert [MMc(70_000, FC, c).response_s / US for c in (3, 4, 5)] == pytest.approx([330.9129, 57.5524, 44.9495], rel=1e-6)
+    assert [MMc(70_000, NFS, c).response_s / US for c in (6, 7, 8)] == pytest.approx(
+        [290.2825, 111.8882, 90.8971], rel=1e-6
+    )
+    assert [MMc(70_000, FC, c).response_s / US for c in (3, 4, 5)] == pytest.approx(
+        [330.9129, 57.5524, 44.9495], rel=1e-6
+    )
 
 
 def test_a_size_says_what_bound_it():

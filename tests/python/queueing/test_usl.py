@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 from iotax.queueing import fit_usl
 
 # specsdm91: SPEC SDM91 throughput (scripts/hour) over load.

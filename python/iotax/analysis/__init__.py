@@ -1,0 +1,44 @@
+"""Analysis: from the records of a study to answers.
+
+Pure: typed records in, dataclasses out; no lab, no process, no file.
+
+`summarise(StudyData(study, attempts, planned, backgrounds, environment)) -> Summary`. A `Summary` has
+
+- `cells`: for each treatment in the study's order a `CellSummary`: `cell` (level labels), `arm` and `condition`,
+  `runs`, `values[key]` an `Estimate(value, low, high)` in the response's unit, `ratios[key]` a `Comparison` with the
+  baseline (`ratio`, `verdict`), `checks` and their weightiest `level`, `latency` the merged histogram. Keys are those
+  of `RESPONSES`: iops, bandwidth, latency, latency_p50, latency_p99, latency_p999, cpu, cpu_initiator, cpu_target,
+  cpu_machine;
+- `responses`: those that the study asks for, the primary first; `grid`: arms, conditions, the baseline arm;
+- `overalls`: each arm over all conditions, `depends` where there is no overall answer; `taxes`: differences to local;
+- `verdicts`, `trust`: `Finding(subject, text, tone, details)`, sentences for people.
+
+Times of a response are in microseconds, rates per second, bandwidth in MiB/s.
+"""
+
+from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
+from iotax.analysis.data import Grid, StudyData
+from iotax.analysis.responses import RESPONSES, Response, Run
+from iotax.analysis.summary import CellSummary, Summary, summarise
+from iotax.analysis.validity import Check, Level
+from iotax.analysis.verdict import Verdict
+from iotax.analysis.words import Finding
+
+__all__ = [
+    "RESPONSES",
+    "CellSummary",
+    "Check",
+    "Comparison",
+    "Estimate",
+    "Finding",
+    "Grid",
+    "Level",
+    "Overall",
+    "Response",
+    "Run",
+    "StudyData",
+    "Summary",
+    "Tax",
+    "Verdict",
+    "summarise",
+]

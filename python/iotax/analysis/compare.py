@@ -1,0 +1,231 @@
+"""Ratios to the baseline and differences to local, with intervals and verdicts."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import t as student
+
+from iotax.analysis.data import Cell, Grid
+from iotax.analysis.model import CellModel, Contrast, Layout, Weights, correlations
+from iotax.analysis.multiplicity import dunnett, holm
+from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
+from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; without one where the runs give none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def ratio(cls, contrast: Contrast) -> "Estimate":
+        bounds = contrast.interval()
+        return cls(math.exp(contrast.estimate), *(map(math.exp, bounds) if bounds else ()))
+
+    @classmethod
+    def plain(cls, contrast: Contrast) -> "Estimate":
+        return cls(contrast.estimate, *(contrast.interval() or ()))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An arm against the baseline under one condition; `condition` is None over all of them."""
+
+    response: Response
+    arm: str
+    condition: str | None
+    ratio: Estimate
+    """Of geometric means: arm over baseline."""
+    p_difference: float | None = None
+    """Adjusted for all comparisons of this response (Dunnett)."""
+    p_equivalence: float | None = None
+    """Of the two one-sided tests, adjusted (Holm)."""
+    verdict: Verdict | None = None
+    """None where no interval can be had."""
+
+
+@dataclass(frozen=True)
+class Overall:
+    """An arm against the baseline over all conditions: interactions come before averages."""
+
+    response: Response
+    arm: str
+    comparison: Comparison
+    interaction_p: float | None
+    flips: bool
+    """Better under one condition and worse under another."""
+
+    @property
+    def depends(self) -> bool:
+        """Then the answer is given by condition and there is no overall one."""
+        return self.flips or (self.interaction_p is not None and self.interaction_p < 0.05)
+
+
+@dataclass(frozen=True)
+class Tax:
+    """What a treatment costs beyond the same volume reached locally under the same load."""
+
+    arm: str
+    condition: str
+    latency_us: Estimate
+    cpu_us: Estimate | None
+    cpu_of: Response
+    throughput_percent: Estimate
+    """Share of the local throughput that is lost."""
+
+
+class Model:
+    """The blocked model of one response, over the runs that have it."""
+
+    def __init__(self, response: Response, grid: Grid, runs: Sequence[Run], layouts: "LayoutCache") -> None:
+        self.response = response
+        values = [(run, response.of(run)) for run in runs]
+        self.observed = [(run, value) for run, value in values if value is not None and value > 0]
+        self.grid = grid
+        kept = [run for run, _ in self.observed]
+        self.cells = [grid.cell(run.trial) for run in kept]
+        self._layouts = layouts
+        self.model = CellModel(
+            layouts.get(self.cells, [run.trial.block for run in kept]), np.log([value for _, value in self.observed])
+        )
+
+    def __contains__(self, cell: object) -> bool:
+        return self.model.layout.count(cell) > 0
+
+    def absolute(self, cell: Cell) -> Estimate | None:
+        """Geometric mean of a cell's runs, with the interval of those runs alone (drift between blocks included)."""
+        logs = self.model.y[[c == cell for c in self.cells]]
+        if not len(logs):
+            return None
+        mean = float(logs.mean())
+        if len(logs) < 2:
+            return Estimate(math.exp(mean))
+        reach = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+        return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
+
+    def interaction_p(self, arm: str) -> float | None:
+        """Does this arm's ratio to the baseline depend on the condition?"""
+        pair = [i for i, cell in enumerate(self.cells) if self.grid.arm(cell) in (arm, self.grid.baseline_arm)]
+        cells = [self.cells[i] for i in pair]
+        if len({self.grid.condition(cell) for cell in cells}) < 2:
+            return None
+        layout = self._layouts.get(cells, [self.observed[i][0].trial.block for i in pair])
+        test = CellModel(layout, self.model.y[pair]).interaction(
+            {cell: self.grid.arm(cell) for cell in cells}, {cell: self.grid.condition(cell) for cell in cells}
+        )
+        return test.p if test else None
+
+
+class LayoutCache:
+    """Responses measured in the same runs share a layout; making one costs a matrix inverse."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[tuple[Cell, ...], tuple[int, ...]], Layout] = {}
+
+    def get(self, cells: Sequence[Cell], blocks: Sequence[int]) -> Layout:
+        key = tuple(cells), tuple(blocks)
+        if key not in self._layouts:
+            self._layouts[key] = Layout(cells, blocks)
+        return self._layouts[key]
+
+
+def compare(model: Model, margin_percent: float) -> list[Comparison]:
+    """Every cell against the baseline under its condition. Local is shown, not judged: it is the other reference."""
+    grid = model.grid
+    pairs = [
+        (cell, grid.baseline_of(cell))
+        for cell in grid.cells()
+        if cell != grid.baseline_of(cell) and cell in model and grid.baseline_of(cell) in model
+    ]
+    judged = [pair for pair in pairs if not grid.is_local(pair[0])]
+    found = [
+        Comparison(model.response, grid.arm(cell), grid.condition(cell), Estimate.ratio(_against(model, cell, base)))
+        for cell, base in pairs
+        if grid.is_local(cell)
+    ]
+    weights = [{cell: 1.0, base: -1.0} for cell, base in judged]
+    for (cell, _), contrast in zip(judged, _judge(model, weights, margin_percent), strict=True):
+        found.append(replace(contrast, arm=grid.arm(cell), condition=grid.condition(cell)))
+    return found
+
+
+def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_percent: float) -> list[Overall]:
+    """Every judged arm against the baseline over all conditions, each weighing the same."""
+    grid = model.grid
+    arms: dict[str, dict[Cell, float]] = {}
+    for arm in grid.arms:
+        cells = [c for c in grid.cells() if grid.arm(c) == arm and c in model and grid.baseline_of(c) in model]
+        if not cells or arm == grid.baseline_arm or grid.is_local(cells[0]):
+            continue
+        weights: dict[Cell, float] = {}
+        for cell in cells:
+            weights[cell] = 1.0 / len(cells)
+            weights[grid.baseline_of(cell)] = -1.0 / len(cells)
+        arms[arm] = weights
+    result = []
+    for arm, comparison in zip(arms, _judge(model, list(arms.values()), margin_percent), strict=True):
+        verdicts = {c.verdict for c in by_condition if c.arm == arm}
+        flips = {Verdict.BETTER, Verdict.WORSE} <= verdicts
+        result.append(Overall(model.response, arm, replace(comparison, arm=arm), model.interaction_p(arm), flips))
+    return result
+
+
+def taxes(models: dict[str, Model]) -> list[Tax]:
+    """Each cell against the same treatment reached locally."""
+    latency, throughput = models[LATENCY.key], models[IOPS.key]
+    grid = latency.grid
+    result = []
+    for cell in grid.cells():
+        local = grid.local_of(cell)
+        if local is None or any(c not in model for c in (cell, local) for model in (latency, throughput)):
+            continue
+        cpu = next(
+            (models[r.key] for r in (CPU, CPU_INITIATOR) if cell in models[r.key] and local in models[r.key]), None
+        )
+        lost = Estimate.ratio(_against(throughput, cell, local))
+        result.append(
+            Tax(
+                grid.arm(cell),
+                grid.condition(cell),
+                Estimate.plain(latency.model.difference_of_means(cell, local)),
+                Estimate.plain(cpu.model.difference_of_means(cell, local)) if cpu else None,
+                cpu.response if cpu else CPU,
+                Estimate(
+                    100 * (1 - lost.value),
+                    None if lost.high is None else 100 * (1 - lost.high),
+                    None if lost.low is None else 100 * (1 - lost.low),
+                ),
+            )
+        )
+    return result
+
+
+def _against(model: Model, cell: Cell, base: Cell) -> Contrast:
+    return model.model.contrast({cell: 1.0, base: -1.0})
+
+
+def _judge(model: Model, family: Sequence[Mapping[Cell, float]], margin_percent: float) -> list[Comparison]:
+    """Verdicts of a family of contrasts of one response, adjusted for each other."""
+    weights: list[Weights] = [{**one} for one in family]
+    contrasts = [model.model.contrast(w) for w in weights]
+    sure = [i for i, c in enumerate(contrasts) if c.standard_error is not None]
+    margin = log_margin(margin_percent)
+    differ, same = [], []
+    for i in sure:
+        estimate, error, df = contrasts[i].estimate, contrasts[i].standard_error or 0.0, contrasts[i].df or 1.0
+        differ.append(two_sided_p(estimate, error, df))
+        same.append(equivalence_p(estimate, error, df, -margin, margin))
+    if sure:
+        correlation = correlations(model.model.layout, [weights[i] for i in sure])
+        differ = dunnett(differ, correlation, model.model.layout.residual_df)
+        same = holm(same)
+    result = [Comparison(model.response, "", None, Estimate.ratio(contrast)) for contrast in contrasts]
+    for i, p_difference, p_equivalence in zip(sure, differ, same, strict=True):
+        verdict = judge(contrasts[i].estimate, p_difference, p_equivalence, model.response.more_is_better)
+        result[i] = replace(result[i], p_difference=p_difference, p_equivalence=p_equivalence, verdict=verdict)
+    return result

@@ -1,0 +1,137 @@
+"""What an analysis starts from: the study, every attempt, and where they ran."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, TypeAlias
+
+from iotax.analysis.responses import Run
+from iotax.study import Level, Study
+from iotax.trial import Attempt, Background, Trial
+
+Cell: TypeAlias = tuple[str, ...]
+"""The labels of a treatment's levels, in the order of the study's factors."""
+
+PROTOCOL = "protocol"
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """One run of a study, as the notebook holds it. Pure data: no file, no lab."""
+
+    study: Study
+    attempts: Sequence[Attempt]
+    planned: Sequence[Trial] = ()
+    backgrounds: Sequence[Background] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The attempt that counts of each trial, in the order in which they ran."""
+        done = {
+            a.trial.id: Run(a.trial, a.result) for a in self.attempts if a.status == "done" and a.result is not None
+        }
+        return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
+
+    @cached_property
+    def not_done(self) -> list[Attempt]:
+        """Failed and interrupted attempts; a report shows each of them."""
+        return [a for a in self.attempts if a.status not in ("done", "running")]
+
+    @property
+    def background_cores(self) -> float | None:
+        """Busy processors without load, over all measurements of it."""
+        spans = [(b.cpu.machine.busy_ns, b.duration_ns) for b in self.backgrounds if b.cpu.machine]
+        return sum(busy for busy, _ in spans) / sum(length for _, length in spans) if spans else None
+
+
+class Grid:
+    """The study's treatments as arms to compare under conditions that all share.
+
+    An arm is a combination of levels of the factors that the baseline names; a condition is one of the others'.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.factors: dict[str, tuple[Level, ...]] = study.levels()
+        self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
+        self.compared = [name for name in self.factors if name in study.baseline] or list(self.factors)[:1]
+        self.others = [name for name in self.factors if name not in self.compared]
+        self.arms = [
+            " · ".join(labels) for labels in product(*([x.label for x in self.factors[f]] for f in self.compared))
+        ]
+        self.conditions = [
+            " · ".join(f"{name.replace('_', ' ')} {label}" for name, label in zip(self.others, labels, strict=True))
+            for labels in product(*([x.label for x in self.factors[f]] for f in self.others))
+        ]
+        self.baseline_arm = " · ".join(
+            self._labels.get(
+                (name, study.baseline.get(name)), str(study.baseline.get(name, self.factors[name][0].label))
+            )
+            for name in self.compared
+        )
+        endpoints = study.endpoints() if PROTOCOL in self.factors else {}
+        self.local = next((label for label, endpoint in endpoints.items() if endpoint.protocol == "local"), None)
+
+    def cell(self, trial: Trial) -> Cell:
+        return tuple(
+            self._labels.get((name, trial.treatment.get(name)), str(trial.treatment.get(name))) for name in self.factors
+        )
+
+    def cells(self) -> list[Cell]:
+        """Every cell of the full factorial, in the study's order."""
+        return list(product(*([level.label for level in levels] for levels in self.factors.values())))
+
+    def arm(self, cell: Cell) -> str:
+        return " · ".join(label for name, label in zip(self.factors, cell, strict=True) if name in self.compared)
+
+    def condition(self, cell: Cell) -> str:
+        return " · ".join(
+            f"{name.replace('_', ' ')} {label}"
+            for name, label in zip(self.factors, cell, strict=True)
+            if name not in self.compared
+        )
+
+    def is_local(self, cell: Cell) -> bool:
+        return self.local is not None and self.local == self.level(cell, PROTOCOL)
+
+    def local_of(self, cell: Cell) -> Cell | None:
+        """The same treatment without a protocol; None where the study has none or the cell is it."""
+        if self.local is None or self.is_local(cell):
+            return None
+        return tuple(self.local if name == PROTOCOL else label for name, label in zip(self.factors, cell, strict=True))
+
+    def baseline_of(self, cell: Cell) -> Cell:
+        """The same condition in the baseline arm."""
+        names = self.baseline_arm.split(" · ")
+        return tuple(
+            names[self.compared.index(name)] if name in self.compared else label
+            for name, label in zip(self.factors, cell, strict=True)
+        )
+
+    def level(self, cell: Cell, factor: str) -> str:
+        return cell[list(self.factors).index(factor)] if factor in self.factors else ""
+
+    def value(self, cell: Cell, factor: str) -> Any:
+        """The level as computed with, not as shown."""
+        label = self.level(cell, factor)
+        return next(level.value for level in self.factors[factor] if level.label == label)
+
+    @cached_property
+    def x_factor(self) -> str | None:
+        """The numeric factor with the most levels, beside those compared: the x axis of a chart."""
+        numeric = [
+            name
+            for name in self.others
+            if len(self.factors[name]) > 1
+            and all(isinstance(x.value, int | float) and not isinstance(x.value, bool) for x in self.factors[name])
+        ]
+        return max(numeric, key=lambda name: len(self.factors[name]), default=None)
+
+    @cached_property
+    def facet_factors(self) -> list[str]:
+        return [name for name in self.others if name != self.x_factor and len(self.factors[name]) > 1]
+
+    def facet(self, cell: Cell) -> str:
+        """What distinguishes this cell's panel; empty where one panel shows all."""
+        return " · ".join(f"{name.replace('_', ' ')} {self.level(cell, name)}" for name in self.facet_factors)

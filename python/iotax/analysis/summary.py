@@ -1,0 +1,143 @@
+"""One run of a study, summarised: what tables, charts and sentences are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from iotax.analysis import histogram, words
+from iotax.analysis.compare import (
+    Comparison,
+    Estimate,
+    LayoutCache,
+    Model,
+    Overall,
+    Tax,
+    compare,
+    compare_overall,
+    taxes,
+)
+from iotax.analysis.data import Cell, Grid, StudyData
+from iotax.analysis.factorial import Share, explained_variation
+from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, RESPONSES, Response, Run
+from iotax.analysis.validity import Check, Context, Level, check_run, overall, worst_of
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """A treatment over all its runs."""
+
+    cell: Cell
+    arm: str
+    condition: str
+    runs: list[Run]
+    values: dict[str, Estimate]
+    """Response key → geometric mean of the runs."""
+    ratios: dict[str, Comparison]
+    """Response key → ratio to the baseline; the baseline's own are missing."""
+    checks: list[Check]
+    """The weightiest finding of each check over the runs."""
+
+    @cached_property
+    def latency(self) -> histogram.Histogram:
+        """The runs' counts added up."""
+        return histogram.merge(run.latency for run in self.runs)
+
+    @property
+    def level(self) -> Level:
+        return overall(self.checks)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that the data say. `responses` are the study's own, the primary first."""
+
+    data: StudyData
+    grid: Grid
+    responses: list[Response]
+    cells: list[CellSummary]
+    comparisons: list[Comparison]
+    overalls: list[Overall]
+    taxes: list[Tax]
+    shares: dict[str, list[Share]]
+    """Response key → what explains its variation; local, which would swamp all else, left out."""
+    models: dict[str, Model]
+    run_checks: dict[str, list[Check]]
+    """Trial id → findings."""
+
+    @cached_property
+    def verdicts(self) -> list[words.Finding]:
+        """The answer in sentences, the headline first."""
+        return words.verdicts(self.responses, self.grid, self.comparisons, self.overalls, self.taxes)
+
+    @cached_property
+    def trust(self) -> list[words.Finding]:
+        """In sentences, how far the answer can be believed."""
+        return words.trust(self.data, [cell.checks for cell in self.cells], self.run_checks)
+
+
+def summarise(data: StudyData) -> Summary:
+    """The whole analysis. Works on any part of a study that has run: cells without runs are left out."""
+    grid = Grid(data.study)
+    context = Context(data.study.load.threads, data.background_cores)
+    run_checks = {run.trial.id: check_run(run, context) for run in data.runs}
+    layouts = LayoutCache()
+    models = {response.key: Model(response, grid, data.runs, layouts) for response in RESPONSES}
+    responses = _asked(data, models)
+    comparisons = [c for r in RESPONSES if models[r.key].observed for c in compare(models[r.key], data.study.margin)]
+    overalls = [
+        found
+        for r in responses
+        for found in compare_overall(models[r.key], [c for c in comparisons if c.response is r], data.study.margin)
+    ]
+    return Summary(
+        data,
+        grid,
+        responses,
+        _cells(grid, data.runs, models, comparisons, run_checks),
+        comparisons,
+        overalls,
+        taxes(models) if grid.local is not None and data.runs else [],
+        {r.key: _shares(models[r.key]) for r in responses},
+        models,
+        run_checks,
+    )
+
+
+def _shares(model: Model) -> list[Share]:
+    kept = [i for i, cell in enumerate(model.cells) if not model.grid.is_local(cell)]
+    treatments = [dict(zip(model.grid.factors, model.cells[i], strict=True)) for i in kept]
+    return explained_variation(treatments, model.model.y[kept])
+
+
+def _asked(data: StudyData, models: dict[str, Model]) -> list[Response]:
+    """The study's responses. Where a target's CPU time is beyond reach, the initiator's stands in for both."""
+    asked = [ASKED[word] for word in data.study.responses]
+    everywhere = len(models[CPU.key].observed) == len(data.runs)
+    chosen = [CPU_INITIATOR if r is CPU and not everywhere else r for r in asked]
+    return [r for r in chosen if models[r.key].observed]
+
+
+def _cells(
+    grid: Grid,
+    runs: Sequence[Run],
+    models: dict[str, Model],
+    comparisons: Sequence[Comparison],
+    run_checks: dict[str, list[Check]],
+) -> list[CellSummary]:
+    by_cell: dict[Cell, list[Run]] = {}
+    for run in runs:
+        by_cell.setdefault(grid.cell(run.trial), []).append(run)
+    ratios: dict[tuple[str, str | None], dict[str, Comparison]] = {}
+    for comparison in comparisons:
+        ratios.setdefault((comparison.arm, comparison.condition), {})[comparison.response.key] = comparison
+    result = []
+    for cell in grid.cells():
+        if cell not in by_cell:
+            continue
+        values = {key: estimate for key, model in models.items() if (estimate := model.absolute(cell)) is not None}
+        arm, condition = grid.arm(cell), grid.condition(cell)
+        checks = worst_of([run_checks[run.trial.id] for run in by_cell[cell]])
+        result.append(
+            CellSummary(cell, arm, condition, by_cell[cell], values, ratios.get((arm, condition), {}), checks)
+        )
+    return result

@@ -1,0 +1,194 @@
+"""The findings in sentences: short, honest, the uncertainty said before the number is trusted."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
+from iotax.analysis.data import Grid, StudyData
+from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
+from iotax.analysis.validity import TITLES, Check, Level
+from iotax.analysis.verdict import Verdict
+
+Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
+
+PROTOCOL_TITLES = {"local": "Local", "nfs3": "NFSv3", "iscsi": "iSCSI", "nvme-tcp": "NVMe/TCP"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    subject: str
+    """The arm that it is about; empty for all."""
+    text: str
+    tone: Tone = "plain"
+    details: tuple[str, ...] = ()
+
+
+def title(label: str) -> str:
+    """A level's name as the field writes it."""
+    return " · ".join(PROTOCOL_TITLES.get(part, part) for part in label.split(" · "))
+
+
+def verdicts(
+    responses: Sequence[Response],
+    grid: Grid,
+    comparisons: Sequence[Comparison],
+    overalls: Sequence[Overall],
+    taxes: Sequence[Tax],
+) -> list[Finding]:
+    """For each response and arm one finding, then what the protocols cost beyond local."""
+    base = title(grid.baseline_arm)
+    found = []
+    for response in responses:
+        for overall in (o for o in overalls if o.response is response):
+            by_condition = [c for c in comparisons if c.response is response and c.arm == overall.arm]
+            found.append(_against_baseline(overall, by_condition, base))
+    return found + _taxes(taxes)
+
+
+def trust(data: StudyData, cells: Sequence[Sequence[Check]], runs: dict[str, list[Check]]) -> list[Finding]:
+    """What was planned and measured, and what the checks found."""
+    planned = len(data.planned) or len({a.trial.id for a in data.attempts})
+    text = f"{len(data.runs)} of {planned} planned trials were measured"
+    if data.not_done:
+        are = "is" if len(data.not_done) == 1 else "are"
+        text += f"; {_count(len(data.not_done), 'attempt')} did not end well and {are} listed"
+    found = [Finding("", text + ".", "warning" if len(data.runs) < planned else "plain")]
+    for index, (key, name) in enumerate(TITLES.items()):
+        levels = [checks[index].level for checks in runs.values()]
+        bad = sum(level >= Level.DOUBTFUL for level in levels)
+        if bad:
+            example = next(c[index].text for c in cells if c[index].level >= Level.DOUBTFUL)
+            found.append(
+                Finding(
+                    key,
+                    f"{name}: a finding in {_count(bad, 'run')} of {len(levels)}, for instance “{example}”.",
+                    "warning",
+                )
+            )
+    return found
+
+
+def change(response: Response, ratio: float) -> str:
+    """A ratio as a reader says it: "34 % more IOPS", "2.1 times the CPU"."""
+    more, less, times = _words_of(response)
+    if ratio >= 1.995:
+        return f"{figure(ratio)} times {times}"
+    return f"{_percent(abs(ratio - 1))} {more if ratio >= 1 else less}"
+
+
+def span(estimate: Estimate) -> str:
+    """A ratio's interval as changes: "31 to 37 %", "1.9 to 2.2 times"."""
+    if estimate.low is None or estimate.high is None:
+        return "no interval: too few runs"
+    if estimate.value >= 1.995:
+        return f"95 % CI {figure(estimate.low)} to {figure(estimate.high)} times"
+    return f"95 % CI {signed(estimate.low - 1)} to {signed(estimate.high - 1)}"
+
+
+def figure(value: float) -> str:
+    """Three significant figures, thousands separated."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{digits}f}".replace("-", "−")
+
+
+def signed(share: float) -> str:
+    return ("+" if share >= 0 else "−") + _percent(abs(share))
+
+
+_WORDS = {
+    IOPS.key: ("more IOPS", "fewer IOPS", "the IOPS"),
+    LATENCY.key: ("more latency", "less latency", "the latency"),
+    CPU.key: ("more CPU an I/O", "less CPU an I/O", "the CPU an I/O"),
+    CPU_INITIATOR.key: ("more initiator CPU an I/O", "less initiator CPU an I/O", "the initiator CPU an I/O"),
+}
+
+
+def _against_baseline(overall: Overall, by_condition: Sequence[Comparison], base: str) -> Finding:
+    response, arm = overall.response, title(overall.arm)
+    ratios = [c.ratio.value for c in by_condition]
+    details = tuple(f"{c.condition}: {_one(response, c)}" for c in by_condition if c.condition)
+    if overall.flips:
+        better = [c.condition for c in by_condition if c.verdict is Verdict.BETTER]
+        worse = [c.condition for c in by_condition if c.verdict is Verdict.WORSE]
+        text = (
+            f"no overall winner: {response.better} than {base} at {_list(better)}, {response.worse} at {_list(worse)}"
+        )
+        return Finding(arm, text, "inconclusive", details)
+    if overall.depends and len(by_condition) > 1:
+        known = {c.verdict for c in by_condition}
+        tone: Tone = known.pop().value if len(known) == 1 and None not in known else "plain"  # ty: ignore
+        return Finding(arm, f"{_range(response, ratios, base)}, depending on the load", tone, details)
+    text = _one(response, overall.comparison, base)
+    verdict = overall.comparison.verdict
+    return Finding(arm, text, verdict.value if verdict else "plain", details if len(by_condition) > 1 else ())
+
+
+def _range(response: Response, ratios: Sequence[float], base: str) -> str:
+    """The span of several ratios: "19 to 41 % fewer IOPS than iSCSI", "1.96 to 2.16 times the IOPS of iSCSI"."""
+    low, high = min(ratios), max(ratios)
+    more, less, times = _words_of(response)
+    if high >= 1.995:
+        return f"{figure(low)} to {figure(high)} times {times} of {base}"
+    if low >= 1 or high < 1:
+        near, far = sorted((abs(low - 1), abs(high - 1)))
+        return f"{_percent(near).removesuffix(' %')} to {_percent(far)} {more if low >= 1 else less} than {base}"
+    return f"from {_percent(1 - low)} {less} to {_percent(high - 1)} {more} than {base}"
+
+
+def _words_of(response: Response) -> tuple[str, str, str]:
+    return _WORDS.get(response.key, (f"more ({response.title})", f"less ({response.title})", response.title))
+
+
+def _one(response: Response, comparison: Comparison, base: str = "the baseline") -> str:
+    ratio = comparison.ratio
+    said = change(response, ratio.value)
+    link = "of" if "times" in said else "than"
+    if comparison.verdict is None:
+        return f"{said} {link} {base} ({span(ratio)}, so no verdict)"
+    if comparison.verdict is Verdict.EQUIVALENT:
+        return f"equivalent to {base} within the margin ({span(ratio)})"
+    if comparison.verdict is Verdict.INCONCLUSIVE:
+        return f"not to be told from {base} by these runs ({span(ratio)})"
+    return f"{said} {link} {base} ({span(ratio)})"
+
+
+def _taxes(taxes: Sequence[Tax]) -> list[Finding]:
+    """The tax under the lightest load, which the study names first: queueing adds least to it."""
+    found = []
+    for arm in dict.fromkeys(tax.arm for tax in taxes):
+        tax = next(t for t in taxes if t.arm == arm)
+        where = f" at {tax.condition}" if tax.condition else ""
+        parts = [f"{_us(tax.latency_us)} of latency"]
+        if tax.cpu_us is not None:
+            parts.append(f"{_us(tax.cpu_us)} of CPU")
+        found.append(
+            Finding(title(arm), f"adds {' and '.join(parts)} to each I/O beyond the same volume reached locally{where}")
+        )
+    return found
+
+
+def _us(estimate: Estimate) -> str:
+    text = f"{figure(estimate.value)} µs"
+    if estimate.low is not None and estimate.high is not None:
+        text += f" ({figure(estimate.low)} to {figure(estimate.high)})"
+    return text
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+
+
+def _list(items: Sequence[str | None]) -> str:
+    return ", ".join(item for item in items if item)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")

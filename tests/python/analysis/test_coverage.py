@@ -1,0 +1,114 @@
+"""Intervals must hold the truth as often as they say. Simulated designs with known effects."""
+
+import math
+
+import numpy as np
+import pytest
+
+from iotax.analysis.compare import _judge
+from iotax.analysis.model import CellModel, Layout
+from iotax.analysis.verdict import Verdict
+
+DRAWS = 1000
+
+
+def design(cells: int, blocks: int) -> Layout:
+    return Layout(np.repeat(np.arange(cells), blocks).tolist(), np.tile(np.arange(1, blocks + 1), cells).tolist())
+
+
+def draw(layout: Layout, blocks: int, means: np.ndarray, sds: np.ndarray, rng: np.random.Generator) -> CellModel:
+    drift = rng.normal(0, 0.05, blocks)
+    noise = rng.normal(size=len(layout.cell_of)) * sds[layout.cell_of]
+    return CellModel(layout, means[layout.cell_of] + np.tile(drift, len(layout.cells)) + noise)
+
+
+def coverage(layout: Layout, blocks: int, sds: np.ndarray, seed: int, draws: int = DRAWS) -> float:
+    rng = np.random.default_rng(seed)
+    means = np.linspace(0, 1.5, len(layout.cells))
+    hits = 0
+    for _ in range(draws):
+        low, high = draw(layout, blocks, means, sds, rng).contrast({1: 1.0, 0: -1.0}).interval()
+        hits += low <= means[1] - means[0] <= high
+    return hits / draws
+
+
+@pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (2, 10), (4, 3), (4, 5), (12, 3), (12, 5)])
+def test_ratio_interval_covers_when_all_cells_scatter_alike(cells, blocks):
+    assert 0.93 <= coverage(design(cells, blocks), blocks, np.full(cells, 0.03), seed=cells * blocks) <= 0.98
+
+
+@pytest.mark.parametrize(("cells", "blocks"), [(2, 3), (4, 3), (12, 3), (12, 5)])
+def test_ratio_interval_covers_when_one_cell_scatters_more(cells, blocks):
+    sds = np.full(cells, 0.03)
+    sds[0] = 0.1
+    assert 0.92 <= coverage(design(cells, blocks), blocks, sds, seed=7 * cells + blocks) <= 0.98
+
+
+@pytest.mark.parametrize("cells", [4, 12])
+def test_ratio_interval_is_never_short_when_other_cells_scatter_more(cells):
+    sds = np.full(cells, 0.1)
+    sds[:2] = 0.01
+    assert coverage(design(cells, 3), 3, sds, seed=cells) >= 0.95
+
+
+def test_difference_of_means_covers():
+    layout, rng = design(12, 3), np.random.default_rng(3)
+    means = np.concatenate(([0.0, 4.0], np.linspace(1, 3, 10)))
+    truth = math.exp(4.0) - math.exp(0.0)
+    hits = 0
+    for _ in range(DRAWS):
+        noise = rng.normal(0, 0.03, len(layout.cell_of))
+        low, high = CellModel(layout, means[layout.cell_of] + noise).difference_of_means(1, 0).interval()
+        hits += low <= truth <= high
+    assert 0.93 <= hits / DRAWS <= 0.98
+
+
+class _Stub:
+    """What `_judge` needs of a response's model."""
+
+    def __init__(self, model: CellModel) -> None:
+        self.model = model
+        self.response = type("Response", (), {"more_is_better": True})
+
+
+def verdicts(truth: float, margin_percent: float, sd: float, draws: int, seed: int) -> list[set[Verdict]]:
+    layout, rng = design(4, 5), np.random.default_rng(seed)
+    means = np.array([0.0, truth, truth, truth])
+    family = [{cell: 1.0, 0: -1.0} for cell in (1, 2, 3)]
+    result = []
+    for _ in range(draws):
+        stub = _Stub(draw(layout, 5, means, np.full(4, sd), rng))
+        result.append({c.verdict for c in _judge(stub, family, margin_percent)})
+    return result
+
+
+def test_equal_arms_are_called_different_in_at_most_one_study_of_twenty():
+    found = verdicts(truth=0.0, margin_percent=0.1, sd=0.05, draws=400, seed=5)
+    alarms = sum(bool(v & {Verdict.BETTER, Verdict.WORSE}) for v in found)
+    assert alarms / 400 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_arms_at_the_margin_are_called_equivalent_in_at_most_one_study_of_twenty():
+    found = verdicts(truth=math.log(1.05), margin_percent=5, sd=0.01, draws=400, seed=6)
+    assert sum(Verdict.EQUIVALENT in v for v in found) / 400 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def test_a_large_difference_is_found():
+    found = verdicts(truth=0.3, margin_percent=5, sd=0.03, draws=50, seed=8)
+    assert all(v == {Verdict.BETTER} for v in found)
+
+
+def test_noise_leaves_the_question_open():
+    found = verdicts(truth=0.02, margin_percent=5, sd=0.2, draws=50, seed=9)
+    assert sum(v == {Verdict.INCONCLUSIVE} for v in found) >= 45
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("blocks", [2, 3, 5, 10, 20])
+@pytest.mark.parametrize("cells", [2, 4, 12])
+def test_ratio_interval_covers_at_every_size(cells, blocks):
+    layout = design(cells, blocks)
+    noisy = np.full(cells, 0.03)
+    noisy[0] = 0.1
+    assert 0.935 <= coverage(layout, blocks, np.full(cells, 0.03), seed=1, draws=10_000) <= 0.98
+    assert 0.92 <= coverage(layout, blocks, noisy, seed=2, draws=10_000) <= 0.98

@@ -1,0 +1,235 @@
+"""Published numbers that the methods must reproduce."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+from statsmodels.datasets import longley
+
+from iotax.analysis import histogram, multiplicity, regression, steady
+from iotax.analysis.factorial import explained_variation, two_level_effects
+from iotax.analysis.verdict import equivalence_p, two_sided_p
+
+
+def test_longley_reproduces_nist_and_hc3():
+    data = longley.load()
+    columns = np.column_stack((np.ones(16), np.asarray(data.exog, dtype=float)))
+    fit = regression.fit(columns, np.asarray(data.endog, dtype=float))
+    assert fit.coefficients[0] == pytest.approx(-3482258.63459582, rel=1e-7)
+    assert fit.standard_errors[0] == pytest.approx(890420.383607373, rel=1e-7)
+    assert fit.residual_sd == pytest.approx(304.854073561965, rel=1e-8)
+    assert fit.r_squared == pytest.approx(0.995479004577296, rel=1e-9)
+    assert fit.f_value == pytest.approx(330.285339234588, rel=1e-8)
+    robust = {
+        "const": 1799477.23,
+        "GNPDEFL": 91.11939,
+        "GNP": 0.05562399,
+        "UNEMP": 0.8221335,
+        "ARMED": 0.2987893,
+        "POP": 0.3249058,
+        "YEAR": 922.8078,
+    }
+    assert fit.hc3_errors == pytest.approx(list(robust.values()), rel=1e-6)
+
+
+def test_line_through_the_origin_reproduces_nist_noint1():
+    x = np.arange(60.0, 71.0)
+    fit = regression.fit(x[:, None], np.arange(130.0, 141.0))
+    assert fit.coefficients[0] == pytest.approx(2.07438016528926, rel=1e-12)
+    assert fit.standard_errors[0] == pytest.approx(0.0165289256198347, rel=1e-10)
+    assert fit.residual_sd == pytest.approx(3.56753034006338, rel=1e-10)
+    assert fit.f_value == pytest.approx(15750.25, rel=1e-9)
+
+
+def test_prediction_error_of_montgomerys_filtration_model():
+    rate = np.array([45, 71, 48, 65, 68, 60, 80, 65, 43, 100, 45, 104, 75, 86, 70, 96], dtype=float)
+    a, c, d = (np.array([1.0 if row >> bit & 1 else -1.0 for row in range(16)]) for bit in (0, 2, 3))
+    factors = np.column_stack((np.ones(16), a, c, d, a * c, a * d, c * d, a * c * d))
+    fit = regression.fit(factors, rate)
+    assert fit.sse / fit.residual_df == pytest.approx(22.4375)
+    assert fit.r_squared == pytest.approx(0.96868, abs=5e-6)
+    assert fit.press == pytest.approx(718, abs=0.5)
+
+
+def test_lack_of_fit_of_rs_cars():
+    speed = [4, 4, 7, 7, 8, 9, 10, 10, 10, 11, 11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14, 14, 15, 15, 15, 16, 16]
+    speed += [17, 17, 17, 18, 18, 18, 18, 19, 19, 19, 20, 20, 20, 20, 20, 22, 23, 24, 24, 24, 24, 25]
+    stop = [
+        2,
+        10,
+        4,
+        22,
+        16,
+        10,
+        18,
+        26,
+        34,
+        17,
+        28,
+        14,
+        20,
+        24,
+        28,
+        26,
+        34,
+        34,
+        46,
+        26,
+        36,
+        60,
+        80,
+        20,
+        26,
+        54,
+        32,
+        40,
+    ]
+    stop += [32, 40, 50, 42, 56, 76, 84, 36, 46, 68, 32, 48, 52, 56, 64, 66, 54, 70, 92, 93, 120, 85]
+    line = regression.fit(np.column_stack((np.ones(50), speed)), stop)
+    test = regression.lack_of_fit(speed, stop, line)
+    assert (test.df_model, test.df_error) == (17, 31)
+    assert test.f_value == pytest.approx(1.23695, abs=5e-6)
+    assert test.p == pytest.approx(0.29484, abs=5e-6)
+    origin = regression.fit(np.array(speed, dtype=float)[:, None], stop)
+    assert origin.coefficients[0] == pytest.approx(2.909132, abs=5e-7)
+    assert origin.standard_errors[0] == pytest.approx(0.1413686, abs=5e-8)
+    assert origin.hc3_errors[0] == pytest.approx(0.1640453, abs=5e-8)
+
+
+def test_jain_two_factors():
+    effects = two_level_effects("AB", [[15], [45], [25], [75]])
+    assert list(effects.coefficients.values()) == pytest.approx([40, 20, 10, 5])
+    assert effects.total_sum_of_squares == pytest.approx(2100)
+
+
+def test_jain_three_factors():
+    effects = two_level_effects("ABC", [[14], [22], [10], [34], [46], [58], [50], [86]])
+    expected = {"": 40, "A": 10, "B": 5, "C": 20, "AB": 5, "AC": 2, "BC": 3, "ABC": 1}
+    assert effects.coefficients == pytest.approx(expected)
+    assert effects.total_sum_of_squares == pytest.approx(4512)
+    shares = {"A": 17.73, "B": 4.43, "C": 70.92, "AB": 4.43, "AC": 0.71, "BC": 1.60, "ABC": 0.18}
+    assert {name: 100 * share for name, share in effects.shares.items()} == pytest.approx(shares, abs=0.006)
+
+
+def test_jain_two_factors_with_replicates():
+    effects = two_level_effects("AB", [[15, 18, 12], [45, 48, 51], [25, 28, 19], [75, 75, 81]])
+    assert list(effects.coefficients.values()) == pytest.approx([41, 21.5, 9.5, 5])
+    assert effects.error_sum_of_squares == pytest.approx(102)
+    assert effects.total_sum_of_squares == pytest.approx(7032)
+    assert [100 * s for s in effects.shares.values()] == pytest.approx([78.88, 15.40, 4.27], abs=0.005)
+    assert effects.error_sd == pytest.approx(3.5707, abs=5e-5)
+    assert effects.coefficient_sd == pytest.approx(1.0308, abs=5e-5)
+    intervals = [(39.083, 42.917), (19.583, 23.417), (7.583, 11.417), (3.083, 6.917)]
+    for name, interval in zip(effects.coefficients, intervals, strict=True):
+        assert effects.interval(name, 0.90) == pytest.approx(interval, abs=6e-4)
+
+
+def test_montgomery_filtration_rate():
+    rate = [45, 71, 48, 65, 68, 60, 80, 65, 43, 100, 45, 104, 75, 86, 70, 96]
+    effects = two_level_effects("ABCD", [[y] for y in rate])
+    expected = {"A": 21.625, "B": 3.125, "C": 9.875, "D": 14.625, "AC": -18.125, "AD": 16.625, "ABD": 4.125}
+    assert {name: 2 * effects.coefficients[name] for name in expected} == pytest.approx(expected)
+    assert effects.total_sum_of_squares == pytest.approx(5730.9375)
+    pse, margin = effects.lenth()
+    assert pse == pytest.approx(2.625)
+    assert margin == pytest.approx(6.7478, abs=5e-5)
+
+
+def test_explained_variation_agrees_with_jains_allocation():
+    cells = {(0, 0): (15, 18, 12), (1, 0): (45, 48, 51), (0, 1): (25, 28, 19), (1, 1): (75, 75, 81)}
+    treatments = [{"a": a, "b": b} for (a, b), runs in cells.items() for _ in runs]
+    shares = explained_variation(treatments, [y for runs in cells.values() for y in runs])
+    assert [s.factors for s in shares] == [("a",), ("b",), ("a", "b"), ()]
+    assert [100 * s.share for s in shares] == pytest.approx([78.88, 15.40, 4.27, 100 * 102 / 7032], abs=0.005)
+
+
+def test_holm():
+    p = [0.001, 0.008, 0.039, 0.041, 0.042, 0.06, 0.074, 0.205]
+    adjusted = multiplicity.holm(p)
+    assert adjusted[:3] == pytest.approx([0.008, 0.056, 0.234])
+    assert adjusted == sorted(adjusted)
+    assert multiplicity.holm(p[::-1]) == pytest.approx(adjusted[::-1])
+
+
+BLOOD = [
+    [7.40, 8.50, 7.20, 8.24, 9.84, 8.32],
+    [9.76, 8.80, 7.68, 9.36],
+    [12.80, 9.68, 12.16, 9.20, 10.55],
+]
+PLANT_GROWTH = [
+    [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14],
+    [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69],
+    [6.31, 5.12, 5.54, 5.50, 5.37, 5.29, 4.92, 6.15, 5.80, 5.26],
+]
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"), [(BLOOD, (0.62010, 0.00583)), (PLANT_GROWTH, (0.32270, 0.15349))], ids=["1955", "plants"]
+)
+def test_dunnett(groups, expected):
+    sizes = np.array([len(g) for g in groups])
+    means = np.array([np.mean(g) for g in groups])
+    df = int(sizes.sum()) - len(groups)
+    pooled = math.sqrt(sum(float(np.var(g)) * len(g) for g in groups) / df)
+    errors = pooled * np.sqrt(1 / sizes[1:] + 1 / sizes[0])
+    share = np.sqrt(sizes[1:] / (sizes[1:] + sizes[0]))
+    correlation = np.outer(share, share)
+    np.fill_diagonal(correlation, 1.0)
+    alone = [two_sided_p(d, se, df) for d, se in zip(means[1:] - means[0], errors, strict=True)]
+    assert multiplicity.dunnett(alone, correlation, df) == pytest.approx(expected, abs=1e-3)
+
+
+def test_dunnett_of_a_vanishing_p_is_at_most_bonferronis():
+    adjusted = multiplicity.dunnett([1e-12, 0.5], np.array([[1, 0.5], [0.5, 1]]), 20)
+    assert 0 < adjusted[0] <= 2e-12
+    assert adjusted[1] > 0.5
+
+
+def test_tost_of_the_sleep_data():
+    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    welch = ttest_ind(first, second, equal_var=False)
+    assert welch.statistic == pytest.approx(-1.86081, abs=5e-6)
+    assert welch.df == pytest.approx(17.7765, abs=5e-5)
+    difference = float(np.mean(first) - np.mean(second))
+    error = difference / welch.statistic
+    assert equivalence_p(difference, error, welch.df, -2, 2) == pytest.approx(0.313454, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "excursion", "steady_state"),
+    [([1000, 1025, 1050, 1075, 1100], 0.09524, True), ([1000, 1026, 1052, 1078, 1106], 0.10034, False)],
+)
+def test_snia_window(rounds, excursion, steady_state):
+    window = steady.snia_window([1.0, 9999.0, *rounds])
+    assert window.excursion_ratio == pytest.approx(excursion, abs=5e-6)
+    assert window.steady is steady_state
+
+
+@pytest.mark.parametrize(("percent", "n"), [(95, 72), (99, 368), (99.9, 3688), (99.99, 36887)])
+def test_smallest_count_for_a_percentiles_interval(percent, n):
+    assert histogram.smallest_count(percent) == n
+    for count, known in ((n - 1, False), (n, True)):
+        ranks = histogram.Histogram(np.arange(1, count + 1), np.ones(count, dtype=np.int64), 0.0)
+        assert (ranks.percentile_interval_ns(percent) is not None) is known
+
+
+def test_stall_from_the_intended_start_shows_the_omission():
+    """10,000 operations of 1 ms, then one stall of 100 s, one operation due every 10 ms."""
+    ms = 1_000_000
+    naive = histogram.Histogram(np.array([ms, 100_000 * ms]), np.array([10_000, 1]), 0.0)
+    assert naive.mean_ns() / ms == pytest.approx(10.998, abs=0.003)
+    assert naive.percentile_ns(99.99) == ms
+    # Those due during the stall wait from when they were due: 100 s, 99.99 s, …, 10 ms.
+    waited = np.arange(10, 100_001, 10) * ms
+    intended = histogram.merge(
+        [
+            histogram.Histogram(np.array([ms]), np.array([10_000]), 0.0),
+            histogram.Histogram(waited, np.ones(len(waited), dtype=np.int64), 0.0),
+        ]
+    )
+    assert intended.total == 20_000
+    assert intended.mean_ns() / 1e9 == pytest.approx(25.003, abs=5e-4)
+    assert intended.percentile_ns(75) / 1e9 == pytest.approx(50.004, rel=1e-3)
+    assert intended.percentile_ns(99.99) / 1e9 == pytest.approx(100.008, rel=1e-3)

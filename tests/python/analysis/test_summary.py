@@ -1,0 +1,171 @@
+"""Whole studies with effects that are known."""
+
+import pytest
+
+from iotax.analysis import Level, Verdict, summarise
+from report.factory import PATHS, Costs, Simulation, study
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return summarise(Simulation().data(study()))
+
+
+def ratios(summary, key, arm):
+    return [c.ratios[key] for c in summary.cells if c.arm == arm]
+
+
+def test_every_treatment_is_a_cell_in_the_studys_order(quick):
+    assert [c.cell for c in quick.cells][:4] == [("local", "1"), ("local", "8"), ("local", "32"), ("nfs3", "1")]
+    assert all(len(c.runs) == 3 for c in quick.cells)
+    assert quick.grid.x_factor == "outstanding"
+    assert quick.grid.baseline_arm == "iscsi"
+
+
+def test_ratio_finds_the_simulated_cost(quick):
+    true = (PATHS["nvme-tcp"].initiator_us + PATHS["nvme-tcp"].target_us) / (
+        PATHS["iscsi"].initiator_us + PATHS["iscsi"].target_us
+    )
+    for comparison in ratios(quick, "cpu", "nvme-tcp"):
+        assert comparison.verdict is Verdict.BETTER
+        assert comparison.ratio.value == pytest.approx(true, rel=0.06)
+    overall = next(o for o in quick.overalls if o.arm == "nvme-tcp" and o.response.key == "cpu")
+    assert overall.comparison.ratio.low <= true <= overall.comparison.ratio.high
+    assert not overall.depends
+
+
+def test_throughput_ratio_that_depends_on_the_load_has_no_overall_answer(quick):
+    overall = next(o for o in quick.overalls if o.arm == "nfs3" and o.response.key == "iops")
+    assert overall.interaction_p < 0.01
+    assert overall.depends
+    finding = next(f for f in quick.verdicts if f.subject == "NFSv3" and "IOPS" in f.text)
+    assert "depending on the load" in finding.text
+    assert len(finding.details) == 3
+
+
+def test_no_overall_winner_where_the_sign_flips():
+    # Low path latency but a slow bottleneck: ahead when idle, behind when loaded.
+    crossing = {**PATHS, "nfs3": Costs(14.0, 10.0, 8.0, 9.0)}
+    summary = summarise(Simulation(paths=crossing, run_cv=0.01).data(study()))
+    overall = next(o for o in summary.overalls if o.arm == "nfs3" and o.response.key == "iops")
+    assert overall.flips
+    finding = next(f for f in summary.verdicts if f.subject == "NFSv3")
+    assert finding.text.startswith("no overall winner")
+    assert finding.tone == "inconclusive"
+
+
+def test_equal_protocols_are_equivalent_not_merely_not_different():
+    twins = {**PATHS, "nfs3": PATHS["iscsi"]}
+    of = study(design={"replicates": 8, "blocks": "replicate", "seed": 1})
+    summary = summarise(Simulation(paths=twins, run_cv=0.01).data(of))
+    overall = next(o for o in summary.overalls if o.arm == "nfs3" and o.response.key == "iops")
+    assert overall.comparison.verdict is Verdict.EQUIVALENT
+    assert "equivalent" in next(f.text for f in summary.verdicts if f.subject == "NFSv3")
+
+
+def test_tax_is_the_difference_to_local_under_the_same_load(quick):
+    for tax in quick.taxes:
+        cell = next(c for c in quick.cells if (c.arm, c.condition) == (tax.arm, tax.condition))
+        local = next(c for c in quick.cells if (c.arm, c.condition) == ("local", tax.condition))
+        latency = cell.values["latency"].value - local.values["latency"].value
+        assert tax.latency_us.value == pytest.approx(latency)
+        assert tax.latency_us.low < latency < tax.latency_us.high
+        assert tax.cpu_us.value == pytest.approx(cell.values["cpu"].value - local.values["cpu"].value)
+        lost = 100 * (1 - cell.values["iops"].value / local.values["iops"].value)
+        assert tax.throughput_percent.value == pytest.approx(lost)
+        assert tax.throughput_percent.low <= lost <= tax.throughput_percent.high
+    assert {t.arm for t in quick.taxes} == {"nfs3", "iscsi", "nvme-tcp"}
+
+
+def test_local_is_shown_relative_to_the_baseline_but_not_judged(quick):
+    comparison = ratios(quick, "iops", "local")[0]
+    assert comparison.ratio.value > 50
+    assert comparison.verdict is None
+    assert not any(o.arm == "local" for o in quick.overalls)
+
+
+def test_merged_histogram_holds_every_io(quick):
+    cell = quick.cells[5]
+    assert cell.latency.total == sum(run.result.ios for run in cell.runs)
+
+
+def test_one_run_each_gives_numbers_but_no_verdict():
+    summary = summarise(Simulation().data(study(design={"replicates": 1, "blocks": "none", "seed": 1})))
+    comparison = ratios(summary, "iops", "nvme-tcp")[0]
+    assert comparison.ratio.value > 1
+    assert comparison.ratio.low is None
+    assert comparison.verdict is None
+    assert "no verdict" in next(f.text for f in summary.verdicts if f.subject == "NVMe/TCP")
+
+
+def test_interrupted_study_is_summarised_as_far_as_it_got():
+    data = Simulation().data(study())
+    part = type(data)(data.study, list(data.attempts)[:15], data.planned, data.backgrounds, data.environment)
+    summary = summarise(part)
+    assert sum(len(c.runs) for c in summary.cells) == 15
+    assert summary.trust[0].text.startswith("15 of 36")
+    assert summary.trust[0].tone == "warning"
+
+
+def test_study_without_any_run_is_an_empty_summary():
+    data = Simulation().data(study())
+    summary = summarise(type(data)(data.study, [], data.planned))
+    assert summary.cells == []
+    assert summary.verdicts == []
+    assert summary.trust[0].text.startswith("0 of 36")
+
+
+def test_failed_attempt_is_counted_and_its_retry_used():
+    summary = summarise(Simulation(failed=["iscsi/8/r2"]).data(study()))
+    assert sum(len(c.runs) for c in summary.cells) == 36
+    assert "1 attempt did not end well" in summary.trust[0].text
+
+
+def test_lost_trial_leaves_its_cell_with_fewer_runs():
+    summary = summarise(Simulation(lost=["iscsi/8/r2", "iscsi/8/r3"]).data(study()))
+    cell = next(c for c in summary.cells if c.cell == ("iscsi", "8"))
+    assert len(cell.runs) == 1
+    beside = next(c for c in summary.cells if c.cell == ("nfs3", "8"))
+    assert beside.ratios["iops"].ratio.low is None
+    assert next(c for c in summary.cells if c.cell == ("nfs3", "1")).ratios["iops"].ratio.low is not None
+
+
+def test_wrong_data_makes_a_cell_invalid():
+    summary = summarise(Simulation(wrong_data=["iscsi/8/r2"]).data(study()))
+    cell = next(c for c in summary.cells if c.cell == ("iscsi", "8"))
+    assert cell.level is Level.INVALID
+    assert any("wrong data" in f.text for f in summary.trust)
+
+
+def test_without_local_there_is_no_tax():
+    factors = {"protocol": ["nfs3", "iscsi"], "outstanding": [1, 8]}
+    summary = summarise(Simulation().data(study(factors=factors)))
+    assert summary.taxes == []
+
+
+def test_a_factor_other_than_protocol_may_be_compared():
+    factors = {"data_digest": [False, True], "outstanding": [1, 8]}
+    of = study(factors=factors, connection={"protocol": "iscsi"}, baseline={"data_digest": False})
+    summary = summarise(Simulation().data(of))
+    assert summary.grid.arms == ["off", "on"]
+    assert summary.grid.baseline_arm == "off"
+    assert {o.arm for o in summary.overalls} == {"on"}
+
+
+def test_target_beyond_reach_is_compared_by_the_initiators_cpu():
+    data = Simulation().data(study())
+    blind = [
+        a.model_copy(
+            update={"result": a.result.model_copy(update={"cpu": a.result.cpu.model_copy(update={"target": None})})}
+        )
+        for a in data.attempts
+    ]
+    summary = summarise(type(data)(data.study, blind, data.planned))
+    assert [r.key for r in summary.responses] == ["iops", "latency", "cpu_initiator"]
+    assert {t.cpu_of.key for t in summary.taxes} == {"cpu_initiator"}
+
+
+def test_most_of_the_variation_is_explained_by_the_factors(quick):
+    shares = {s.factors: s.share for s in quick.shares["iops"]}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares[()] < 0.02

@@ -1,0 +1,99 @@
+import pytest
+
+from iotax.analysis import Level, Run
+from iotax.analysis.steady import mser5, rounds_of
+from iotax.analysis.validity import Context, check_run, worst_of
+from report.factory import Simulation, study
+
+CONTEXT = Context(threads=1, background_cores=0.04)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return next(r for r in Simulation().data(study()).runs if r.trial.id == "iscsi/8/r1")
+
+
+def changed(run, **changes):
+    return Run(run.trial, run.result.model_copy(update=changes))
+
+
+def finding(run, key, context=CONTEXT):
+    return next(c for c in check_run(run, context) if c.key == key)
+
+
+def test_a_good_run_has_no_finding(run):
+    assert {c.level for c in check_run(run, CONTEXT)} <= {Level.GOOD, Level.NOTE}
+
+
+def test_errors_invalidate(run):
+    checks = run.result.checks.model_copy(update={"errors": 2})
+    assert finding(changed(run, checks=checks), "errors").level is Level.INVALID
+
+
+def test_wrong_and_never_written_blocks(run):
+    verify = run.result.verify.model_copy(update={"wrong_blocks": 1, "never_written_blocks": 5})
+    bad = changed(run, verify=verify)
+    assert finding(bad, "data").level is Level.INVALID
+    assert finding(bad, "unwritten").level is Level.DOUBTFUL
+    assert finding(changed(run, verify=None), "data").level is Level.UNKNOWN
+
+
+def test_littles_law_finds_a_queue_that_was_not_kept_full(run):
+    half = run.result.outstanding.model_copy(update={"per_worker": 16})
+    bad = finding(changed(run, outstanding=half), "little")
+    assert bad.level is Level.DOUBTFUL
+    assert bad.text.endswith("49.3%")
+
+
+def test_waiting_for_a_processor(run):
+    checks = run.result.checks.model_copy(update={"run_queue_wait": 0.12})
+    assert finding(changed(run, checks=checks), "wait").level is Level.DOUBTFUL
+
+
+def test_foreign_load_is_what_nobody_accounts_for(run):
+    cpu = run.result.cpu
+    machine = cpu.machine.model_copy(update={"busy_ns": cpu.machine.busy_ns + run.result.window.duration_ns // 2})
+    bad = changed(run, cpu=cpu.model_copy(update={"machine": machine}))
+    assert finding(bad, "foreign").level is Level.DOUBTFUL
+    assert finding(bad, "foreign").text.startswith("0.50")
+
+
+def test_start_skew(run):
+    checks = run.result.checks.model_copy(update={"start_skew_ns": run.result.window.duration_ns // 20})
+    assert finding(changed(run, checks=checks), "skew").level is Level.DOUBTFUL
+
+
+def test_a_busy_generator_is_noted_not_condemned(run):
+    full = run.result.cpu.initiator.model_copy(update={"total_ns": run.result.window.duration_ns})
+    assert (
+        finding(changed(run, cpu=run.result.cpu.model_copy(update={"initiator": full})), "generator").level
+        is Level.NOTE
+    )
+
+
+def test_steady_state():
+    data = Simulation(unsteady=["iscsi/8/r1"]).data(study())
+    bad = next(r for r in data.runs if r.trial.id == "iscsi/8/r1")
+    assert finding(bad, "steady").level is Level.DOUBTFUL
+    short = changed(bad, series=bad.result.series[:4])
+    assert finding(short, "steady").text == "too short to say"
+    fine = next(r for r in data.runs if r.trial.id == "iscsi/8/r2")
+    assert finding(fine, "steady").level is Level.GOOD
+
+
+def test_the_weightiest_finding_of_a_cell_says_how_many_runs_have_it(run):
+    checks = run.result.checks.model_copy(update={"run_queue_wait": 0.12})
+    worst = worst_of([check_run(r, CONTEXT) for r in (run, changed(run, checks=checks), run)])
+    assert next(c.text for c in worst if c.key == "wait") == "12.0% of the window (1 of 3 runs)"
+
+
+def test_rounds_cover_the_whole_window():
+    assert rounds_of([9, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]) == [1, 2, 3, 4, 5]
+    assert rounds_of([1, 2, 3]) == []
+
+
+def test_mser_cuts_the_warm_up_and_refuses_to_cut_half():
+    assert mser5([100.0] * 10 + [10.0, 10.1] * 20) == 10
+    assert mser5([10.0, 10.1] * 25) == 0
+    assert mser5([float(x) for x in range(100)]) is None
+    assert mser5([1.0] * 10) is None

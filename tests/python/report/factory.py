@@ -1,0 +1,316 @@
+"""Simulated studies: results as an engine would give them, with effects that the tests know.
+
+Each protocol has a path cost (CPU and latency); beyond its knee a closed loop queues. Runs scatter by a factor each,
+blocks drift together. Everything is drawn from one seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iotax.analysis import StudyData
+from iotax.notebook import Writer
+from iotax.queueing import closed_mmc
+from iotax.study import Study
+from iotax.trial import (
+    Attempt,
+    Background,
+    Checks,
+    Connected,
+    Core,
+    Cpu,
+    CpuUse,
+    Histogram,
+    Machine,
+    Outstanding,
+    Second,
+    Stream,
+    Trial,
+    TrialResult,
+    Verify,
+    Window,
+)
+
+START_UNIX_NS = 1_795_000_000_000_000_000
+CORES = 2
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a protocol's path costs."""
+
+    service_us: float
+    """Time of the bottleneck an I/O."""
+    think_us: float
+    """Time that overlaps."""
+    initiator_us: float
+    target_us: float | None
+
+
+PATHS = {
+    "local": Costs(0.9, 0.0, 0.9, None),
+    "nfs3": Costs(14.0, 55.0, 11.3, 15.8),
+    "iscsi": Costs(8.2, 48.0, 8.1, 9.4),
+    "nvme-tcp": Costs(4.1, 22.0, 3.9, 4.6),
+}
+
+QUICK: dict[str, Any] = {
+    "name": "quick",
+    "question": "What do NFS, iSCSI and NVMe/TCP charge for a 4 KiB I/O, next to the same volume reached locally?",
+    "lab": "loopback",
+    "volume": {"size": "512MiB", "media": "memory", "fill": "pattern", "refill": "block"},
+    "factors": {"protocol": ["local", "nfs3", "iscsi", "nvme-tcp"], "outstanding": [1, 8, 32]},
+    "load": {"block_size": "4KiB", "read": "75%", "random": "100%", "warmup": "300ms", "runtime": "4s"},
+    "design": {"replicates": 3, "blocks": "replicate", "seed": 42},
+    "baseline": {"protocol": "iscsi"},
+    "responses": ["iops", "latency", "cpu_per_io"],
+    "margin": "5%",
+}
+
+ENVIRONMENT: dict[str, Any] = {
+    "machine": {"cpu": "AMD EPYC 7B13", "cores": CORES, "memory_bytes": 8 << 30, "kernel": "6.18.0", "os": "Debian 12"},
+    "versions": {"iotax": "0.1.0", "engine": "0.1.0", "python": "3.11.7"},
+    "command": ["iotax", "run", "quick"],
+}
+
+
+def study(**changes: Any) -> Study:
+    """The quick study, with whole sections changed."""
+    return Study.model_validate({**QUICK, **changes})
+
+
+@dataclass
+class Simulation:
+    """How runs scatter, and what is wrong with which trial."""
+
+    seed: int = 1
+    run_cv: float = 0.02
+    block_cv: float = 0.03
+    paths: Mapping[str, Costs] = field(default_factory=lambda: PATHS)
+    failed: Sequence[str] = ()
+    """Trials whose first attempt fails."""
+    lost: Sequence[str] = ()
+    """Trials whose every attempt fails."""
+    wrong_data: Sequence[str] = ()
+    unsteady: Sequence[str] = ()
+    samples: int = 8
+
+    def data(self, of: Study) -> StudyData:
+        rng = np.random.default_rng(self.seed)
+        trials = plan(of, rng)
+        drift = rng.lognormal(0, self.block_cv, of.design.replicates + 1)
+        at_ns = START_UNIX_NS
+        attempts: list[Attempt] = []
+        for trial in trials:
+            tries = 2 if trial.id in (*self.failed, *self.lost) else 1
+            for number in range(1, tries + 1):
+                wrong = trial.id in self.lost or number < tries
+                result = None if wrong else self._result(of, trial, float(drift[trial.block]), rng, at_ns)
+                attempts.append(_attempt(trial, number, at_ns, result))
+                at_ns += 4_700_000_000
+        backgrounds = [self._background(block, rng) for block in sorted({t.block for t in trials})]
+        return StudyData(of, attempts, trials, backgrounds, ENVIRONMENT)
+
+    def _result(self, of: Study, trial: Trial, drift: float, rng: np.random.Generator, at_ns: int) -> TrialResult:
+        settings = of.settings(trial.treatment)
+        label = str(trial.treatment.get("protocol", next(iter(of.endpoints()))))
+        path = self.paths.get(label) or self.paths[settings.endpoint.protocol]
+        noise = drift * float(rng.lognormal(0, self.run_cv))
+        size_factor = 1 + 0.25 * np.log2(settings.load.block_size / 4096) if settings.load.block_size > 4096 else 1.0
+        outstanding = settings.load.workers * settings.load.outstanding
+        queue = closed_mmc(
+            outstanding, path.service_us * noise * size_factor * 1e-6, 1, path.think_us * noise * size_factor * 1e-6
+        )
+        duration_s = settings.load.runtime / 1e9
+        mean_us = outstanding / queue.throughput_per_s * 1e6
+        ios = int(queue.throughput_per_s * duration_s)
+        reads = int(ios * settings.load.read / 100)
+        cpu_noise = noise * float(rng.lognormal(0, self.run_cv / 2)) * (0.75 + 0.5 / outstanding**0.5) * size_factor
+        initiator_ns = int(ios * path.initiator_us * 1e3 * cpu_noise)
+        target_ns = int(ios * path.target_us * 1e3 * cpu_noise) if path.target_us is not None else None
+        busy_ns = initiator_ns + (target_ns or 0) + int(0.04 * duration_s * 1e9)
+        return TrialResult(
+            engine_version="0.1.0",
+            driver="io_uring",
+            endpoint="local:/proc/123/fd/7"
+            if settings.endpoint.protocol == "local"
+            else f"{label}://127.0.0.1:40001/x",
+            window=Window(start_unix_ns=at_ns + 400_000_000, start_ns=400_000_000, duration_ns=int(duration_s * 1e9)),
+            read=_stream(reads, settings.load.block_size, mean_us, rng),
+            write=_stream(ios - reads, settings.load.block_size, mean_us * 1.06, rng),
+            cpu=CpuUse(
+                initiator=_cpu(11, initiator_ns),
+                target=_cpu(12, target_ns) if target_ns is not None else None,
+                machine=_machine(busy_ns, duration_s),
+            ),
+            series=self._series(trial.id, ios, reads, settings.load.block_size, duration_s, mean_us, rng),
+            outstanding=Outstanding(
+                workers=settings.load.workers, per_worker=settings.load.outstanding, mean=outstanding * 0.999
+            ),
+            verify=Verify(
+                checked_blocks=reads * 8, never_written_blocks=0, wrong_blocks=3 if trial.id in self.wrong_data else 0
+            ),
+            checks=Checks(errors=0, start_skew_ns=21_000, run_queue_wait=0.004, clock="CLOCK_MONOTONIC"),
+        )
+
+    def _series(
+        self,
+        trial_id: str,
+        ios: int,
+        reads: int,
+        size_bytes: int,
+        duration_s: float,
+        mean_us: float,
+        rng: np.random.Generator,
+    ) -> list[Second]:
+        share = rng.lognormal(0, 0.015, self.samples)
+        if trial_id in self.unsteady:
+            share *= np.linspace(1.0, 0.6, self.samples)
+        share /= share.sum()
+        step_ns = int(duration_s * 1e9 / self.samples)
+        return [
+            Second(
+                at_ns=(i + 1) * step_ns,
+                reads=int(reads * part),
+                writes=int((ios - reads) * part),
+                read_bytes=int(reads * part) * size_bytes,
+                write_bytes=int((ios - reads) * part) * size_bytes,
+                latency_p50_ns=int(mean_us * 900),
+                latency_p99_ns=int(mean_us * 2600),
+                latency_max_ns=int(mean_us * 9000),
+            )
+            for i, part in enumerate(share)
+        ]
+
+    def _background(self, block: int, rng: np.random.Generator) -> Background:
+        busy_ns = int(1e9 * 0.04 * rng.lognormal(0, 0.1))
+        return Background(
+            block=block,
+            started_unix_ns=START_UNIX_NS,
+            duration_ns=1_000_000_000,
+            cpu=CpuUse(initiator=None, target=None, machine=_machine(busy_ns, 1.0)),
+        )
+
+
+def plan(of: Study, rng: np.random.Generator) -> list[Trial]:
+    """Complete blocks, each in an order of its own."""
+    levels = of.levels()
+    treatments = [dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values())]
+    trials: list[Trial] = []
+    for replicate in range(1, of.design.replicates + 1):
+        for i in rng.permutation(len(treatments)):
+            labels = "/".join(level.label for level in treatments[i].values())
+            trials.append(
+                Trial(
+                    id=f"{labels}/r{replicate}",
+                    study=of.name,
+                    treatment={name: level.value for name, level in treatments[i].items()},
+                    block=replicate,
+                    replicate=replicate,
+                    order=len(trials) + 1,
+                )
+            )
+    return trials
+
+
+def write_notebook(path: Path, data: StudyData) -> Path:
+    """The same data as a notebook file."""
+    with Writer(path) as writer:
+        run, _ = writer.resume_or_begin(data.study, data.study.model_dump_json(), "", list(data.planned), anew=True)
+        session = writer.begin_session(run, dict(data.environment))
+        for attempt in data.attempts:
+            started = writer.begin_attempt(session, run, attempt.trial)
+            writer.end_attempt(
+                started,
+                attempt.status,
+                reason=attempt.reason,
+                result=attempt.result,
+                connected=attempt.connected,
+                log=attempt.log,
+            )
+        for background in data.backgrounds:
+            writer.add_background(session, run, background)
+    with contextlib.suppress(FileNotFoundError):
+        path.with_name(path.name + "-lock").unlink()
+    return path
+
+
+def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) -> Attempt:
+    if result is None:
+        return Attempt(
+            trial=trial,
+            number=number,
+            status="failed",
+            reason="lost: the target closed the connection",
+            started_unix_ns=at_ns,
+            ended_unix_ns=at_ns + 1_200_000_000,
+            log="ERROR connection reset by peer",
+        )
+    return Attempt(
+        trial=trial,
+        number=number,
+        status="done",
+        reason="",
+        started_unix_ns=at_ns,
+        ended_unix_ns=at_ns + 4_600_000_000,
+        result=result,
+        connected=Connected(
+            driver="io_uring",
+            endpoint=result.endpoint,
+            size_bytes=512 << 20,
+            block_size_bytes=512,
+            max_io_bytes=1 << 20,
+            identity={"vendor": "IOTAX", "product": "memory volume"},
+            negotiated={"MaxBurstLength": "1048576"} if "iscsi" in result.endpoint else {},
+        ),
+    )
+
+
+def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator) -> Stream:
+    """Latencies around their mean with a tail of stalls, in bins of three significant digits."""
+    drawn = rng.lognormal(-0.045, 0.3, min(ios, 20_000))
+    drawn[rng.random(len(drawn)) < 0.002] *= 6
+    drawn *= mean_us * 1e3 / drawn.mean()
+    digits = 10.0 ** (np.floor(np.log10(drawn)) - 2)
+    values, counts = np.unique((np.round(drawn / digits) * digits).astype(np.int64), return_counts=True)
+    scaled = np.maximum(1, counts * ios // max(1, len(drawn)))
+    scaled[np.argmax(scaled)] += ios - int(scaled.sum())
+    return Stream(
+        ios=ios,
+        bytes=ios * size_bytes,
+        errors=0,
+        latency_sum_ns=int(mean_us * 1e3 * ios),
+        latency_min_ns=int(values[0]),
+        latency_max_ns=int(values[-1]),
+        histogram=Histogram(counts=list(zip(values.tolist(), scaled.tolist(), strict=True))),
+    )
+
+
+def _cpu(pid: int, total_ns: int) -> Cpu:
+    return Cpu(pid=pid, total_ns=total_ns, user_ns=total_ns // 3, system_ns=total_ns - total_ns // 3)
+
+
+def _machine(busy_ns: int, duration_s: float) -> Machine:
+    per_core = busy_ns // CORES
+    cores = [
+        Core(
+            cpu=i,
+            user_ns=per_core // 3,
+            nice_ns=0,
+            system_ns=per_core // 3,
+            irq_ns=0,
+            softirq_ns=per_core - 2 * (per_core // 3),
+            steal_ns=0,
+            idle_ns=max(0, int(duration_s * 1e9) - per_core),
+            iowait_ns=0,
+        )
+        for i in range(CORES)
+    ]
+    return Machine(cores=cores, busy_ns=busy_ns)
