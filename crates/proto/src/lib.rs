@@ -8,6 +8,8 @@
 extern crate alloc;
 
 pub mod machine;
+pub mod nfs3;
+pub mod rpc;
 pub mod scsi;
 pub mod wire;
 

@@ -1,0 +1,158 @@
+//! Messages in words, for people who look at a capture.
+
+use alloc::{format, string::String, vec::Vec};
+
+use super::{
+    MAX_CONTROL_LEN, MAX_IO_BYTES, MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
+    arguments::Arguments,
+    mount::{MAX_EXPORT_PATH_LEN, MountProcedure},
+    results::Results,
+    types::Status,
+};
+use crate::{
+    machine::Violation,
+    rpc::{
+        Call, Credentials, HeadError, Records,
+        message::decode_reply,
+        portmap::{self, Mapping},
+        xdr,
+    },
+    wire::Reader,
+};
+
+/// Describes the record at the front of `bytes`, which begin with its mark: bytes used, and what it says.
+///
+/// A reply does not say what it replies to; see `describe_reply`.
+pub fn describe(bytes: &[u8]) -> Result<(usize, String), Violation> {
+    let (used, record) = first_record(bytes)?;
+    let mut reader = Reader::new(&record);
+    let text = match Call::decode(&mut reader) {
+        Ok(call) => describe_call(&call, &mut reader),
+        Err(HeadError::Answer { xid, error }) => format!("call xid {xid:#010x}: {error}"),
+        Err(HeadError::WrongDirection) => describe_unknown_reply(&record)?,
+        Err(HeadError::Short | HeadError::Malformed) => {
+            return Err(Violation::malformed("RFC 5531 §9: a record too short for a message"));
+        }
+    };
+    Ok((used, text))
+}
+
+/// Describes the record at the front of `bytes` as the reply to a call of `procedure` of NFS.
+pub fn describe_reply(procedure: Procedure, bytes: &[u8]) -> Result<(usize, String), Violation> {
+    let (used, record) = first_record(bytes)?;
+    let mut reader = Reader::new(&record);
+    let (xid, outcome) =
+        decode_reply(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: a reply that does not decode"))?;
+    let text = match outcome {
+        Ok(()) => match Results::decode(procedure, &mut reader) {
+            Ok(Ok(results)) => format!("reply xid {xid:#010x} {results:?}"),
+            Ok(Err(failure)) => {
+                format!("reply xid {xid:#010x} {procedure:?}: {} ({:?})", failure.status, failure.context)
+            }
+            Err(_) => format!("reply xid {xid:#010x} {procedure:?}: results that do not decode"),
+        },
+        Err(error) => format!("reply xid {xid:#010x} {procedure:?}: {error}"),
+    };
+    Ok((used, text))
+}
+
+fn first_record(bytes: &[u8]) -> Result<(usize, Vec<u8>), Violation> {
+    let mut records = Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN);
+    let (mut input, mut record) = (bytes, Vec::new());
+    while let Some(piece) = records.next(&mut input)? {
+        record.extend_from_slice(piece.bytes);
+        if piece.end {
+            return Ok((bytes.len() - input.len(), record));
+        }
+    }
+    Err(Violation::malformed("RFC 5531 §11: the bytes end within a record"))
+}
+
+fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
+    let what = match (call.program, call.version) {
+        (PROGRAM, VERSION) => match Procedure::from_number(call.procedure) {
+            Some(procedure) => match Arguments::decode(procedure, reader) {
+                Ok(arguments) => format!("NFS {arguments:?}"),
+                Err(_) => format!("NFS {procedure:?}: arguments that do not decode"),
+            },
+            None => format!("NFS procedure {}", call.procedure),
+        },
+        (MOUNT_PROGRAM, VERSION) => match MountProcedure::from_number(call.procedure) {
+            Some(procedure @ (MountProcedure::Mnt | MountProcedure::Umnt)) => {
+                let path = xdr::opaque(reader, MAX_EXPORT_PATH_LEN).unwrap_or_default();
+                format!("MOUNT {procedure:?} {:?}", String::from_utf8_lossy(path))
+            }
+            Some(procedure) => format!("MOUNT {procedure:?}"),
+            None => format!("MOUNT procedure {}", call.procedure),
+        },
+        (portmap::PROGRAM, portmap::VERSION) => match (call.procedure, Mapping::decode(reader)) {
+            (portmap::PROC_GETPORT, Ok(mapping)) => format!("PORTMAP GetPort {mapping:?}"),
+            (portmap::PROC_DUMP, _) => String::from("PORTMAP Dump"),
+            (procedure, _) => format!("PORTMAP procedure {procedure}"),
+        },
+        (program, version) => format!("program {program} version {version} procedure {}", call.procedure),
+    };
+    let who = match Credentials::decode(call.credential) {
+        Ok(who) => format!("uid {} gid {}", who.uid, who.gid),
+        Err(_) => format!("credential flavor {}", call.credential.flavor),
+    };
+    format!("call xid {:#010x} {who} {what}", call.xid)
+}
+
+/// What a reply says whatever it replies to: every NFS procedure's results but NULL's begin with a status.
+fn describe_unknown_reply(record: &[u8]) -> Result<String, Violation> {
+    let mut reader = Reader::new(record);
+    let (xid, outcome) =
+        decode_reply(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: a reply that does not decode"))?;
+    Ok(match outcome {
+        Err(error) => format!("reply xid {xid:#010x}: {error}"),
+        Ok(()) if reader.remaining() == 0 => format!("reply xid {xid:#010x}: success, no results"),
+        Ok(()) => {
+            let len = reader.remaining();
+            match Status::decode(&mut reader) {
+                Ok(Err(status)) => format!("reply xid {xid:#010x}: {len} bytes of results, status {status:?}"),
+                _ => format!("reply xid {xid:#010x}: {len} bytes of results"),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        nfs3::arguments,
+        rpc::{
+            Encoder,
+            auth::Identity,
+            message::{encode_call, encode_success},
+        },
+    };
+
+    #[test]
+    fn every_call_is_described_by_its_procedure_and_arguments() {
+        for arguments in arguments::tests::examples() {
+            let mut call = Encoder::default();
+            let procedure = arguments.procedure();
+            encode_call(call.begin_record(), 1, PROGRAM, VERSION, procedure as u32, &Identity::None.encode());
+            arguments.encode(&mut call);
+            let bytes = call.end_record(0);
+            let (used, text) = describe(bytes).expect("a description");
+            assert_eq!(used, bytes.len());
+            assert_eq!(text, format!("call xid 0x00000001 uid 65534 gid 65534 NFS {arguments:?}"));
+        }
+    }
+
+    #[test]
+    fn a_reply_is_described_as_far_as_it_says_what_it_is() {
+        let mut reply = Encoder::default();
+        encode_success(reply.begin_record(), 2);
+        reply.u32(Status::Stale as u32);
+        let bytes = reply.end_record(0).to_vec();
+        let (used, text) = describe(&bytes).expect("a description");
+        assert_eq!((used, text.as_str()), (32, "reply xid 0x00000002: 4 bytes of results, status Stale"));
+        let (_, text) = describe_reply(Procedure::GetAttr, &bytes).expect("a description");
+        assert_eq!(text, "reply xid 0x00000002 GetAttr: stale file handle (Nothing)");
+        assert!(describe(&bytes[..20]).is_err());
+    }
+}

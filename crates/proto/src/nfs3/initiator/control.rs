@@ -1,0 +1,144 @@
+//! Single calls on connections of their own: the portmapper's and MOUNT's, where a server has MOUNT on another port.
+
+use alloc::vec::Vec;
+
+use crate::{
+    machine::{Violation, ViolationKind},
+    nfs3::{
+        MOUNT_PROGRAM, VERSION,
+        mount::{ExportEntry, MountEntry, MountError, MountProcedure, decode_exports, decode_mounted, decode_mounts},
+        types::FileHandle,
+    },
+    rpc::{
+        Encoder, Garbage, Records,
+        auth::Identity,
+        message::{decode_reply, encode_call},
+        portmap::{self, Mapping},
+    },
+    wire::{Reader, Transmit},
+};
+
+/// Longest reply taken: a list of exports or mounts.
+const MAX_REPLY_LEN: u32 = 256 << 10;
+
+/// One call, whose answer is a `T`. Bytes go in and out as with an `Initiator`; time is the caller's matter.
+#[derive(Debug)]
+pub struct ControlCall<T> {
+    xid: u32,
+    transmit: Transmit,
+    records: Records,
+    reply: Vec<u8>,
+    decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
+}
+
+impl ControlCall<Result<FileHandle, MountError>> {
+    /// MNT: the handle of an export's root.
+    pub fn mount(xid: u32, identity: &Identity, path: &str) -> Self {
+        Self::mount_program(xid, identity, MountProcedure::Mnt, Some(path), decode_mounted)
+    }
+}
+
+impl ControlCall<()> {
+    /// UMNT.
+    pub fn unmount(xid: u32, identity: &Identity, path: &str) -> Self {
+        Self::mount_program(xid, identity, MountProcedure::Umnt, Some(path), |_| Ok(()))
+    }
+
+    /// UMNTALL.
+    pub fn unmount_all(xid: u32, identity: &Identity) -> Self {
+        Self::mount_program(xid, identity, MountProcedure::UmntAll, None, |_| Ok(()))
+    }
+}
+
+impl ControlCall<Vec<ExportEntry>> {
+    /// EXPORT.
+    pub fn exports(xid: u32, identity: &Identity) -> Self {
+        Self::mount_program(xid, identity, MountProcedure::Export, None, decode_exports)
+    }
+}
+
+impl ControlCall<Vec<MountEntry>> {
+    /// DUMP of MOUNT.
+    pub fn mounts(xid: u32, identity: &Identity) -> Self {
+        Self::mount_program(xid, identity, MountProcedure::Dump, None, decode_mounts)
+    }
+}
+
+impl ControlCall<Option<u16>> {
+    /// GETPORT: the TCP port of a program; `None` where it is not served.
+    pub fn port(xid: u32, program: u32, version: u32) -> Self {
+        let decode = |reader: &mut Reader<'_>| {
+            let port = u16::try_from(reader.u32_be()?).map_err(|_| Garbage)?;
+            Ok((port > 0).then_some(port))
+        };
+        Self::call(xid, &Identity::None, (portmap::PROGRAM, portmap::VERSION, portmap::PROC_GETPORT), decode, |call| {
+            Mapping::tcp(program, version, 0).encode(call);
+        })
+    }
+}
+
+impl ControlCall<Vec<Mapping>> {
+    /// DUMP of the portmapper.
+    pub fn mappings(xid: u32) -> Self {
+        let procedure = (portmap::PROGRAM, portmap::VERSION, portmap::PROC_DUMP);
+        Self::call(xid, &Identity::None, procedure, portmap::decode_dump, |_| {})
+    }
+}
+
+impl<T> ControlCall<T> {
+    /// Takes bytes of the reply; the answer when it is whole.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<T>, Violation> {
+        let mut input = bytes;
+        while let Some(piece) = self.records.next(&mut input)? {
+            self.reply.extend_from_slice(piece.bytes);
+            if piece.end {
+                return self.answer().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    fn answer(&self) -> Result<T, Violation> {
+        let mut reader = Reader::new(&self.reply);
+        let (xid, outcome) =
+            decode_reply(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: a reply that does not decode"))?;
+        if xid != self.xid {
+            return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call"));
+        }
+        outcome.map_err(|_| Violation::new(ViolationKind::Refused, "RFC 5531 §9: the server refuses the call"))?;
+        (self.decode)(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: results that do not decode"))
+    }
+
+    fn mount_program(
+        xid: u32,
+        identity: &Identity,
+        procedure: MountProcedure,
+        path: Option<&str>,
+        decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
+    ) -> Self {
+        Self::call(xid, identity, (MOUNT_PROGRAM, VERSION, procedure as u32), decode, |call| {
+            if let Some(path) = path {
+                call.opaque(path.as_bytes());
+            }
+        })
+    }
+
+    fn call(
+        xid: u32,
+        identity: &Identity,
+        (program, version, procedure): (u32, u32, u32),
+        decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
+        arguments: impl FnOnce(&mut Encoder),
+    ) -> Self {
+        let mut call = Encoder::default();
+        encode_call(call.begin_record(), xid, program, version, procedure, &identity.encode());
+        arguments(&mut call);
+        let mut transmit = Transmit::default();
+        transmit.put(call.end_record(0));
+        Self { xid, transmit, records: Records::new(MAX_REPLY_LEN), reply: Vec::new(), decode }
+    }
+}

@@ -1,0 +1,418 @@
+//! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches once it is warm.
+
+use alloc::vec::Vec;
+
+use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::Step};
+use crate::{
+    machine::{InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation},
+    nfs3::{
+        PROGRAM, Procedure, VERSION,
+        arguments::{Arguments, Stability, WriteHead},
+        results::Results,
+        types::{Attributes, FileHandle, Status},
+    },
+    rpc::{
+        Encoder, Garbage, RpcError,
+        message::encode_call,
+        xdr::{self, LAST_FRAGMENT, padding},
+    },
+    wire::{Payload, Reader},
+};
+use core::time::Duration;
+
+/// `IoError::Failed::status` of a flush that found the server restarted: writes since the last flush may be lost.
+pub const STATUS_VERIFIER_CHANGED: u32 = u32::MAX;
+
+/// How long to wait before a call that the server put off is sent again.
+const JUKEBOX_DELAY: Duration = Duration::from_millis(100);
+
+/// An I/O under way, at its tag's place.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    xid: u32,
+    work: Option<Work>,
+    /// The server answered `Jukebox`: send the call again then.
+    again_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Read { offset: u64, len: u32, done: u32 },
+    Write { offset: u64, data: Payload, done: u32 },
+    Flush,
+}
+
+impl Slot {
+    pub(super) fn again_at(&self) -> Option<Instant> {
+        self.again_at
+    }
+}
+
+/// A READ whose data are arriving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadUnderway {
+    tag: Tag,
+    /// Where the next byte goes in the I/O's buffer, and how many are to come.
+    at: u32,
+    left: u32,
+    count: u32,
+    eof: bool,
+}
+
+impl ReadUnderway {
+    /// Hands on data; what follows them (padding) is dropped.
+    pub(super) fn take(&mut self, bytes: &[u8], events: &mut dyn InitiatorEvents) {
+        let bytes = &bytes[..bytes.len().min(self.left as usize)];
+        if !bytes.is_empty() {
+            events.data(self.tag, self.at, bytes);
+            self.at += bytes.len() as u32;
+            self.left -= bytes.len() as u32;
+        }
+    }
+}
+
+/// Whole calls with everything in place but xid, offset and count.
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    read: Vec<u8>,
+    write: Vec<u8>,
+    commit: Vec<u8>,
+}
+
+impl Templates {
+    pub(super) fn new(file: &FileHandle, identity: &[u8], stability: Stability) -> Self {
+        let template = |arguments: Arguments<'_>| {
+            let mut encoder = Encoder::default();
+            let procedure = arguments.procedure() as u32;
+            encode_call(encoder.begin_record(), 0, PROGRAM, VERSION, procedure, identity);
+            arguments.encode(&mut encoder);
+            encoder.end_record(0).to_vec()
+        };
+        let file = *file;
+        Self {
+            read: template(Arguments::Read { file, offset: 0, count: 0 }),
+            write: template(Arguments::Write(WriteHead { file, offset: 0, count: 0, stability, data_len: 0 })),
+            commit: template(Arguments::Commit { file, offset: 0, count: 0 }),
+        }
+    }
+}
+
+impl Mount {
+    pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        if self.step != Step::Ready {
+            return Err(Misuse::NoCredit);
+        }
+        let slot = self.slots.get(tag as usize).ok_or(Misuse::BadTag)?;
+        if slot.work.is_some() || (!self.unsupported.is_empty() && self.unsupported.contains(&tag)) {
+            return Err(Misuse::BadTag);
+        }
+        let work = match io {
+            Io::Read { offset, len } => {
+                self.check_range(offset, len as usize)?;
+                Work::Read { offset, len, done: 0 }
+            }
+            Io::Write { offset, data } => {
+                self.check_range(offset, data.len())?;
+                Work::Write { offset, data, done: 0 }
+            }
+            Io::Flush => Work::Flush,
+            Io::WriteZeroes { .. } | Io::Unmap { .. } => {
+                self.unsupported.push(tag);
+                return Ok(());
+            }
+        };
+        if !self.awaits_something() {
+            self.last_progress = now;
+        }
+        self.slots[tag as usize].work = Some(work);
+        self.outstanding += 1;
+        self.send(tag);
+        Ok(())
+    }
+
+    /// `xid` with `low` as its lower half; the upper half tells calls of the same tag apart.
+    pub(super) fn next_xid(&mut self, low: u32) -> u32 {
+        self.next_generation = self.next_generation.wrapping_add(1);
+        self.next_generation << 16 | low
+    }
+
+    /// Takes a reply to an I/O; false when it has to wait for more bytes.
+    pub(super) fn take_io_reply(
+        &mut self,
+        now: Instant,
+        xid: u32,
+        outcome: Result<(), RpcError>,
+        reader: &mut Reader<'_>,
+        end: bool,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<bool, Violation> {
+        let tag = xid & CONTROL_TAG;
+        let work = match self.slots.get(tag as usize) {
+            Some(Slot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
+            _ => return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call")),
+        };
+        if let (Work::Read { len, done, .. }, Ok(())) = (work, outcome) {
+            let (left, done) = (len - done, *done);
+            return self.take_read_reply(now, tag, left, done, reader, end, events);
+        }
+        if !end {
+            return Ok(false);
+        }
+        if let Err(error) = outcome {
+            self.complete(now, tag, Err(rpc_failed(error)), events);
+            return Ok(true);
+        }
+        if matches!(work, Work::Flush) {
+            self.take_commit_reply(now, tag, reader, events)?;
+        } else {
+            self.take_write_reply(now, tag, reader, events)?;
+        }
+        Ok(true)
+    }
+
+    /// All of a READ's reply has come.
+    pub(super) fn read_ended(
+        &mut self,
+        now: Instant,
+        read: ReadUnderway,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        if read.left > 0 {
+            return Err(malformed(Garbage));
+        }
+        let Some(Work::Read { len, done, .. }) = &mut self.slots[read.tag as usize].work else {
+            unreachable!("data are taken for a read only")
+        };
+        *done += read.count;
+        if done == len {
+            self.complete(now, read.tag, Ok(()), events);
+        } else if read.eof {
+            let error = IoError::Failed { status: 0, what: "the file ended before the range read" };
+            self.complete(now, read.tag, Err(error), events);
+        } else if read.count == 0 {
+            return Err(Violation::misbehaved("RFC 1813 §3.3.6: READ gave nothing before the end of the file"));
+        } else {
+            self.send(read.tag);
+        }
+        Ok(())
+    }
+
+    /// Sends again what the server put off and is due.
+    pub(super) fn send_delayed(&mut self, now: Instant) {
+        if self.delayed == 0 {
+            return;
+        }
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].again_at.is_some_and(|at| at <= now) {
+                if !self.awaits_something() {
+                    self.last_progress = now;
+                }
+                self.slots[tag].again_at = None;
+                self.delayed -= 1;
+                self.send(tag as Tag);
+            }
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].work.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
+
+    fn check_range(&self, offset: u64, len: usize) -> Result<(), Misuse> {
+        let end = offset.checked_add(len as u64).ok_or(Misuse::BadRange)?;
+        let fits = len > 0 && len <= self.geometry.max_io_bytes as usize && end <= self.geometry.size_bytes;
+        if fits { Ok(()) } else { Err(Misuse::BadRange) }
+    }
+
+    /// Sends the call for what is left of an I/O.
+    fn send(&mut self, tag: Tag) {
+        let xid = self.next_xid(tag);
+        let slot = &mut self.slots[tag as usize];
+        slot.xid = xid;
+        match slot.work.as_ref().expect("a slot with work") {
+            Work::Read { offset, len, done } => {
+                let (offset, count) = (offset + u64::from(*done), len - done);
+                let size = self.templates.read.len();
+                self.transmit.put(&self.templates.read);
+                let call = self.transmit.tail_mut(size);
+                call[4..8].copy_from_slice(&xid.to_be_bytes());
+                call[size - 12..size - 4].copy_from_slice(&offset.to_be_bytes());
+                call[size - 4..].copy_from_slice(&count.to_be_bytes());
+            }
+            Work::Write { offset, data, done } => {
+                let offset = offset + u64::from(*done);
+                let data = data.slice(*done as usize, data.len() - *done as usize);
+                let count = data.len() as u32;
+                let size = self.templates.write.len();
+                let mark = LAST_FRAGMENT | (size - 4 + data.len() + padding(data.len())) as u32;
+                self.transmit.put(&self.templates.write);
+                let call = self.transmit.tail_mut(size);
+                call[..4].copy_from_slice(&mark.to_be_bytes());
+                call[4..8].copy_from_slice(&xid.to_be_bytes());
+                call[size - 20..size - 12].copy_from_slice(&offset.to_be_bytes());
+                call[size - 12..size - 8].copy_from_slice(&count.to_be_bytes());
+                call[size - 4..].copy_from_slice(&count.to_be_bytes());
+                let pad = padding(data.len());
+                self.transmit.payload(data);
+                self.transmit.zeros(pad);
+            }
+            Work::Flush => {
+                let size = self.templates.commit.len();
+                self.transmit.put(&self.templates.commit);
+                self.transmit.tail_mut(size)[4..8].copy_from_slice(&xid.to_be_bytes());
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // What is left of the I/O, and the five of every reply.
+    fn take_read_reply(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        left: u32,
+        done: u32,
+        reader: &mut Reader<'_>,
+        end: bool,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<bool, Violation> {
+        let head = match read_head(reader) {
+            Ok(head) => head,
+            Err(Garbage) if !end => return Ok(false),
+            Err(garbage) => return Err(malformed(garbage)),
+        };
+        match head {
+            Ok((count, eof)) => {
+                if count > left {
+                    return Err(Violation::misbehaved("RFC 1813 §3.3.6: READ gave more than was asked for"));
+                }
+                let mut read = ReadUnderway { tag, at: done, left: count, count, eof };
+                read.take(reader.take(reader.remaining()).unwrap_or_default(), events);
+                if end {
+                    self.read_ended(now, read, events)?;
+                } else {
+                    self.incoming = Incoming::ReadData(read);
+                }
+            }
+            Err(status) => {
+                self.fail(now, tag, status, events);
+                if !end {
+                    self.incoming = Incoming::Skip;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_write_reply(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        reader: &mut Reader<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let (count, committed, verifier) = match Results::decode(Procedure::Write, reader).map_err(malformed)? {
+            Ok(Results::Write { count, committed, verifier, .. }) => (count, committed, verifier),
+            Ok(_) => return Err(malformed(Garbage)),
+            Err(failure) => {
+                self.fail(now, tag, failure.status, events);
+                return Ok(());
+            }
+        };
+        if committed < self.config.stability {
+            return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE less stable than was asked for"));
+        }
+        if committed == Stability::Unstable {
+            self.note_verifier(verifier);
+        }
+        let Some(Work::Write { data, done, .. }) = &mut self.slots[tag as usize].work else {
+            unreachable!("the caller looked")
+        };
+        if count == 0 || count as usize > data.len() - *done as usize {
+            return Err(Violation::misbehaved("RFC 1813 §3.3.7: WRITE of nothing, or of more than was sent"));
+        }
+        *done += count;
+        if *done as usize == data.len() {
+            self.complete(now, tag, Ok(()), events);
+        } else {
+            self.send(tag);
+        }
+        Ok(())
+    }
+
+    fn take_commit_reply(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        reader: &mut Reader<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        match Results::decode(Procedure::Commit, reader).map_err(malformed)? {
+            Ok(Results::Commit { verifier, .. }) => {
+                self.note_verifier(verifier);
+                let result = if core::mem::take(&mut self.verifier_changed) {
+                    let what = "the server restarted: writes since the last flush may be lost";
+                    Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, what })
+                } else {
+                    Ok(())
+                };
+                self.complete(now, tag, result, events);
+                Ok(())
+            }
+            Ok(_) => Err(malformed(Garbage)),
+            Err(failure) => {
+                self.fail(now, tag, failure.status, events);
+                Ok(())
+            }
+        }
+    }
+
+    /// RFC 1813 §3.3.21: a verifier that changed says that unstable data may be gone.
+    fn note_verifier(&mut self, verifier: [u8; 8]) {
+        self.verifier_changed |= self.verifier.is_some_and(|earlier| earlier != verifier);
+        self.verifier = Some(verifier);
+    }
+
+    fn fail(&mut self, now: Instant, tag: Tag, status: Status, events: &mut dyn InitiatorEvents) {
+        if status == Status::Jukebox {
+            self.slots[tag as usize].again_at = Some(now + JUKEBOX_DELAY);
+            self.delayed += 1;
+        } else {
+            self.complete(now, tag, Err(failed(status)), events);
+        }
+    }
+
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        let slot = &mut self.slots[tag as usize];
+        slot.work = None;
+        if slot.again_at.take().is_some() {
+            self.delayed -= 1;
+        }
+        self.outstanding -= 1;
+        events.complete(now, tag, result);
+        self.end_if_drained();
+    }
+}
+
+/// Status, count and eof of a READ's results; the attributes are of no use here.
+fn read_head(reader: &mut Reader<'_>) -> Result<Result<(u32, bool), Status>, Garbage> {
+    if let Err(status) = Status::decode(reader)? {
+        return Ok(Err(status));
+    }
+    if xdr::boolean(reader)? {
+        reader.skip(Attributes::ENCODED_LEN)?;
+    }
+    let (count, eof, data_len) = (reader.u32_be()?, xdr::boolean(reader)?, reader.u32_be()?);
+    // A length that differs from the count would leave the record's data unaccounted for.
+    if count == data_len { Ok(Ok((count, eof))) } else { Err(Garbage) }
+}
+
+fn malformed(_: Garbage) -> Violation {
+    Violation::malformed("RFC 1813 §3.3: results that do not decode")
+}

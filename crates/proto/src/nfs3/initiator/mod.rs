@@ -1,0 +1,304 @@
+//! The client's side of a connection: mounts an export, finds (or makes) one file of it, and does I/O on that file.
+
+mod control;
+mod io;
+mod setup;
+
+pub use control::ControlCall;
+pub use io::STATUS_VERIFIER_CHANGED;
+
+use alloc::{string::String, vec::Vec};
+use core::time::Duration;
+
+use super::{
+    MAX_CONTROL_LEN, MAX_IO_BYTES,
+    arguments::Stability,
+    types::{FileHandle, Status},
+};
+use crate::{
+    machine::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind},
+    rpc::{Encoder, HeadError, Piece, Records, RpcError, auth::Identity, message::decode_reply},
+    wire::{Reader, Transmit},
+};
+use io::{ReadUnderway, Slot, Templates};
+use setup::Step;
+
+/// Low half of the xid of every call that is no I/O; I/Os have their tag there.
+const CONTROL_TAG: u32 = 0xffff;
+
+/// What to mount, and how to use it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Path of the export, as MNT takes it.
+    pub export: String,
+    /// Path of the file below the export.
+    pub file: String,
+    pub root: Root,
+    pub identity: Identity,
+    /// Most I/Os outstanding; below 65535.
+    pub depth: usize,
+    /// What WRITE asks for.
+    pub stability: Stability,
+    /// Makes the file where there is none, and makes it at least so many bytes large.
+    pub create: Option<u64>,
+    /// Of an earlier connection to the same server: whether writes that it left uncommitted were lost shows against it.
+    pub verifier: Option<[u8; 8]>,
+    /// Where xids begin; connections of one client should differ.
+    pub first_xid: u32,
+    /// How long the server may be silent while something is asked of it.
+    pub timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            export: String::new(),
+            file: String::new(),
+            root: Root::MountHere,
+            identity: Identity::None,
+            depth: 32,
+            stability: Stability::Unstable,
+            create: None,
+            verifier: None,
+            first_xid: 0,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Where the handle of the export's root comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// From MNT on this very connection: for servers that answer all programs on one port.
+    MountHere,
+    /// From a `ControlCall` on a connection to the port of MOUNT.
+    Handle(FileHandle),
+}
+
+/// One connection to a server, for one file.
+#[derive(Debug)]
+pub struct Mount {
+    config: Config,
+    transmit: Transmit,
+    records: Records,
+    incoming: Incoming,
+    /// First bytes of a reply that did not come whole.
+    held: Vec<u8>,
+    scratch: Encoder,
+    identity: Vec<u8>,
+    step: Step,
+    /// `close` came before the file was ready.
+    closing: bool,
+    control_xid: u32,
+    geometry: Geometry,
+    templates: Templates,
+    slots: Vec<Slot>,
+    outstanding: usize,
+    /// Slots whose call the server wants to be sent again later.
+    delayed: usize,
+    /// Operations that NFS does not have, to be completed as such.
+    unsupported: Vec<Tag>,
+    next_generation: u32,
+    /// The server's write verifier, and whether it changed since the last COMMIT.
+    verifier: Option<[u8; 8]>,
+    verifier_changed: bool,
+    last_progress: Instant,
+}
+
+/// What the rest of the current record is.
+#[derive(Debug)]
+enum Incoming {
+    Head,
+    ReadData(ReadUnderway),
+    Skip,
+}
+
+impl Mount {
+    /// Begins to mount: the first call is in `transmit`.
+    pub fn new(now: Instant, config: Config) -> Self {
+        assert!(config.depth < CONTROL_TAG as usize, "tags and control calls share the xid's lower half");
+        let identity = config.identity.encode();
+        let mut mount = Self {
+            transmit: Transmit::default(),
+            records: Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN),
+            incoming: Incoming::Head,
+            held: Vec::new(),
+            scratch: Encoder::default(),
+            identity,
+            step: Step::Closed,
+            closing: false,
+            control_xid: 0,
+            geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
+            templates: Templates::default(),
+            slots: (0..config.depth).map(|_| Slot::default()).collect(),
+            outstanding: 0,
+            delayed: 0,
+            unsupported: Vec::with_capacity(config.depth),
+            next_generation: config.first_xid,
+            verifier: config.verifier,
+            verifier_changed: false,
+            last_progress: now,
+            config,
+        };
+        mount.begin_setup();
+        mount
+    }
+
+    /// The write verifier last seen, for a later connection's `Config::verifier`.
+    pub fn verifier(&self) -> Option<[u8; 8]> {
+        self.verifier
+    }
+
+    fn take_piece(
+        &mut self,
+        now: Instant,
+        piece: Piece<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        match &mut self.incoming {
+            Incoming::Head if self.held.is_empty() => {
+                if !self.take_head(now, piece.bytes, piece.end, events)? {
+                    self.hold(piece.bytes)?;
+                }
+            }
+            Incoming::Head => {
+                self.hold(piece.bytes)?;
+                let mut held = core::mem::take(&mut self.held);
+                let taken = self.take_head(now, &held, piece.end, events);
+                if taken != Ok(false) {
+                    held.clear();
+                }
+                self.held = held;
+                taken?;
+            }
+            Incoming::ReadData(read) => {
+                read.take(piece.bytes, events);
+                if piece.end {
+                    let read = *read;
+                    self.read_ended(now, read, events)?;
+                }
+            }
+            Incoming::Skip => {}
+        }
+        if piece.end {
+            self.incoming = Incoming::Head;
+        }
+        Ok(())
+    }
+
+    /// Looks at the bytes of a reply so far; false when they have to wait for more.
+    fn take_head(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        end: bool,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<bool, Violation> {
+        let mut reader = Reader::new(bytes);
+        let (xid, outcome) = match decode_reply(&mut reader) {
+            Ok(reply) => reply,
+            Err(HeadError::Short) if !end => return Ok(false),
+            Err(HeadError::WrongDirection) => {
+                return Err(Violation::misbehaved("RFC 5531 §9: a client is sent replies only"));
+            }
+            Err(_) => return Err(Violation::malformed("RFC 5531 §9: a reply that does not decode")),
+        };
+        if xid & CONTROL_TAG != CONTROL_TAG {
+            return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
+        }
+        if !end {
+            return Ok(false);
+        }
+        if xid != self.control_xid || !self.step.awaits_reply() {
+            return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call"));
+        }
+        self.take_control_reply(now, outcome, &mut reader, events)?;
+        Ok(true)
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
+            return Err(Violation::misbehaved("RFC 1813 §3.3: a reply longer than any that was asked for"));
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn awaits_something(&self) -> bool {
+        self.outstanding > self.delayed || self.step.awaits_reply()
+    }
+}
+
+impl Initiator for Mount {
+    fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        self.last_progress = now;
+        let mut input = bytes;
+        while let Some(piece) = self.records.next(&mut input)? {
+            self.take_piece(now, piece, events)?;
+        }
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        if self.step == Step::Ready { self.slots.len() - self.outstanding - self.unsupported.len() } else { 0 }
+    }
+
+    fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        self.submit_io(now, tag, io)
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if !self.unsupported.is_empty() {
+            return Some(self.last_progress);
+        }
+        let silence = self.awaits_something().then(|| self.last_progress + self.config.timeout);
+        let again = if self.delayed > 0 { self.slots.iter().filter_map(Slot::again_at).min() } else { None };
+        match (silence, again) {
+            (Some(silence), Some(again)) => Some(silence.min(again)),
+            (silence, again) => silence.or(again),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        while let Some(tag) = self.unsupported.pop() {
+            events.complete(now, tag, Err(IoError::Unsupported));
+        }
+        self.send_delayed(now);
+        if self.awaits_something() && now >= self.last_progress + self.config.timeout {
+            return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §9: no reply to a call"));
+        }
+        self.end_if_drained();
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant) {
+        if !self.awaits_something() {
+            self.last_progress = now;
+        }
+        self.begin_close();
+    }
+
+    fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.step = Step::Closed;
+        self.lose_all(now, events);
+    }
+}
+
+/// An I/O's error for a status; the texts are those of `Status`.
+fn failed(status: Status) -> IoError {
+    IoError::Failed { status: status as u32, what: setup::text(status) }
+}
+
+fn rpc_failed(error: RpcError) -> IoError {
+    let what = match error {
+        RpcError::Authentication(_) => "the server refused the credential",
+        RpcError::GarbageArguments => "the server could not decode the call",
+        RpcError::SystemError => "the server failed",
+        _ => "the server does not serve the call",
+    };
+    IoError::Failed { status: u32::MAX - 1, what }
+}

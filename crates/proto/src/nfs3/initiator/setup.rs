@@ -1,0 +1,315 @@
+//! From a fresh connection to a file ready for I/O, and the way back.
+
+use alloc::string::String;
+
+use super::{Mount, Root, io::Templates};
+use crate::{
+    machine::{InitiatorEvents, Instant, Violation, ViolationKind},
+    nfs3::{
+        MAX_IO_BYTES, MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
+        arguments::{Arguments, CreateHow, Place, SetAttributes},
+        mount::{MountError, MountProcedure, decode_mounted},
+        results::{Outcome, Results},
+        types::{FileHandle, FileType, Status, access},
+    },
+    rpc::{Garbage, RpcError, message::encode_call},
+    wire::Reader,
+};
+
+/// Where a mount stands: the call under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Mount,
+    /// Looks for the part of the path that ends before byte `end` of the file's path.
+    Lookup {
+        directory: FileHandle,
+        end: usize,
+    },
+    Create,
+    /// What the server can do.
+    FsInfo {
+        file: FileHandle,
+    },
+    Access {
+        file: FileHandle,
+    },
+    Size {
+        file: FileHandle,
+    },
+    Grow {
+        file: FileHandle,
+    },
+    Ready,
+    /// No I/O is taken any more; those outstanding come to their end.
+    Draining,
+    /// The last call: UMNT, or NULL where somebody else mounted.
+    Leave,
+    Closed,
+}
+
+impl Step {
+    /// True where a control call is under way.
+    pub(super) fn awaits_reply(&self) -> bool {
+        !matches!(self, Self::Ready | Self::Draining | Self::Closed)
+    }
+}
+
+impl Mount {
+    pub(super) fn begin_setup(&mut self) {
+        match self.config.root {
+            Root::MountHere => {
+                self.step = Step::Mount;
+                self.call_mount(MountProcedure::Mnt);
+            }
+            Root::Handle(root) => self.look_up(root, 0),
+        }
+    }
+
+    pub(super) fn take_control_reply(
+        &mut self,
+        now: Instant,
+        outcome: Result<(), RpcError>,
+        reader: &mut Reader<'_>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let step = self.step.clone();
+        if step == Step::Leave {
+            self.step = Step::Closed;
+            events.closed(now);
+            return Ok(());
+        }
+        if self.closing {
+            self.leave();
+            return Ok(());
+        }
+        outcome.map_err(|error| refused_call(error, &step))?;
+        match step {
+            Step::Mount => {
+                let root = decode_mounted(reader).map_err(malformed)?.map_err(refused_mount)?;
+                self.look_up(root, 0);
+            }
+            Step::Lookup { directory, end } => {
+                self.take_lookup(&decode(Procedure::Lookup, reader)?, directory, end)?;
+            }
+            Step::Create => match decode(Procedure::Create, reader)? {
+                Ok(Results::Create { object: Some(file), .. }) => self.ask_for_info(file),
+                Ok(_) => {
+                    return Err(Violation::new(
+                        ViolationKind::Unsupported,
+                        "RFC 1813 §3.3.8: a server that gives no handle of the file it made",
+                    ));
+                }
+                Err(failure) => return Err(refused("RFC 1813 §3.3.8: the file cannot be made", failure.status)),
+            },
+            Step::FsInfo { file } => {
+                let Ok(Results::FsInfo { info, .. }) = decode(Procedure::FsInfo, reader)? else {
+                    return Err(Violation::new(ViolationKind::Refused, "RFC 1813 §3.3.19: FSINFO failed"));
+                };
+                self.geometry.max_io_bytes = info.read_max.min(info.write_max).min(MAX_IO_BYTES);
+                if self.geometry.max_io_bytes == 0 {
+                    return Err(Violation::misbehaved("RFC 1813 §3.3.19: rtmax or wtmax is zero"));
+                }
+                self.step = Step::Access { file };
+                self.call(&Arguments::Access { file, rights: access::READ | access::MODIFY | access::EXTEND });
+            }
+            Step::Access { file } => {
+                if let Ok(Results::Access { rights, .. }) = decode(Procedure::Access, reader)? {
+                    if rights & access::READ == 0 {
+                        return Err(refused("RFC 1813 §3.3.4: the file may not be read", Status::Access));
+                    }
+                    self.geometry.read_only = rights & access::MODIFY == 0;
+                }
+                self.step = Step::Size { file };
+                self.call(&Arguments::GetAttr { file });
+            }
+            Step::Size { file } => {
+                let outcome = decode(Procedure::GetAttr, reader)?;
+                self.take_size(now, &outcome, file, events)?;
+            }
+            Step::Grow { file } => {
+                if let Err(failure) = decode(Procedure::SetAttr, reader)? {
+                    return Err(refused("RFC 1813 §3.3.2: the file cannot be made larger", failure.status));
+                }
+                self.config.create = None;
+                self.step = Step::Size { file };
+                self.call(&Arguments::GetAttr { file });
+            }
+            Step::Ready | Step::Draining | Step::Leave | Step::Closed => {}
+        }
+        Ok(())
+    }
+
+    /// Ends I/O; what is outstanding goes on to its end.
+    pub(super) fn begin_close(&mut self) {
+        match self.step {
+            Step::Ready => {
+                self.step = Step::Draining;
+                self.end_if_drained();
+            }
+            Step::Draining | Step::Leave | Step::Closed => {}
+            // The call under way is waited for, since its reply will come.
+            _ => self.closing = true,
+        }
+    }
+
+    pub(super) fn end_if_drained(&mut self) {
+        if self.step == Step::Draining && self.outstanding == 0 && self.unsupported.is_empty() {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.step = Step::Leave;
+        if self.config.root == Root::MountHere {
+            self.call_mount(MountProcedure::Umnt);
+        } else {
+            self.call(&Arguments::Null);
+        }
+    }
+
+    /// Looks for the next part of the file's path, from byte `at` of it.
+    fn look_up(&mut self, directory: FileHandle, at: usize) {
+        let path = &self.config.file;
+        let start = at + path[at..].bytes().take_while(|byte| *byte == b'/').count();
+        let end = path[start..].find('/').map_or(path.len(), |slash| start + slash);
+        if start == end {
+            return self.ask_for_info(directory);
+        }
+        self.step = Step::Lookup { directory, end };
+        let name = String::from(&path[start..end]);
+        self.call(&Arguments::Lookup(Place { directory, name: name.as_bytes() }));
+    }
+
+    fn take_lookup(&mut self, outcome: &Outcome<'_>, directory: FileHandle, end: usize) -> Result<(), Violation> {
+        let is_last = self.config.file[end..].bytes().all(|byte| byte == b'/');
+        match (outcome, self.config.create) {
+            (Ok(Results::Lookup { object, .. }), _) => {
+                self.look_up(*object, end);
+                Ok(())
+            }
+            (Err(failure), Some(size)) if failure.status == Status::NoEntry && is_last => {
+                self.step = Step::Create;
+                let name = self.config.file[..end].rsplit('/').next().map(String::from).unwrap_or_default();
+                let attributes = SetAttributes { mode: Some(0o644), size: Some(size), ..SetAttributes::default() };
+                let how = CreateHow::Unchecked(attributes);
+                self.call(&Arguments::Create { place: Place { directory, name: name.as_bytes() }, how });
+                Ok(())
+            }
+            (Err(failure), _) => Err(refused("RFC 1813 §3.3.3: the file cannot be reached", failure.status)),
+            (Ok(_), _) => Err(malformed(Garbage)),
+        }
+    }
+
+    fn ask_for_info(&mut self, file: FileHandle) {
+        self.step = Step::FsInfo { file };
+        self.call(&Arguments::FsInfo { root: file });
+    }
+
+    fn take_size(
+        &mut self,
+        now: Instant,
+        outcome: &Outcome<'_>,
+        file: FileHandle,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let attributes = match outcome {
+            Ok(Results::GetAttr(attributes)) => attributes,
+            Ok(_) => return Err(malformed(Garbage)),
+            Err(failure) => return Err(refused("RFC 1813 §3.3.1: GETATTR failed", failure.status)),
+        };
+        if attributes.kind != FileType::Regular {
+            return Err(refused("RFC 1813 §3.3.1: not a regular file", Status::Invalid));
+        }
+        if let Some(size) = self.config.create.filter(|size| *size > attributes.size) {
+            self.step = Step::Grow { file };
+            let attributes = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            self.call(&Arguments::SetAttr { file, attributes, guard: None });
+            return Ok(());
+        }
+        self.geometry.size_bytes = attributes.size;
+        self.templates = Templates::new(&file, &self.identity, self.config.stability);
+        self.step = Step::Ready;
+        events.ready(now, &self.geometry);
+        Ok(())
+    }
+
+    fn call(&mut self, arguments: &Arguments<'_>) {
+        self.control_call(PROGRAM, arguments.procedure() as u32);
+        arguments.encode(&mut self.scratch);
+        self.transmit.put(self.scratch.end_record(0));
+    }
+
+    fn call_mount(&mut self, procedure: MountProcedure) {
+        self.control_call(MOUNT_PROGRAM, procedure as u32);
+        self.scratch.opaque(self.config.export.as_bytes());
+        self.transmit.put(self.scratch.end_record(0));
+    }
+
+    fn control_call(&mut self, program: u32, procedure: u32) {
+        self.control_xid = self.next_xid(super::CONTROL_TAG);
+        encode_call(self.scratch.begin_record(), self.control_xid, program, VERSION, procedure, &self.identity);
+    }
+}
+
+fn decode<'a>(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Outcome<'a>, Violation> {
+    Results::decode(procedure, reader).map_err(malformed)
+}
+
+fn malformed(_: Garbage) -> Violation {
+    Violation::malformed("RFC 1813 §3.3: results that do not decode")
+}
+
+fn refused(rule: &'static str, status: Status) -> Violation {
+    // The status decides where it says more than the procedure does.
+    let rule = match status {
+        Status::NoEntry => "RFC 1813 §2.6: no such file or directory",
+        Status::Access | Status::NotOwner => "RFC 1813 §2.6: permission denied",
+        Status::ReadOnly => "RFC 1813 §2.6: the export is read-only",
+        Status::NoSpace => "RFC 1813 §2.6: no space left on the server",
+        Status::NotDirectory => "RFC 1813 §2.6: not a directory",
+        _ => rule,
+    };
+    Violation::new(ViolationKind::Refused, rule)
+}
+
+fn refused_mount(error: MountError) -> Violation {
+    let rule = match error {
+        MountError::NoEntry => "RFC 1813 §5.1.5: no such export",
+        MountError::Access | MountError::NotOwner => "RFC 1813 §5.1.5: the export may not be mounted from here",
+        MountError::NotDirectory => "RFC 1813 §5.1.5: the export is no directory",
+        _ => "RFC 1813 §5.1.5: the server cannot mount the export",
+    };
+    Violation::new(ViolationKind::Refused, rule)
+}
+
+fn refused_call(error: RpcError, step: &Step) -> Violation {
+    let rule = match error {
+        RpcError::Authentication(_) => "RFC 5531 §9: the server refuses the credential",
+        RpcError::ProgramUnavailable if *step == Step::Mount => {
+            "RFC 5531 §9: no MOUNT on this port; the server has it on another"
+        }
+        RpcError::ProgramUnavailable => "RFC 5531 §9: no NFS on this port",
+        RpcError::ProgramMismatch { .. } => "RFC 5531 §9: the server does not speak version 3",
+        _ => "RFC 5531 §9: the server could not carry out the call",
+    };
+    Violation::new(ViolationKind::Refused, rule)
+}
+
+/// A status in words that live as long as errors do.
+pub(super) fn text(status: Status) -> &'static str {
+    match status {
+        Status::NotOwner => "not owner",
+        Status::NoEntry => "no such file",
+        Status::Access => "permission denied",
+        Status::Invalid => "invalid argument",
+        Status::FileTooBig => "file too large",
+        Status::NoSpace => "no space left",
+        Status::ReadOnly => "read-only file system",
+        Status::Quota => "quota exceeded",
+        Status::Stale => "stale file handle",
+        Status::BadHandle => "bad file handle",
+        Status::Io => "I/O error",
+        Status::ServerFault => "server fault",
+        _ => "the server refused the I/O",
+    }
+}

@@ -1,0 +1,203 @@
+//! MOUNT version 3 (RFC 1813 §5): how a client gets the handle of an export's root.
+
+use alloc::{string::String, vec::Vec};
+
+use super::types::FileHandle;
+use crate::{
+    rpc::{
+        Encoder, Garbage,
+        xdr::{self},
+    },
+    wire::Reader,
+};
+
+/// Longest path of an export (`MNTPATHLEN`).
+pub const MAX_EXPORT_PATH_LEN: usize = 1024;
+/// Longest name of a host (`MNTNAMLEN`).
+pub const MAX_HOST_NAME_LEN: usize = 255;
+/// Most flavours and list entries taken from a server.
+const MAX_LIST: usize = 4096;
+
+/// Procedures of MOUNT (RFC 1813 §5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MountProcedure {
+    Null = 0,
+    Mnt = 1,
+    Dump = 2,
+    Umnt = 3,
+    UmntAll = 4,
+    Export = 5,
+}
+
+impl MountProcedure {
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Null, Self::Mnt, Self::Dump, Self::Umnt, Self::UmntAll, Self::Export].get(number as usize).copied()
+    }
+}
+
+/// `mountstat3` of a mount that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u32)]
+pub enum MountError {
+    #[error("not owner")]
+    NotOwner = 1,
+    #[error("no such export")]
+    NoEntry = 2,
+    #[error("I/O error")]
+    Io = 5,
+    #[error("permission denied")]
+    Access = 13,
+    #[error("not a directory")]
+    NotDirectory = 20,
+    #[error("invalid argument")]
+    Invalid = 22,
+    #[error("name too long")]
+    NameTooLong = 63,
+    #[error("operation not supported")]
+    NotSupported = 10004,
+    #[error("server fault")]
+    ServerFault = 10006,
+}
+
+impl MountError {
+    fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::NotOwner,
+            2 => Self::NoEntry,
+            5 => Self::Io,
+            13 => Self::Access,
+            20 => Self::NotDirectory,
+            22 => Self::Invalid,
+            63 => Self::NameTooLong,
+            10004 => Self::NotSupported,
+            _ => Self::ServerFault,
+        }
+    }
+}
+
+/// An entry of EXPORT: a path, and the groups of hosts that may mount it (none: everybody).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportEntry {
+    pub path: String,
+    pub groups: Vec<String>,
+}
+
+/// An entry of DUMP: a host and the path that it mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    pub host: String,
+    pub path: String,
+}
+
+/// Puts what MNT answers; `flavors` are the kinds of credential that the export takes, best first.
+pub fn encode_mounted(result: Result<(FileHandle, &[u32]), MountError>, encoder: &mut Encoder) {
+    match result {
+        Ok((root, flavors)) => {
+            root.encode(encoder.u32(0));
+            encoder.u32(flavors.len() as u32);
+            for flavor in flavors {
+                encoder.u32(*flavor);
+            }
+        }
+        Err(error) => {
+            encoder.u32(error as u32);
+        }
+    }
+}
+
+/// Reads what MNT answered.
+pub fn decode_mounted(reader: &mut Reader<'_>) -> Result<Result<FileHandle, MountError>, Garbage> {
+    let status = reader.u32_be()?;
+    if status != 0 {
+        return Ok(Err(MountError::from_number(status)));
+    }
+    let root = FileHandle::decode(reader)?;
+    let flavors = reader.u32_be()? as usize;
+    if flavors > MAX_LIST {
+        return Err(Garbage);
+    }
+    reader.skip(4 * flavors)?;
+    Ok(Ok(root))
+}
+
+pub fn encode_exports<'a>(entries: impl Iterator<Item = &'a ExportEntry>, encoder: &mut Encoder) {
+    for entry in entries {
+        encoder.boolean(true).opaque(entry.path.as_bytes());
+        for group in &entry.groups {
+            encoder.boolean(true).opaque(group.as_bytes());
+        }
+        encoder.boolean(false);
+    }
+    encoder.boolean(false);
+}
+
+pub fn decode_exports(reader: &mut Reader<'_>) -> Result<Vec<ExportEntry>, Garbage> {
+    list(reader, |reader| {
+        let path = text(reader, MAX_EXPORT_PATH_LEN)?;
+        Ok(ExportEntry { path, groups: list(reader, |reader| text(reader, MAX_HOST_NAME_LEN))? })
+    })
+}
+
+pub fn encode_mounts<'a>(entries: impl Iterator<Item = &'a MountEntry>, encoder: &mut Encoder) {
+    for entry in entries {
+        encoder.boolean(true).opaque(entry.host.as_bytes()).opaque(entry.path.as_bytes());
+    }
+    encoder.boolean(false);
+}
+
+pub fn decode_mounts(reader: &mut Reader<'_>) -> Result<Vec<MountEntry>, Garbage> {
+    list(reader, |reader| {
+        Ok(MountEntry { host: text(reader, MAX_HOST_NAME_LEN)?, path: text(reader, MAX_EXPORT_PATH_LEN)? })
+    })
+}
+
+fn list<'a, T>(
+    reader: &mut Reader<'a>,
+    decode: impl Fn(&mut Reader<'a>) -> Result<T, Garbage>,
+) -> Result<Vec<T>, Garbage> {
+    let mut entries = Vec::new();
+    while let Some(entry) = xdr::optional(reader, &decode)? {
+        if entries.len() == MAX_LIST {
+            return Err(Garbage);
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, Garbage> {
+    Ok(String::from_utf8_lossy(xdr::opaque(reader, max)?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn lists_come_back_as_they_were_sent() {
+        let exports = vec![
+            ExportEntry { path: "/a".into(), groups: vec![] },
+            ExportEntry { path: "/bc".into(), groups: vec!["127.0.0.0/8".into(), "host".into()] },
+        ];
+        let mut encoder = Encoder::default();
+        encode_exports(exports.iter(), &mut encoder);
+        assert_eq!(decode_exports(&mut Reader::new(encoder.bytes())), Ok(exports));
+        let mounts = vec![MountEntry { host: "h".into(), path: "/a".into() }];
+        let mut encoder = Encoder::default();
+        encode_mounts(mounts.iter(), &mut encoder);
+        assert_eq!(decode_mounts(&mut Reader::new(encoder.bytes())), Ok(mounts));
+    }
+
+    #[test]
+    fn an_answer_to_mnt_comes_back_as_it_was_sent() {
+        let root = FileHandle::new(b"root").expect("a handle");
+        let mut encoder = Encoder::default();
+        encode_mounted(Ok((root, &[1, 0])), &mut encoder);
+        assert_eq!(decode_mounted(&mut Reader::new(encoder.bytes())), Ok(Ok(root)));
+        let mut encoder = Encoder::default();
+        encode_mounted(Err(MountError::Access), &mut encoder);
+        assert_eq!(decode_mounted(&mut Reader::new(encoder.bytes())), Ok(Err(MountError::Access)));
+    }
+}

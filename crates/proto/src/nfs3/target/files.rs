@@ -1,0 +1,307 @@
+//! Procedures on names and attributes.
+
+use super::{
+    Caller, Connection, ExportId, FileId, Files, NfsBackend,
+    directories::{Listing, list},
+    handle,
+};
+use crate::{
+    machine::Instant,
+    nfs3::{
+        MAX_IO_BYTES, MAX_LISTING_LEN, MAX_NAME_LEN, Procedure,
+        arguments::{Arguments, CreateHow, Place, SetAttributes},
+        results::{Failure, FailureContext, FsInfo, Outcome, PostOp, PreOp, Results, Wcc, properties},
+        types::{FileHandle, Status, Time},
+    },
+    rpc::{Credentials, Encoder, RequestKey, message::encode_success},
+};
+
+impl Connection {
+    /// Carries out every procedure but READ, WRITE and COMMIT.
+    pub(super) fn files_call<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        xid: u32,
+        who: Credentials,
+        arguments: &Arguments<'_>,
+        record: &[u8],
+        backend: &mut B,
+    ) {
+        let procedure = arguments.procedure();
+        let reached = match self.reach(&first_handle(arguments), who, backend) {
+            Ok(reached) if reached.access.read_only && procedure.changes() => {
+                return self.reply_failure(xid, procedure, Status::ReadOnly);
+            }
+            Ok(reached) => reached,
+            Err(status) => return self.reply_failure(xid, procedure, status),
+        };
+        let key = (!procedure.is_idempotent()).then(|| RequestKey::new(self.config.peer, xid, record));
+        let (reply, listing, transmit) = (&mut self.reply, &mut self.listing, &mut self.transmit);
+        let mut served = false;
+        backend.with_files(now, reached.export, &mut |files| {
+            served = true;
+            if let Some(earlier) = key.and_then(|key| files.state.duplicates.recall(&key)) {
+                transmit.put(earlier);
+                return;
+            }
+            encode_success(reply.begin_record(), xid);
+            let caller = Caller { who: reached.who, time: files.time };
+            let mut operation = Operation { export: reached.export, caller, files, listing: &mut *listing };
+            match operation.carry_out(reached.file, arguments) {
+                Ok(results) => results.encode(reply),
+                Err(failure) => failure.encode(reply),
+            }
+            transmit.put(reply.end_record(0));
+            if let Some(key) = key {
+                files.state.duplicates.remember(key, reply.bytes());
+            }
+        });
+        if !served {
+            self.reply_failure(xid, procedure, Status::Stale);
+        }
+    }
+}
+
+/// The handle that says which export a call is about.
+fn first_handle(arguments: &Arguments<'_>) -> FileHandle {
+    match arguments {
+        Arguments::Null => FileHandle::new(&[]).expect("no bytes are not too many"),
+        Arguments::GetAttr { file }
+        | Arguments::SetAttr { file, .. }
+        | Arguments::Access { file, .. }
+        | Arguments::ReadLink { link: file }
+        | Arguments::Read { file, .. }
+        | Arguments::Link { file, .. }
+        | Arguments::ReadDir { directory: file, .. }
+        | Arguments::ReadDirPlus { directory: file, .. }
+        | Arguments::FsStat { root: file }
+        | Arguments::FsInfo { root: file }
+        | Arguments::PathConf { file }
+        | Arguments::Commit { file, .. } => *file,
+        Arguments::Write(head) => head.file,
+        Arguments::Lookup(place)
+        | Arguments::Remove(place)
+        | Arguments::RmDir(place)
+        | Arguments::Create { place, .. }
+        | Arguments::MkDir { place, .. }
+        | Arguments::SymLink { place, .. }
+        | Arguments::MkNod { place, .. }
+        | Arguments::Rename { from: place, .. } => place.directory,
+    }
+}
+
+/// One call on an export's files. `file` is always the one that the call's first handle names.
+struct Operation<'a, 'f> {
+    export: ExportId,
+    caller: Caller,
+    files: &'a mut Files<'f>,
+    listing: &'a mut Encoder,
+}
+
+impl Operation<'_, '_> {
+    fn carry_out<'r>(&'r mut self, file: FileId, arguments: &Arguments<'_>) -> Outcome<'r> {
+        match arguments {
+            Arguments::GetAttr { .. } => self
+                .files
+                .names
+                .attributes(file)
+                .map(Results::GetAttr)
+                .map_err(|status| Failure::bare(Procedure::GetAttr, status)),
+            Arguments::SetAttr { attributes, guard, .. } => self.set_attributes(file, attributes, *guard),
+            Arguments::Lookup(place) => self.lookup(file, place),
+            Arguments::Access { rights, .. } => {
+                let rights = self.files.names.access(&self.caller, file, *rights);
+                self.answer(file, rights, |attributes, rights| Results::Access { attributes, rights })
+            }
+            Arguments::ReadLink { .. } => {
+                let attributes = self.post_op(file);
+                let path = self.files.names.read_link(file).map_err(|status| post_op_failure(status, attributes))?;
+                Ok(Results::ReadLink { attributes, path })
+            }
+            Arguments::Create { place, how } => self.create(file, place, how),
+            Arguments::MkDir { place, attributes } => {
+                self.make(file, place, |op, caller| op.names.make_directory(caller, file, place.name, attributes))
+            }
+            Arguments::SymLink { place, attributes, path } => {
+                self.make(file, place, |op, caller| op.names.make_link(caller, file, place.name, attributes, path))
+            }
+            Arguments::MkNod { place, kind, attributes } => self.make(file, place, |op, caller| {
+                let kind = kind.ok_or(Status::BadType)?;
+                op.names.make_node(caller, file, place.name, attributes, kind)
+            }),
+            Arguments::Remove(place) => self.remove(file, place, false),
+            Arguments::RmDir(place) => self.remove(file, place, true),
+            Arguments::Rename { from, to } => self.rename(file, from, to),
+            Arguments::Link { link, .. } => self.link(file, link),
+            Arguments::ReadDir { cookie, verifier, count, .. } => {
+                let wanted = Listing { plus: false, cookie: *cookie, verifier: *verifier, names: *count, all: *count };
+                list(self.export, &self.caller, &*self.files.names, file, &wanted, self.listing)
+            }
+            Arguments::ReadDirPlus { cookie, verifier, name_bytes, max_bytes, .. } => {
+                let wanted =
+                    Listing { plus: true, cookie: *cookie, verifier: *verifier, names: *name_bytes, all: *max_bytes };
+                list(self.export, &self.caller, &*self.files.names, file, &wanted, self.listing)
+            }
+            Arguments::FsStat { .. } => {
+                let space = self.files.names.attributes(file).map(|_| self.files.names.space());
+                self.answer(file, space, |attributes, space| Results::FsStat { attributes, space })
+            }
+            Arguments::FsInfo { .. } => {
+                let info = self.files.names.attributes(file).map(|_| fs_info(self.files.names.max_file_size()));
+                self.answer(file, info, |attributes, info| Results::FsInfo { attributes, info })
+            }
+            Arguments::PathConf { .. } => {
+                let limits = self.files.names.attributes(file).map(|_| self.files.names.limits());
+                self.answer(file, limits, |attributes, limits| Results::PathConf { attributes, limits })
+            }
+            Arguments::Null | Arguments::Read { .. } | Arguments::Write(_) | Arguments::Commit { .. } => {
+                unreachable!("carried out without the name space")
+            }
+        }
+    }
+
+    fn set_attributes(&mut self, file: FileId, set: &SetAttributes, guard: Option<Time>) -> Outcome<'static> {
+        let before = self.post_op(file);
+        let in_step = match (guard, &before) {
+            (Some(guard), Some(before)) if before.changed != guard => Err(Status::NotSynchronized),
+            _ => Ok(()),
+        };
+        let result = in_step.and_then(|()| self.files.names.set_attributes(&self.caller, file, set));
+        let wcc = self.wcc(file, &before);
+        result.map(|()| Results::SetAttr(wcc)).map_err(|status| wcc_failure(status, wcc))
+    }
+
+    fn lookup(&mut self, directory: FileId, place: &Place<'_>) -> Outcome<'static> {
+        let found = check_name(place.name).and_then(|()| self.files.names.lookup(&self.caller, directory, place.name));
+        let attributes = self.post_op(directory);
+        let object = found.map_err(|status| post_op_failure(status, attributes))?;
+        Ok(Results::Lookup {
+            object: handle::encode(self.export, object),
+            attributes: self.post_op(object),
+            directory: attributes,
+        })
+    }
+
+    fn create(&mut self, directory: FileId, place: &Place<'_>, how: &CreateHow) -> Outcome<'static> {
+        self.make(directory, place, |files, caller| files.names.create(caller, directory, place.name, how))
+    }
+
+    fn make(
+        &mut self,
+        directory: FileId,
+        place: &Place<'_>,
+        how: impl FnOnce(&mut Files<'_>, &Caller) -> Result<FileId, Status>,
+    ) -> Outcome<'static> {
+        let before = self.post_op(directory);
+        let made = check_name(place.name).and_then(|()| how(self.files, &self.caller));
+        let directory = self.wcc(directory, &before);
+        let made = made.map_err(|status| wcc_failure(status, directory))?;
+        Ok(Results::Create {
+            object: Some(handle::encode(self.export, made)),
+            attributes: self.post_op(made),
+            directory,
+        })
+    }
+
+    fn remove(&mut self, directory: FileId, place: &Place<'_>, is_directory: bool) -> Outcome<'static> {
+        let before = self.post_op(directory);
+        let removed = check_name(place.name).and_then(|()| {
+            if is_directory {
+                self.files.names.remove_directory(&self.caller, directory, place.name)
+            } else {
+                self.files.names.remove(&self.caller, directory, place.name)
+            }
+        });
+        let directory = self.wcc(directory, &before);
+        removed.map(|()| Results::Remove { directory }).map_err(|status| wcc_failure(status, directory))
+    }
+
+    fn rename(&mut self, from_directory: FileId, from: &Place<'_>, to: &Place<'_>) -> Outcome<'static> {
+        let to_directory = match self.same_export(&to.directory) {
+            Ok(directory) => directory,
+            Err(status) => return Err(Failure::bare(Procedure::Rename, status)),
+        };
+        let before = (self.post_op(from_directory), self.post_op(to_directory));
+        let renamed = check_name(from.name)
+            .and_then(|()| check_name(to.name))
+            .and_then(|()| self.files.names.rename(&self.caller, (from_directory, from.name), (to_directory, to.name)));
+        let from = self.wcc(from_directory, &before.0);
+        let to = self.wcc(to_directory, &before.1);
+        let context = FailureContext::Rename { from, to };
+        renamed.map(|()| Results::Rename { from, to }).map_err(|status| Failure { status, context })
+    }
+
+    fn link(&mut self, file: FileId, link: &Place<'_>) -> Outcome<'static> {
+        let directory = match self.same_export(&link.directory) {
+            Ok(directory) => directory,
+            Err(status) => return Err(Failure::bare(Procedure::Link, status)),
+        };
+        let before = self.post_op(directory);
+        let linked =
+            check_name(link.name).and_then(|()| self.files.names.link(&self.caller, file, directory, link.name));
+        let attributes = self.post_op(file);
+        let directory = self.wcc(directory, &before);
+        let context = FailureContext::Link { attributes, directory };
+        linked.map(|()| Results::Link { attributes, directory }).map_err(|status| Failure { status, context })
+    }
+
+    /// A second handle of a call, which has to be of the first one's export.
+    fn same_export(&self, handle: &FileHandle) -> Result<FileId, Status> {
+        match handle::decode(handle) {
+            Some((export, file)) if export == self.export => Ok(file),
+            Some(_) => Err(Status::CrossDevice),
+            None => Err(Status::BadHandle),
+        }
+    }
+
+    fn answer<T>(
+        &self,
+        file: FileId,
+        result: Result<T, Status>,
+        results: impl FnOnce(PostOp, T) -> Results<'static>,
+    ) -> Outcome<'static> {
+        let attributes = self.post_op(file);
+        result.map(|value| results(attributes, value)).map_err(|status| post_op_failure(status, attributes))
+    }
+
+    fn post_op(&self, file: FileId) -> PostOp {
+        self.files.names.attributes(file).ok()
+    }
+
+    fn wcc(&self, file: FileId, before: &PostOp) -> Wcc {
+        Wcc { before: before.as_ref().map(PreOp::from), after: self.post_op(file) }
+    }
+}
+
+fn post_op_failure(status: Status, attributes: PostOp) -> Failure {
+    Failure { status, context: FailureContext::PostOp(attributes) }
+}
+
+fn wcc_failure(status: Status, wcc: Wcc) -> Failure {
+    Failure { status, context: FailureContext::Wcc(wcc) }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Status> {
+    if name.len() > MAX_NAME_LEN {
+        Err(Status::NameTooLong)
+    } else if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        Err(Status::Invalid)
+    } else {
+        Ok(())
+    }
+}
+
+fn fs_info(max_file_size: u64) -> FsInfo {
+    FsInfo {
+        read_max: MAX_IO_BYTES,
+        read_preferred: MAX_IO_BYTES,
+        read_multiple: 4096,
+        write_max: MAX_IO_BYTES,
+        write_preferred: MAX_IO_BYTES,
+        write_multiple: 4096,
+        listing_preferred: MAX_LISTING_LEN,
+        max_file_size,
+        time_delta: Time { seconds: 0, nanoseconds: 1 },
+        properties: properties::LINK | properties::SYMLINK | properties::HOMOGENEOUS | properties::CAN_SET_TIME,
+    }
+}

@@ -1,0 +1,326 @@
+//! READ, WRITE and COMMIT: the path of an I/O. Nothing here allocates, locks or searches once it is warm.
+
+use alloc::vec::Vec;
+
+use super::{Connection, ExportId, FileId, Incoming, NfsBackend, OpenFile, dispatch::Reached};
+use crate::{
+    machine::{Instant, IoId, Started, UnitError, UnitOp},
+    nfs3::{
+        MAX_IO_BYTES, Procedure,
+        arguments::{Stability, WriteHead},
+        results::{PreOp, Results, Wcc},
+        types::{Attributes, FileHandle, FileType, Status},
+    },
+    rpc::{Credentials, Piece, RpcError, message::encode_success, xdr::padding},
+    wire::Payload,
+};
+
+/// A WRITE whose data are arriving.
+#[derive(Debug)]
+pub(super) struct WriteUnderway {
+    id: IoId,
+    xid: u32,
+    len: u32,
+    placed: u32,
+}
+
+impl WriteUnderway {
+    /// Takes data; what follows them (padding) is dropped.
+    pub(super) fn place<B: NfsBackend + ?Sized>(&mut self, bytes: &[u8], backend: &mut B) {
+        let bytes = &bytes[..bytes.len().min((self.len - self.placed) as usize)];
+        if !bytes.is_empty() {
+            backend.place(self.id, self.placed, bytes);
+            self.placed += bytes.len() as u32;
+        }
+    }
+}
+
+/// What an answer needs to know of its call.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    xid: u32,
+    export: ExportId,
+    file: FileId,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read { len: u32, eof: bool },
+    Write { before: PreOp, len: u32, stability: Stability },
+    Commit { before: PreOp },
+}
+
+impl Connection {
+    #[allow(clippy::too_many_arguments)] // The procedure's own three, and the four of every call.
+    pub(super) fn read<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        xid: u32,
+        who: Credentials,
+        handle: &FileHandle,
+        offset: u64,
+        count: u32,
+        backend: &mut B,
+    ) {
+        let (reached, open) = match self.open(handle, who, false, backend) {
+            Ok(found) => found,
+            Err(status) => return self.reply_failure(xid, Procedure::Read, status),
+        };
+        let left = open.attributes.size.saturating_sub(offset);
+        let len = u64::from(count.min(MAX_IO_BYTES)).min(left) as u32;
+        let eof = u64::from(len) == left;
+        if len == 0 {
+            return self.reply_read(xid, Some(open.attributes), eof, None);
+        }
+        let Some(id) = self.ios.begin(xid, &reached, Kind::Read { len, eof }) else {
+            return self.reply_failure(xid, Procedure::Read, Status::Jukebox);
+        };
+        match backend.start(now, id, open.unit, UnitOp::Read { offset, len }) {
+            Started::Done(result) => {
+                self.ios.end(id);
+                self.read_done(xid, len, eof, Some(open.attributes), result);
+            }
+            Started::Queued => {}
+            Started::NeedData => unreachable!("a read takes no data"),
+        }
+    }
+
+    /// Begins a WRITE; `None` when it is answered already and its data go nowhere.
+    pub(super) fn begin_write<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        xid: u32,
+        who: Credentials,
+        head: &WriteHead,
+        backend: &mut B,
+    ) -> Option<WriteUnderway> {
+        let WriteHead { ref file, offset, count, stability, data_len } = *head;
+        let opened = if count == data_len && count <= MAX_IO_BYTES && offset.checked_add(count.into()).is_some() {
+            self.open(file, who, true, backend)
+        } else {
+            Err(Status::Invalid) // RFC 1813 §3.3.7: count and the data's length differ.
+        };
+        let (reached, open) = match opened {
+            Ok(found) => found,
+            Err(status) => {
+                self.reply_failure(xid, Procedure::Write, status);
+                return None;
+            }
+        };
+        let before = PreOp::from(&open.attributes);
+        let kind = Kind::Write { before, len: count, stability };
+        if count == 0 {
+            self.reply_write(xid, Wcc { before: Some(before), after: Some(open.attributes) }, 0, stability, backend);
+            return None;
+        }
+        let Some(id) = self.ios.begin(xid, &reached, kind) else {
+            self.reply_failure(xid, Procedure::Write, Status::Jukebox);
+            return None;
+        };
+        let durable = stability != Stability::Unstable;
+        match backend.start(now, id, open.unit, UnitOp::Write { offset, len: count, durable }) {
+            Started::NeedData => return Some(WriteUnderway { id, xid, len: count, placed: 0 }),
+            Started::Done(result) => self.complete_io(id, result, backend),
+            Started::Queued => {}
+        }
+        None
+    }
+
+    /// More of a WRITE's data, and at the record's end the WRITE itself.
+    pub(super) fn take_data<B: NfsBackend + ?Sized>(&mut self, now: Instant, piece: Piece<'_>, backend: &mut B) {
+        if let Incoming::WriteData(write) = &mut self.incoming {
+            write.place(piece.bytes, backend);
+        }
+        if piece.end
+            && let Incoming::WriteData(write) = core::mem::replace(&mut self.incoming, Incoming::Head)
+        {
+            self.end_write(now, &write, backend);
+        }
+    }
+
+    /// The record of a WRITE has ended.
+    pub(super) fn end_write<B: NfsBackend + ?Sized>(&mut self, now: Instant, write: &WriteUnderway, backend: &mut B) {
+        let WriteUnderway { id, xid, len, placed } = *write;
+        if placed < len {
+            self.ios.end(id);
+            backend.abort(id);
+            return self.reply_error(xid, RpcError::GarbageArguments);
+        }
+        match backend.finish(now, id) {
+            Started::Done(result) => self.complete_io(id, result, backend),
+            Started::Queued => {}
+            Started::NeedData => unreachable!("all data were placed"),
+        }
+    }
+
+    pub(super) fn commit<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        xid: u32,
+        who: Credentials,
+        handle: &FileHandle,
+        backend: &mut B,
+    ) {
+        let (reached, open) = match self.open(handle, who, true, backend) {
+            Ok(found) => found,
+            Err(status) => return self.reply_failure(xid, Procedure::Commit, status),
+        };
+        let before = PreOp::from(&open.attributes);
+        let Some(id) = self.ios.begin(xid, &reached, Kind::Commit { before }) else {
+            return self.reply_failure(xid, Procedure::Commit, Status::Jukebox);
+        };
+        match backend.start(now, id, open.unit, UnitOp::Flush) {
+            Started::Done(result) => self.complete_io(id, result, backend),
+            Started::Queued => {}
+            Started::NeedData => unreachable!("a flush takes no data"),
+        }
+    }
+
+    /// The backend is done with an operation: answers its call.
+    pub(super) fn complete_io<B: NfsBackend + ?Sized>(
+        &mut self,
+        id: IoId,
+        result: Result<Option<Payload>, UnitError>,
+        backend: &mut B,
+    ) {
+        let Some(Outstanding { xid, export, file, kind }) = self.ios.end(id) else { return };
+        let attributes = backend.attributes(export, file);
+        match (kind, result) {
+            (Kind::Read { len, eof }, result) => self.read_done(xid, len, eof, attributes, result),
+            (Kind::Write { before, len, stability }, Ok(_)) => {
+                let file = Wcc { before: Some(before), after: attributes };
+                self.reply_write(xid, file, len, stability, backend);
+            }
+            (Kind::Commit { before }, Ok(_)) => {
+                let file = Wcc { before: Some(before), after: attributes };
+                let verifier = backend.write_verifier();
+                encode_success(self.reply.begin_record(), xid);
+                Results::Commit { file, verifier }.encode(&mut self.reply);
+                self.send_reply();
+            }
+            (Kind::Write { .. }, Err(error)) => self.reply_failure(xid, Procedure::Write, status_of(error)),
+            (Kind::Commit { .. }, Err(error)) => self.reply_failure(xid, Procedure::Commit, status_of(error)),
+        }
+    }
+
+    fn open<B: NfsBackend + ?Sized>(
+        &mut self,
+        handle: &FileHandle,
+        who: Credentials,
+        write: bool,
+        backend: &mut B,
+    ) -> Result<(Reached, OpenFile), Status> {
+        let reached = self.reach(handle, who, backend)?;
+        if write && reached.access.read_only {
+            return Err(Status::ReadOnly);
+        }
+        let open = backend.open(reached.export, reached.file, &reached.who, write)?;
+        match open.attributes.kind {
+            FileType::Regular => Ok((reached, open)),
+            FileType::Directory => Err(Status::IsDirectory),
+            _ => Err(Status::Invalid),
+        }
+    }
+
+    fn read_done(
+        &mut self,
+        xid: u32,
+        len: u32,
+        eof: bool,
+        attributes: Option<Attributes>,
+        result: Result<Option<Payload>, UnitError>,
+    ) {
+        match result {
+            Ok(data) => {
+                // The file may have become shorter since its size was looked at.
+                let got = data.as_ref().map_or(0, Payload::len);
+                let data = data.map(|data| if got > len as usize { data.slice(0, len as usize) } else { data });
+                self.reply_read(xid, attributes, eof || got < len as usize, data);
+            }
+            Err(error) => self.reply_failure(xid, Procedure::Read, status_of(error)),
+        }
+    }
+
+    fn reply_read(&mut self, xid: u32, attributes: Option<Attributes>, eof: bool, data: Option<Payload>) {
+        let len = data.as_ref().map_or(0, Payload::len);
+        let count = len as u32;
+        encode_success(self.reply.begin_record(), xid);
+        Results::Read { attributes, count, eof, data_len: count }.encode(&mut self.reply);
+        self.transmit.put(self.reply.end_record(len + padding(len)));
+        if let Some(data) = data {
+            self.transmit.payload(data);
+            self.transmit.zeros(padding(len));
+        }
+    }
+
+    fn reply_write<B: NfsBackend + ?Sized>(
+        &mut self,
+        xid: u32,
+        file: Wcc,
+        count: u32,
+        stability: Stability,
+        backend: &B,
+    ) {
+        // The backend knows durable or not; durable data come with durable attributes.
+        let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
+        encode_success(self.reply.begin_record(), xid);
+        Results::Write { file, count, committed, verifier: backend.write_verifier() }.encode(&mut self.reply);
+        self.send_reply();
+    }
+}
+
+/// Operations that the backend has, by their `IoId`.
+#[derive(Debug)]
+pub(super) struct IoTable {
+    slots: Vec<Option<Outstanding>>,
+    free: Vec<IoId>,
+    max: u32,
+}
+
+impl IoTable {
+    pub(super) fn new(max: u32) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), max }
+    }
+
+    fn begin(&mut self, xid: u32, reached: &Reached, kind: Kind) -> Option<IoId> {
+        let outstanding = Outstanding { xid, export: reached.export, file: reached.file, kind };
+        if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = Some(outstanding);
+            return Some(id);
+        }
+        let id = self.slots.len() as IoId;
+        if id == self.max {
+            return None;
+        }
+        self.slots.push(Some(outstanding));
+        Some(id)
+    }
+
+    fn end(&mut self, id: IoId) -> Option<Outstanding> {
+        let ended = self.slots.get_mut(id as usize)?.take();
+        if ended.is_some() {
+            self.free.push(id);
+        }
+        ended
+    }
+
+    pub(super) fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
+        for id in 0..self.slots.len() as IoId {
+            if self.end(id).is_some() {
+                backend.abort(id);
+            }
+        }
+    }
+}
+
+fn status_of(error: UnitError) -> Status {
+    match error {
+        UnitError::NoUnit => Status::Stale,
+        UnitError::OutOfRange => Status::FileTooBig,
+        UnitError::ReadOnly => Status::ReadOnly,
+        UnitError::NoSpace => Status::NoSpace,
+        UnitError::Busy => Status::Jukebox,
+        UnitError::Miscompare(_) | UnitError::Medium | UnitError::Aborted => Status::Io,
+    }
+}

@@ -1,0 +1,189 @@
+//! The server's side of a connection: NFS, MOUNT and the portmapper on one port.
+
+mod backend;
+mod directories;
+mod dispatch;
+mod files;
+mod handle;
+mod io;
+mod mount;
+
+pub use backend::{
+    Caller, Export, ExportAccess, ExportId, FileId, Files, Listed, ListingEnd, NameSpace, NfsBackend, OpenFile,
+    ServerState, Squash,
+};
+pub use mount::MountTable;
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{MAX_CONTROL_LEN, MAX_IO_BYTES};
+use crate::{
+    machine::{Instant, IoId, Target, UnitError, Violation, ViolationKind},
+    rpc::{Encoder, Peer, Piece, Records, portmap::Mapping},
+    wire::{Payload, Transmit},
+};
+use io::{IoTable, WriteUnderway};
+
+/// How long a record may stay half sent.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How a connection is served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub peer: Peer,
+    /// What the portmapper answers; empty where it is not served.
+    pub mappings: Vec<Mapping>,
+    /// READs, WRITEs and COMMITs that the backend may have queued at a time; beyond it they are answered `Jukebox`.
+    pub max_outstanding: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { peer: Peer::default(), mappings: Vec::new(), max_outstanding: 4096 }
+    }
+}
+
+/// One connection of a client.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    transmit: Transmit,
+    records: Records,
+    incoming: Incoming,
+    /// First bytes of a record that did not come whole.
+    held: Vec<u8>,
+    /// The reply under construction, and the entries of a directory listing.
+    reply: Encoder,
+    listing: Encoder,
+    ios: IoTable,
+    /// Exports that the peer was admitted to.
+    admitted: Vec<(ExportId, ExportAccess)>,
+    last_receive: Instant,
+}
+
+/// What the rest of the current record is.
+#[derive(Debug)]
+enum Incoming {
+    /// The head of a call, which may turn out to be a WRITE whose data need not wait for its end.
+    Head,
+    /// A call that is carried out when all of it is there.
+    Call,
+    WriteData(WriteUnderway),
+    /// The rest of a WRITE that was answered already.
+    Skip,
+}
+
+impl Connection {
+    pub fn new(config: Config) -> Self {
+        let ios = IoTable::new(config.max_outstanding);
+        Self {
+            config,
+            transmit: Transmit::default(),
+            records: Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN),
+            incoming: Incoming::Head,
+            held: Vec::new(),
+            reply: Encoder::default(),
+            listing: Encoder::default(),
+            ios,
+            admitted: Vec::new(),
+            last_receive: Instant::default(),
+        }
+    }
+
+    fn take_piece<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        piece: Piece<'_>,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        match &self.incoming {
+            Incoming::Head | Incoming::Call if self.held.is_empty() => {
+                if !self.take_head(now, piece.bytes, piece.end, backend)? {
+                    self.hold(piece.bytes)?;
+                }
+            }
+            Incoming::Head | Incoming::Call => {
+                self.hold(piece.bytes)?;
+                let mut held = core::mem::take(&mut self.held);
+                let taken = self.take_head(now, &held, piece.end, backend);
+                if taken != Ok(false) {
+                    held.clear();
+                }
+                self.held = held;
+                taken?;
+            }
+            Incoming::WriteData(_) => self.take_data(now, piece, backend),
+            Incoming::Skip => {}
+        }
+        if piece.end {
+            self.incoming = Incoming::Head;
+        }
+        Ok(())
+    }
+
+    /// Looks at the bytes of a record so far; false when they have to wait for more.
+    fn take_head<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        end: bool,
+        backend: &mut B,
+    ) -> Result<bool, Violation> {
+        if end {
+            self.take_call(now, bytes, backend)?;
+            return Ok(true);
+        }
+        match self.incoming {
+            Incoming::Head => Ok(self.take_write_head(now, bytes, backend)),
+            _ => Ok(false),
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        if self.held.len() + bytes.len() > MAX_CONTROL_LEN as usize {
+            return Err(Violation::misbehaved("RFC 1813 §3.3: a call longer than any procedure's"));
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl<B: NfsBackend + ?Sized> Target<B> for Connection {
+    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
+        self.last_receive = now;
+        let mut input = bytes;
+        while let Some(piece) = self.records.next(&mut input)? {
+            self.take_piece(now, piece, backend)?;
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
+        self.complete_io(id, result, backend);
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.records.is_idle()).then(|| self.last_receive + RECORD_TIMEOUT)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, _backend: &mut B) -> Result<(), Violation> {
+        if !self.records.is_idle() && now >= self.last_receive + RECORD_TIMEOUT {
+            return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §11: a record was not ended"));
+        }
+        Ok(())
+    }
+
+    fn is_closing(&self) -> bool {
+        false // An NFS client just closes.
+    }
+
+    fn disconnected(&mut self, _now: Instant, backend: &mut B) {
+        self.ios.abort_all(backend);
+        self.incoming = Incoming::Skip;
+    }
+}

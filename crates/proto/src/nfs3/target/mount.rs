@@ -1,0 +1,146 @@
+//! The MOUNT program (RFC 1813 §5).
+
+use alloc::{string::ToString, vec::Vec};
+
+use super::{Caller, Connection, Export, FileId, Files, NfsBackend, handle};
+use crate::{
+    machine::Instant,
+    nfs3::{
+        MAX_PATH_LEN,
+        mount::{
+            self, ExportEntry, MAX_EXPORT_PATH_LEN, MountEntry, MountError, MountProcedure, encode_exports,
+            encode_mounted, encode_mounts,
+        },
+        types::{FileHandle, Status},
+    },
+    rpc::{
+        Call, Credentials, Garbage, RpcError,
+        auth::{AUTH_NONE, AUTH_SYS},
+        message::encode_success,
+        xdr,
+    },
+    wire::Reader,
+};
+
+/// Mounts remembered for DUMP; clients often forget to unmount.
+const MAX_MOUNTS: usize = 1024;
+
+/// Who mounted what, as far as clients said. For information only: no right comes from it.
+#[derive(Debug, Default)]
+pub struct MountTable {
+    entries: Vec<MountEntry>,
+}
+
+impl MountTable {
+    fn add(&mut self, entry: MountEntry) {
+        if self.entries.contains(&entry) {
+            return;
+        }
+        if self.entries.len() == MAX_MOUNTS {
+            self.entries.remove(0);
+        }
+        self.entries.push(entry);
+    }
+}
+
+impl Connection {
+    pub(super) fn mount_call<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        call: &Call<'_>,
+        reader: &mut Reader<'_>,
+        backend: &mut B,
+    ) -> Result<(), RpcError> {
+        let procedure = MountProcedure::from_number(call.procedure).ok_or(RpcError::ProcedureUnavailable)?;
+        let mut path = || xdr::opaque(reader, MAX_PATH_LEN).map_err(|Garbage| RpcError::GarbageArguments);
+        let host = self.config.peer.address.to_string();
+        encode_success(self.reply.begin_record(), call.xid);
+        match procedure {
+            MountProcedure::Null => {}
+            MountProcedure::Mnt => {
+                let mounted = self.mount(now, path()?, backend);
+                encode_mounted(mounted.map(|root| (root, &[AUTH_SYS, AUTH_NONE][..])), &mut self.reply);
+            }
+            MountProcedure::Dump => {
+                let reply = &mut self.reply;
+                backend.with_state(&mut |state| encode_mounts(state.mounts.entries.iter(), reply));
+            }
+            MountProcedure::Umnt => {
+                let path = path()?;
+                backend.with_state(&mut |state| {
+                    state.mounts.entries.retain(|entry| entry.host != host || entry.path.as_bytes() != path);
+                });
+            }
+            MountProcedure::UmntAll => {
+                backend.with_state(&mut |state| state.mounts.entries.retain(|entry| entry.host != host));
+            }
+            MountProcedure::Export => {
+                let exports = backend.exports();
+                let entries: Vec<_> = exports
+                    .into_iter()
+                    .map(|export| ExportEntry { path: export.path, groups: export.groups })
+                    .collect();
+                encode_exports(entries.iter(), &mut self.reply);
+            }
+        }
+        self.send_reply();
+        Ok(())
+    }
+
+    /// Finds an export, or a file below one, and admits the peer to it.
+    fn mount<B: NfsBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        path: &[u8],
+        backend: &mut B,
+    ) -> Result<FileHandle, MountError> {
+        if path.len() > MAX_EXPORT_PATH_LEN {
+            return Err(MountError::NameTooLong);
+        }
+        let path = core::str::from_utf8(path).map_err(|_| MountError::NoEntry)?;
+        let (export, below) = find_export(&backend.exports(), path).ok_or(MountError::NoEntry)?;
+        self.admission(export, backend).ok_or(MountError::Access)?;
+        let entry = MountEntry { host: self.config.peer.address.to_string(), path: path.to_string() };
+        let mut found = Err(MountError::NoEntry);
+        backend.with_files(now, export, &mut |files| {
+            found = walk(files, below).map_err(mount_error);
+            if found.is_ok() {
+                files.state.mounts.add(entry.clone());
+            }
+        });
+        found.map(|file| handle::encode(export, file))
+    }
+}
+
+/// The export with the longest path that `path` is or lies below, and what of `path` is below it.
+fn find_export<'p>(exports: &[Export], path: &'p str) -> Option<(super::ExportId, &'p str)> {
+    exports
+        .iter()
+        .filter_map(|export| {
+            let top = export.path.trim_end_matches('/');
+            let below = path.strip_prefix(top)?;
+            (below.is_empty() || below.starts_with('/')).then_some((top.len(), export.id, below))
+        })
+        .max_by_key(|(len, ..)| *len)
+        .map(|(_, id, below)| (id, below))
+}
+
+/// With root's rights, as the server itself looks for what is mounted.
+fn walk(files: &Files<'_>, path: &str) -> Result<FileId, Status> {
+    let caller = Caller { who: Credentials::root(), time: files.time };
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts
+        .map(str::as_bytes)
+        .try_fold(files.names.root(), |directory, part| files.names.lookup(&caller, directory, part))
+}
+
+fn mount_error(status: Status) -> mount::MountError {
+    match status {
+        Status::NoEntry => MountError::NoEntry,
+        Status::NotDirectory => MountError::NotDirectory,
+        Status::Access | Status::NotOwner => MountError::Access,
+        Status::NameTooLong => MountError::NameTooLong,
+        Status::Io => MountError::Io,
+        _ => MountError::ServerFault,
+    }
+}

@@ -1,0 +1,333 @@
+//! Types that calls and replies share (RFC 1813 §2.5, §2.6).
+
+use core::fmt;
+
+use crate::{
+    rpc::{
+        Encoder, Garbage,
+        xdr::{self},
+    },
+    wire::Reader,
+};
+
+/// `nfsstat3` of a call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u32)]
+pub enum Status {
+    #[error("not owner")]
+    NotOwner = 1,
+    #[error("no such file or directory")]
+    NoEntry = 2,
+    #[error("I/O error")]
+    Io = 5,
+    #[error("no such device or address")]
+    NoDeviceAddress = 6,
+    #[error("permission denied")]
+    Access = 13,
+    #[error("file exists")]
+    Exists = 17,
+    #[error("link across file systems")]
+    CrossDevice = 18,
+    #[error("no such device")]
+    NoDevice = 19,
+    #[error("not a directory")]
+    NotDirectory = 20,
+    #[error("is a directory")]
+    IsDirectory = 21,
+    #[error("invalid argument")]
+    Invalid = 22,
+    #[error("file too large")]
+    FileTooBig = 27,
+    #[error("no space left")]
+    NoSpace = 28,
+    #[error("read-only file system")]
+    ReadOnly = 30,
+    #[error("too many links")]
+    TooManyLinks = 31,
+    #[error("name too long")]
+    NameTooLong = 63,
+    #[error("directory not empty")]
+    NotEmpty = 66,
+    #[error("quota exceeded")]
+    Quota = 69,
+    #[error("stale file handle")]
+    Stale = 70,
+    #[error("too many levels of remote in path")]
+    Remote = 71,
+    #[error("bad file handle")]
+    BadHandle = 10001,
+    #[error("update synchronization mismatch")]
+    NotSynchronized = 10002,
+    #[error("stale directory cookie")]
+    BadCookie = 10003,
+    #[error("operation not supported")]
+    NotSupported = 10004,
+    #[error("buffer too small")]
+    TooSmall = 10005,
+    #[error("server fault")]
+    ServerFault = 10006,
+    #[error("type not supported")]
+    BadType = 10007,
+    #[error("try again later")]
+    Jukebox = 10008,
+}
+
+impl Status {
+    pub const ALL: [Self; 28] = [
+        Self::NotOwner,
+        Self::NoEntry,
+        Self::Io,
+        Self::NoDeviceAddress,
+        Self::Access,
+        Self::Exists,
+        Self::CrossDevice,
+        Self::NoDevice,
+        Self::NotDirectory,
+        Self::IsDirectory,
+        Self::Invalid,
+        Self::FileTooBig,
+        Self::NoSpace,
+        Self::ReadOnly,
+        Self::TooManyLinks,
+        Self::NameTooLong,
+        Self::NotEmpty,
+        Self::Quota,
+        Self::Stale,
+        Self::Remote,
+        Self::BadHandle,
+        Self::NotSynchronized,
+        Self::BadCookie,
+        Self::NotSupported,
+        Self::TooSmall,
+        Self::ServerFault,
+        Self::BadType,
+        Self::Jukebox,
+    ];
+
+    /// Reads a status: `Ok(Ok(()))` is `NFS3_OK`. A number that the standard does not have is taken for a server fault,
+    /// as some servers send their own `errno`.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Result<(), Self>, Garbage> {
+        Ok(match reader.u32_be()? {
+            0 => Ok(()),
+            number => Err(Self::ALL.into_iter().find(|status| *status as u32 == number).unwrap_or(Self::ServerFault)),
+        })
+    }
+}
+
+/// `nfstime3`: since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time {
+    pub seconds: u32,
+    pub nanoseconds: u32,
+}
+
+impl Time {
+    pub fn from_nanos(nanos: u64) -> Self {
+        Self { seconds: (nanos / 1_000_000_000) as u32, nanoseconds: (nanos % 1_000_000_000) as u32 }
+    }
+
+    pub fn as_nanos(self) -> u64 {
+        u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanoseconds)
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(Self { seconds: reader.u32_be()?, nanoseconds: reader.u32_be()? })
+    }
+
+    pub fn encode(&self, encoder: &mut Encoder) {
+        encoder.u32(self.seconds).u32(self.nanoseconds);
+    }
+}
+
+/// `ftype3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum FileType {
+    Regular = 1,
+    Directory = 2,
+    Block = 3,
+    Character = 4,
+    Symlink = 5,
+    Socket = 6,
+    Fifo = 7,
+}
+
+impl FileType {
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(match reader.u32_be()? {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::Block,
+            4 => Self::Character,
+            5 => Self::Symlink,
+            6 => Self::Socket,
+            7 => Self::Fifo,
+            _ => return Err(Garbage),
+        })
+    }
+}
+
+/// `fattr3`. Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    pub kind: FileType,
+    /// Permission bits, 0o7777.
+    pub mode: u32,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub used: u64,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    pub file_system: u64,
+    pub number: u64,
+    pub accessed: Time,
+    pub modified: Time,
+    pub changed: Time,
+}
+
+impl Attributes {
+    pub const ENCODED_LEN: usize = 84;
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(Self {
+            kind: FileType::decode(reader)?,
+            mode: reader.u32_be()?,
+            links: reader.u32_be()?,
+            uid: reader.u32_be()?,
+            gid: reader.u32_be()?,
+            size: reader.u64_be()?,
+            used: reader.u64_be()?,
+            device: (reader.u32_be()?, reader.u32_be()?),
+            file_system: reader.u64_be()?,
+            number: reader.u64_be()?,
+            accessed: Time::decode(reader)?,
+            modified: Time::decode(reader)?,
+            changed: Time::decode(reader)?,
+        })
+    }
+
+    pub fn encode(&self, encoder: &mut Encoder) {
+        encoder.raw(&self.to_bytes());
+    }
+
+    /// In one piece, since every READ and WRITE reply carries them.
+    fn to_bytes(self) -> [u8; Self::ENCODED_LEN] {
+        let mut bytes = [0; Self::ENCODED_LEN];
+        let words = [self.kind as u32, self.mode, self.links, self.uid, self.gid];
+        let longs = [self.size, self.used, u64::from(self.device.0) << 32 | u64::from(self.device.1)];
+        let (head, tail) = bytes.split_at_mut(20);
+        for (slot, word) in head.chunks_exact_mut(4).zip(words) {
+            slot.copy_from_slice(&word.to_be_bytes());
+        }
+        let times = [self.accessed, self.modified, self.changed]
+            .map(|time| u64::from(time.seconds) << 32 | u64::from(time.nanoseconds));
+        let longs = longs.into_iter().chain([self.file_system, self.number]).chain(times);
+        for (slot, long) in tail.chunks_exact_mut(8).zip(longs) {
+            slot.copy_from_slice(&long.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+/// `nfs_fh3`: a server's name of a file, opaque to everybody else.
+#[derive(Clone, Copy)]
+pub struct FileHandle {
+    len: u8,
+    bytes: [u8; Self::MAX_LEN],
+}
+
+impl FileHandle {
+    pub const MAX_LEN: usize = 64;
+
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut handle = Self { len: u8::try_from(bytes.len()).ok()?, bytes: [0; Self::MAX_LEN] };
+        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(handle)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Self::new(xdr::opaque(reader, Self::MAX_LEN)?).ok_or(Garbage)
+    }
+
+    pub fn encode(&self, encoder: &mut Encoder) {
+        encoder.opaque(self.bytes());
+    }
+}
+
+impl PartialEq for FileHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for FileHandle {}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileHandle(")?;
+        for byte in self.bytes() {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Rights of ACCESS (RFC 1813 §3.3.4).
+pub mod access {
+    pub const READ: u32 = 0x01;
+    pub const LOOKUP: u32 = 0x02;
+    pub const MODIFY: u32 = 0x04;
+    pub const EXTEND: u32 = 0x08;
+    pub const DELETE: u32 = 0x10;
+    pub const EXECUTE: u32 = 0x20;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_come_back_as_they_were_sent() {
+        let attributes = Attributes {
+            kind: FileType::Block,
+            mode: 0o644,
+            links: 2,
+            uid: 3,
+            gid: 4,
+            size: 5 << 33,
+            used: 6 << 34,
+            device: (7, 8),
+            file_system: 9 << 40,
+            number: 10,
+            accessed: Time { seconds: 11, nanoseconds: 12 },
+            modified: Time { seconds: 13, nanoseconds: 14 },
+            changed: Time { seconds: 15, nanoseconds: 16 },
+        };
+        let mut encoder = Encoder::default();
+        attributes.encode(&mut encoder);
+        assert_eq!(encoder.len(), Attributes::ENCODED_LEN);
+        assert_eq!(Attributes::decode(&mut Reader::new(encoder.bytes())), Ok(attributes));
+    }
+
+    #[test]
+    fn a_status_unknown_to_the_standard_is_a_server_fault() {
+        for status in Status::ALL {
+            assert_eq!(Status::decode(&mut Reader::new(&(status as u32).to_be_bytes())), Ok(Err(status)));
+        }
+        assert_eq!(Status::decode(&mut Reader::new(&[0; 4])), Ok(Ok(())));
+        assert_eq!(Status::decode(&mut Reader::new(&[0, 0, 0, 95])), Ok(Err(Status::ServerFault)));
+    }
+
+    #[test]
+    fn a_handle_has_at_most_sixty_four_bytes() {
+        assert!(FileHandle::new(&[1; 65]).is_none());
+        let handle = FileHandle::new(&[1; 64]).expect("a handle");
+        assert_eq!(handle.bytes(), &[1; 64]);
+    }
+}

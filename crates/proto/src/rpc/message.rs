@@ -1,0 +1,220 @@
+//! Heads of calls and replies (RFC 5531 §9).
+
+use super::{
+    auth::{self, AUTH_NONE, OpaqueAuth},
+    xdr::{Encoder, Garbage},
+};
+use crate::wire::{Reader, Short};
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+const RPC_VERSION: u32 = 2;
+const ACCEPTED: u32 = 0;
+const DENIED: u32 = 1;
+
+/// Head of a call; the procedure's arguments follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    pub xid: u32,
+    pub program: u32,
+    pub version: u32,
+    pub procedure: u32,
+    pub credential: OpaqueAuth<'a>,
+    pub verifier: OpaqueAuth<'a>,
+}
+
+/// Why a head could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadError {
+    /// More bytes are needed.
+    Short,
+    /// Not a call where one is due, or not a reply.
+    WrongDirection,
+    /// A call to be answered with an error.
+    Answer { xid: u32, error: RpcError },
+    /// A reply that says what the standard does not know.
+    Malformed,
+}
+
+impl From<Short> for HeadError {
+    fn from(_: Short) -> Self {
+        Self::Short
+    }
+}
+
+/// Every answer to a call but success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RpcError {
+    #[error("the program is not served here")]
+    ProgramUnavailable,
+    #[error("the program's version is not served here, only {low} to {high}")]
+    ProgramMismatch { low: u32, high: u32 },
+    #[error("the program has no such procedure")]
+    ProcedureUnavailable,
+    #[error("the arguments do not decode")]
+    GarbageArguments,
+    #[error("the server failed")]
+    SystemError,
+    #[error("the version of RPC is not spoken here, only {low} to {high}")]
+    RpcMismatch { low: u32, high: u32 },
+    #[error("the credential was refused (auth_stat {0})")]
+    Authentication(u32),
+}
+
+/// `accept_stat` of a call that was carried out or refused by the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum AcceptStatus {
+    Success = 0,
+    ProgramUnavailable = 1,
+    ProgramMismatch = 2,
+    ProcedureUnavailable = 3,
+    GarbageArguments = 4,
+    SystemError = 5,
+}
+
+impl<'a> Call<'a> {
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self, HeadError> {
+        let xid = reader.u32_be()?;
+        if reader.u32_be()? != CALL {
+            return Err(HeadError::WrongDirection);
+        }
+        if reader.u32_be()? != RPC_VERSION {
+            let error = RpcError::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION };
+            return Err(HeadError::Answer { xid, error });
+        }
+        let (program, version, procedure) = (reader.u32_be()?, reader.u32_be()?, reader.u32_be()?);
+        let credential = decode_auth(reader, xid, auth::AuthStatus::BadCredential)?;
+        let verifier = decode_auth(reader, xid, auth::AuthStatus::BadVerifier)?;
+        Ok(Self { xid, program, version, procedure, credential, verifier })
+    }
+}
+
+/// Puts the head of a call; `identity` is what `Identity::encode` gave.
+pub fn encode_call(encoder: &mut Encoder, xid: u32, program: u32, version: u32, procedure: u32, identity: &[u8]) {
+    encoder.u32(xid).u32(CALL).u32(RPC_VERSION).u32(program).u32(version).u32(procedure).raw(identity);
+}
+
+/// Puts the head of a reply to a call that succeeded; results follow.
+pub fn encode_success(encoder: &mut Encoder, xid: u32) {
+    encode_accepted(encoder, xid, AcceptStatus::Success);
+}
+
+/// Puts a whole reply that says why a call was not carried out.
+pub fn encode_error(encoder: &mut Encoder, xid: u32, error: RpcError) {
+    match error {
+        RpcError::ProgramUnavailable => encode_accepted(encoder, xid, AcceptStatus::ProgramUnavailable),
+        RpcError::ProgramMismatch { low, high } => {
+            encode_accepted(encoder, xid, AcceptStatus::ProgramMismatch);
+            encoder.u32(low).u32(high);
+        }
+        RpcError::ProcedureUnavailable => encode_accepted(encoder, xid, AcceptStatus::ProcedureUnavailable),
+        RpcError::GarbageArguments => encode_accepted(encoder, xid, AcceptStatus::GarbageArguments),
+        RpcError::SystemError => encode_accepted(encoder, xid, AcceptStatus::SystemError),
+        RpcError::RpcMismatch { low, high } => {
+            encoder.u32(xid).u32(REPLY).u32(DENIED).u32(0).u32(low).u32(high);
+        }
+        RpcError::Authentication(status) => {
+            encoder.u32(xid).u32(REPLY).u32(DENIED).u32(1).u32(status);
+        }
+    }
+}
+
+/// Reads the head of a reply: its xid, and whether results follow.
+pub fn decode_reply(reader: &mut Reader<'_>) -> Result<(u32, Result<(), RpcError>), HeadError> {
+    let xid = reader.u32_be()?;
+    if reader.u32_be()? != REPLY {
+        return Err(HeadError::WrongDirection);
+    }
+    let outcome = match reader.u32_be()? {
+        ACCEPTED => {
+            decode_auth(reader, xid, auth::AuthStatus::InvalidResponse)?;
+            match reader.u32_be()? {
+                0 => Ok(()),
+                1 => Err(RpcError::ProgramUnavailable),
+                2 => Err(RpcError::ProgramMismatch { low: reader.u32_be()?, high: reader.u32_be()? }),
+                3 => Err(RpcError::ProcedureUnavailable),
+                4 => Err(RpcError::GarbageArguments),
+                5 => Err(RpcError::SystemError),
+                _ => return Err(HeadError::Malformed),
+            }
+        }
+        DENIED => match reader.u32_be()? {
+            0 => Err(RpcError::RpcMismatch { low: reader.u32_be()?, high: reader.u32_be()? }),
+            1 => Err(RpcError::Authentication(reader.u32_be()?)),
+            _ => return Err(HeadError::Malformed),
+        },
+        _ => return Err(HeadError::Malformed),
+    };
+    Ok((xid, outcome))
+}
+
+fn encode_accepted(encoder: &mut Encoder, xid: u32, status: AcceptStatus) {
+    encoder.u32(xid).u32(REPLY).u32(ACCEPTED).u32(AUTH_NONE).u32(0).u32(status as u32);
+}
+
+/// An authenticator; one that is too long is an error even before all of it is there.
+fn decode_auth<'a>(reader: &mut Reader<'a>, xid: u32, status: auth::AuthStatus) -> Result<OpaqueAuth<'a>, HeadError> {
+    let mut ahead = *reader;
+    ahead.skip(4)?;
+    if ahead.u32_be()? as usize > auth::MAX_AUTH_LEN {
+        return Err(HeadError::Answer { xid, error: RpcError::Authentication(status as u32) });
+    }
+    auth::decode_opaque(reader).map_err(|Garbage| HeadError::Short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn call() -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        encode_call(&mut encoder, 9, 100_003, 3, 6, &auth::Identity::None.encode());
+        encoder.bytes().to_vec()
+    }
+
+    #[test]
+    fn a_head_is_short_until_it_is_whole() {
+        let bytes = call();
+        for len in 0..bytes.len() {
+            assert_eq!(Call::decode(&mut Reader::new(&bytes[..len])), Err(HeadError::Short), "{len} bytes");
+        }
+        let call = Call::decode(&mut Reader::new(&bytes)).expect("a call");
+        assert_eq!((call.xid, call.program, call.version, call.procedure), (9, 100_003, 3, 6));
+    }
+
+    #[test]
+    fn wrong_direction_version_and_credential_are_told_apart() {
+        let mut bytes = call();
+        bytes[7] = 1;
+        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::WrongDirection));
+        let mut bytes = call();
+        bytes[11] = 3;
+        let error = RpcError::RpcMismatch { low: 2, high: 2 };
+        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::Answer { xid: 9, error }));
+        let mut bytes = call();
+        bytes[30] = 2;
+        let error = RpcError::Authentication(auth::AuthStatus::BadCredential as u32);
+        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::Answer { xid: 9, error }));
+    }
+
+    #[test]
+    fn every_error_comes_back_as_it_was_sent() {
+        for error in [
+            RpcError::ProgramUnavailable,
+            RpcError::ProgramMismatch { low: 3, high: 3 },
+            RpcError::ProcedureUnavailable,
+            RpcError::GarbageArguments,
+            RpcError::SystemError,
+            RpcError::RpcMismatch { low: 2, high: 2 },
+            RpcError::Authentication(5),
+        ] {
+            let mut encoder = Encoder::default();
+            encode_error(&mut encoder, 4, error);
+            let mut reader = Reader::new(encoder.bytes());
+            assert_eq!(decode_reply(&mut reader), Ok((4, Err(error))));
+            assert_eq!(reader.remaining(), 0);
+        }
+    }
+}

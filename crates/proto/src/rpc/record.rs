@@ -1,0 +1,154 @@
+//! Record marking (RFC 5531 §11): messages on a byte stream, each in one or more fragments.
+
+use super::xdr::LAST_FRAGMENT;
+use crate::machine::Violation;
+
+/// Most fragments of one record. Known clients send one, or one for each of their send buffers (8 KiB and more).
+pub const MAX_FRAGMENTS: u32 = 4096;
+
+/// Bytes of a record that came together; marks are taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    pub bytes: &'a [u8],
+    /// The record ends with this piece.
+    pub end: bool,
+}
+
+/// Cuts a byte stream into records without copying them.
+#[derive(Debug)]
+pub struct Records {
+    max_len: u32,
+    mark: [u8; 4],
+    mark_len: usize,
+    /// Bytes of the current fragment still to come; `None` while its mark is read.
+    fragment: Option<u32>,
+    last: bool,
+    /// Bytes and fragments of the current record that were announced so far.
+    len: u32,
+    fragments: u32,
+}
+
+impl Records {
+    /// Records longer than `max_len` bytes are refused when they are announced.
+    pub fn new(max_len: u32) -> Self {
+        Self { max_len, mark: [0; 4], mark_len: 0, fragment: None, last: false, len: 0, fragments: 0 }
+    }
+
+    /// True between records.
+    pub fn is_idle(&self) -> bool {
+        self.fragments == 0 && self.mark_len == 0
+    }
+
+    /// Takes the next piece off the front of `input`; `None` when more bytes are needed.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Piece<'a>>, Violation> {
+        loop {
+            let Some(left) = self.fragment else {
+                if !self.take_mark(input)? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if left > 0 && input.is_empty() {
+                return Ok(None);
+            }
+            let count = input.len().min(left as usize);
+            let (bytes, rest) = input.split_at(count);
+            *input = rest;
+            let left = left - count as u32;
+            self.fragment = (left > 0).then_some(left);
+            let end = left == 0 && self.last;
+            if end {
+                self.len = 0;
+                self.fragments = 0;
+            }
+            if end || !bytes.is_empty() {
+                return Ok(Some(Piece { bytes, end }));
+            }
+        }
+    }
+
+    fn take_mark(&mut self, input: &mut &[u8]) -> Result<bool, Violation> {
+        let count = input.len().min(4 - self.mark_len);
+        let (bytes, rest) = input.split_at(count);
+        self.mark[self.mark_len..self.mark_len + count].copy_from_slice(bytes);
+        self.mark_len += count;
+        *input = rest;
+        if self.mark_len < 4 {
+            return Ok(false);
+        }
+        self.mark_len = 0;
+        let mark = u32::from_be_bytes(self.mark);
+        let len = mark & !LAST_FRAGMENT;
+        self.last = mark & LAST_FRAGMENT != 0;
+        self.fragments += 1;
+        if self.fragments > MAX_FRAGMENTS {
+            return Err(Violation::misbehaved("RFC 5531 §11: a record in more fragments than this side takes"));
+        }
+        match self.len.checked_add(len) {
+            Some(total) if total <= self.max_len => self.len = total,
+            _ => return Err(Violation::misbehaved("RFC 5531 §11: a record longer than this side takes")),
+        }
+        self.fragment = Some(len);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{vec, vec::Vec};
+
+    fn fragmented(record: &[u8], fragment: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let count = record.len().div_ceil(fragment).max(1);
+        for (at, chunk) in record.chunks(fragment).enumerate() {
+            let last = if at + 1 == count { LAST_FRAGMENT } else { 0 };
+            bytes.extend((chunk.len() as u32 | last).to_be_bytes());
+            bytes.extend(chunk);
+        }
+        bytes
+    }
+
+    fn collect(stream: &[u8], step: usize, max_len: u32) -> Result<Vec<Vec<u8>>, Violation> {
+        let mut records = Records::new(max_len);
+        let (mut whole, mut current) = (Vec::new(), Vec::new());
+        for mut input in stream.chunks(step) {
+            while let Some(piece) = records.next(&mut input)? {
+                current.extend(piece.bytes);
+                if piece.end {
+                    whole.push(core::mem::take(&mut current));
+                }
+            }
+            assert!(input.is_empty());
+        }
+        assert!(records.is_idle());
+        Ok(whole)
+    }
+
+    #[test]
+    fn records_come_back_whatever_the_fragments_and_deliveries() {
+        let first: Vec<u8> = (0..23).collect();
+        for fragment in 1..25 {
+            let mut stream = fragmented(&first, fragment);
+            stream.extend(fragmented(b"next", fragment));
+            for step in 1..=stream.len() {
+                assert_eq!(collect(&stream, step, 23), Ok(vec![first.clone(), b"next".to_vec()]));
+            }
+        }
+    }
+
+    #[test]
+    fn empty_fragments_are_taken_and_an_empty_record_ends() {
+        let mut stream = vec![0, 0, 0, 0, 0, 0, 0, 1, b'a'];
+        stream.extend([0x80, 0, 0, 0, 0x80, 0, 0, 0]);
+        assert_eq!(collect(&stream, 3, 8), Ok(vec![b"a".to_vec(), Vec::new()]));
+    }
+
+    #[test]
+    fn a_record_too_long_or_in_too_many_fragments_is_refused() {
+        assert!(collect(&fragmented(&[0; 9], 4), 100, 8).is_err());
+        assert!(collect(&[0xff; 4], 4, 1 << 20).is_err());
+        let marks = vec![0; 4 * (MAX_FRAGMENTS as usize + 1)];
+        assert!(collect(&marks, 64, 8).is_err());
+    }
+}

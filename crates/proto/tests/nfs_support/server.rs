@@ -1,0 +1,328 @@
+//! A server with one export whose directory is flat and whose files are of fixed size.
+
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+use iotax_proto::{
+    Backend, Geometry, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
+    nfs3::{
+        Attributes, CreateHow, FileType, NodeKind, SetAttributes, Status, Time,
+        results::{PathConf, Space},
+        target::{
+            Caller, Export, ExportAccess, ExportId, FileId, Files, Listed, ListingEnd, NameSpace, NfsBackend, OpenFile,
+            ServerState, Squash,
+        },
+    },
+    rpc::{Credentials, Peer},
+};
+
+const ROOT: u64 = 1;
+
+/// Memory of a file.
+#[derive(Debug)]
+pub struct Memory(pub RefCell<Vec<u8>>);
+
+impl Region for Memory {
+    fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
+    }
+
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    fn address(&self, _offset: usize) -> Option<*const u8> {
+        None
+    }
+}
+
+/// Files by number less two.
+#[derive(Default)]
+pub struct Directory {
+    files: Vec<(Vec<u8>, Rc<Memory>)>,
+    pub removed: Vec<Vec<u8>>,
+}
+
+pub struct Server {
+    pub directory: Directory,
+    state: ServerState,
+    pub verifier: [u8; 8],
+    /// Operations are `Queued` and done by `finish_queued`.
+    pub queues: bool,
+    queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
+    writes: HashMap<IoId, (UnitId, u64, Vec<u8>)>,
+    /// What the next operation is answered with instead.
+    pub error: Option<UnitError>,
+    pub access: Option<ExportAccess>,
+    /// Every operation that was started.
+    pub started: Vec<UnitOp>,
+    pub aborted: Vec<IoId>,
+    /// READ gives at most so many bytes.
+    pub read_limit: Option<usize>,
+}
+
+impl Server {
+    /// A server with a file `volume` of `size` bytes.
+    pub fn new(size: usize) -> Self {
+        let mut directory = Directory::default();
+        directory.add(b"volume", size);
+        Self {
+            directory,
+            state: ServerState::default(),
+            verifier: *b"boot one",
+            queues: false,
+            queued: Vec::new(),
+            writes: HashMap::new(),
+            error: None,
+            access: Some(ExportAccess { read_only: false, squash: Squash::None }),
+            started: Vec::new(),
+            aborted: Vec::new(),
+            read_limit: None,
+        }
+    }
+
+    pub fn volume(&self) -> Vec<u8> {
+        self.directory.files[0].1.0.borrow().clone()
+    }
+
+    pub fn finish_queued(&mut self) -> Vec<(IoId, Result<Option<Payload>, UnitError>)> {
+        std::mem::take(&mut self.queued)
+    }
+
+    fn answer(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>) -> Started {
+        if self.queues {
+            self.queued.push((id, result));
+            Started::Queued
+        } else {
+            Started::Done(result)
+        }
+    }
+}
+
+impl Backend for Server {
+    fn geometry(&self, unit: UnitId) -> Option<Geometry> {
+        let file = self.directory.files.get(unit.0 as usize)?;
+        Some(Geometry { size_bytes: file.1.len() as u64, block_size: 1, max_io_bytes: 1 << 20, read_only: false })
+    }
+
+    fn start(&mut self, _now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
+        self.started.push(op.clone());
+        if let Some(error) = self.error.take() {
+            return self.answer(id, Err(error));
+        }
+        let memory = Rc::clone(&self.directory.files[unit.0 as usize].1);
+        match op {
+            UnitOp::Read { offset, len } => {
+                let len = (len as usize).min(self.read_limit.unwrap_or(usize::MAX));
+                self.answer(id, Ok(Some(Payload::new(memory, offset as usize, len))))
+            }
+            UnitOp::Write { offset, len, .. } => {
+                if offset + u64::from(len) > memory.len() as u64 {
+                    return self.answer(id, Err(UnitError::OutOfRange));
+                }
+                let earlier = self.writes.insert(id, (unit, offset, vec![0; len as usize]));
+                assert!(earlier.is_none(), "an id is used for one operation at a time");
+                Started::NeedData
+            }
+            UnitOp::Flush => self.answer(id, Ok(None)),
+            other => panic!("NFS has no {other:?}"),
+        }
+    }
+
+    fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
+        let (_, _, data) = self.writes.get_mut(&id).expect("a write under way");
+        data[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn finish(&mut self, _now: Instant, id: IoId) -> Started {
+        let (unit, offset, data) = self.writes.remove(&id).expect("a write under way");
+        self.directory.files[unit.0 as usize].1.copy_in(offset as usize, &data);
+        self.answer(id, Ok(None))
+    }
+
+    fn abort(&mut self, id: IoId) {
+        self.writes.remove(&id);
+        self.queued.retain(|(queued, _)| *queued != id);
+        self.aborted.push(id);
+    }
+}
+
+impl NfsBackend for Server {
+    fn exports(&self) -> Vec<Export> {
+        vec![
+            Export { id: 7, path: "/export".into(), groups: vec!["127.0.0.1".into()] },
+            Export { id: 8, path: "/gone".into(), groups: vec![] },
+        ]
+    }
+
+    fn admit(&self, _peer: &Peer, _export: ExportId) -> Option<ExportAccess> {
+        self.access
+    }
+
+    fn open(&mut self, _: ExportId, file: FileId, who: &Credentials, _: bool) -> Result<OpenFile, Status> {
+        if who.uid == 666 {
+            return Err(Status::Access);
+        }
+        let attributes = self.directory.attributes(file)?;
+        Ok(OpenFile { unit: UnitId(file.number.wrapping_sub(2)), attributes })
+    }
+
+    fn attributes(&mut self, _: ExportId, file: FileId) -> Option<Attributes> {
+        self.directory.attributes(file).ok()
+    }
+
+    fn write_verifier(&self) -> [u8; 8] {
+        self.verifier
+    }
+
+    fn with_files(&mut self, now: Instant, export: ExportId, use_it: &mut dyn FnMut(&mut Files<'_>)) {
+        if export == 7 {
+            let time = Time::from_nanos(now.0);
+            use_it(&mut Files { names: &mut self.directory, state: &mut self.state, time });
+        }
+    }
+
+    fn with_state(&mut self, use_it: &mut dyn FnMut(&mut ServerState)) {
+        use_it(&mut self.state);
+    }
+}
+
+impl Directory {
+    fn add(&mut self, name: &[u8], size: usize) -> FileId {
+        self.files.push((name.to_vec(), Rc::new(Memory(RefCell::new(vec![0; size])))));
+        FileId { number: self.files.len() as u64 + 1, generation: 1 }
+    }
+
+    fn memory(&self, file: FileId) -> Result<&Rc<Memory>, Status> {
+        let at = usize::try_from(file.number.wrapping_sub(2)).map_err(|_| Status::Stale)?;
+        self.files.get(at).map(|(_, memory)| memory).ok_or(Status::Stale)
+    }
+}
+
+impl NameSpace for Directory {
+    fn root(&self) -> FileId {
+        FileId { number: ROOT, generation: 1 }
+    }
+
+    fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
+        let is_root = file.number == ROOT;
+        let size = if is_root { 512 } else { self.memory(file)?.len() as u64 };
+        Ok(Attributes {
+            kind: if is_root { FileType::Directory } else { FileType::Regular },
+            mode: 0o755,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size,
+            used: size,
+            device: (0, 0),
+            file_system: 7,
+            number: file.number,
+            accessed: Time::default(),
+            modified: Time::default(),
+            changed: Time::default(),
+        })
+    }
+
+    fn set_attributes(&mut self, _: &Caller, file: FileId, set: &SetAttributes) -> Result<(), Status> {
+        if let Some(size) = set.size {
+            self.memory(file)?.0.borrow_mut().resize(size as usize, 0);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, Status> {
+        if directory.number != ROOT {
+            return Err(Status::NotDirectory);
+        }
+        let at = self.files.iter().position(|(known, _)| known == name).ok_or(Status::NoEntry)?;
+        Ok(FileId { number: at as u64 + 2, generation: 1 })
+    }
+
+    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, Status> {
+        self.attributes(file)?;
+        Ok(if caller.who.uid == 0 { rights } else { rights & 1 })
+    }
+
+    fn read_link(&self, _: FileId) -> Result<&[u8], Status> {
+        Ok(b"elsewhere")
+    }
+
+    fn create(&mut self, _: &Caller, _: FileId, name: &[u8], how: &CreateHow) -> Result<FileId, Status> {
+        match how {
+            CreateHow::Unchecked(set) => Ok(self.add(name, set.size.unwrap_or(0) as usize / 2)),
+            _ => Err(Status::Exists),
+        }
+    }
+
+    fn make_directory(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes) -> Result<FileId, Status> {
+        Err(Status::NoSpace)
+    }
+
+    fn make_link(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes, _: &[u8]) -> Result<FileId, Status> {
+        Err(Status::NoSpace)
+    }
+
+    fn make_node(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes, _: NodeKind) -> Result<FileId, Status> {
+        Err(Status::NoSpace)
+    }
+
+    fn remove(&mut self, _: &Caller, _: FileId, name: &[u8]) -> Result<(), Status> {
+        self.removed.push(name.to_vec());
+        Ok(())
+    }
+
+    fn remove_directory(&mut self, _: &Caller, _: FileId, _: &[u8]) -> Result<(), Status> {
+        Err(Status::NotEmpty)
+    }
+
+    fn rename(&mut self, _: &Caller, _: (FileId, &[u8]), _: (FileId, &[u8])) -> Result<(), Status> {
+        Err(Status::CrossDevice)
+    }
+
+    fn link(&mut self, _: &Caller, _: FileId, _: FileId, _: &[u8]) -> Result<(), Status> {
+        Err(Status::TooManyLinks)
+    }
+
+    fn list(
+        &self,
+        _: &Caller,
+        directory: FileId,
+        cookie: u64,
+        _: [u8; 8],
+        visit: &mut dyn FnMut(&Listed<'_>) -> bool,
+    ) -> Result<ListingEnd, Status> {
+        if directory.number != ROOT {
+            return Err(Status::NotDirectory);
+        }
+        for (at, (name, _)) in self.files.iter().enumerate().skip(cookie as usize) {
+            let file = FileId { number: at as u64 + 2, generation: 1 };
+            if !visit(&Listed { name, file, cookie: at as u64 + 1 }) {
+                return Ok(ListingEnd { verifier: [0; 8], eof: false });
+            }
+        }
+        Ok(ListingEnd { verifier: [0; 8], eof: true })
+    }
+
+    fn space(&self) -> Space {
+        Space::default()
+    }
+
+    fn limits(&self) -> PathConf {
+        PathConf {
+            links_max: 1,
+            name_max: 255,
+            no_truncation: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+        }
+    }
+
+    fn max_file_size(&self) -> u64 {
+        1 << 40
+    }
+}
