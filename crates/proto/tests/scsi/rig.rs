@@ -1,0 +1,273 @@
+//! What a transport is to the device server, and a volume behind it.
+
+use std::{cell::RefCell, rc::Rc};
+
+use iotax_proto::{
+    Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
+    scsi::{
+        Command, DataIn, Device, Identity, LogicalUnit, Next, Nexus, Ports, Provisioning, Response, Sense, encode_lun,
+    },
+};
+
+pub(crate) const BLOCK: usize = 512;
+pub(crate) const BLOCKS: u64 = 2048;
+/// MAXIMUM TRANSFER LENGTH of the volume.
+pub(crate) const MAX_IO_BLOCKS: u32 = 256;
+
+pub(crate) const GOOD: u8 = 0x00;
+pub(crate) const CHECK_CONDITION: u8 = 0x02;
+pub(crate) const RESERVATION_CONFLICT: u8 = 0x18;
+
+struct SharedDevice(RefCell<Device>);
+
+impl Shared<Device> for SharedDevice {
+    fn with(&self, use_it: &mut dyn FnMut(&mut Device)) {
+        use_it(&mut self.0.borrow_mut());
+    }
+}
+
+/// One volume in memory as LUN 0, which counts what it is asked for.
+pub(crate) struct Volume {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) read_only: bool,
+    pub(crate) flushes: u32,
+    /// The last write was durable.
+    pub(crate) was_durable: bool,
+    pub(crate) unmapped: Vec<(u64, u64)>,
+    pub(crate) fails_with: Option<UnitError>,
+    pending: Option<(UnitOp, Vec<u8>)>,
+}
+
+impl Volume {
+    fn do_op(&mut self, op: &UnitOp, data: &[u8]) -> Result<Option<Payload>, UnitError> {
+        let size = self.bytes.len() as u64;
+        let range = |offset: u64, len: u64| {
+            let end = offset.checked_add(len).filter(|end| *end <= size).ok_or(UnitError::OutOfRange)?;
+            Ok(offset as usize..end as usize)
+        };
+        if let Some(error) = self.fails_with {
+            return Err(error);
+        }
+        match *op {
+            UnitOp::Read { offset, len } => {
+                return Ok(Some(Payload::from_vec(self.bytes[range(offset, len.into())?].to_vec())));
+            }
+            UnitOp::Write { offset, len, durable } => {
+                self.bytes[range(offset, len.into())?].copy_from_slice(data);
+                self.was_durable = durable;
+            }
+            UnitOp::Flush => self.flushes += 1,
+            UnitOp::WriteZeroes { offset, len } => self.bytes[range(offset, len)?].fill(0),
+            UnitOp::Unmap { ref ranges } => {
+                for (offset, len) in ranges {
+                    self.bytes[range(*offset, *len)?].fill(0);
+                }
+                self.unmapped.extend_from_slice(ranges);
+            }
+            UnitOp::Compare { offset, len } => compare(&self.bytes[range(offset, len.into())?], data)?,
+            UnitOp::CompareAndWrite { offset, len } => {
+                let (expected, new) = data.split_at(len as usize);
+                let range = range(offset, len.into())?;
+                compare(&self.bytes[range.clone()], expected)?;
+                self.bytes[range].copy_from_slice(new);
+            }
+            UnitOp::WriteSame { offset, len, .. } => {
+                for block in self.bytes[range(offset, len)?].chunks_mut(data.len()) {
+                    block.copy_from_slice(data);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn compare(ours: &[u8], theirs: &[u8]) -> Result<(), UnitError> {
+    match ours.iter().zip(theirs).position(|(ours, theirs)| ours != theirs) {
+        Some(at) => Err(UnitError::Miscompare(at as u32)),
+        None => Ok(()),
+    }
+}
+
+impl Backend for Volume {
+    fn geometry(&self, unit: UnitId) -> Option<Geometry> {
+        (unit == UnitId(7)).then(|| Geometry {
+            size_bytes: self.bytes.len() as u64,
+            block_size: BLOCK as u32,
+            max_io_bytes: MAX_IO_BLOCKS * BLOCK as u32,
+            read_only: self.read_only,
+        })
+    }
+
+    fn start(&mut self, _: Instant, _: IoId, _: UnitId, op: UnitOp) -> Started {
+        if op.data_len() == 0 {
+            return Started::Done(self.do_op(&op, &[]));
+        }
+        let data = vec![0; op.data_len() as usize];
+        self.pending = Some((op, data));
+        Started::NeedData
+    }
+
+    fn place(&mut self, _: IoId, offset: u32, bytes: &[u8]) {
+        let (_, data) = self.pending.as_mut().expect("an operation that needs data");
+        data[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn finish(&mut self, _: Instant, _: IoId) -> Started {
+        let (op, data) = self.pending.take().expect("an operation that needs data");
+        Started::Done(self.do_op(&op, &data))
+    }
+
+    fn abort(&mut self, _: IoId) {
+        self.pending = None;
+    }
+}
+
+/// A device with one thin volume as LUN 0, and what it takes to send it commands.
+pub(crate) struct Rig {
+    pub(crate) volume: Volume,
+    device: Rc<SharedDevice>,
+}
+
+/// One session. `Rig` passes commands through it.
+pub(crate) struct Session(pub(crate) Nexus);
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(Provisioning::Thin { reads_zero: true })
+    }
+
+    pub(crate) fn with(provisioning: Provisioning) -> Self {
+        let unit = LogicalUnit { provisioning, ..LogicalUnit::new(0, UnitId(7), "volume-0001") };
+        let device = Device::new(Identity::default(), [unit]);
+        let volume = Volume {
+            bytes: vec![0; BLOCKS as usize * BLOCK],
+            read_only: false,
+            flushes: 0,
+            was_durable: false,
+            unmapped: Vec::new(),
+            fails_with: None,
+            pending: None,
+        };
+        Self { volume, device: Rc::new(SharedDevice(RefCell::new(device))) }
+    }
+
+    /// A session between an initiator and the target that has not heard of POWER ON yet.
+    pub(crate) fn fresh_session(&self, name: &str) -> Session {
+        let device: Rc<dyn Shared<Device>> = self.device.clone();
+        let initiator = format!("iqn.2026-11.test:{name},i,0x800000000001");
+        Session(Nexus::new(device, Ports::new(&initiator, "iqn.2026-11.test:target,t,0x0001", 1)))
+    }
+
+    /// A session that has.
+    pub(crate) fn session(&mut self, name: &str) -> Session {
+        let mut session = self.fresh_session(name);
+        let first = self.run(&mut session, &[0; 6], &[]);
+        assert_eq!(first.sense, Some(Sense::POWER_ON));
+        session
+    }
+
+    pub(crate) fn change_device(&self, change: impl FnOnce(&mut Device)) {
+        change(&mut self.device.0.borrow_mut());
+    }
+
+    /// Runs a whole command on LUN 0.
+    pub(crate) fn run(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) -> Response {
+        self.run_on(session, encode_lun(0), cdb, data_out)
+    }
+
+    pub(crate) fn run_on(&mut self, session: &mut Session, lun: u64, cdb: &[u8], data_out: &[u8]) -> Response {
+        let command = Command { lun, cdb, data_out_len: data_out.len() as u32, data_in_len: 1 << 20 };
+        let mut next = session.0.command(&command, &self.volume);
+        if let Next::Parameters { len } = next {
+            assert!(len <= command.data_out_len, "more parameters wanted than are sent");
+            next = session.0.parameters(&command, &data_out[..len as usize], &self.volume);
+        }
+        match next {
+            Next::Respond(response) => response,
+            Next::Medium { unit, op, after } => {
+                let len = op.data_len();
+                assert!(len <= command.data_out_len, "more data wanted than are sent");
+                let mut started = self.volume.start(Instant(0), 0, unit, op);
+                if let Started::NeedData = started {
+                    self.volume.place(0, 0, &data_out[..len as usize]);
+                    started = self.volume.finish(Instant(0), 0);
+                }
+                let Started::Done(result) = started else { panic!("the volume answers at once") };
+                session.0.medium_done(after, result)
+            }
+            Next::Parameters { .. } => panic!("parameters wanted twice"),
+        }
+    }
+
+    /// Runs a command that succeeds, and gives its data.
+    pub(crate) fn good(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) -> Vec<u8> {
+        let response = self.run(session, cdb, data_out);
+        assert_eq!((response.status, response.sense), (GOOD, None), "CDB {cdb:02x?}");
+        match response.data {
+            DataIn::None => Vec::new(),
+            DataIn::Inline(bytes) => bytes,
+            DataIn::Payload(payload) => payload.to_vec(),
+        }
+    }
+
+    /// Runs a command that fails with CHECK CONDITION, and gives its sense data.
+    pub(crate) fn check(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) -> Sense {
+        let response = self.run(session, cdb, data_out);
+        assert_eq!(response.status, CHECK_CONDITION, "CDB {cdb:02x?}");
+        assert!(response.data.is_empty(), "data with CHECK CONDITION");
+        response.sense.expect("sense data with CHECK CONDITION")
+    }
+
+    /// Runs a command that meets a reservation.
+    pub(crate) fn conflict(&mut self, session: &mut Session, cdb: &[u8], data_out: &[u8]) {
+        let response = self.run(session, cdb, data_out);
+        assert_eq!((response.status, response.sense), (RESERVATION_CONFLICT, None), "CDB {cdb:02x?}");
+    }
+}
+
+/// Key, code and qualifier, as `0xKKCCQQ`.
+pub(crate) const LBA_OUT_OF_RANGE: u32 = 0x05_2100;
+pub(crate) const INVALID_FIELD_IN_CDB: u32 = 0x05_2400;
+pub(crate) const INVALID_FIELD_IN_PARAMETER_LIST: u32 = 0x05_2600;
+pub(crate) const PARAMETER_LIST_LENGTH_ERROR: u32 = 0x05_1a00;
+pub(crate) const INVALID_OPCODE: u32 = 0x05_2000;
+pub(crate) const WRITE_PROTECTED: u32 = 0x07_2700;
+
+pub(crate) fn block_of(byte: u8) -> Vec<u8> {
+    vec![byte; BLOCK]
+}
+
+/// A CDB of ten bytes with LBA and number of blocks.
+pub(crate) fn cdb_10(opcode: u8, flags: u8, lba: u32, blocks: u16) -> Vec<u8> {
+    let mut cdb = vec![opcode, flags];
+    cdb.extend(lba.to_be_bytes());
+    cdb.push(0);
+    cdb.extend(blocks.to_be_bytes());
+    cdb.push(0);
+    cdb
+}
+
+pub(crate) fn cdb_12(opcode: u8, flags: u8, lba: u32, blocks: u32) -> Vec<u8> {
+    let mut cdb = vec![opcode, flags];
+    cdb.extend(lba.to_be_bytes());
+    cdb.extend(blocks.to_be_bytes());
+    cdb.extend([0, 0]);
+    cdb
+}
+
+pub(crate) fn cdb_16(opcode: u8, flags: u8, lba: u64, blocks: u32) -> Vec<u8> {
+    let mut cdb = vec![opcode, flags];
+    cdb.extend(lba.to_be_bytes());
+    cdb.extend(blocks.to_be_bytes());
+    cdb.extend([0, 0]);
+    cdb
+}
+
+/// The same command in each of its sizes, by the operation codes for ten, twelve and sixteen bytes.
+pub(crate) fn each_size(opcodes: [u8; 3], flags: u8, lba: u32, blocks: u16) -> [Vec<u8>; 3] {
+    [
+        cdb_10(opcodes[0], flags, lba, blocks),
+        cdb_12(opcodes[1], flags, lba, blocks.into()),
+        cdb_16(opcodes[2], flags, lba.into(), blocks.into()),
+    ]
+}
