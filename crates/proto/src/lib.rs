@@ -9,6 +9,8 @@ extern crate alloc;
 
 pub mod machine;
 pub mod nfs3;
+pub mod nvme;
+pub mod nvme_tcp;
 pub mod rpc;
 pub mod scsi;
 pub mod wire;

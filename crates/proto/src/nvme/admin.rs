@@ -1,0 +1,529 @@
+//! One controller, as its admin queue sees it: executes admin and fabrics commands, keeps features, events and the keep-alive
+//! timer. The transport moves the bytes; what other connections may see of the controller is in `Subsystem`.
+
+use alloc::{collections::VecDeque, rc::Rc, vec, vec::Vec};
+use core::{fmt, time::Duration};
+
+use super::{
+    Namespace, NvmeBackend, Sqe, Status, Subsystem,
+    command::{NSID_ALL, admin, fabrics, feature, log_id},
+    identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
+    log::{self, GetLogPage},
+    property,
+    subsystem::{HostIdentity, Pulse, with_subsystem},
+};
+use crate::{Instant, Shared, Violation, ViolationKind};
+
+/// A discovery controller without a keep-alive timeout is given up after this silence (NVMe base 2.1 §3.1.3.3: two minutes).
+const DISCOVERY_ACTIVITY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often a controller looks for changes of its subsystem while events are wanted.
+const PULSE_INTERVAL: Duration = Duration::from_secs(1);
+/// Feature: volatile write cache enabled.
+const CACHE_ENABLED: u32 = 1;
+
+/// What became of an admin command.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done {
+        result: u64,
+        status: Status,
+    },
+    /// Successful, with data for the host.
+    Data(Vec<u8>),
+    /// An Asynchronous Event Request: completed when there is something to tell.
+    Held,
+}
+
+impl Outcome {
+    const OK: Self = Self::result(0);
+
+    const fn result(result: u64) -> Self {
+        Self::Done { result, status: Status::SUCCESS }
+    }
+}
+
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Self {
+        Self::Done { result: 0, status: status.do_not_retry() }
+    }
+}
+
+/// Something that an Asynchronous Event Request can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    NamespaceChanged,
+    DiscoveryChanged,
+}
+
+impl Event {
+    /// Dword 0 of the completion: type Notice, information, log page to read (NVMe base 2.1 §5.1.2.1).
+    fn result(self) -> u64 {
+        const NOTICE: u64 = 2;
+        let (information, log_page) = match self {
+            Self::NamespaceChanged => (0x00, log_id::CHANGED_NAMESPACES),
+            Self::DiscoveryChanged => (0xf0, log_id::DISCOVERY),
+        };
+        NOTICE | information << 8 | u64::from(log_page) << 16
+    }
+
+    fn is_cleared_by(self, log_page: u8) -> bool {
+        self.result() >> 16 == u64::from(log_page)
+    }
+}
+
+/// The controller behind one admin queue.
+pub struct AdminController {
+    subsystem: Rc<dyn Shared<Subsystem>>,
+    is_discovery: bool,
+    cntlid: u16,
+    host: HostIdentity,
+    limits: ControllerLimits,
+    pulse: Pulse,
+    /// The pulse's number when `known` was made.
+    seen: u64,
+    known: Vec<Namespace>,
+    configuration: u32,
+    status: u32,
+    keep_alive: Option<Duration>,
+    keep_alive_ms: u32,
+    last_activity: Instant,
+    last_look: Instant,
+    event_config: u32,
+    io_queues: u16,
+    /// CIDs of Asynchronous Event Requests outstanding.
+    event_requests: VecDeque<u16>,
+    pending: Option<Event>,
+    /// Told already, and not read yet: no second event of the kind until its log page is read.
+    masked: bool,
+    changed: Vec<u32>,
+}
+
+impl AdminController {
+    /// Makes a controller; `None` where the subsystem has as many as it may have.
+    pub fn connect(
+        now: Instant,
+        subsystem: Rc<dyn Shared<Subsystem>>,
+        host: HostIdentity,
+        keep_alive_ms: u32,
+        limits: ControllerLimits,
+    ) -> Option<Self> {
+        let (is_discovery, made, known, io_queues) = with_subsystem(&*subsystem, |subsystem| {
+            let made = subsystem.create_controller(&host);
+            (subsystem.is_discovery(), made, subsystem.namespaces().to_vec(), subsystem.config().max_io_queues)
+        });
+        let (cntlid, pulse) = made?;
+        let mut controller = Self {
+            seen: pulse.get(),
+            subsystem,
+            is_discovery,
+            cntlid,
+            host,
+            limits,
+            pulse,
+            known,
+            configuration: 0,
+            status: 0,
+            keep_alive: None,
+            keep_alive_ms: 0,
+            last_activity: now,
+            last_look: now,
+            event_config: 0,
+            io_queues,
+            event_requests: VecDeque::new(),
+            pending: None,
+            masked: false,
+            changed: Vec::new(),
+        };
+        controller.set_keep_alive(keep_alive_ms);
+        Some(controller)
+    }
+
+    pub fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let given_up = self.keep_alive.map(|keep_alive| self.last_activity + keep_alive);
+        let look = (!self.event_requests.is_empty()).then(|| self.last_look + PULSE_INTERVAL);
+        [given_up, look].into_iter().flatten().min()
+    }
+
+    /// Looks for changes to tell; `Err` where the host was silent for longer than its keep-alive timeout.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
+        self.last_look = now;
+        self.look_for_changes();
+        if self.keep_alive.is_some_and(|keep_alive| now >= self.last_activity + keep_alive) {
+            self.status |= property::CSTS_FATAL;
+            return Err(Violation::new(
+                ViolationKind::TimedOut,
+                "NVMe base 2.1 §3.9.3: no Keep Alive command before the timeout",
+            ));
+        }
+        Ok(())
+    }
+
+    /// An event request that can be completed now: its CID and result.
+    pub fn poll_event(&mut self) -> Option<(u16, u64)> {
+        let event = self.pending.filter(|_| !self.masked)?;
+        let cid = self.event_requests.pop_front()?;
+        self.pending = None;
+        self.masked = true;
+        Some((cid, event.result()))
+    }
+
+    /// Takes back the event request of that CID, where there is one.
+    fn abort_event_request(&mut self, cid: u16) -> bool {
+        let found = self.event_requests.iter().position(|known| *known == cid);
+        found.and_then(|at| self.event_requests.remove(at)).is_some()
+    }
+
+    /// Ends the controller and with it its I/O queues.
+    pub fn destroy(&mut self) {
+        let cntlid = self.cntlid;
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.destroy_controller(cntlid));
+    }
+
+    /// Executes a command; none that is known takes data. An aborted event request is named in `aborted`.
+    pub fn execute<B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        backend: &B,
+        aborted: &mut Option<u16>,
+    ) -> Outcome {
+        self.last_activity = now;
+        self.look_for_changes();
+        if sqe.is_fabrics() {
+            return match sqe.fabrics_type() {
+                fabrics::PROPERTY_GET => self.property_get(sqe),
+                fabrics::PROPERTY_SET => self.property_set(sqe),
+                // A second Connect on the same queue (NVMe base 2.1 §6.3).
+                fabrics::CONNECT => Status::SEQUENCE_ERROR.into(),
+                // Disconnect is for I/O queues (NVMe base 2.1 §6.4).
+                fabrics::DISCONNECT => Status::INVALID_QUEUE.into(),
+                _ => Status::INVALID_FIELD.into(),
+            };
+        }
+        if self.configuration & property::CC_ENABLE == 0 {
+            return Status::SEQUENCE_ERROR.into();
+        }
+        match sqe.opcode() {
+            admin::IDENTIFY => self.identify(sqe, backend),
+            admin::GET_LOG_PAGE => self.get_log_page(sqe, backend),
+            admin::SET_FEATURES => self.set_features(sqe),
+            admin::GET_FEATURES => self.get_features(sqe),
+            admin::KEEP_ALIVE => Outcome::OK,
+            admin::ASYNC_EVENT if self.event_requests.len() >= MAX_ASYNC_EVENTS => Status::AER_LIMIT_EXCEEDED.into(),
+            admin::ASYNC_EVENT => {
+                self.event_requests.push_back(sqe.cid());
+                Outcome::Held
+            }
+            admin::ABORT => {
+                let (queue, cid) = (sqe.cdw(10) as u16, (sqe.cdw(10) >> 16) as u16);
+                let is_aborted = queue == 0 && self.abort_event_request(cid);
+                *aborted = is_aborted.then_some(cid);
+                // Dword 0 bit 0: the command was not aborted. An abort is the controller's best effort (NVMe base 2.1 §5.1.1).
+                Outcome::result(u64::from(!is_aborted))
+            }
+            _ => Status::INVALID_OPCODE.into(),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------ properties
+
+    fn property_get(&self, sqe: &Sqe) -> Outcome {
+        let is_wide = sqe.0[40] & 7 == 1;
+        match (sqe.cdw(11), is_wide) {
+            (property::CAP, true) => Outcome::result(property::capabilities(self.limits.max_queue_entries)),
+            (property::VS, false) => Outcome::result(u64::from(property::VERSION)),
+            (property::CC, false) => Outcome::result(u64::from(self.configuration)),
+            (property::CSTS, false) => Outcome::result(u64::from(self.status)),
+            _ => Status::INVALID_FIELD.into(),
+        }
+    }
+
+    fn property_set(&mut self, sqe: &Sqe) -> Outcome {
+        if sqe.0[40] & 7 != 0 || sqe.cdw(11) != property::CC {
+            return Status::INVALID_FIELD.into();
+        }
+        let (before, after) = (self.configuration, sqe.cdw(12));
+        self.configuration = after;
+        let cntlid = self.cntlid;
+        match (before & property::CC_ENABLE != 0, after & property::CC_ENABLE != 0) {
+            (false, true) => {
+                self.status = property::CSTS_READY;
+                let io_queues = self.io_queues;
+                with_subsystem(&*self.subsystem, |subsystem| subsystem.set_ready(cntlid, io_queues));
+            }
+            (true, false) => self.reset(),
+            _ => {}
+        }
+        let asks_shutdown = after & property::CC_SHUTDOWN_MASK != 0;
+        if asks_shutdown && before & property::CC_SHUTDOWN_MASK == 0 {
+            self.status = self.status & !property::CSTS_SHUTDOWN_MASK | property::CSTS_SHUTDOWN_COMPLETE;
+        } else if !asks_shutdown {
+            self.status &= !property::CSTS_SHUTDOWN_MASK;
+        }
+        Outcome::OK
+    }
+
+    /// Controller reset (NVMe base 2.1 §3.7.2): I/O queues end, features go back to their defaults.
+    fn reset(&mut self) {
+        let cntlid = self.cntlid;
+        let (pulse, io_queues) = with_subsystem(&*self.subsystem, |subsystem| {
+            (subsystem.reset_controller(cntlid), subsystem.config().max_io_queues)
+        });
+        self.pulse = pulse;
+        self.io_queues = io_queues;
+        self.status = 0;
+        self.event_config = 0;
+        self.event_requests.clear();
+        self.pending = None;
+        self.masked = false;
+        self.changed.clear();
+    }
+
+    // -------------------------------------------------------------------------------------------------------- identify
+
+    fn identify<B: NvmeBackend + ?Sized>(&self, sqe: &Sqe, backend: &B) -> Outcome {
+        let selector = sqe.cdw(10) as u8;
+        let command_set = (sqe.cdw(11) >> 24) as u8;
+        if selector == cns::CONTROLLER {
+            return Outcome::Data(with_subsystem(&*self.subsystem, |subsystem| {
+                identify::controller(subsystem.config(), self.is_discovery, self.cntlid, &self.limits)
+            }));
+        }
+        if self.is_discovery {
+            return Status::INVALID_FIELD.into();
+        }
+        let is_nvm = command_set == identify::CSI_NVM;
+        match selector {
+            cns::NAMESPACE => self.identify_one(sqe, backend, identify::namespace),
+            cns::NAMESPACE_INDEPENDENT => {
+                self.identify_one(sqe, backend, |_, geometry| identify::namespace_independent(geometry))
+            }
+            // What of the NVM command set is not in CNS 00h: all zeros here, as is CNS 06h: no limits beyond MDTS.
+            cns::NAMESPACE_OF_COMMAND_SET if is_nvm => self.identify_one(sqe, backend, |_, _| vec![0; identify::LEN]),
+            cns::CONTROLLER_OF_COMMAND_SET if is_nvm => Outcome::Data(vec![0; identify::LEN]),
+            cns::NAMESPACE_DESCRIPTORS => match self.namespace(sqe.nsid()) {
+                Some(namespace) => Outcome::Data(identify::namespace_descriptors(namespace)),
+                None => Status::INVALID_NAMESPACE.into(),
+            },
+            cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_OF_COMMAND_SET => {
+                // FFFFFFFEh and FFFFFFFFh are no start of a list (NVMe base 2.1 §5.1.13.2.2).
+                if sqe.nsid() >= NSID_ALL - 1 {
+                    return Status::INVALID_NAMESPACE.into();
+                }
+                if selector == cns::ACTIVE_NAMESPACES_OF_COMMAND_SET && !is_nvm {
+                    return Status::INVALID_FIELD.into();
+                }
+                Outcome::Data(identify::active_namespaces(&self.known, sqe.nsid()))
+            }
+            cns::COMMAND_SETS => Outcome::Data(identify::command_sets()),
+            _ => Status::INVALID_FIELD.into(),
+        }
+    }
+
+    fn identify_one<B: NvmeBackend + ?Sized>(
+        &self,
+        sqe: &Sqe,
+        backend: &B,
+        describe: impl FnOnce(&Namespace, &crate::Geometry) -> Vec<u8>,
+    ) -> Outcome {
+        let nsid = sqe.nsid();
+        if nsid == 0 || nsid > super::subsystem::MAX_NSID {
+            return Status::INVALID_NAMESPACE.into();
+        }
+        let namespace = self.namespace(nsid);
+        let active = namespace.and_then(|namespace| Some((namespace, backend.geometry(namespace.unit)?)));
+        // A valid NSID that is not active gives zeros (NVMe base 2.1 §5.1.13.2.1).
+        Outcome::Data(
+            active.map_or_else(|| vec![0; identify::LEN], |(namespace, geometry)| describe(namespace, &geometry)),
+        )
+    }
+
+    fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.known.iter().find(|namespace| namespace.nsid == nsid)
+    }
+
+    // ------------------------------------------------------------------------------------------------------- log pages
+
+    fn get_log_page<B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, backend: &B) -> Outcome {
+        let asked = GetLogPage::parse(sqe);
+        if asked.len > u64::from(self.limits.max_transfer_bytes) || asked.offset & 3 != 0 {
+            return Status::INVALID_FIELD.into();
+        }
+        let page = match asked.id {
+            log_id::SUPPORTED => log::supported(self.is_discovery),
+            log_id::ERROR => log::error(),
+            log_id::COMMANDS => log::commands(self.is_discovery),
+            log_id::DISCOVERY if self.is_discovery => backend.discovery_log(&self.host.nqn).encode(),
+            log_id::SMART if !self.is_discovery => log::smart(),
+            log_id::FIRMWARE if !self.is_discovery => {
+                with_subsystem(&*self.subsystem, |subsystem| log::firmware(subsystem.config()))
+            }
+            log_id::CHANGED_NAMESPACES if !self.is_discovery => {
+                let page = log::changed_namespaces(&self.changed);
+                self.changed.clear();
+                page
+            }
+            log_id::ANA if !self.is_discovery => log::ana(&self.known, self.seen),
+            _ => return Status::INVALID_LOG_PAGE.into(),
+        };
+        if asked.offset > page.len() as u64 {
+            return Status::INVALID_FIELD.into();
+        }
+        if !asked.retain_event {
+            self.masked = self.masked && !self.told().is_cleared_by(asked.id);
+        }
+        let mut data = page;
+        data.drain(..asked.offset as usize);
+        data.resize(asked.len as usize, 0);
+        Outcome::Data(data)
+    }
+
+    // -------------------------------------------------------------------------------------------------------- features
+
+    fn set_features(&mut self, sqe: &Sqe) -> Outcome {
+        const SAVE: u32 = 1 << 31;
+        let value = sqe.cdw(11);
+        if sqe.cdw(10) & SAVE != 0 {
+            return Status::FEATURE_NOT_SAVEABLE.into();
+        }
+        match sqe.cdw(10) as u8 {
+            feature::QUEUE_COUNT if !self.is_discovery => self.set_queue_count(value),
+            feature::ASYNC_EVENT_CONFIG => {
+                self.event_config = value;
+                Outcome::OK
+            }
+            feature::KEEP_ALIVE_TIMER => {
+                self.set_keep_alive(value);
+                Outcome::OK
+            }
+            feature::VOLATILE_WRITE_CACHE if value & 1 == CACHE_ENABLED => Outcome::OK,
+            // The host's identity was fixed by Connect (NVMe base 2.1 §5.1.25.1.28).
+            feature::HOST_IDENTIFIER => Status::SEQUENCE_ERROR.into(),
+            feature::VOLATILE_WRITE_CACHE
+            | feature::ARBITRATION
+            | feature::POWER_MANAGEMENT
+            | feature::TEMPERATURE_THRESHOLD
+            | feature::ERROR_RECOVERY
+            | feature::WRITE_ATOMICITY => Status::FEATURE_NOT_CHANGEABLE.into(),
+            _ => Status::INVALID_FIELD.into(),
+        }
+    }
+
+    /// Grants as many I/O queues as asked for, up to the subsystem's limit; both numbers are 0's based.
+    fn set_queue_count(&mut self, value: u32) -> Outcome {
+        let (submission, completion) = (value as u16, (value >> 16) as u16);
+        if submission == u16::MAX || completion == u16::MAX {
+            return Status::INVALID_FIELD.into();
+        }
+        let cntlid = self.cntlid;
+        let granted = with_subsystem(&*self.subsystem, |subsystem| {
+            if subsystem.has_io_queues(cntlid) {
+                return None;
+            }
+            let granted = (submission.min(completion) + 1).min(subsystem.config().max_io_queues.max(1));
+            subsystem.set_ready(cntlid, granted);
+            Some(granted)
+        });
+        let Some(granted) = granted else {
+            return Status::SEQUENCE_ERROR.into();
+        };
+        self.io_queues = granted;
+        Outcome::result(self.queue_count())
+    }
+
+    fn queue_count(&self) -> u64 {
+        let count = u64::from(self.io_queues.saturating_sub(1));
+        count | count << 16
+    }
+
+    fn get_features(&self, sqe: &Sqe) -> Outcome {
+        const CURRENT: u32 = 0;
+        const DEFAULT: u32 = 1;
+        const SAVED: u32 = 2;
+        const CAPABILITIES: u32 = 3;
+        const CHANGEABLE: u64 = 1 << 2;
+        /// The 128-bit identifier; fabrics have no other.
+        const EXTENDED: u32 = 1;
+        let id = sqe.cdw(10) as u8;
+        let is_changeable =
+            matches!(id, feature::QUEUE_COUNT | feature::ASYNC_EVENT_CONFIG | feature::KEEP_ALIVE_TIMER);
+        let current = match id {
+            feature::QUEUE_COUNT if !self.is_discovery => self.queue_count(),
+            feature::ASYNC_EVENT_CONFIG => u64::from(self.event_config),
+            feature::KEEP_ALIVE_TIMER => u64::from(self.keep_alive_ms),
+            feature::VOLATILE_WRITE_CACHE => u64::from(CACHE_ENABLED),
+            feature::HOST_IDENTIFIER if sqe.cdw(11) & EXTENDED != 0 => return Outcome::Data(self.host.id.to_vec()),
+            feature::ARBITRATION
+            | feature::POWER_MANAGEMENT
+            | feature::TEMPERATURE_THRESHOLD
+            | feature::ERROR_RECOVERY
+            | feature::WRITE_ATOMICITY => 0,
+            _ => return Status::INVALID_FIELD.into(),
+        };
+        match sqe.cdw(10) >> 8 & 7 {
+            DEFAULT | SAVED if is_changeable => Outcome::OK,
+            CURRENT | DEFAULT | SAVED => Outcome::result(current),
+            CAPABILITIES => Outcome::result(if is_changeable { CHANGEABLE } else { 0 }),
+            _ => Status::INVALID_FIELD.into(),
+        }
+    }
+
+    fn set_keep_alive(&mut self, timeout_ms: u32) {
+        const GRANULARITY_MS: u32 = 100;
+        self.keep_alive_ms = timeout_ms.div_ceil(GRANULARITY_MS).saturating_mul(GRANULARITY_MS);
+        self.keep_alive = match (self.keep_alive_ms, self.is_discovery) {
+            (0, false) => None,
+            (0, true) => Some(DISCOVERY_ACTIVITY_TIMEOUT),
+            (timeout_ms, _) => Some(Duration::from_millis(u64::from(timeout_ms))),
+        };
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- events
+
+    /// The one kind of event that this controller tells.
+    fn told(&self) -> Event {
+        if self.is_discovery { Event::DiscoveryChanged } else { Event::NamespaceChanged }
+    }
+
+    fn look_for_changes(&mut self) {
+        let generation = self.pulse.get();
+        if generation == self.seen || generation == Pulse::DEAD {
+            return;
+        }
+        self.seen = generation;
+        let namespaces = with_subsystem(&*self.subsystem, |subsystem| subsystem.namespaces().to_vec());
+        let differs = |from: &[Namespace], to: &[Namespace], changed: &mut Vec<u32>| {
+            for namespace in from.iter().filter(|namespace| !to.contains(namespace)) {
+                if !changed.contains(&namespace.nsid) {
+                    changed.push(namespace.nsid);
+                }
+            }
+        };
+        if namespaces == self.known {
+            // Announced without a change of the list: a size changed, which any of them may have.
+            differs(&namespaces, &[], &mut self.changed);
+        } else {
+            differs(&self.known, &namespaces, &mut self.changed);
+            differs(&namespaces, &self.known, &mut self.changed);
+        }
+        self.changed.sort_unstable();
+        self.known = namespaces;
+        let wanted = if self.is_discovery { identify::OAES_DISCOVERY } else { identify::OAES_NAMESPACE };
+        if self.event_config & wanted != 0 {
+            self.pending = Some(self.told());
+        }
+    }
+}
+
+impl fmt::Debug for AdminController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminController")
+            .field("cntlid", &self.cntlid)
+            .field("host", &self.host.nqn)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,302 @@
+//! Identify data structures: NVMe base 2.1 §5.1.13, NVM command set 1.1 §4.1.5.
+
+use alloc::{string::String, vec, vec::Vec};
+
+use super::{
+    command::SQE_LEN,
+    property,
+    subsystem::{MAX_NSID, Namespace, SubsystemConfig},
+    text,
+};
+use crate::Geometry;
+
+/// Every Identify data structure has this length.
+pub const LEN: usize = 4096;
+
+/// CNS values.
+pub mod cns {
+    pub const NAMESPACE: u8 = 0x00;
+    pub const CONTROLLER: u8 = 0x01;
+    pub const ACTIVE_NAMESPACES: u8 = 0x02;
+    pub const NAMESPACE_DESCRIPTORS: u8 = 0x03;
+    pub const NAMESPACE_OF_COMMAND_SET: u8 = 0x05;
+    pub const CONTROLLER_OF_COMMAND_SET: u8 = 0x06;
+    pub const ACTIVE_NAMESPACES_OF_COMMAND_SET: u8 = 0x07;
+    pub const NAMESPACE_INDEPENDENT: u8 = 0x08;
+    pub const COMMAND_SETS: u8 = 0x1c;
+}
+
+/// The NVM command set.
+pub const CSI_NVM: u8 = 0;
+
+/// Blocks of a namespace are at least this long (LBADS is at least 9).
+const MIN_BLOCK_SIZE_BYTES: u32 = 512;
+
+/// The one ANA group.
+pub const ANA_GROUP: u32 = 1;
+
+const CNTRLTYPE_IO: u8 = 1;
+const CNTRLTYPE_DISCOVERY: u8 = 2;
+pub const ONCS_COMPARE: u16 = 1;
+pub const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
+pub const ONCS_WRITE_ZEROES: u16 = 1 << 3;
+/// Present; a flush of NSID FFFFFFFFh is not supported.
+const VWC_PRESENT: u8 = 1 | 2 << 1;
+/// SGLs are supported and need no alignment; an address may be an offset.
+const SGLS: u32 = 1 | 1 << 20;
+/// Attribute and discovery notices that may be asked for.
+pub const OAES_NAMESPACE: u32 = 1 << 8;
+pub const OAES_DISCOVERY: u32 = 1 << 31;
+/// Commands Supported and Effects log; offsets and long lengths in Get Log Page.
+const LPA: u8 = 1 << 1 | 1 << 2;
+/// Keep Alive timer in units of 100 ms.
+const KAS: u16 = 1;
+/// Asynchronous Event Requests outstanding at most.
+pub const MAX_ASYNC_EVENTS: usize = 4;
+/// CQE in 16-byte units: completions carry no data.
+const IORCSZ: u32 = 1;
+
+/// What a transport and its configuration make of a controller.
+#[derive(Clone, Copy, Debug)]
+pub struct ControllerLimits {
+    /// Most bytes of in-capsule data of an I/O command.
+    pub in_capsule_bytes: u32,
+    /// A power of two, at least 4096.
+    pub max_transfer_bytes: u32,
+    /// Entries of an I/O queue at most, the one that flow control keeps free included.
+    pub max_queue_entries: u16,
+}
+
+/// CNS 01h.
+pub fn controller(config: &SubsystemConfig, is_discovery: bool, cntlid: u16, limits: &ControllerLimits) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    text::padded(&config.serial, &mut bytes[4..24]);
+    text::padded(&config.model, &mut bytes[24..64]);
+    text::padded(&config.firmware, &mut bytes[64..72]);
+    // CMIC: the subsystem may have several ports and several controllers, and reports ANA.
+    bytes[76] = 1 | 1 << 1 | u8::from(!is_discovery) << 3;
+    bytes[77] = (limits.max_transfer_bytes / 4096).ilog2() as u8;
+    bytes[78..80].copy_from_slice(&cntlid.to_le_bytes());
+    bytes[80..84].copy_from_slice(&property::VERSION.to_le_bytes());
+    let oaes = if is_discovery { OAES_DISCOVERY } else { OAES_NAMESPACE };
+    bytes[92..96].copy_from_slice(&oaes.to_le_bytes());
+    bytes[111] = if is_discovery { CNTRLTYPE_DISCOVERY } else { CNTRLTYPE_IO };
+    // ACL and AERL are 0's based.
+    bytes[258] = 3;
+    bytes[259] = MAX_ASYNC_EVENTS as u8 - 1;
+    // FRMW: one slot, read-only.
+    bytes[260] = 1 | 1 << 1;
+    bytes[261] = LPA;
+    bytes[320..322].copy_from_slice(&KAS.to_le_bytes());
+    bytes[514..516].copy_from_slice(&limits.max_queue_entries.to_le_bytes());
+    bytes[536..540].copy_from_slice(&SGLS.to_le_bytes());
+    text::zero_filled(&config.nqn, &mut bytes[768..1023]);
+    if !is_discovery {
+        // Entry sizes, required and maximum: 64 and 16 bytes.
+        bytes[512] = 0x66;
+        bytes[513] = 0x44;
+        bytes[516..520].copy_from_slice(&MAX_NSID.to_le_bytes());
+        bytes[520..522].copy_from_slice(&(ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES).to_le_bytes());
+        bytes[525] = VWC_PRESENT;
+        // ANACAP: optimized only. One group for all namespaces.
+        bytes[343] = 1;
+        bytes[344..348].copy_from_slice(&ANA_GROUP.to_le_bytes());
+        bytes[348..352].copy_from_slice(&ANA_GROUP.to_le_bytes());
+        bytes[540..544].copy_from_slice(&MAX_NSID.to_le_bytes());
+        let ioccsz = (SQE_LEN as u32 + limits.in_capsule_bytes) / 16;
+        bytes[1792..1796].copy_from_slice(&ioccsz.to_le_bytes());
+        bytes[1796..1800].copy_from_slice(&IORCSZ.to_le_bytes());
+    }
+    // MSDBD: one SGL descriptor a command. OFCS: Disconnect is supported.
+    bytes[1803] = 1;
+    bytes[1804] = 1;
+    bytes
+}
+
+/// Block size that a unit has as a namespace: a power of two.
+pub fn block_size(geometry: &Geometry) -> u32 {
+    geometry.block_size.max(MIN_BLOCK_SIZE_BYTES).next_power_of_two()
+}
+
+/// CNS 00h of an active namespace; all zeros stand for an inactive one.
+pub fn namespace(namespace: &Namespace, geometry: &Geometry) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    let block_size = block_size(geometry);
+    let blocks = geometry.size_bytes / u64::from(block_size);
+    for at in [0, 8, 16] {
+        bytes[at..at + 8].copy_from_slice(&blocks.to_le_bytes());
+    }
+    bytes[30] = NMIC_SHARED;
+    bytes[92..96].copy_from_slice(&ANA_GROUP.to_le_bytes());
+    bytes[99] = u8::from(geometry.read_only);
+    bytes[104..120].copy_from_slice(&namespace.nguid);
+    bytes[120..128].copy_from_slice(&namespace.eui64);
+    bytes[130] = block_size.ilog2() as u8;
+    bytes
+}
+
+const NMIC_SHARED: u8 = 1;
+
+/// CNS 08h: what namespaces of every command set have.
+pub fn namespace_independent(geometry: &Geometry) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    bytes[1] = NMIC_SHARED;
+    bytes[4..8].copy_from_slice(&ANA_GROUP.to_le_bytes());
+    bytes[8] = u8::from(geometry.read_only);
+    // NSTAT: ready.
+    bytes[14] = 1;
+    bytes
+}
+
+/// CNS 02h and 07h: up to 1,024 NSIDs above `after`.
+pub fn active_namespaces(namespaces: &[Namespace], after: u32) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    let above = namespaces.iter().map(|namespace| namespace.nsid).filter(|nsid| *nsid > after);
+    for (nsid, at) in above.zip(bytes.chunks_exact_mut(4)) {
+        at.copy_from_slice(&nsid.to_le_bytes());
+    }
+    bytes
+}
+
+/// CNS 03h: EUI64, NGUID and UUID as far as the namespace has them, then the command set.
+pub fn namespace_descriptors(namespace: &Namespace) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(LEN);
+    let mut put = |kind: u8, id: &[u8]| {
+        if id.iter().any(|byte| *byte != 0) || kind == 4 {
+            bytes.extend_from_slice(&[kind, id.len() as u8, 0, 0]);
+            bytes.extend_from_slice(id);
+        }
+    };
+    put(1, &namespace.eui64);
+    put(2, &namespace.nguid);
+    put(3, &namespace.uuid);
+    put(4, &[CSI_NVM]);
+    bytes.resize(LEN, 0);
+    bytes
+}
+
+/// CNS 1Ch: one combination, the NVM command set alone.
+pub fn command_sets() -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    bytes[0] = 1;
+    bytes
+}
+
+/// What a host needs of CNS 01h.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerFields {
+    pub serial: String,
+    pub model: String,
+    pub firmware: String,
+    pub cntlid: u16,
+    /// In units of the minimum page size, as a power of two; 0 is no limit.
+    pub mdts: u8,
+    /// Keep Alive granularity in 100 ms; 0 where the command is not supported.
+    pub kas: u16,
+    /// SGLs are supported, as fabrics need.
+    pub has_sgl: bool,
+    /// The command Disconnect is supported.
+    pub has_disconnect: bool,
+    /// Optional commands: `ONCS_DATASET_MANAGEMENT` and its siblings.
+    pub optional_commands: u16,
+    /// Most bytes of in-capsule data of an I/O command.
+    pub in_capsule_bytes: u32,
+    /// In 16-byte units; must be 0 over TCP.
+    pub in_capsule_offset: u16,
+    pub max_outstanding: u16,
+}
+
+pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
+    ControllerFields {
+        serial: text::parse(&bytes[4..24]),
+        model: text::parse(&bytes[24..64]),
+        firmware: text::parse(&bytes[64..72]),
+        cntlid: u16_at(bytes, 78),
+        mdts: bytes[77],
+        kas: u16_at(bytes, 320),
+        has_sgl: bytes[536] & 3 != 0,
+        has_disconnect: bytes[1804] & 1 != 0,
+        optional_commands: u16_at(bytes, 520),
+        in_capsule_bytes: u32_at(bytes, 1792).saturating_mul(16).saturating_sub(SQE_LEN as u32),
+        in_capsule_offset: u16_at(bytes, 1800),
+        max_outstanding: u16_at(bytes, 514),
+    }
+}
+
+/// What a host needs of CNS 00h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceFields {
+    pub blocks: u64,
+    pub block_shift: u8,
+    pub metadata_bytes: u16,
+    pub read_only: bool,
+    pub nguid: [u8; 16],
+    pub eui64: [u8; 8],
+}
+
+/// `None` where the format in use is none of those listed.
+pub fn parse_namespace(bytes: &[u8; LEN]) -> Option<NamespaceFields> {
+    // FLBAS: bits 3:0 are the low bits of the index, 6:5 the high ones.
+    let format = usize::from(bytes[26] & 0xf | bytes[26] >> 1 & 0x30);
+    let at = 128 + 4 * format;
+    let descriptor = bytes.get(at..at + 4)?;
+    let mut nguid = [0; 16];
+    nguid.copy_from_slice(&bytes[104..120]);
+    let mut eui64 = [0; 8];
+    eui64.copy_from_slice(&bytes[120..128]);
+    Some(NamespaceFields {
+        blocks: u64::from(u32_at(bytes, 0)) | u64::from(u32_at(bytes, 4)) << 32,
+        block_shift: descriptor[2],
+        metadata_bytes: u16::from_le_bytes([descriptor[0], descriptor[1]]),
+        read_only: bytes[99] & 1 != 0,
+        nguid,
+        eui64,
+    })
+}
+
+/// First NSID of an active namespace list.
+pub fn first_active(bytes: &[u8; LEN]) -> Option<u32> {
+    Some(u32_at(bytes, 0)).filter(|nsid| *nsid != 0)
+}
+
+fn u16_at(bytes: &[u8; LEN], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8; LEN], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UnitId;
+
+    #[test]
+    fn controller_fields_survive_encoding() {
+        let limits = ControllerLimits { in_capsule_bytes: 16_384, max_transfer_bytes: 1 << 20, max_queue_entries: 128 };
+        let bytes = controller(&SubsystemConfig::new("nqn.s"), false, 9, &limits);
+        let fields = parse_controller(bytes.first_chunk().expect("4096 bytes"));
+        assert_eq!((fields.cntlid, fields.mdts, fields.in_capsule_bytes), (9, 8, 16_384));
+        assert_eq!(fields.model, "iotax");
+        assert_eq!(fields.optional_commands, ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES);
+        assert!(fields.has_sgl && fields.has_disconnect);
+    }
+
+    #[test]
+    fn namespace_fields_survive_encoding() {
+        let geometry = Geometry { size_bytes: 1 << 20, block_size: 4096, max_io_bytes: 1 << 20, read_only: true };
+        let known = Namespace { nsid: 1, unit: UnitId(1), nguid: [3; 16], uuid: [4; 16], eui64: [5; 8] };
+        let fields =
+            parse_namespace(namespace(&known, &geometry).first_chunk().expect("4096 bytes")).expect("format 0");
+        assert_eq!((fields.blocks, fields.block_shift, fields.read_only), (256, 12, true));
+        assert_eq!((fields.nguid, fields.eui64), ([3; 16], [5; 8]));
+    }
+
+    #[test]
+    fn active_list_starts_above_the_nsid_given() {
+        let of = |nsid| Namespace { nsid, unit: UnitId(0), nguid: [0; 16], uuid: [0; 16], eui64: [0; 8] };
+        let list = active_namespaces(&[of(1), of(5), of(9)], 1);
+        assert_eq!(&list[..12], &[5, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

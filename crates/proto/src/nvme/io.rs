@@ -1,0 +1,127 @@
+//! I/O commands of the NVM command set (1.1 §3.3) as operations of a backend.
+
+use alloc::vec::Vec;
+
+use super::{Namespace, Sqe, Status, command::nvm, identify};
+use crate::{Backend, UnitId, UnitOp};
+
+/// One Dataset Management range.
+const RANGE_LEN: usize = 16;
+const DSM_DEALLOCATE: u32 = 1 << 2;
+
+/// What an I/O queue knows of the namespaces: a table indexed by NSID, made again when the subsystem's pulse says so.
+#[derive(Debug, Default)]
+pub struct NamespaceTable(Vec<Option<Entry>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    unit: UnitId,
+    block_shift: u8,
+}
+
+/// An I/O command, understood.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Ready to be started; takes or gives data by its kind.
+    Op { unit: UnitId, op: UnitOp },
+    /// Takes `len` bytes of ranges, then `deallocation` says the operation.
+    Ranges { len: u32 },
+}
+
+impl NamespaceTable {
+    pub fn load<B: Backend + ?Sized>(&mut self, namespaces: &[Namespace], backend: &B) {
+        self.0.clear();
+        for namespace in namespaces {
+            let index = namespace.nsid as usize;
+            if self.0.len() <= index {
+                self.0.resize(index + 1, None);
+            }
+            self.0[index] = backend.geometry(namespace.unit).map(|geometry| Entry {
+                unit: namespace.unit,
+                block_shift: identify::block_size(&geometry).ilog2() as u8,
+            });
+        }
+    }
+
+    /// What the command asks for, or the status that refuses it.
+    pub fn parse(&self, sqe: &Sqe, max_transfer_bytes: u32) -> Result<Command, Status> {
+        let entry = match self.0.get(sqe.nsid() as usize) {
+            Some(Some(entry)) => *entry,
+            // So is a flush of all namespaces, which VWC says is not supported (NVMe base 2.1 §7.2).
+            _ => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
+        };
+        let op = match sqe.opcode() {
+            nvm::READ => {
+                let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
+                UnitOp::Read { offset, len }
+            }
+            nvm::WRITE => {
+                let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
+                UnitOp::Write { offset, len, durable: sqe.is_durable() }
+            }
+            nvm::FLUSH => UnitOp::Flush,
+            nvm::COMPARE => {
+                let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
+                UnitOp::Compare { offset, len }
+            }
+            nvm::WRITE_ZEROES => {
+                let offset = entry.bytes(sqe.lba())?;
+                UnitOp::WriteZeroes { offset, len: u64::from(sqe.blocks()) << entry.block_shift }
+            }
+            nvm::DATASET_MANAGEMENT => {
+                let ranges = (sqe.cdw(10) & 0xff) + 1;
+                return Ok(Command::Ranges { len: ranges * RANGE_LEN as u32 });
+            }
+            _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
+        };
+        Ok(Command::Op { unit: entry.unit, op })
+    }
+
+    /// The operation that a Dataset Management command's ranges ask for; `None` where they are hints of no effect.
+    pub fn deallocation(&self, sqe: &Sqe, data: &[u8]) -> Result<Option<(UnitId, UnitOp)>, Status> {
+        let entry = self.0.get(sqe.nsid() as usize).copied().flatten();
+        let entry = entry.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
+        let (raw, _) = data.as_chunks::<RANGE_LEN>();
+        let mut ranges = Vec::with_capacity(raw.len());
+        for [_, _, _, _, l0, l1, l2, l3, lba @ ..] in raw {
+            let offset = entry.bytes(u64::from_le_bytes(*lba))?;
+            let len = entry.bytes(u64::from(u32::from_le_bytes([*l0, *l1, *l2, *l3])))?;
+            if len > 0 {
+                ranges.push((offset, len));
+            }
+        }
+        let deallocates = sqe.cdw(11) & DSM_DEALLOCATE != 0 && !ranges.is_empty();
+        Ok(deallocates.then_some((entry.unit, UnitOp::Unmap { ranges })))
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn transfer(self, sqe: &Sqe, max_bytes: u32) -> Result<(u64, u32), Status> {
+        let len = u64::from(sqe.blocks()) << self.block_shift;
+        // NVMe base 2.1, MDTS: a command that exceeds it is aborted with Invalid Field in Command.
+        if len > u64::from(max_bytes) {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        Ok((self.bytes(sqe.lba())?, len as u32))
+    }
+
+    #[inline]
+    fn bytes(self, blocks: u64) -> Result<u64, Status> {
+        blocks.checked_mul(1 << self.block_shift).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
+    }
+}
+
+/// A Dataset Management range that deallocates, as a host sends it.
+pub fn encode_range(lba: u64, blocks: u32) -> [u8; RANGE_LEN] {
+    let mut range = [0; RANGE_LEN];
+    range[4..8].copy_from_slice(&blocks.to_le_bytes());
+    range[8..].copy_from_slice(&lba.to_le_bytes());
+    range
+}
+
+/// Makes `sqe` a Dataset Management command that deallocates one range.
+pub fn set_deallocate_one(sqe: &mut Sqe) {
+    sqe.set_cdw(10, 0);
+    sqe.set_cdw(11, DSM_DEALLOCATE);
+}

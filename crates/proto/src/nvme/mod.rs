@@ -1,0 +1,21 @@
+//! The NVM Express command set and the controllers of a subsystem, without a transport.
+//!
+//! `command`, `status`, `identify`, `log` and `property` say what the bytes mean, for both sides; `subsystem` is what the
+//! connections of one subsystem share; `admin` executes a controller's admin commands; `io` turns I/O commands into
+//! operations of a backend. Numbers of sections are those of NVMe base 2.1, NVM command set 1.1.
+
+pub mod admin;
+pub mod command;
+pub mod discovery;
+pub mod identify;
+pub mod io;
+pub mod log;
+pub mod property;
+pub mod status;
+pub mod subsystem;
+mod text;
+
+pub use command::{Cqe, Sqe};
+pub use discovery::{DISCOVERY_NQN, DiscoveryEntry};
+pub use status::Status;
+pub use subsystem::{Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig};

@@ -1,0 +1,356 @@
+//! What the connections of one NVM subsystem share: namespaces, controllers, who may connect.
+//!
+//! Reached through `Shared<Subsystem>`, by the control path only. An I/O queue holds a `Pulse` of its controller and a copy of
+//! the namespaces; it looks at the pulse with one relaxed load a command and comes back here only when that changed.
+
+use alloc::{rc::Rc, string::String, sync::Arc, vec::Vec};
+use core::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{DISCOVERY_NQN, DiscoveryEntry};
+use crate::{Backend, Shared, UnitId};
+
+/// Namespace IDs index a dense table in every I/O queue.
+pub const MAX_NSID: u32 = 1024;
+/// `FFF0h` and above are reserved (NVMe base 2.1 §3.1.2).
+const MAX_CNTLID: u16 = 0xffef;
+
+/// What an NVMe target asks of the server beside I/O.
+pub trait NvmeBackend: Backend {
+    /// The subsystem of that name for that host; the discovery subsystem is asked for as `DISCOVERY_NQN`.
+    /// The place to check which address or host may come in.
+    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Rc<dyn Shared<Subsystem>>, Refusal>;
+    /// What a discovery controller tells that host.
+    fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog;
+}
+
+/// Why a host may not connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NoSubsystem,
+    HostNotAllowed,
+}
+
+/// The discovery log: `generation` changes whenever the entries do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveryLog {
+    pub generation: u64,
+    pub entries: Vec<DiscoveryEntry>,
+}
+
+/// A namespace, and what it is to the backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// 1 to `MAX_NSID`.
+    pub nsid: u32,
+    pub unit: UnitId,
+    pub nguid: [u8; 16],
+    pub uuid: [u8; 16],
+    pub eui64: [u8; 8],
+}
+
+#[derive(Clone, Debug)]
+pub struct SubsystemConfig {
+    pub nqn: String,
+    /// At most 20 ASCII characters.
+    pub serial: String,
+    /// At most 40 ASCII characters.
+    pub model: String,
+    /// At most 8 ASCII characters.
+    pub firmware: String,
+    pub max_controllers: u16,
+    /// I/O queues a controller grants at most.
+    pub max_io_queues: u16,
+    /// Host NQNs that may connect; `None` lets every host in.
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Where controller IDs start, so that two servers of one subsystem can differ.
+    pub first_cntlid: u16,
+}
+
+impl SubsystemConfig {
+    pub fn new(nqn: impl Into<String>) -> Self {
+        Self {
+            nqn: nqn.into(),
+            serial: "IOTAX0000000001".into(),
+            model: "iotax".into(),
+            firmware: "1".into(),
+            max_controllers: 256,
+            max_io_queues: 128,
+            allowed_hosts: None,
+            first_cntlid: 1,
+        }
+    }
+
+    /// The discovery subsystem: no namespaces, no I/O queues.
+    pub fn discovery() -> Self {
+        Self { max_io_queues: 0, ..Self::new(DISCOVERY_NQN) }
+    }
+}
+
+/// How a controller's queues learn of changes: a number that rises with every change of the namespaces and ends at `DEAD`.
+#[derive(Clone, Debug)]
+pub struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    pub const DEAD: u64 = u64::MAX;
+
+    fn new(generation: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(generation)))
+    }
+
+    /// Relaxed: what the number announces is read under the subsystem's own lock.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.get() == Self::DEAD
+    }
+
+    fn set(&self, generation: u64) {
+        self.0.store(generation, Ordering::Relaxed);
+    }
+}
+
+/// Who connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostIdentity {
+    pub nqn: String,
+    pub id: [u8; 16],
+}
+
+struct Controller {
+    cntlid: u16,
+    host: HostIdentity,
+    pulse: Pulse,
+    is_ready: bool,
+    io_queues: u16,
+    /// I/O queues that are connected now.
+    connected: Vec<u16>,
+}
+
+/// Why an I/O queue cannot be attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachError {
+    NoController,
+    OtherHostNqn,
+    OtherHostId,
+    NotReady,
+    QidTooHigh,
+    QidInUse,
+}
+
+/// One NVM subsystem, or the discovery subsystem.
+pub struct Subsystem {
+    config: SubsystemConfig,
+    namespaces: Vec<Namespace>,
+    controllers: Vec<Controller>,
+    generation: u64,
+    next_cntlid: u16,
+}
+
+impl Subsystem {
+    pub fn new(config: SubsystemConfig) -> Self {
+        let next_cntlid = config.first_cntlid.clamp(1, MAX_CNTLID);
+        Self { config, namespaces: Vec::new(), controllers: Vec::new(), generation: 1, next_cntlid }
+    }
+
+    pub fn config(&self) -> &SubsystemConfig {
+        &self.config
+    }
+
+    pub fn is_discovery(&self) -> bool {
+        self.config.nqn == DISCOVERY_NQN
+    }
+
+    pub fn admits(&self, hostnqn: &str) -> bool {
+        self.config.allowed_hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| host == hostnqn))
+    }
+
+    /// Sorted by NSID.
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    /// Adds a namespace or replaces the one of that NSID; every controller is told.
+    pub fn put_namespace(&mut self, namespace: Namespace) {
+        assert!((1..=MAX_NSID).contains(&namespace.nsid), "NSID out of range");
+        match self.namespaces.binary_search_by_key(&namespace.nsid, |known| known.nsid) {
+            Ok(at) => self.namespaces[at] = namespace,
+            Err(at) => self.namespaces.insert(at, namespace),
+        }
+        self.announce();
+    }
+
+    pub fn remove_namespace(&mut self, nsid: u32) {
+        self.namespaces.retain(|namespace| namespace.nsid != nsid);
+        self.announce();
+    }
+
+    /// Tells every controller that something changed: a namespace's size, or the discovery log.
+    pub fn announce(&mut self) {
+        self.generation += 1;
+        for controller in &self.controllers {
+            controller.pulse.set(self.generation);
+        }
+    }
+
+    pub fn controller_count(&self) -> usize {
+        self.controllers.len()
+    }
+
+    /// A new controller for that host (dynamic controller model); `None` where there are as many as may be.
+    pub(super) fn create_controller(&mut self, host: &HostIdentity) -> Option<(u16, Pulse)> {
+        if self.controllers.len() >= usize::from(self.config.max_controllers) {
+            return None;
+        }
+        while self.controllers.iter().any(|controller| controller.cntlid == self.next_cntlid) {
+            self.advance_cntlid();
+        }
+        let cntlid = self.next_cntlid;
+        self.advance_cntlid();
+        let pulse = Pulse::new(self.generation);
+        self.controllers.push(Controller {
+            cntlid,
+            host: host.clone(),
+            pulse: pulse.clone(),
+            is_ready: false,
+            io_queues: 0,
+            connected: Vec::new(),
+        });
+        Some((cntlid, pulse))
+    }
+
+    /// Ends a controller; its I/O queues see a dead pulse.
+    pub(super) fn destroy_controller(&mut self, cntlid: u16) {
+        self.controllers.retain(|controller| {
+            if controller.cntlid == cntlid {
+                controller.pulse.set(Pulse::DEAD);
+            }
+            controller.cntlid != cntlid
+        });
+    }
+
+    pub(super) fn set_ready(&mut self, cntlid: u16, io_queues: u16) {
+        if let Some(controller) = self.controller(cntlid) {
+            controller.is_ready = true;
+            controller.io_queues = io_queues;
+        }
+    }
+
+    /// Controller reset: its I/O queues end, the controller stays.
+    pub(super) fn reset_controller(&mut self, cntlid: u16) -> Pulse {
+        let fresh = Pulse::new(self.generation);
+        if let Some(controller) = self.controller(cntlid) {
+            controller.pulse.set(Pulse::DEAD);
+            controller.pulse = fresh.clone();
+            controller.is_ready = false;
+            controller.connected.clear();
+        }
+        fresh
+    }
+
+    /// Any I/O queue is connected: then the queue count may not change any more.
+    pub(super) fn has_io_queues(&mut self, cntlid: u16) -> bool {
+        self.controller(cntlid).is_some_and(|controller| !controller.connected.is_empty())
+    }
+
+    /// Makes I/O queue `qid` one of the controller's.
+    pub fn attach_io_queue(&mut self, cntlid: u16, qid: u16, host: &HostIdentity) -> Result<Pulse, AttachError> {
+        let controller = self.controller(cntlid).ok_or(AttachError::NoController)?;
+        if controller.host.nqn != host.nqn {
+            return Err(AttachError::OtherHostNqn);
+        }
+        if controller.host.id != host.id {
+            return Err(AttachError::OtherHostId);
+        }
+        if !controller.is_ready {
+            return Err(AttachError::NotReady);
+        }
+        if qid > controller.io_queues {
+            return Err(AttachError::QidTooHigh);
+        }
+        if controller.connected.contains(&qid) {
+            return Err(AttachError::QidInUse);
+        }
+        controller.connected.push(qid);
+        Ok(controller.pulse.clone())
+    }
+
+    /// Gives up what `attach_io_queue` gave; harmless where the controller was reset or ended meanwhile.
+    pub fn detach_io_queue(&mut self, cntlid: u16, qid: u16, pulse: &Pulse) {
+        if let Some(controller) = self.controller(cntlid).filter(|known| Arc::ptr_eq(&known.pulse.0, &pulse.0)) {
+            controller.connected.retain(|connected| *connected != qid);
+        }
+    }
+
+    fn controller(&mut self, cntlid: u16) -> Option<&mut Controller> {
+        self.controllers.iter_mut().find(|controller| controller.cntlid == cntlid)
+    }
+
+    fn advance_cntlid(&mut self) {
+        self.next_cntlid = if self.next_cntlid >= MAX_CNTLID { 1 } else { self.next_cntlid + 1 };
+    }
+}
+
+impl fmt::Debug for Subsystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subsystem")
+            .field("nqn", &self.config.nqn)
+            .field("namespaces", &self.namespaces.len())
+            .field("controllers", &self.controllers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls `use_it` once and hands back what it gave.
+pub fn with_subsystem<R>(shared: &dyn Shared<Subsystem>, use_it: impl FnOnce(&mut Subsystem) -> R) -> R {
+    let mut use_it = Some(use_it);
+    let mut result = None;
+    shared.with(&mut |subsystem| {
+        if let Some(use_it) = use_it.take() {
+            result = Some(use_it(subsystem));
+        }
+    });
+    result.expect("Shared::with calls what it is given")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(nqn: &str) -> HostIdentity {
+        HostIdentity { nqn: nqn.into(), id: [1; 16] }
+    }
+
+    #[test]
+    fn io_queue_needs_a_ready_controller_of_the_same_host_and_a_free_qid() {
+        let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h")).expect("room");
+        assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).err(), Some(AttachError::NotReady));
+        subsystem.set_ready(cntlid, 2);
+        assert_eq!(subsystem.attach_io_queue(cntlid + 1, 1, &host("nqn.h")).err(), Some(AttachError::NoController));
+        assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.x")).err(), Some(AttachError::OtherHostNqn));
+        assert_eq!(subsystem.attach_io_queue(cntlid, 3, &host("nqn.h")).err(), Some(AttachError::QidTooHigh));
+        let pulse = subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).expect("attached");
+        assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).err(), Some(AttachError::QidInUse));
+        subsystem.detach_io_queue(cntlid, 1, &pulse);
+        assert!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).is_ok());
+    }
+
+    #[test]
+    fn queues_learn_of_changes_and_of_the_end_by_the_pulse() {
+        let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
+        let (cntlid, pulse) = subsystem.create_controller(&host("nqn.h")).expect("room");
+        let before = pulse.get();
+        subsystem.announce();
+        assert!(pulse.get() > before);
+        let fresh = subsystem.reset_controller(cntlid);
+        assert!(pulse.is_dead() && !fresh.is_dead());
+        subsystem.destroy_controller(cntlid);
+        assert!(fresh.is_dead());
+        assert_eq!(subsystem.controller_count(), 0);
+    }
+}

@@ -1,0 +1,259 @@
+//! The admin queue of a session: learns what I/O queues need, then keeps the controller alive.
+
+use alloc::boxed::Box;
+use core::{fmt, time::Duration};
+
+use super::{
+    ConnectConfig, ControllerInfo,
+    admin_channel::{AdminChannel, Event},
+};
+use crate::{
+    Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Tag, Transmit, Violation, ViolationKind,
+    nvme::{
+        Sqe,
+        command::{admin, feature},
+        identify::{self, ControllerFields, NamespaceFields, cns},
+        property,
+    },
+};
+
+/// The smallest in-capsule size and queue count are what they are; a controller without MDTS may be given this much at once.
+const MAX_TRANSFER_WITHOUT_MDTS_BYTES: u32 = 1 << 20;
+/// NLB has 16 bits and is 0's based.
+const MAX_BLOCKS: u64 = 1 << 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    BringUp,
+    QueueCount,
+    ActiveNamespaces,
+    Namespace,
+    Ready,
+    Closed,
+}
+
+/// The admin queue as an `Initiator`: it carries no I/O, so its credits are 0.
+pub struct AdminQueue {
+    channel: AdminChannel,
+    stage: Stage,
+    fields: Option<Box<ControllerFields>>,
+    io_queues: u16,
+    nsid: u32,
+    info: Option<ControllerInfo>,
+    keep_alive_at: Option<Instant>,
+    /// Told `closed` at the next chance: there is no controller to shut down.
+    closes_at: Option<Instant>,
+}
+
+impl AdminQueue {
+    /// The handshake's first bytes are in `transmit` at once.
+    pub fn new(now: Instant, config: ConnectConfig) -> Self {
+        Self {
+            nsid: config.nsid.unwrap_or(0),
+            channel: AdminChannel::new(now, config),
+            stage: Stage::BringUp,
+            fields: None,
+            io_queues: 0,
+            info: None,
+            keep_alive_at: None,
+            closes_at: None,
+        }
+    }
+
+    /// What I/O queues are made of; there once `ready` was told.
+    pub fn controller(&self) -> Option<&ControllerInfo> {
+        self.info.as_ref()
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        match event {
+            Event::Up(fields) => self.on_up(now, fields),
+            Event::Reply { cqe, .. } if !cqe.status.is_success() => {
+                Err(Violation::new(ViolationKind::Refused, cqe.status.name()))
+            }
+            Event::Reply { cqe, data } => self.on_reply(now, cqe.result, &data, events),
+            Event::Down => {
+                self.stage = Stage::Closed;
+                self.keep_alive_at = None;
+                events.closed(now);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_up(&mut self, now: Instant, fields: Box<ControllerFields>) -> Result<(), Violation> {
+        if !fields.has_sgl || fields.in_capsule_offset != 0 {
+            return Err(Violation::new(
+                ViolationKind::Unsupported,
+                "NVMe/TCP: the controller has no SGLs, or an in-capsule data offset",
+            ));
+        }
+        self.fields = Some(fields);
+        self.stage = Stage::QueueCount;
+        let count = u32::from(self.channel.config().io_queues.max(1) - 1);
+        let mut sqe = Sqe::new(admin::SET_FEATURES, 0, 0);
+        sqe.set_cdw(10, u32::from(feature::QUEUE_COUNT));
+        sqe.set_cdw(11, count | count << 16);
+        self.channel.submit(now, sqe, 0);
+        Ok(())
+    }
+
+    fn on_reply(
+        &mut self,
+        now: Instant,
+        result: u64,
+        data: &[u8],
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        match self.stage {
+            Stage::QueueCount => {
+                let granted = (result as u16).min((result >> 16) as u16).saturating_add(1);
+                self.io_queues = granted.min(self.channel.config().io_queues.max(1));
+                if self.nsid == 0 {
+                    self.identify(now, Stage::ActiveNamespaces, cns::ACTIVE_NAMESPACES);
+                } else {
+                    self.identify(now, Stage::Namespace, cns::NAMESPACE);
+                }
+            }
+            Stage::ActiveNamespaces => {
+                self.nsid = data.first_chunk().and_then(identify::first_active).ok_or(NO_NAMESPACE)?;
+                self.identify(now, Stage::Namespace, cns::NAMESPACE);
+            }
+            Stage::Namespace => {
+                let namespace = data.first_chunk().and_then(identify::parse_namespace).ok_or(NO_NAMESPACE)?;
+                let info = self.info(&namespace)?;
+                events.ready(now, &info.geometry);
+                self.info = Some(info);
+                self.stage = Stage::Ready;
+                self.schedule_keep_alive(now);
+            }
+            Stage::BringUp | Stage::Ready | Stage::Closed => {}
+        }
+        Ok(())
+    }
+
+    fn identify(&mut self, now: Instant, stage: Stage, selector: u8) {
+        self.stage = stage;
+        let nsid = if stage == Stage::ActiveNamespaces { 0 } else { self.nsid };
+        let mut sqe = Sqe::new(admin::IDENTIFY, 0, nsid);
+        sqe.set_cdw(10, u32::from(selector));
+        self.channel.submit(now, sqe, identify::LEN as u32);
+    }
+
+    fn info(&self, namespace: &NamespaceFields) -> Result<ControllerInfo, Violation> {
+        let fields = self.fields.as_deref().ok_or(NO_NAMESPACE)?;
+        if namespace.blocks == 0 {
+            return Err(NO_NAMESPACE);
+        }
+        if namespace.metadata_bytes != 0 || !(9..=16).contains(&namespace.block_shift) {
+            return Err(Violation::new(
+                ViolationKind::Unsupported,
+                "the namespace's format has metadata, or blocks that are not 512 bytes to 64 KiB long",
+            ));
+        }
+        let cap = self.channel.cap();
+        let mdts = match fields.mdts {
+            0 => u64::from(MAX_TRANSFER_WITHOUT_MDTS_BYTES),
+            mdts => property::min_page_size_bytes(cap).checked_shl(u32::from(mdts)).unwrap_or(u64::MAX),
+        };
+        let max_transfer_bytes = mdts.min(MAX_BLOCKS << namespace.block_shift).min(1 << 30) as u32;
+        let max_outstanding = if fields.max_outstanding == 0 { u16::MAX } else { fields.max_outstanding };
+        let size_bytes = namespace.blocks.checked_mul(1 << namespace.block_shift).ok_or(NO_NAMESPACE)?;
+        Ok(ControllerInfo {
+            cntlid: fields.cntlid,
+            serial: fields.serial.clone(),
+            model: fields.model.clone(),
+            firmware: fields.firmware.clone(),
+            io_queues: self.io_queues,
+            in_capsule_bytes: fields.in_capsule_bytes,
+            max_transfer_bytes,
+            max_sq_size: property::max_sq_size(cap).min(max_outstanding),
+            optional_commands: fields.optional_commands,
+            has_disconnect: fields.has_disconnect,
+            nsid: self.nsid,
+            block_shift: namespace.block_shift,
+            nguid: namespace.nguid,
+            geometry: Geometry {
+                size_bytes,
+                block_size: 1 << namespace.block_shift,
+                max_io_bytes: max_transfer_bytes,
+                read_only: namespace.read_only,
+            },
+        })
+    }
+
+    /// Twice in a timeout, so that one late command does no harm.
+    fn schedule_keep_alive(&mut self, now: Instant) {
+        let interval = self.channel.config().keep_alive / 2;
+        self.keep_alive_at = (interval > Duration::ZERO).then(|| now + interval);
+    }
+}
+
+const NO_NAMESPACE: Violation = Violation {
+    kind: ViolationKind::Refused,
+    rule: "the controller has no such namespace, or none that is active",
+    at: None,
+};
+
+impl Initiator for AdminQueue {
+    fn receive(&mut self, now: Instant, mut bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        while let Some(event) = self.channel.receive(now, &mut bytes)? {
+            self.on_event(now, event, events)?;
+        }
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        0
+    }
+
+    fn submit(&mut self, _now: Instant, _tag: Tag, _io: Io) -> Result<(), Misuse> {
+        Err(Misuse::NoCredit)
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        self.channel.transmit()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.channel.poll_timeout(), self.keep_alive_at, self.closes_at].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if self.closes_at.take_if(|at| now >= *at).is_some() {
+            self.stage = Stage::Closed;
+            events.closed(now);
+            return Ok(());
+        }
+        self.channel.handle_timeout(now)?;
+        if self.keep_alive_at.is_some_and(|at| now >= at) {
+            if self.channel.is_idle() {
+                self.channel.submit(now, Sqe::new(admin::KEEP_ALIVE, 0, 0), 0);
+            }
+            self.schedule_keep_alive(now);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant) {
+        if self.stage == Stage::Closed {
+            return;
+        }
+        if self.channel.is_up() {
+            self.channel.shut_down(now);
+        } else {
+            self.closes_at = Some(now);
+        }
+    }
+
+    fn disconnected(&mut self, _now: Instant, _events: &mut dyn InitiatorEvents) {
+        self.stage = Stage::Closed;
+        self.keep_alive_at = None;
+    }
+}
+
+impl fmt::Debug for AdminQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminQueue").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}

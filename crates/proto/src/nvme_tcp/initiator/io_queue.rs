@@ -1,0 +1,495 @@
+//! An I/O queue of a session: one connection, commands identified by the caller's tags.
+
+use alloc::vec::Vec;
+use core::{fmt, mem, time::Duration};
+
+use super::{
+    ConnectConfig, ControllerInfo,
+    link::{Link, timed_out},
+};
+use crate::{
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
+    ViolationKind,
+    nvme::{
+        Cqe, Sqe, Status,
+        command::{Sgl, fabrics, nvm},
+        identify::{ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES},
+        io,
+    },
+    nvme_tcp::{
+        pdu::{DataHeader, Fault, Header, R2t},
+        receiver::Step,
+        sender::Data,
+    },
+};
+
+/// Blocks of one command: NLB has 16 bits and is 0's based.
+const MAX_BLOCKS: u64 = 1 << 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    Connect,
+    Ready,
+    /// `close` was called; Disconnect follows the last completion.
+    Draining,
+    Disconnect,
+    Closed,
+}
+
+/// What a command outstanding moves.
+#[derive(Clone, Debug, Default)]
+enum Transfer {
+    #[default]
+    Free,
+    /// Nothing, or its data went with the capsule.
+    None,
+    /// Bytes that a read takes, and how many came.
+    In { len: u32, received: u32 },
+    /// Data that wait for an R2T, and how many bytes were sent.
+    Out { data: Payload, sent: u32 },
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    transfer: Transfer,
+    /// A data digest was wrong.
+    is_spoilt: bool,
+}
+
+/// One I/O queue as an `Initiator`.
+pub struct IoQueue {
+    link: Link,
+    config: ConnectConfig,
+    stage: Stage,
+    qid: u16,
+    cntlid: u16,
+    nsid: u32,
+    block_shift: u8,
+    in_capsule_bytes: u32,
+    optional_commands: u16,
+    has_disconnect: bool,
+    geometry: Geometry,
+    /// Index: tag and command identifier.
+    slots: Vec<Slot>,
+    outstanding: usize,
+    /// The read whose data are coming: its tag, and whether its end completes the command.
+    reading: Option<(u16, bool)>,
+    /// When set-up, the next sign of life, or the end is due.
+    deadline: Option<Instant>,
+    /// When there is something to tell that needs no answer: `unsupported` I/Os, or `closed`.
+    due: Option<Instant>,
+    closes: bool,
+    /// The controller did not take the Connect command.
+    refused: Option<Status>,
+    /// I/Os that this controller cannot do, to be completed so at the next chance.
+    unsupported: Vec<u16>,
+}
+
+impl IoQueue {
+    /// Queue `qid` (1 to `controller.io_queues`). The handshake's first bytes are in `transmit` at once.
+    pub fn new(now: Instant, config: &ConnectConfig, controller: &ControllerInfo, qid: u16) -> Self {
+        assert!((1..=controller.io_queues).contains(&qid), "the controller did not grant this queue");
+        let depth = usize::from(config.depth.min(controller.max_sq_size));
+        let mut slots = Vec::new();
+        slots.resize_with(depth, Slot::default);
+        Self {
+            link: Link::new(config.digests),
+            config: config.clone(),
+            stage: Stage::Handshake,
+            qid,
+            cntlid: controller.cntlid,
+            nsid: controller.nsid,
+            block_shift: controller.block_shift,
+            in_capsule_bytes: controller.in_capsule_bytes,
+            optional_commands: controller.optional_commands,
+            has_disconnect: controller.has_disconnect,
+            geometry: controller.geometry.clone(),
+            slots,
+            outstanding: 0,
+            reading: None,
+            deadline: Some(now + config.admin_timeout),
+            due: None,
+            closes: false,
+            refused: None,
+            unsupported: Vec::new(),
+        }
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// CID of Connect and Disconnect: above those of I/Os.
+    fn control_cid(&self) -> u16 {
+        self.slots.len() as u16
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- sending
+
+    /// First block and count of a byte range; `None` where it is unaligned, empty or outside the namespace.
+    #[inline]
+    fn blocks(&self, offset: u64, len: u64) -> Option<(u64, u32)> {
+        let mask = (1_u64 << self.block_shift) - 1;
+        let end = offset.checked_add(len)?;
+        let is_in_range = len > 0 && (offset | len) & mask == 0 && end <= self.geometry.size_bytes;
+        is_in_range.then(|| (offset >> self.block_shift, (len >> self.block_shift) as u32))
+    }
+
+    /// As `blocks`, for a command whose block count has 16 bits.
+    #[inline]
+    fn set_range(&self, sqe: &mut Sqe, offset: u64, len: u64) -> Result<(), Misuse> {
+        match self.blocks(offset, len) {
+            Some((lba, blocks)) if u64::from(blocks) <= MAX_BLOCKS => {
+                sqe.set_range(lba, blocks);
+                Ok(())
+            }
+            _ => Err(Misuse::BadRange),
+        }
+    }
+
+    /// Data of a command: with the capsule where they fit, or held until the controller asks.
+    #[inline]
+    fn send_with_data(&mut self, sqe: &mut Sqe, data: Payload) -> Transfer {
+        let len = data.len() as u32;
+        if len <= self.in_capsule_bytes {
+            sqe.set_sgl(Sgl::InCapsule { offset: 0, len });
+            self.link.sender.command(sqe, Data::Payload(data));
+            Transfer::None
+        } else {
+            sqe.set_sgl(Sgl::Transport { len });
+            self.link.sender.command(sqe, Data::None);
+            Transfer::Out { data, sent: 0 }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, tag: u16, io: Io) -> Result<Transfer, Misuse> {
+        let mut sqe = Sqe::new(nvm::READ, tag, self.nsid);
+        Ok(match io {
+            Io::Read { offset, len } => {
+                self.check_len(u64::from(len))?;
+                self.set_range(&mut sqe, offset, u64::from(len))?;
+                sqe.set_sgl(Sgl::Transport { len });
+                self.link.sender.command(&sqe, Data::None);
+                Transfer::In { len, received: 0 }
+            }
+            Io::Write { offset, data } => {
+                self.check_len(data.len() as u64)?;
+                self.set_range(&mut sqe, offset, data.len() as u64)?;
+                sqe.0[0] = nvm::WRITE;
+                self.send_with_data(&mut sqe, data)
+            }
+            Io::Flush => {
+                sqe.0[0] = nvm::FLUSH;
+                self.link.sender.command(&sqe, Data::None);
+                Transfer::None
+            }
+            Io::WriteZeroes { offset, len } => {
+                self.set_range(&mut sqe, offset, u64::from(len))?;
+                sqe.0[0] = nvm::WRITE_ZEROES;
+                self.link.sender.command(&sqe, Data::None);
+                Transfer::None
+            }
+            Io::Unmap { offset, len } => {
+                let (lba, blocks) = self.blocks(offset, u64::from(len)).ok_or(Misuse::BadRange)?;
+                sqe.0[0] = nvm::DATASET_MANAGEMENT;
+                io::set_deallocate_one(&mut sqe);
+                self.send_with_data(&mut sqe, Payload::from_vec(io::encode_range(lba, blocks).to_vec()))
+            }
+        })
+    }
+
+    #[inline]
+    fn check_len(&self, len: u64) -> Result<(), Misuse> {
+        if len > u64::from(self.geometry.max_io_bytes) { Err(Misuse::BadRange) } else { Ok(()) }
+    }
+
+    fn is_supported(&self, io: &Io) -> bool {
+        match io {
+            Io::Read { .. } | Io::Write { .. } | Io::Flush => true,
+            Io::WriteZeroes { .. } => self.optional_commands & ONCS_WRITE_ZEROES != 0,
+            Io::Unmap { .. } => self.optional_commands & ONCS_DATASET_MANAGEMENT != 0,
+        }
+    }
+
+    /// NVMe/TCP transport 1.1 §3.6.2.10: the controller asks for data of a write.
+    fn on_r2t(&mut self, r2t: &R2t) -> Result<(), Fault> {
+        let slot = self.slots.get_mut(usize::from(r2t.cid));
+        let Some(Slot { transfer: Transfer::Out { data, sent }, .. }) = slot else {
+            return Err(Fault::field(8, "NVMe/TCP: R2T for no write outstanding that waits for one"));
+        };
+        let left = data.len() as u32 - *sent;
+        if r2t.offset != *sent || r2t.len == 0 || r2t.len > left {
+            return Err(Fault::out_of_range("NVMe/TCP: R2T outside the write's data, or out of order"));
+        }
+        let end = *sent + r2t.len;
+        while *sent < end {
+            let len = self.link.max_h2c_data_bytes.min(end - *sent);
+            let piece = data.slice(*sent as usize, len as usize);
+            self.link.sender.h2c_data(r2t.cid, r2t.ttag, *sent, *sent + len == end, piece);
+            *sent += len;
+        }
+        Ok(())
+    }
+
+    // -------------------------------------------------------------------------------------------------------- receiving
+
+    #[inline]
+    fn on_step(&mut self, now: Instant, step: &Step<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
+        match step {
+            Step::Data(piece) => {
+                if let Some((tag, _)) = self.reading
+                    && let Some(Slot { transfer: Transfer::In { received, .. }, .. }) =
+                        self.slots.get_mut(usize::from(tag))
+                {
+                    events.data(Tag::from(tag), *received, piece);
+                    *received += piece.len() as u32;
+                }
+            }
+            Step::Header { header: Header::ControllerData(data), data_len } => {
+                self.on_controller_data(data, *data_len)?;
+            }
+            Step::End { digest_ok } => {
+                if let Some((tag, completes)) = self.reading.take() {
+                    if let Some(slot) = self.slots.get_mut(usize::from(tag)) {
+                        slot.is_spoilt |= !*digest_ok;
+                    }
+                    if completes {
+                        self.complete(now, tag, Status::SUCCESS, events)?;
+                    }
+                }
+            }
+            Step::Header { header: Header::Response(cqe), .. } => self.on_response(now, cqe, events)?,
+            Step::Header { header: Header::R2t(r2t), .. } => self.on_r2t(r2t)?,
+            Step::Header { header: Header::IcResp(resp), .. } => {
+                self.link.on_ic_resp(resp)?;
+                self.stage = Stage::Connect;
+                // 0's based: one entry more than I/Os, so that a full queue still shows as one.
+                let sq_size = self.slots.len() as u16;
+                let cid = self.control_cid();
+                self.link.connect(&self.config, Some(self.cntlid), self.qid, sq_size, cid);
+            }
+            Step::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for a host")),
+        }
+        Ok(())
+    }
+
+    /// NVMe/TCP transport 1.1 §3.6.2.9.
+    #[inline]
+    fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
+        let slot = self.slots.get(usize::from(data.cid));
+        let Some(Slot { transfer: Transfer::In { len, received }, .. }) = slot else {
+            return Err(Fault::field(8, "NVMe/TCP: C2HData for no read outstanding"));
+        };
+        if data.len != data_len || data_len == 0 {
+            return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
+        }
+        let left = len - received;
+        if data.offset != *received || data_len > left {
+            return Err(Fault::out_of_range("NVMe/TCP: C2HData outside what the read asked for, or out of order"));
+        }
+        if data.is_success && !(data.is_last && data_len == left) {
+            return Err(Fault::field(1, "NVMe/TCP: SUCCESS on a PDU that is not the last of the read"));
+        }
+        self.reading = Some((data.cid, data.is_success));
+        Ok(())
+    }
+
+    #[inline]
+    fn on_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
+        if cqe.cid == self.control_cid() {
+            return self.on_control_response(now, cqe, events);
+        }
+        self.complete(now, cqe.cid, cqe.status, events)
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        now: Instant,
+        cid: u16,
+        status: Status,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Fault> {
+        let slot = self.slots.get_mut(usize::from(cid)).filter(|slot| !matches!(slot.transfer, Transfer::Free));
+        let Some(slot) = slot else {
+            return Err(Fault::field(20, "NVMe/TCP: a response to no command outstanding"));
+        };
+        let is_short = match &slot.transfer {
+            Transfer::In { len, received } => received < len,
+            Transfer::Out { data, sent } => (*sent as usize) < data.len(),
+            Transfer::Free | Transfer::None => false,
+        };
+        if is_short && status.is_success() {
+            return Err(Fault::sequence("NVMe/TCP: a command succeeded before all of its data were moved"));
+        }
+        slot.transfer = Transfer::Free;
+        let is_spoilt = mem::take(&mut slot.is_spoilt);
+        let status = if is_spoilt { Status::TRANSIENT_TRANSPORT_ERROR } else { status };
+        self.outstanding -= 1;
+        events.complete(now, Tag::from(cid), status.into_result());
+        if self.stage == Stage::Draining {
+            self.disconnect_when_drained(now);
+        }
+        Ok(())
+    }
+
+    /// The answer to Connect or Disconnect.
+    fn on_control_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
+        match self.stage {
+            Stage::Connect if cqe.status.is_success() => {
+                self.stage = Stage::Ready;
+                self.deadline = None;
+                events.ready(now, &self.geometry);
+            }
+            Stage::Connect => self.refused = Some(cqe.status),
+            Stage::Disconnect => {
+                self.stage = Stage::Closed;
+                self.deadline = None;
+                events.closed(now);
+            }
+            Stage::Handshake | Stage::Ready | Stage::Draining | Stage::Closed => {
+                return Err(Fault::field(20, "NVMe/TCP: a response to no command outstanding"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends Disconnect (NVMe base 2.1 §6.4) once nothing is outstanding, or is done where there is no such command.
+    fn disconnect_when_drained(&mut self, now: Instant) {
+        if self.outstanding > 0 {
+            return;
+        }
+        if self.has_disconnect {
+            self.stage = Stage::Disconnect;
+            self.deadline = Some(now + self.config.admin_timeout);
+            let sqe = Sqe::fabrics(fabrics::DISCONNECT, self.control_cid());
+            self.link.sender.command(&sqe, Data::None);
+        } else {
+            self.close_soon(now);
+        }
+    }
+
+    fn close_soon(&mut self, now: Instant) {
+        self.closes = true;
+        self.due = Some(now);
+    }
+
+    fn give_up(&mut self, now: Instant, error: &IoError, events: &mut dyn InitiatorEvents) {
+        self.stage = Stage::Closed;
+        self.reading = None;
+        self.deadline = None;
+        self.due = None;
+        self.unsupported.clear();
+        self.outstanding = 0;
+        for (tag, slot) in self.slots.iter_mut().enumerate() {
+            if !matches!(mem::take(&mut slot.transfer), Transfer::Free) {
+                events.complete(now, tag as Tag, Err(error.clone()));
+            }
+        }
+    }
+
+    fn io_deadline(&self, now: Instant) -> Option<Instant> {
+        let is_watched = self.outstanding > 0 && self.config.io_timeout > Duration::ZERO;
+        is_watched.then(|| now + self.config.io_timeout)
+    }
+}
+
+impl Initiator for IoQueue {
+    fn receive(&mut self, now: Instant, mut bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        loop {
+            let before = bytes;
+            let Some(step) = self.link.step(&mut bytes)? else { break };
+            if let Err(fault) = self.on_step(now, &step, events) {
+                return Err(self.link.fail(&fault, before));
+            }
+            if let Some(status) = self.refused.take() {
+                return Err(Violation::new(ViolationKind::Refused, status.name()));
+            }
+        }
+        if matches!(self.stage, Stage::Ready | Stage::Draining) {
+            self.deadline = self.io_deadline(now);
+        }
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        if self.stage == Stage::Ready { self.slots.len() - self.outstanding } else { 0 }
+    }
+
+    fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        if self.credits() == 0 {
+            return Err(Misuse::NoCredit);
+        }
+        let index = tag as usize;
+        if !self.slots.get(index).is_some_and(|slot| matches!(slot.transfer, Transfer::Free)) {
+            return Err(Misuse::BadTag);
+        }
+        self.slots[index].transfer = if self.is_supported(&io) {
+            self.send(tag as u16, io)?
+        } else {
+            self.unsupported.push(tag as u16);
+            self.due = Some(now);
+            Transfer::None
+        };
+        self.outstanding += 1;
+        if self.outstanding == 1 {
+            self.deadline = self.io_deadline(now);
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.link.sender.tx
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.deadline, self.due].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if self.due.take_if(|at| now >= *at).is_some() {
+            while let Some(tag) = self.unsupported.pop() {
+                self.slots[usize::from(tag)].transfer = Transfer::Free;
+                self.outstanding -= 1;
+                events.complete(now, Tag::from(tag), Err(IoError::Unsupported));
+            }
+            if self.stage == Stage::Draining {
+                self.disconnect_when_drained(now);
+            }
+            if self.closes {
+                self.give_up(now, &IoError::Aborted, events);
+                events.closed(now);
+            }
+        } else if self.deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(timed_out("the controller was silent for too long with commands outstanding"));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, now: Instant) {
+        match self.stage {
+            Stage::Handshake | Stage::Connect => self.close_soon(now),
+            Stage::Ready => {
+                self.stage = Stage::Draining;
+                self.disconnect_when_drained(now);
+            }
+            Stage::Draining | Stage::Disconnect | Stage::Closed => {}
+        }
+    }
+
+    fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.give_up(now, &IoError::ConnectionLost, events);
+    }
+}
+
+impl fmt::Debug for IoQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IoQueue")
+            .field("qid", &self.qid)
+            .field("stage", &self.stage)
+            .field("outstanding", &self.outstanding)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+//! NVMe over TCP, both sides: NVMe/TCP transport specification 1.1. See README.md beside this file.
+
+pub mod decode;
+pub mod initiator;
+pub mod pdu;
+mod receiver;
+mod sender;
+pub mod target;
+
+pub use initiator::{AdminQueue, ConnectConfig, ControllerInfo, Discovery, IoQueue};
+pub use target::{TargetConfig, TargetQueue};

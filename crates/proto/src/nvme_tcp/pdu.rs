@@ -1,0 +1,324 @@
+//! Headers of the PDUs: NVMe/TCP transport 1.1 §3.6.2 ("PDU formats").
+
+use core::fmt;
+
+use crate::{
+    Violation, ViolationKind,
+    nvme::{
+        Cqe, Sqe,
+        command::{CQE_LEN, SQE_LEN},
+    },
+};
+
+/// PDU types.
+pub mod kind {
+    pub const IC_REQ: u8 = 0x00;
+    pub const IC_RESP: u8 = 0x01;
+    pub const H2C_TERM_REQ: u8 = 0x02;
+    pub const C2H_TERM_REQ: u8 = 0x03;
+    pub const COMMAND: u8 = 0x04;
+    pub const RESPONSE: u8 = 0x05;
+    pub const H2C_DATA: u8 = 0x06;
+    pub const C2H_DATA: u8 = 0x07;
+    pub const R2T: u8 = 0x09;
+}
+
+/// Flags of the common header.
+pub mod flags {
+    pub const HEADER_DIGEST: u8 = 1;
+    pub const DATA_DIGEST: u8 = 1 << 1;
+    /// The last PDU of an R2T's data, or of a read's.
+    pub const LAST: u8 = 1 << 2;
+    /// C2HData: the command is completed with success, no response follows.
+    pub const SUCCESS: u8 = 1 << 3;
+}
+
+pub const COMMON_LEN: usize = 8;
+pub const IC_LEN: usize = 128;
+/// H2CTermReq, C2HTermReq, CapsuleResp, H2CData, C2HData and R2T all have headers of this length.
+pub const SHORT_LEN: usize = 24;
+pub const COMMAND_LEN: usize = COMMON_LEN + SQE_LEN;
+pub const DIGEST_LEN: usize = 4;
+/// What a terminate request carries of the PDU at fault, at most.
+pub const TERM_DATA_MAX: usize = 128;
+
+/// Header lengths by PDU type; 0 where there is no such type.
+const HEADER_LENS: [u8; 10] = [
+    IC_LEN as u8,
+    IC_LEN as u8,
+    SHORT_LEN as u8,
+    SHORT_LEN as u8,
+    COMMAND_LEN as u8,
+    SHORT_LEN as u8,
+    SHORT_LEN as u8,
+    SHORT_LEN as u8,
+    0,
+    SHORT_LEN as u8,
+];
+
+/// HLEN of a PDU type, `None` for a type that is not defined.
+#[inline]
+pub fn header_len(kind: u8) -> Option<usize> {
+    HEADER_LENS.get(usize::from(kind)).map(|len| usize::from(*len)).filter(|len| *len > 0)
+}
+
+/// The header of a PDU, without the common header's lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Header {
+    IcReq(IcReq),
+    IcResp(IcResp),
+    HostTerm(TermReq),
+    ControllerTerm(TermReq),
+    Command(Sqe),
+    Response(Cqe),
+    HostData(DataHeader),
+    ControllerData(DataHeader),
+    R2t(R2t),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcReq {
+    pub format_version: u16,
+    /// Alignment of data that the host wants, in dwords, 0's based; at most 31.
+    pub host_alignment: u8,
+    pub digests: Digests,
+    /// R2Ts of a command that may be outstanding, 0's based.
+    pub max_r2t: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcResp {
+    pub format_version: u16,
+    /// Alignment of data that the controller wants, in dwords, 0's based; at most 31.
+    pub controller_alignment: u8,
+    pub digests: Digests,
+    /// Most bytes of data in an H2CData PDU.
+    pub max_h2c_data: u32,
+}
+
+/// Which digests are asked for or in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    pub header: bool,
+    pub data: bool,
+}
+
+impl Digests {
+    pub(super) fn bits(self) -> u8 {
+        u8::from(self.header) | u8::from(self.data) << 1
+    }
+
+    fn from_bits(bits: u8) -> Self {
+        Self { header: bits & 1 != 0, data: bits & 2 != 0 }
+    }
+
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { header: self.header && other.header, data: self.data && other.data }
+    }
+
+    /// Bytes that a header digest takes.
+    pub fn header_bytes(self) -> usize {
+        usize::from(self.header) * DIGEST_LEN
+    }
+
+    /// Bytes that a data digest takes where there are data.
+    pub fn data_bytes(self) -> usize {
+        usize::from(self.data) * DIGEST_LEN
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TermReq {
+    /// Fatal error status, as `Fes`; other values are reserved.
+    pub status: u16,
+    /// Fatal error information: a field's offset, or the digest that was wrong.
+    pub information: u32,
+}
+
+/// Header of H2CData or C2HData.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    pub cid: u16,
+    /// H2CData only.
+    pub ttag: u16,
+    pub offset: u32,
+    pub len: u32,
+    pub is_last: bool,
+    /// C2HData only.
+    pub is_success: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct R2t {
+    pub cid: u16,
+    pub ttag: u16,
+    pub offset: u32,
+    pub len: u32,
+}
+
+/// Fatal Error Status of a terminate request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fes {
+    InvalidHeaderField = 1,
+    SequenceError = 2,
+    HeaderDigestError = 3,
+    DataOutOfRange = 4,
+    /// To a controller: R2T Limit Exceeded; to a host: Data Transfer Limit Exceeded.
+    LimitExceeded = 5,
+    UnsupportedParameter = 6,
+}
+
+/// A PDU that ends the connection, and what the terminate request says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub status: Fes,
+    pub information: u32,
+    pub rule: &'static str,
+}
+
+impl Fault {
+    /// A field of the header at byte `at` is wrong.
+    pub fn field(at: u32, rule: &'static str) -> Self {
+        Self { status: Fes::InvalidHeaderField, information: at, rule }
+    }
+
+    pub fn unsupported(at: u32, rule: &'static str) -> Self {
+        Self { status: Fes::UnsupportedParameter, information: at, rule }
+    }
+
+    pub fn sequence(rule: &'static str) -> Self {
+        Self { status: Fes::SequenceError, information: 0, rule }
+    }
+
+    pub fn out_of_range(rule: &'static str) -> Self {
+        Self { status: Fes::DataOutOfRange, information: 0, rule }
+    }
+
+    pub fn limit(rule: &'static str) -> Self {
+        Self { status: Fes::LimitExceeded, information: 0, rule }
+    }
+
+    pub fn violation(&self) -> Violation {
+        let (kind, at) = match self.status {
+            Fes::InvalidHeaderField => (ViolationKind::Malformed, Some(self.information)),
+            Fes::UnsupportedParameter => (ViolationKind::Unsupported, Some(self.information)),
+            Fes::HeaderDigestError => (ViolationKind::Malformed, None),
+            Fes::SequenceError | Fes::DataOutOfRange | Fes::LimitExceeded => (ViolationKind::Misbehaved, None),
+        };
+        Violation { kind, rule: self.rule, at }
+    }
+}
+
+impl TermReq {
+    pub fn violation(&self) -> Violation {
+        Violation::new(
+            ViolationKind::Refused,
+            match self.status {
+                1 => "the peer terminated the connection: Invalid PDU Header Field",
+                2 => "the peer terminated the connection: PDU Sequence Error",
+                3 => "the peer terminated the connection: Header Digest Error",
+                4 => "the peer terminated the connection: Data Transfer Out of Range",
+                5 => "the peer terminated the connection: R2T or Data Transfer Limit Exceeded",
+                6 => "the peer terminated the connection: Unsupported Parameter",
+                _ => "the peer terminated the connection with a reserved status",
+            },
+        )
+    }
+}
+
+/// The first eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    pub kind: u8,
+    pub flags: u8,
+    pub header_len: u8,
+    /// Where data start.
+    pub data_offset: u8,
+    pub len: u32,
+}
+
+impl Common {
+    #[inline]
+    pub fn decode(bytes: [u8; COMMON_LEN]) -> Self {
+        let [kind, flags, header_len, data_offset, len @ ..] = bytes;
+        Self { kind, flags, header_len, data_offset, len: u32::from_le_bytes(len) }
+    }
+
+    #[inline]
+    pub fn encode(self) -> [u8; COMMON_LEN] {
+        let [l0, l1, l2, l3] = self.len.to_le_bytes();
+        [self.kind, self.flags, self.header_len, self.data_offset, l0, l1, l2, l3]
+    }
+}
+
+impl Header {
+    /// Decodes the header that `common` begins; `None` where `bytes` are fewer than its HLEN or the type is unknown.
+    #[inline]
+    pub fn decode(common: Common, bytes: &[u8]) -> Option<Self> {
+        Some(match common.kind {
+            kind::COMMAND => Self::Command(Sqe(*bytes.get(COMMON_LEN..)?.first_chunk::<SQE_LEN>()?)),
+            kind::RESPONSE => Self::Response(Cqe::decode(bytes.get(COMMON_LEN..)?.first_chunk::<CQE_LEN>()?)),
+            kind::H2C_DATA => Self::HostData(DataHeader::decode(common, short(bytes)?)),
+            kind::C2H_DATA => Self::ControllerData(DataHeader::decode(common, short(bytes)?)),
+            kind::R2T => {
+                let data = DataHeader::decode(common, short(bytes)?);
+                Self::R2t(R2t { cid: data.cid, ttag: data.ttag, offset: data.offset, len: data.len })
+            }
+            kind::H2C_TERM_REQ => Self::HostTerm(TermReq::decode(short(bytes)?)),
+            kind::C2H_TERM_REQ => Self::ControllerTerm(TermReq::decode(short(bytes)?)),
+            kind::IC_REQ => {
+                let [.., v0, v1, alignment, digests, r0, r1, r2, r3] = *bytes.first_chunk::<16>()?;
+                Self::IcReq(IcReq {
+                    format_version: u16::from_le_bytes([v0, v1]),
+                    host_alignment: alignment,
+                    digests: Digests::from_bits(digests),
+                    max_r2t: u32::from_le_bytes([r0, r1, r2, r3]),
+                })
+            }
+            kind::IC_RESP => {
+                let [.., v0, v1, alignment, digests, m0, m1, m2, m3] = *bytes.first_chunk::<16>()?;
+                Self::IcResp(IcResp {
+                    format_version: u16::from_le_bytes([v0, v1]),
+                    controller_alignment: alignment,
+                    digests: Digests::from_bits(digests),
+                    max_h2c_data: u32::from_le_bytes([m0, m1, m2, m3]),
+                })
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[inline]
+fn short(bytes: &[u8]) -> Option<&[u8; SHORT_LEN]> {
+    bytes.first_chunk()
+}
+
+impl DataHeader {
+    #[inline]
+    fn decode(common: Common, bytes: &[u8; SHORT_LEN]) -> Self {
+        let [_, _, _, _, _, _, _, _, c0, c1, t0, t1, o0, o1, o2, o3, l0, l1, l2, l3, ..] = *bytes;
+        Self {
+            cid: u16::from_le_bytes([c0, c1]),
+            ttag: u16::from_le_bytes([t0, t1]),
+            offset: u32::from_le_bytes([o0, o1, o2, o3]),
+            len: u32::from_le_bytes([l0, l1, l2, l3]),
+            is_last: common.flags & flags::LAST != 0,
+            is_success: common.flags & flags::SUCCESS != 0,
+        }
+    }
+}
+
+impl TermReq {
+    fn decode(bytes: &[u8; SHORT_LEN]) -> Self {
+        let [_, _, _, _, _, _, _, _, s0, s1, i0, i1, i2, i3, ..] = *bytes;
+        Self { status: u16::from_le_bytes([s0, s1]), information: u32::from_le_bytes([i0, i1, i2, i3]) }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:#x}: {}", self.status, self.information, self.rule)
+    }
+}

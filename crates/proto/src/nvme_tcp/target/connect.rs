@@ -1,0 +1,140 @@
+//! The Connect command (NVMe base 2.1 §6.3): decides what the connection is.
+
+use alloc::{boxed::Box, rc::Rc};
+
+use super::{IoQueueState, Phase, SqHead, TargetQueue, slots::Control};
+use crate::{
+    Instant, Shared,
+    nvme::{
+        NvmeBackend, Refusal, Sqe, Status, Subsystem,
+        admin::AdminController,
+        command::{CNTLID_ANY, Connect, ConnectData, fabrics},
+        discovery::ADMIN_QUEUE_ENTRIES,
+        subsystem::{AttachError, HostIdentity, with_subsystem},
+    },
+};
+
+/// SQHD of a successful Connect that disables SQ flow control (NVMe base 2.1 §6.3).
+const FLOW_CONTROL_DISABLED: u16 = 0xffff;
+
+/// Result and status that refuse a Connect.
+type Refused = (u64, Status);
+
+impl TargetQueue {
+    /// Until a queue is connected, Connect is the only command that may come.
+    pub(super) fn on_first_command(&mut self, sqe: &Sqe, data_len: u32) {
+        if sqe.is_fabrics() && sqe.fabrics_type() == fabrics::CONNECT {
+            self.take_control_data(sqe, data_len, ConnectData::LEN as u32);
+        } else {
+            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
+        }
+    }
+
+    pub(super) fn on_connect<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
+        let Some(data) = control.data.first_chunk() else { return };
+        let connect = Connect::parse(&control.sqe);
+        match self.connect(now, &connect, &ConnectData::parse(data), backend) {
+            Ok((phase, cntlid, max_command_data)) => {
+                self.phase = phase;
+                self.deadline = None;
+                self.rx.set_max_command_data(max_command_data);
+                let entries = connect.sq_size + 1;
+                self.slots.resize(entries);
+                self.sq = SqHead { is_disabled: connect.disable_sq_flow_control, head: 1, entries };
+                let sq_head = if self.sq.is_disabled { FLOW_CONTROL_DISABLED } else { self.sq.head };
+                let cid = control.sqe.cid();
+                let cqe = crate::nvme::Cqe { result: u64::from(cntlid), sq_head, cid, status: Status::SUCCESS };
+                self.sender.response(&cqe);
+            }
+            Err((result, status)) => {
+                self.respond_with(control.sqe.cid(), result, status.do_not_retry());
+                self.end(backend);
+            }
+        }
+    }
+
+    /// What the connection becomes, the controller's ID, and how much data its capsules may hold.
+    fn connect<B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        connect: &Connect,
+        data: &ConnectData,
+        backend: &mut B,
+    ) -> Result<(Phase, u16, u32), Refused> {
+        if connect.record_format != 0 {
+            return Err((0, Status::CONNECT_INCOMPATIBLE_FORMAT));
+        }
+        if data.hostnqn.is_empty() {
+            return Err(wrong_data(ConnectData::HOSTNQN_AT));
+        }
+        let subsystem = match backend.subsystem(&data.subnqn, &data.hostnqn) {
+            Ok(subsystem) => subsystem,
+            Err(Refusal::NoSubsystem) => return Err(wrong_data(ConnectData::SUBNQN_AT)),
+            Err(Refusal::HostNotAllowed) => return Err((0, Status::CONNECT_INVALID_HOST)),
+        };
+        if !with_subsystem(&*subsystem, |subsystem| subsystem.admits(&data.hostnqn)) {
+            return Err((0, Status::CONNECT_INVALID_HOST));
+        }
+        let host = HostIdentity { nqn: data.hostnqn.clone(), id: data.host_id };
+        if connect.qid == 0 {
+            self.connect_admin(now, connect, data.cntlid, subsystem, host)
+        } else {
+            self.connect_io(now, connect, data.cntlid, subsystem, &host)
+        }
+    }
+
+    fn connect_admin(
+        &self,
+        now: Instant,
+        connect: &Connect,
+        cntlid: u16,
+        subsystem: Rc<dyn Shared<Subsystem>>,
+        host: HostIdentity,
+    ) -> Result<(Phase, u16, u32), Refused> {
+        if connect.sq_size == 0 || connect.sq_size >= ADMIN_QUEUE_ENTRIES {
+            return Err(wrong_field(Connect::SQ_SIZE_AT));
+        }
+        // Controllers here are dynamic (NVMe base 2.1 §3.1.2).
+        if cntlid != CNTLID_ANY {
+            return Err(wrong_data(ConnectData::CNTLID_AT));
+        }
+        let limits = self.config.controller_limits();
+        let admin = AdminController::connect(now, subsystem, host, connect.keep_alive_ms, limits)
+            .ok_or((0, Status::CONNECT_CONTROLLER_BUSY))?;
+        let cntlid = admin.cntlid();
+        Ok((Phase::Admin(Box::new(admin)), cntlid, super::ADMIN_IN_CAPSULE_BYTES))
+    }
+
+    fn connect_io(
+        &self,
+        now: Instant,
+        connect: &Connect,
+        cntlid: u16,
+        subsystem: Rc<dyn Shared<Subsystem>>,
+        host: &HostIdentity,
+    ) -> Result<(Phase, u16, u32), Refused> {
+        if connect.sq_size == 0 || connect.sq_size >= self.config.max_queue_entries {
+            return Err(wrong_field(Connect::SQ_SIZE_AT));
+        }
+        let qid = connect.qid;
+        let pulse = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, host));
+        let pulse = pulse.map_err(|error| match error {
+            AttachError::NoController => wrong_data(ConnectData::CNTLID_AT),
+            AttachError::OtherHostNqn => wrong_data(ConnectData::HOSTNQN_AT),
+            AttachError::OtherHostId => wrong_data(ConnectData::HOST_ID_AT),
+            AttachError::NotReady => (0, Status::SEQUENCE_ERROR),
+            AttachError::QidTooHigh => wrong_field(Connect::QID_AT),
+            AttachError::QidInUse => (0, Status::INVALID_QUEUE),
+        })?;
+        let io = IoQueueState::new(now, subsystem, cntlid, qid, pulse);
+        Ok((Phase::Io(Box::new(io)), cntlid, self.config.in_capsule_bytes))
+    }
+}
+
+fn wrong_field(at: u16) -> Refused {
+    (Connect::wrong_field(at), Status::CONNECT_INVALID_PARAMETERS)
+}
+
+fn wrong_data(at: u16) -> Refused {
+    (Connect::wrong_data(at), Status::CONNECT_INVALID_PARAMETERS)
+}

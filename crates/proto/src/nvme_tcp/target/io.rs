@@ -1,0 +1,180 @@
+//! I/O commands: from the capsule to the backend, without a lock or an allocation.
+
+use alloc::rc::Rc;
+use core::time::Duration;
+
+use super::{
+    Phase, TargetQueue, check_controller_data, check_host_data,
+    slots::{Control, State},
+};
+use crate::{
+    Instant, IoId, Shared, Started, UnitId, UnitOp, Violation,
+    nvme::{
+        NvmeBackend, Sqe, Status, Subsystem,
+        command::fabrics,
+        io::{Command, NamespaceTable},
+        subsystem::{Pulse, with_subsystem},
+    },
+    nvme_tcp::pdu::Fault,
+};
+
+/// How often an idle queue looks whether its controller still lives.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What an I/O queue has beside the connection.
+pub(super) struct IoQueueState {
+    subsystem: Rc<dyn Shared<Subsystem>>,
+    cntlid: u16,
+    qid: u16,
+    pulse: Pulse,
+    /// The pulse's number when `namespaces` was made; 0 before.
+    seen: u64,
+    namespaces: NamespaceTable,
+    last_look: Instant,
+}
+
+impl IoQueueState {
+    pub(super) fn new(now: Instant, subsystem: Rc<dyn Shared<Subsystem>>, cntlid: u16, qid: u16, pulse: Pulse) -> Self {
+        Self { subsystem, cntlid, qid, pulse, seen: 0, namespaces: NamespaceTable::default(), last_look: now }
+    }
+
+    pub(super) fn qid(&self) -> u16 {
+        self.qid
+    }
+
+    pub(super) fn next_look(&self) -> Instant {
+        self.last_look + LOOK_INTERVAL
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
+        self.last_look = now;
+        if self.pulse.is_dead() { Err(GONE.violation()) } else { Ok(()) }
+    }
+
+    pub(super) fn detach(&self) {
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.detach_io_queue(self.cntlid, self.qid, &self.pulse));
+    }
+
+    /// Reads the namespaces again after a change.
+    #[cold]
+    fn reload<B: NvmeBackend + ?Sized>(&mut self, pulse: u64, backend: &B) -> Result<(), Fault> {
+        if pulse == Pulse::DEAD {
+            return Err(GONE);
+        }
+        let namespaces = with_subsystem(&*self.subsystem, |subsystem| subsystem.namespaces().to_vec());
+        self.namespaces.load(&namespaces, backend);
+        self.seen = pulse;
+        Ok(())
+    }
+}
+
+const GONE: Fault = Fault {
+    status: crate::nvme_tcp::pdu::Fes::SequenceError,
+    information: 0,
+    rule: "NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues",
+};
+
+impl TargetQueue {
+    #[inline]
+    pub(super) fn on_io_command<B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        data_len: u32,
+        backend: &mut B,
+    ) -> Result<(), Fault> {
+        let Phase::Io(io) = &mut self.phase else { return Ok(()) };
+        let pulse = io.pulse.get();
+        if pulse != io.seen {
+            io.reload(pulse, backend)?;
+        }
+        if sqe.is_fabrics() {
+            self.on_io_fabrics(sqe, backend);
+            return Ok(());
+        }
+        match io.namespaces.parse(sqe, self.config.max_transfer_bytes) {
+            Ok(Command::Op { unit, op }) => self.start(now, sqe, data_len, unit, op, backend),
+            Ok(Command::Ranges { len }) => self.take_control_data(sqe, data_len, len),
+            Err(status) => self.respond(sqe.cid(), status),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn start<B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        data_len: u32,
+        unit: UnitId,
+        op: UnitOp,
+        backend: &mut B,
+    ) {
+        let cid = sqe.cid();
+        let read_len = if let UnitOp::Read { len, .. } = op { len } else { 0 };
+        let take_len = op.data_len();
+        let checked = if read_len > 0 {
+            check_controller_data(sqe, read_len)
+        } else if take_len > 0 {
+            check_host_data(sqe, data_len, take_len)
+        } else {
+            Ok(())
+        };
+        if let Err(status) = checked {
+            self.respond(cid, status);
+            return;
+        }
+        let Some(index) = self.slots.peek() else { return };
+        match backend.start(now, IoId::from(index), unit, op) {
+            Started::Done(result) => self.finish(cid, read_len, result),
+            Started::NeedData => {
+                assert!(take_len > 0, "a backend wants data of an operation that has none");
+                self.slots.take(cid, State::Receiving).data_len = take_len;
+                self.receive_data(index, data_len > 0);
+            }
+            Started::Queued => {
+                assert_eq!(take_len, 0, "a backend takes an operation's data before it queues it");
+                self.slots.take(cid, State::Queued).read_len = read_len;
+            }
+        }
+    }
+
+    /// All ranges of a Dataset Management command.
+    pub(super) fn on_ranges<B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        cid: u16,
+        control: &Control,
+        backend: &mut B,
+    ) {
+        let Phase::Io(io) = &self.phase else { return };
+        match io.namespaces.deallocation(&control.sqe, &control.data) {
+            Ok(Some((unit, op))) => {
+                let Some(index) = self.slots.peek() else { return };
+                match backend.start(now, IoId::from(index), unit, op) {
+                    Started::Done(result) => self.finish(cid, 0, result),
+                    Started::Queued => {
+                        self.slots.take(cid, State::Queued);
+                    }
+                    Started::NeedData => panic!("a backend wants data of an operation that has none"),
+                }
+            }
+            Ok(None) => self.respond(cid, Status::SUCCESS),
+            Err(status) => self.respond(cid, status),
+        }
+    }
+
+    /// Of the fabrics commands an I/O queue knows Disconnect (NVMe base 2.1 §6.4).
+    fn on_io_fabrics<B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, backend: &mut B) {
+        let status = match sqe.fabrics_type() {
+            fabrics::DISCONNECT if sqe.u16(40) == 0 => Status::SUCCESS,
+            fabrics::DISCONNECT => Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(),
+            fabrics::CONNECT => Status::SEQUENCE_ERROR.do_not_retry(),
+            _ => Status::INVALID_OPCODE.do_not_retry(),
+        };
+        self.respond(sqe.cid(), status);
+        if status.is_success() {
+            self.end(backend);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Commands outstanding on one queue: a dense table whose index is the backend's `IoId` and the R2T's TTAG.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use crate::nvme::Sqe;
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Free,
+    /// Its data are coming: in the capsule, or after an R2T.
+    Receiving,
+    /// With the backend.
+    Queued,
+}
+
+/// A command that takes data for this layer and not for the backend: Connect, Dataset Management.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) sqe: Sqe,
+    pub(super) data: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) cid: u16,
+    pub(super) state: State,
+    /// Data PDUs after an R2T, not in-capsule data.
+    pub(super) is_solicited: bool,
+    /// A data digest was wrong: the rest of the data is taken and thrown away.
+    pub(super) is_spoilt: bool,
+    /// Bytes that the host sends, and how many came.
+    pub(super) data_len: u32,
+    pub(super) received: u32,
+    /// Bytes that a read gives; 0 for every other command.
+    pub(super) read_len: u32,
+    pub(super) control: Option<Box<Control>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Slots {
+    table: Vec<Slot>,
+    free: Vec<u16>,
+    /// Command identifiers outstanding: a bit for each of the 65,536, since hosts put what they like into them.
+    cids: Box<[u64]>,
+}
+
+impl Slots {
+    pub(super) fn new(count: u16) -> Self {
+        let mut slots = Self { table: Vec::new(), free: Vec::new(), cids: vec![0; 1024].into_boxed_slice() };
+        slots.resize(count);
+        slots
+    }
+
+    /// All free, `count` of them.
+    pub(super) fn resize(&mut self, count: u16) {
+        self.table.clear();
+        self.table.resize_with(usize::from(count), Slot::default);
+        self.free = (0..count).rev().collect();
+        self.cids.fill(0);
+    }
+
+    pub(super) fn is_cid_used(&self, cid: u16) -> bool {
+        self.cids[usize::from(cid >> 6)] >> (cid & 63) & 1 != 0
+    }
+
+    pub(super) fn mark_cid(&mut self, cid: u16) {
+        self.cids[usize::from(cid >> 6)] |= 1 << (cid & 63);
+    }
+
+    pub(super) fn clear_cid(&mut self, cid: u16) {
+        self.cids[usize::from(cid >> 6)] &= !(1 << (cid & 63));
+    }
+
+    /// The slot that `take` would take.
+    pub(super) fn peek(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// Takes the slot last peeked for the command `cid`.
+    pub(super) fn take(&mut self, cid: u16, state: State) -> &mut Slot {
+        let index = self.free.pop().expect("a slot was peeked");
+        self.mark_cid(cid);
+        let slot = &mut self.table[usize::from(index)];
+        slot.cid = cid;
+        slot.state = state;
+        slot.is_solicited = false;
+        slot.is_spoilt = false;
+        slot.data_len = 0;
+        slot.received = 0;
+        slot.read_len = 0;
+        slot
+    }
+
+    pub(super) fn release(&mut self, index: u16) {
+        let slot = &mut self.table[usize::from(index)];
+        debug_assert_ne!(slot.state, State::Free);
+        slot.state = State::Free;
+        slot.control = None;
+        let cid = slot.cid;
+        self.clear_cid(cid);
+        self.free.push(index);
+    }
+
+    /// `None` for an index beyond the table: it may come from the peer.
+    pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut Slot> {
+        self.table.get_mut(usize::from(index))
+    }
+
+    /// A slot whose index is ours.
+    pub(super) fn slot(&mut self, index: u16) -> &mut Slot {
+        &mut self.table[usize::from(index)]
+    }
+
+    /// Frees every slot; gives those that the backend knows.
+    pub(super) fn drain(&mut self, mut with_backend: impl FnMut(u16)) {
+        for index in 0..self.table.len() as u16 {
+            let slot = self.slot(index);
+            if slot.state == State::Free {
+                continue;
+            }
+            if slot.control.is_none() {
+                with_backend(index);
+            }
+            self.release(index);
+        }
+    }
+}

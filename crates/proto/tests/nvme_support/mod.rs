@@ -1,0 +1,367 @@
+//! A server in memory, a recorder of what an initiator tells, and two machines joined by queues and virtual time.
+#![allow(dead_code, unreachable_pub, clippy::expect_used)]
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use iotax_proto::{
+    Backend, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag, Target,
+    UnitError, UnitId, UnitOp, Violation,
+    nvme::{
+        DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
+        subsystem::DiscoveryLog,
+    },
+    nvme_tcp::{AdminQueue, ConnectConfig, ControllerInfo, IoQueue, TargetConfig, TargetQueue},
+};
+
+pub const SUBNQN: &str = "nqn.2026-11.example:volume";
+pub const HOSTNQN: &str = "nqn.2014-08.org.nvmexpress:uuid:0b7e7a52-3a0e-4b5e-8f11-000000000001";
+pub const BLOCK: usize = 512;
+pub const BLOCKS: usize = 256;
+pub const UNIT: UnitId = UnitId(7);
+
+/// A `Shared` for one thread.
+pub struct Local(pub RefCell<Subsystem>);
+
+impl Shared<Subsystem> for Local {
+    fn with(&self, use_it: &mut dyn FnMut(&mut Subsystem)) {
+        use_it(&mut self.0.borrow_mut());
+    }
+}
+
+/// How the backend answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Within `start` or `finish`.
+    AtOnce,
+    /// Queued; `Server::complete_all` gives the results.
+    Later,
+}
+
+pub struct Server {
+    pub volume: Vec<u8>,
+    pub subsystem: Rc<Local>,
+    pub discovery: Rc<Local>,
+    pub log: DiscoveryLog,
+    pub answers: Answers,
+    pub read_only: bool,
+    pub fails_with: Option<UnitError>,
+    /// Operations that take data, and what came so far.
+    taking: BTreeMap<IoId, (UnitOp, Vec<u8>, usize)>,
+    pub queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
+    pub aborted: Vec<IoId>,
+    pub durable_writes: usize,
+}
+
+impl Server {
+    pub fn new() -> Self {
+        Self::with_config(SubsystemConfig::new(SUBNQN))
+    }
+
+    pub fn with_config(config: SubsystemConfig) -> Self {
+        let mut subsystem = Subsystem::new(config);
+        subsystem.put_namespace(Namespace {
+            nsid: 1,
+            unit: UNIT,
+            nguid: [0x11; 16],
+            uuid: [0x22; 16],
+            eui64: [0x33; 8],
+        });
+        Self {
+            volume: (0..BLOCK * BLOCKS).map(|at| (at / BLOCK) as u8).collect(),
+            subsystem: Rc::new(Local(RefCell::new(subsystem))),
+            discovery: Rc::new(Local(RefCell::new(Subsystem::new(SubsystemConfig::discovery())))),
+            log: DiscoveryLog {
+                generation: 3,
+                entries: (0..9).map(|port| DiscoveryEntry::tcp(port, SUBNQN, "127.0.0.1", "4420")).collect(),
+            },
+            answers: Answers::AtOnce,
+            read_only: false,
+            fails_with: None,
+            taking: BTreeMap::new(),
+            queued: Vec::new(),
+            aborted: Vec::new(),
+            durable_writes: 0,
+        }
+    }
+
+    /// Operations that wait for data or for their completion.
+    pub fn outstanding(&self) -> usize {
+        self.taking.len() + self.queued.len()
+    }
+
+    pub fn complete_all(&mut self, now: Instant, target: &mut TargetQueue) {
+        for (id, result) in std::mem::take(&mut self.queued) {
+            target.complete(now, id, result, self);
+        }
+    }
+
+    fn answer(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>) -> Started {
+        match self.answers {
+            Answers::AtOnce => Started::Done(result),
+            Answers::Later => {
+                self.queued.push((id, result));
+                Started::Queued
+            }
+        }
+    }
+
+    fn range(&self, offset: u64, len: u64) -> Result<std::ops::Range<usize>, UnitError> {
+        let end =
+            offset.checked_add(len).filter(|end| *end <= self.volume.len() as u64).ok_or(UnitError::OutOfRange)?;
+        Ok(offset as usize..end as usize)
+    }
+
+    fn execute(&mut self, op: &UnitOp, data: &[u8]) -> Result<Option<Payload>, UnitError> {
+        match op {
+            UnitOp::Read { offset, len } => {
+                let range = self.range(*offset, u64::from(*len))?;
+                return Ok(Some(Payload::from_vec(self.volume[range].to_vec())));
+            }
+            UnitOp::Write { offset, len, durable } => {
+                let range = self.range(*offset, u64::from(*len))?;
+                self.volume[range].copy_from_slice(data);
+                self.durable_writes += usize::from(*durable);
+            }
+            UnitOp::Flush => {}
+            UnitOp::WriteZeroes { offset, len } => {
+                let range = self.range(*offset, *len)?;
+                self.volume[range].fill(0);
+            }
+            UnitOp::Unmap { ranges } => {
+                for (offset, len) in ranges {
+                    let range = self.range(*offset, *len)?;
+                    self.volume[range].fill(0xdd);
+                }
+            }
+            UnitOp::Compare { offset, len } => {
+                let range = self.range(*offset, u64::from(*len))?;
+                if let Some(at) = self.volume[range].iter().zip(data).position(|(have, sent)| have != sent) {
+                    return Err(UnitError::Miscompare(at as u32));
+                }
+            }
+            UnitOp::CompareAndWrite { .. } | UnitOp::WriteSame { .. } => panic!("NVMe has no such operation"),
+        }
+        Ok(None)
+    }
+}
+
+impl Backend for Server {
+    fn geometry(&self, unit: UnitId) -> Option<Geometry> {
+        (unit == UNIT).then_some(Geometry {
+            size_bytes: self.volume.len() as u64,
+            block_size: BLOCK as u32,
+            max_io_bytes: 1 << 20,
+            read_only: self.read_only,
+        })
+    }
+
+    fn start(&mut self, _now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
+        assert_eq!(unit, UNIT);
+        assert!(!self.taking.contains_key(&id), "the IoId is in use");
+        assert!(!self.queued.iter().any(|(queued, _)| *queued == id), "the IoId is in use");
+        if let Some(error) = self.fails_with {
+            return Started::Done(Err(error));
+        }
+        if let UnitOp::Write { offset, len, .. } | UnitOp::Compare { offset, len } = op {
+            if let Err(error) = self.range(offset, u64::from(len)) {
+                return Started::Done(Err(error));
+            }
+            self.taking.insert(id, (op, vec![0; len as usize], 0));
+            return Started::NeedData;
+        }
+        let result = self.execute(&op, &[]);
+        self.answer(id, result)
+    }
+
+    fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
+        let (_, data, placed) = self.taking.get_mut(&id).expect("an operation that takes data");
+        data[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+        *placed += bytes.len();
+    }
+
+    fn finish(&mut self, _now: Instant, id: IoId) -> Started {
+        let (op, data, placed) = self.taking.remove(&id).expect("an operation that takes data");
+        assert_eq!(placed, data.len(), "every byte once");
+        let result = self.execute(&op, &data);
+        self.answer(id, result)
+    }
+
+    fn abort(&mut self, id: IoId) {
+        let was_queued = self.queued.iter().any(|(queued, _)| *queued == id);
+        assert!(self.taking.remove(&id).is_some() || was_queued, "abort of an operation that is not outstanding");
+        self.queued.retain(|(queued, _)| *queued != id);
+        self.aborted.push(id);
+    }
+}
+
+impl NvmeBackend for Server {
+    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Rc<dyn Shared<Subsystem>>, Refusal> {
+        if hostnqn.ends_with("stranger") {
+            return Err(Refusal::HostNotAllowed);
+        }
+        match subnqn {
+            SUBNQN => Ok(Rc::clone(&self.subsystem) as Rc<dyn Shared<Subsystem>>),
+            DISCOVERY_NQN => Ok(Rc::clone(&self.discovery) as Rc<dyn Shared<Subsystem>>),
+            _ => Err(Refusal::NoSubsystem),
+        }
+    }
+
+    fn discovery_log(&self, _hostnqn: &str) -> DiscoveryLog {
+        self.log.clone()
+    }
+}
+
+/// What an initiator told.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    pub geometry: Option<Geometry>,
+    pub data: BTreeMap<Tag, Vec<u8>>,
+    pub completions: Vec<(Tag, Result<(), IoError>)>,
+    pub is_closed: bool,
+}
+
+impl Recorder {
+    /// The result of that tag's command, taken.
+    pub fn take(&mut self, tag: Tag) -> Result<Vec<u8>, IoError> {
+        let at = self.completions.iter().position(|(completed, _)| *completed == tag).expect("a completion");
+        let (_, result) = self.completions.remove(at);
+        let data = self.data.remove(&tag).unwrap_or_default();
+        result.map(|()| data)
+    }
+}
+
+impl InitiatorEvents for Recorder {
+    fn ready(&mut self, _now: Instant, geometry: &Geometry) {
+        assert!(self.geometry.replace(geometry.clone()).is_none(), "ready is told once");
+    }
+
+    fn data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
+        let data = self.data.entry(tag).or_default();
+        assert_eq!(data.len(), offset as usize, "data come in order");
+        data.extend_from_slice(bytes);
+    }
+
+    fn complete(&mut self, _now: Instant, tag: Tag, result: Result<(), IoError>) {
+        self.completions.push((tag, result));
+    }
+
+    fn closed(&mut self, _now: Instant) {
+        assert!(!self.is_closed, "closed is told once");
+        self.is_closed = true;
+    }
+}
+
+/// How the bytes of each direction are cut on their way.
+#[derive(Clone, Copy, Debug)]
+pub enum Cut {
+    /// As they were sent.
+    Never,
+    /// Once, before this byte of the direction's stream.
+    At(usize),
+    /// Into pieces of this length.
+    Pieces(usize),
+}
+
+/// An initiator and a target's connection, joined.
+pub struct Pair<I: Initiator> {
+    pub host: I,
+    pub target: TargetQueue,
+    pub events: Recorder,
+    pub now: Instant,
+    pub cut: Cut,
+    /// Everything that was sent, by direction.
+    pub to_target: Vec<u8>,
+    pub to_host: Vec<u8>,
+}
+
+impl<I: Initiator> Pair<I> {
+    pub fn new(host: I, config: &TargetConfig, cut: Cut) -> Self {
+        let now = Instant(0);
+        Self {
+            host,
+            target: TargetQueue::new(now, config.clone()),
+            events: Recorder::default(),
+            now,
+            cut,
+            to_target: Vec::new(),
+            to_host: Vec::new(),
+        }
+    }
+
+    /// Moves bytes until neither side has any left.
+    pub fn run(&mut self, server: &mut Server) -> Result<(), Violation> {
+        loop {
+            let to_target = self.host.transmit().take_bytes();
+            let sent = self.to_target.len();
+            self.to_target.extend_from_slice(&to_target);
+            for piece in cut(&to_target, self.cut, sent) {
+                self.now = self.now + Duration::from_micros(1);
+                self.target.receive(self.now, piece, server)?;
+            }
+            server.complete_all(self.now, &mut self.target);
+            let to_host = Target::<Server>::transmit(&mut self.target).take_bytes();
+            let sent = self.to_host.len();
+            self.to_host.extend_from_slice(&to_host);
+            for piece in cut(&to_host, self.cut, sent) {
+                self.host.receive(self.now, piece, &mut self.events)?;
+            }
+            if to_target.is_empty() && to_host.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As `run`; then lets time pass to the next timer, and again, until `is_done` or an hour went by.
+    pub fn run_until(&mut self, server: &mut Server, is_done: impl Fn(&Self) -> bool) -> Result<(), Violation> {
+        loop {
+            self.run(server)?;
+            if is_done(self) {
+                return Ok(());
+            }
+            let timers = [self.host.poll_timeout(), Target::<Server>::poll_timeout(&self.target)];
+            let next = timers.into_iter().flatten().min().expect("a timer");
+            assert!(next < Instant(3_600_000_000_000), "nothing happens any more");
+            self.now = self.now.max(next);
+            self.host.handle_timeout(self.now, &mut self.events)?;
+            self.target.handle_timeout(self.now, server)?;
+        }
+    }
+}
+
+fn cut(bytes: &[u8], cut: Cut, sent: usize) -> Vec<&[u8]> {
+    match cut {
+        Cut::Never => vec![bytes],
+        Cut::Pieces(len) => bytes.chunks(len).collect(),
+        Cut::At(at) => {
+            let at = at.saturating_sub(sent).min(bytes.len());
+            let (first, second) = bytes.split_at(at);
+            vec![first, second]
+        }
+    }
+}
+
+pub fn connect_config() -> ConnectConfig {
+    ConnectConfig { depth: 8, ..ConnectConfig::new(SUBNQN, HOSTNQN, [9; 16]) }
+}
+
+/// Brings a controller up over a connection of its own and leaves it there.
+pub fn admin(server: &mut Server, config: &ConnectConfig, target: &TargetConfig, cut: Cut) -> Pair<AdminQueue> {
+    let mut pair = Pair::new(AdminQueue::new(Instant(0), config.clone()), target, cut);
+    pair.run_until(server, |pair| pair.host.controller().is_some()).expect("the admin queue comes up");
+    pair
+}
+
+/// Connects I/O queue `qid` of that controller.
+pub fn io(
+    server: &mut Server,
+    config: &ConnectConfig,
+    controller: &ControllerInfo,
+    qid: u16,
+    target: &TargetConfig,
+    cut: Cut,
+) -> Pair<IoQueue> {
+    let mut pair = Pair::new(IoQueue::new(Instant(0), config, controller, qid), target, cut);
+    pair.run(server).expect("the I/O queue connects");
+    assert!(pair.events.geometry.is_some());
+    pair
+}
