@@ -189,13 +189,14 @@ impl Device {
         self.touch();
     }
 
-    /// A logical unit was reset (SAM-5 §6.3.3): RESERVE is undone, mode parameters are as at the start.
-    pub(crate) fn reset(&mut self, lun: u16, by: NexusId) {
+    /// A logical unit was reset (SAM-5 §6.3.3): RESERVE is undone, mode parameters are as at the start, and every nexus hears
+    /// of it, the one that asked for it too.
+    pub(crate) fn reset(&mut self, lun: u16) {
         if let Some(unit) = self.lun(lun) {
             unit.mode = ModeState::default_of(&unit.config);
             unit.reservations.reset();
         }
-        self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::Others(by));
+        self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::All);
     }
 
     pub(crate) fn ports(&self, id: NexusId) -> Option<&Ports> {

@@ -105,7 +105,8 @@ pub(crate) fn pre_fetch(call: &mut Call<'_>) -> Handled {
     good()
 }
 
-/// Starts an operation that takes `wanted` bytes, or as many whole blocks as the initiator sends, if fewer.
+/// Starts an operation that takes `wanted` bytes. An initiator that announces less has only the whole blocks processed that
+/// it sends, and a part of a block is refused before anything is (FCP-4 §9.4.2, which iSCSI initiators expect as well).
 #[allow(clippy::unnecessary_wraps, reason = "the type of a handler's answer")]
 fn take_data(
     call: &Call<'_>,
@@ -114,7 +115,11 @@ fn take_data(
     after: AfterMedium,
     op: impl FnOnce(u32) -> UnitOp,
 ) -> Handled {
-    let len = wanted.min(call.data_out_len - call.data_out_len % view.block_size);
+    let len = wanted.min(call.data_out_len);
+    if !len.is_multiple_of(view.block_size) {
+        let sense = Sense { descriptor: view.mode.descriptor_sense, ..Sense::INVALID_FIELD_IN_INFORMATION_UNIT };
+        return Ok(Next::Respond(Response { data_out_len: wanted, ..Response::check(sense) }));
+    }
     if len == 0 {
         return Ok(Next::Respond(Response { data_out_len: wanted, ..Response::good() }));
     }

@@ -140,7 +140,6 @@ impl Nexus {
 
     /// Does what a task management function means for the device; the transport aborts the tasks.
     pub fn task_management(&mut self, function: TaskManagement, lun: u64) -> TaskManagementResponse {
-        let id = self.id;
         let lun = decode_lun(lun);
         self.with_device(|device| {
             let known = lun.filter(|lun| device.lun(*lun).is_some());
@@ -149,11 +148,11 @@ impl Nexus {
                 (TaskManagement::TargetReset, _) => {
                     let luns: Vec<u16> = device.luns.iter().map(|unit| unit.config.lun).collect();
                     for lun in luns {
-                        device.reset(lun, id);
+                        device.reset(lun);
                     }
                 }
                 (_, None) => return TaskManagementResponse::NoLun,
-                (TaskManagement::LogicalUnitReset, Some(lun)) => device.reset(lun, id),
+                (TaskManagement::LogicalUnitReset, Some(lun)) => device.reset(lun),
                 (TaskManagement::AbortTask | TaskManagement::AbortTaskSet | TaskManagement::ClearTaskSet, Some(_)) => {}
             }
             TaskManagementResponse::Complete

@@ -53,6 +53,7 @@ pub struct Sense {
 
 impl Sense {
     pub const NO_SENSE: Self = Self::new(key::NO_SENSE, 0x00, 0x00);
+    pub const INVALID_FIELD_IN_INFORMATION_UNIT: Self = Self::new(key::ILLEGAL_REQUEST, 0x0e, 0x03);
     pub const INVALID_OPCODE: Self = Self::new(key::ILLEGAL_REQUEST, 0x20, 0x00);
     pub const LBA_OUT_OF_RANGE: Self = Self::new(key::ILLEGAL_REQUEST, 0x21, 0x00);
     pub const INVALID_FIELD_IN_CDB: Self = Self::new(key::ILLEGAL_REQUEST, 0x24, 0x00);

@@ -99,14 +99,28 @@ fn fua_makes_a_write_durable_and_dpo_does_not() {
 }
 
 #[test]
-fn a_write_with_less_data_than_blocks_writes_the_whole_blocks_sent() {
+fn a_write_with_fewer_blocks_of_data_writes_those() {
     let mut rig = Rig::new();
     let mut session = rig.session("a");
-    let response = rig.run(&mut session, &cdb_10(0x2a, 0, 0, 2), &[7; BLOCK + 200]);
+    let response = rig.run(&mut session, &cdb_10(0x2a, 0, 0, 2), &block_of(7));
     assert_eq!((response.status, response.data_out_len), (GOOD, 2 * BLOCK as u32));
     assert_eq!(rig.volume.bytes[..2 * BLOCK], [block_of(7), block_of(0)].concat());
     let response = rig.run(&mut session, &cdb_10(0x2a, 0, 0, 1), &[]);
     assert_eq!((response.status, response.data_out_len), (GOOD, BLOCK as u32));
+}
+
+#[test]
+fn a_write_with_part_of_a_block_of_data_is_refused() {
+    let mut rig = Rig::new();
+    let mut session = rig.session("a");
+    for opcodes in [WRITE, WRITE_AND_VERIFY] {
+        for cdb in each_size(opcodes, 0, 0, 2) {
+            let response = rig.run(&mut session, &cdb, &[7; BLOCK + 200]);
+            assert_eq!((response.status, response.data_out_len), (CHECK_CONDITION, 2 * BLOCK as u32));
+            assert_eq!(response.sense.map(|sense| sense.kcq()), Some(0x05_0e03));
+            assert_eq!(rig.volume.bytes[0], 0);
+        }
+    }
 }
 
 #[test]

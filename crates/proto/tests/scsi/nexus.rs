@@ -101,15 +101,33 @@ fn a_changed_capacity_is_told_to_all() {
 }
 
 #[test]
-fn resets_are_told_to_the_others() {
+fn resets_are_told_to_all() {
     let mut rig = Rig::new();
     let (mut one, mut other) = (rig.session("a"), rig.session("b"));
     for function in [TaskManagement::LogicalUnitReset, TaskManagement::TargetReset] {
         assert_eq!(one.0.task_management(function, 0), TaskManagementResponse::Complete);
-        assert_eq!(rig.check(&mut other, &TEST_UNIT_READY, &[]), Sense::BUS_DEVICE_RESET);
-        rig.good(&mut other, &TEST_UNIT_READY, &[]);
-        rig.good(&mut one, &TEST_UNIT_READY, &[]);
+        for session in [&mut one, &mut other] {
+            assert_eq!(rig.check(session, &TEST_UNIT_READY, &[]), Sense::BUS_DEVICE_RESET);
+            rig.good(session, &TEST_UNIT_READY, &[]);
+        }
     }
+}
+
+#[test]
+fn reads_and_writes_take_no_lock() {
+    let mut rig = Rig::new();
+    let (mut session, mut other) = (rig.session("a"), rig.session("b"));
+    let (read, write) = (cdb_10(0x28, 0, 0, 1), cdb_10(0x2a, 0, 0, 1));
+    rig.good(&mut session, &read, &[]);
+    let locks = rig.locks();
+    for _ in 0..3 {
+        rig.good(&mut session, &read, &[]);
+        rig.good(&mut session, &write, &block_of(1));
+    }
+    assert_eq!(rig.locks(), locks);
+    rig.good(&mut other, &[0x16, 0, 0, 0, 0, 0], &[]);
+    rig.conflict(&mut session, &read, &[]);
+    assert!(rig.locks() > locks, "another nexus made a reservation: the session looked again");
 }
 
 #[test]

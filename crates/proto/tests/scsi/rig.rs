@@ -1,6 +1,9 @@
 //! What a transport is to the device server, and a volume behind it.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use iotax_proto::{
     Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
@@ -18,10 +21,12 @@ pub(crate) const GOOD: u8 = 0x00;
 pub(crate) const CHECK_CONDITION: u8 = 0x02;
 pub(crate) const RESERVATION_CONFLICT: u8 = 0x18;
 
-struct SharedDevice(RefCell<Device>);
+/// A device, and how often it was locked.
+struct SharedDevice(RefCell<Device>, Cell<u32>);
 
 impl Shared<Device> for SharedDevice {
     fn with(&self, use_it: &mut dyn FnMut(&mut Device)) {
+        self.1.set(self.1.get() + 1);
         use_it(&mut self.0.borrow_mut());
     }
 }
@@ -148,7 +153,7 @@ impl Rig {
             fails_with: None,
             pending: None,
         };
-        Self { volume, device: Rc::new(SharedDevice(RefCell::new(device))) }
+        Self { volume, device: Rc::new(SharedDevice(RefCell::new(device), Cell::new(0))) }
     }
 
     /// A session between an initiator and the target that has not heard of POWER ON yet.
@@ -168,6 +173,11 @@ impl Rig {
 
     pub(crate) fn change_device(&self, change: impl FnOnce(&mut Device)) {
         change(&mut self.device.0.borrow_mut());
+    }
+
+    /// How often sessions have locked the device.
+    pub(crate) fn locks(&self) -> u32 {
+        self.device.1.get()
     }
 
     /// Runs a whole command on LUN 0.
