@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -142,12 +142,14 @@ def factor_names() -> dict[str, str]:
     }
 
 
+_ProtocolNames: TypeAlias = Annotated[list[Literal["local", "nfs3", "iscsi", "nvme-tcp"]], Field(min_length=1)]
+_ProtocolEndpoints: TypeAlias = Annotated[dict[str, str], Field(min_length=1)]
+
+
 class _Factors(Section):
     """The fields that vary, each with its levels, in the order of the file."""
 
-    protocol: list[Literal["local", "nfs3", "iscsi", "nvme-tcp"]] | dict[str, str] | None = Field(
-        default=None, min_length=1
-    )
+    protocol: _ProtocolNames | _ProtocolEndpoints | None = None
     """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}."""
 
     _order: tuple[str, ...] = PrivateAttr(default=())
