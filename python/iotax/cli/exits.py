@@ -20,8 +20,8 @@ class Exit(IntEnum):
 
 HELP = (
     "Exit codes: 0 done · 1 some trials failed · 2 the command or the study has an error · 3 refused, because data "
-    "that iotax did not write would be lost · 4 the lab cannot run the study · 5 the notebook cannot be read or written · "
-    "130 interrupted, run the same command again to go on"
+    "that iotax did not write would be lost · 4 the lab cannot run the study · 5 the notebook cannot be read or "
+    "written · 130 interrupted, run the same command again to go on"
 )
 
 

@@ -159,7 +159,7 @@ class _Factors(Section):
     def _keep_order(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
         factors = handler(data)
         if isinstance(data, Mapping):
-            factors._order = tuple(data)  # noqa: SLF001
+            factors._order = tuple(name for name in data if getattr(factors, name) is not None)  # noqa: SLF001
         return factors
 
     def names(self) -> tuple[str, ...]:
