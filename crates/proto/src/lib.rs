@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod iscsi;
 pub mod machine;
 pub mod nfs3;
 pub mod nvme;

@@ -1,0 +1,11 @@
+//! What discovery tells of a target.
+
+use alloc::{string::String, vec::Vec};
+
+/// A target in an answer to SendTargets (RFC 7143 §C).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveredTarget {
+    pub name: String,
+    /// `address:port,portal-group-tag`; none where the target is at the portal that was asked.
+    pub portals: Vec<String>,
+}

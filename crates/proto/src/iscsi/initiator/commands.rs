@@ -1,0 +1,341 @@
+//! I/Os as SCSI commands: a slot for each tag, whose number is the low half of its ITT.
+
+use alloc::vec::Vec;
+
+use super::link::Link;
+use crate::{
+    Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Violation,
+    iscsi::{
+        pdu::{
+            DataIn, DataOut, R2t, RESERVED_TAG, ScsiCommand, TaskManagement,
+            command::ATTRIBUTE_SIMPLE,
+            control::{function, function_response},
+        },
+        serial::is_before,
+    },
+    scsi::initiator::{self, CdbBytes, Outcome},
+};
+
+/// Times that a command is sent in all, where unit attention conditions or a busy target ask for another try.
+const TRIES_MAX: u8 = 4;
+/// INVALID COMMAND OPERATION CODE: the target has no such command.
+const INVALID_OPCODE: u32 = 0x05_2000;
+
+/// The commands outstanding.
+#[derive(Debug)]
+pub(super) struct Commands {
+    lun: u64,
+    geometry: Geometry,
+    slots: Vec<Slot>,
+    outstanding: usize,
+    /// Tags whose commands wait for the window to be sent again.
+    resend: Vec<Tag>,
+    /// Data-out of WRITE SAME.
+    zero_block: Payload,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The command, while it is outstanding.
+    job: Option<Job>,
+    /// High half of the ITT: tells an answer to an earlier command of this tag.
+    generation: u16,
+    cmd_sn: u32,
+    tries: u8,
+    /// Bytes received of a read, bytes sent of a write; both in order.
+    moved: u32,
+    /// Of the next Data-In or R2T.
+    next_sn: u32,
+}
+
+#[derive(Debug)]
+struct Job {
+    cdb: CdbBytes,
+    read_len: u32,
+    data: Option<Payload>,
+}
+
+impl Commands {
+    pub(super) fn new(lun: u64, geometry: Geometry, depth: u16) -> Self {
+        let zero_block = Payload::from_vec(alloc::vec![0; geometry.block_size as usize]);
+        Self {
+            lun,
+            geometry,
+            slots: (0..depth.clamp(1, 4096)).map(|_| Slot::default()).collect(),
+            outstanding: 0,
+            resend: Vec::new(),
+            zero_block,
+        }
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    pub(super) fn credits(&self, link: &Link) -> usize {
+        let window = link.window().saturating_sub(self.resend.len());
+        window.min(self.slots.len() - self.outstanding)
+    }
+
+    pub(super) fn submit(&mut self, tag: Tag, io: Io, link: &mut Link) -> Result<(), Misuse> {
+        if self.credits(link) == 0 {
+            return Err(Misuse::NoCredit);
+        }
+        if self.slots.get(tag as usize).is_none_or(|slot| slot.job.is_some()) {
+            return Err(Misuse::BadTag);
+        }
+        let job = self.job(io)?;
+        self.slots[tag as usize].job = Some(job);
+        self.slots[tag as usize].tries = 0;
+        self.outstanding += 1;
+        self.send(tag, link);
+        Ok(())
+    }
+
+    /// A Data-In begins; the tag that it belongs to.
+    pub(super) fn data_in(&mut self, data: &DataIn, len: u32) -> Result<Tag, Violation> {
+        let (tag, slot) = self.find(data.itt)?;
+        let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
+        if data.data_sn != slot.next_sn || data.buffer_offset != slot.moved {
+            return Err(Violation::misbehaved("RFC 7143 §7.9: Data-In out of order").at(36));
+        }
+        let end = data.buffer_offset.checked_add(len).filter(|end| *end <= read_len);
+        slot.moved = end.ok_or(Violation::misbehaved("RFC 7143 §11.7: data beyond what was expected").at(40))?;
+        slot.next_sn += 1;
+        Ok(tag)
+    }
+
+    /// The status of a command came.
+    pub(super) fn status(
+        &mut self,
+        now: Instant,
+        itt: u32,
+        status: u8,
+        sense: &[u8],
+        link: &mut Link,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let (tag, slot) = self.find(itt)?;
+        let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
+        let result = match initiator::outcome(status, sense) {
+            Outcome::Good if slot.moved < read_len => {
+                Err(IoError::Failed { status: 0, what: "the target sent less than was asked for" })
+            }
+            Outcome::Good => Ok(()),
+            Outcome::Retry(_) if slot.tries < TRIES_MAX => {
+                if link.window() > 0 {
+                    self.send(tag, link);
+                } else {
+                    self.resend.push(tag);
+                }
+                return Ok(());
+            }
+            Outcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
+            Outcome::Retry(error) | Outcome::Failed(error) => Err(error),
+        };
+        self.complete(now, tag, result, events);
+        Ok(())
+    }
+
+    /// Sends what waits, as far as the window goes.
+    pub(super) fn resend(&mut self, link: &mut Link) {
+        while link.window() > 0
+            && let Some(tag) = self.resend.pop()
+        {
+            self.send(tag, link);
+        }
+    }
+
+    /// Sends the data that the target asks for. Each byte is asked for once, in order: recovery R2Ts are of higher error
+    /// recovery levels (RFC 7143 §11.8).
+    pub(super) fn r2t(&mut self, r2t: &R2t, link: &mut Link) -> Result<(), Violation> {
+        let lun = self.lun;
+        let (_, slot) = self.find(r2t.itt)?;
+        let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
+            return Err(Violation::misbehaved("RFC 7143 §11.8: R2T for a command without data").at(16));
+        };
+        if r2t.ttt == RESERVED_TAG || r2t.r2t_sn != slot.next_sn || r2t.buffer_offset != slot.moved {
+            return Err(Violation::misbehaved("RFC 7143 §11.8: R2T out of order").at(36));
+        }
+        let end = r2t.buffer_offset.checked_add(r2t.desired_len).filter(|end| *end as usize <= data.len());
+        let end = end.ok_or(Violation::misbehaved("RFC 7143 §11.8: R2T beyond the data of the command").at(44))?;
+        if r2t.desired_len == 0 || r2t.desired_len > link.agreed.max_burst_len {
+            return Err(Violation::misbehaved("RFC 7143 §11.8: R2T of no data or more than MaxBurstLength").at(44));
+        }
+        slot.next_sn += 1;
+        slot.moved = end;
+        send_data(link, lun, r2t.itt, r2t.ttt, &data, r2t.buffer_offset, end);
+        Ok(())
+    }
+
+    /// The target rejected the command of this ITT, and will say no more about it.
+    pub(super) fn rejected(&mut self, now: Instant, itt: u32, error: IoError, events: &mut dyn InitiatorEvents) {
+        if let Ok((tag, _)) = self.find(itt) {
+            self.complete(now, tag, Err(error), events);
+        }
+    }
+
+    /// A request to abort the command of a tag.
+    pub(super) fn abort_request(&self, tag: Tag) -> Option<TaskManagement> {
+        let slot = self.slots.get(tag as usize).filter(|slot| slot.job.is_some())?;
+        Some(TaskManagement {
+            function: function::ABORT_TASK,
+            lun: self.lun,
+            referenced_itt: itt(tag, slot.generation),
+            ref_cmd_sn: slot.cmd_sn,
+            ..TaskManagement::default()
+        })
+    }
+
+    /// A request that concerns all commands of the logical unit, or all of the target.
+    pub(super) fn reset_request(&self, function: u8) -> TaskManagement {
+        TaskManagement { function, lun: self.lun, referenced_itt: RESERVED_TAG, ..TaskManagement::default() }
+    }
+
+    /// The answer to such a request: what it aborted completes.
+    pub(super) fn managed(
+        &mut self,
+        now: Instant,
+        request: &TaskManagement,
+        response: u8,
+        events: &mut dyn InitiatorEvents,
+    ) {
+        if response != function_response::COMPLETE {
+            return;
+        }
+        match request.function {
+            function::ABORT_TASK => self.rejected(now, request.referenced_itt, IoError::Aborted, events),
+            function::ABORT_TASK_SET
+            | function::CLEAR_TASK_SET
+            | function::LOGICAL_UNIT_RESET
+            | function::TARGET_WARM_RESET => {
+                for tag in 0..self.slots.len() {
+                    // What was sent after the request was not aborted by it.
+                    let earlier = is_before(self.slots[tag].cmd_sn, request.cmd_sn);
+                    if self.slots[tag].job.is_some() && earlier {
+                        self.complete(now, tag as Tag, Err(IoError::Aborted), events);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].job.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
+
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        self.slots[tag as usize].job = None;
+        self.outstanding -= 1;
+        self.resend.retain(|waiting| *waiting != tag);
+        events.complete(now, tag, result);
+    }
+
+    /// The outstanding command that an ITT names.
+    fn find(&mut self, itt: u32) -> Result<(Tag, &mut Slot), Violation> {
+        let tag = itt & 0xffff;
+        let slot = self.slots.get_mut(tag as usize);
+        let slot = slot.filter(|slot| slot.job.is_some() && u32::from(slot.generation) == itt >> 16);
+        Ok((tag, slot.ok_or(Violation::misbehaved("RFC 7143 §11.2.1.8: no task has this ITT").at(16))?))
+    }
+
+    fn job(&self, io: Io) -> Result<Job, Misuse> {
+        let block_size = self.geometry.block_size;
+        let blocks = |offset: u64, len: u64| {
+            let end = offset.checked_add(len).ok_or(Misuse::BadRange)?;
+            let aligned = (offset | len).is_multiple_of(block_size.into());
+            if len == 0 || !aligned || end > self.geometry.size_bytes {
+                return Err(Misuse::BadRange);
+            }
+            let count = u32::try_from(len / u64::from(block_size)).map_err(|_| Misuse::BadRange)?;
+            Ok((offset / u64::from(block_size), count))
+        };
+        let fits = |len: usize| if len <= self.geometry.max_io_bytes as usize { Ok(()) } else { Err(Misuse::BadRange) };
+        Ok(match io {
+            Io::Read { offset, len } => {
+                fits(len as usize)?;
+                let (lba, count) = blocks(offset, len.into())?;
+                Job { cdb: initiator::read(lba, count), read_len: len, data: None }
+            }
+            Io::Write { offset, data } => {
+                fits(data.len())?;
+                let (lba, count) = blocks(offset, data.len() as u64)?;
+                Job { cdb: initiator::write(lba, count, false), read_len: 0, data: Some(data) }
+            }
+            Io::Flush => Job { cdb: initiator::synchronize_cache_10(), read_len: 0, data: None },
+            Io::WriteZeroes { offset, len } => {
+                let (lba, count) = blocks(offset, len.into())?;
+                let data = Some(self.zero_block.clone());
+                Job { cdb: initiator::write_same_16(lba, count, false), read_len: 0, data }
+            }
+            Io::Unmap { offset, len } => {
+                let range = blocks(offset, len.into())?;
+                let list = initiator::unmap_parameters(&[range]);
+                Job { cdb: initiator::unmap(list.len() as u16), read_len: 0, data: Some(Payload::from_vec(list)) }
+            }
+        })
+    }
+
+    /// Sends the command of a tag with its immediate and unsolicited data (RFC 7143 §4.2.5.2).
+    fn send(&mut self, tag: Tag, link: &mut Link) {
+        let slot = &mut self.slots[tag as usize];
+        let Some(job) = &slot.job else { return };
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.tries += 1;
+        slot.next_sn = 0;
+        slot.cmd_sn = link.take_cmd_sn();
+        let data_len = job.data.as_ref().map_or(0, |data| data.len() as u32);
+        let agreed = &link.agreed;
+        let first_burst = data_len.min(agreed.first_burst_len);
+        let immediate = if agreed.immediate_data { first_burst.min(agreed.max_send_segment_len) } else { 0 };
+        let unsolicited = if agreed.initial_r2t { immediate } else { first_burst };
+        slot.moved = unsolicited;
+        let command = ScsiCommand {
+            last: unsolicited == immediate,
+            read: job.read_len > 0,
+            write: data_len > 0,
+            attribute: ATTRIBUTE_SIMPLE,
+            lun: self.lun,
+            itt: itt(tag, slot.generation),
+            expected_data_len: job.read_len.max(data_len),
+            cmd_sn: slot.cmd_sn,
+            exp_stat_sn: link.exp_stat_sn,
+            cdb: job.cdb,
+            ..ScsiCommand::default()
+        };
+        match &job.data {
+            Some(data) if immediate > 0 => {
+                let immediate = data.slice(0, immediate as usize);
+                link.sender.payload(&mut link.transmit, command.encode(), immediate);
+            }
+            _ => link.header(&command.encode()),
+        }
+        if let (Some(data), true) = (&job.data, unsolicited > immediate) {
+            send_data(link, self.lun, command.itt, RESERVED_TAG, data, immediate, unsolicited);
+        }
+    }
+}
+
+/// Sends bytes `from..to` of a command's data as one sequence of Data-Outs.
+fn send_data(link: &mut Link, lun: u64, itt: u32, ttt: u32, data: &Payload, from: u32, to: u32) {
+    let (mut at, mut data_sn) = (from, 0);
+    while at < to {
+        let len = (to - at).min(link.agreed.max_send_segment_len);
+        let pdu =
+            DataOut { last: at + len == to, lun, itt, ttt, exp_stat_sn: link.exp_stat_sn, data_sn, buffer_offset: at };
+        let piece = data.slice(at as usize, len as usize);
+        link.sender.payload(&mut link.transmit, pdu.encode(), piece);
+        at += len;
+        data_sn += 1;
+    }
+}
+
+fn itt(tag: Tag, generation: u16) -> u32 {
+    u32::from(generation) << 16 | tag
+}

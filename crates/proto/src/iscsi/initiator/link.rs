@@ -1,0 +1,171 @@
+//! What every PDU of a connection needs: the way out, the sequence numbers, what was agreed.
+
+use crate::{
+    Transmit, Violation,
+    iscsi::{
+        Agreed,
+        pdu::{Bhs, LogoutRequest, NopIn, NopOut, RESERVED_TAG, Sender, login::logout_reason},
+        serial::is_before,
+    },
+};
+
+/// ITTs of everything but I/Os: their low halves lie above every tag.
+pub(super) mod control_itt {
+    pub(in super::super) const LOGIN: u32 = 0xfff0;
+    pub(in super::super) const PROBE: u32 = 0xfff1;
+    pub(in super::super) const PING: u32 = 0xfff2;
+    pub(in super::super) const TEXT: u32 = 0xfff3;
+    pub(in super::super) const LOGOUT: u32 = 0xfff4;
+    /// With the tag that is meant, or `0xffff`, in the high half.
+    pub(in super::super) const TASK_MANAGEMENT: u32 = 0xfff5;
+}
+
+/// The connection's ID, of which each session has one.
+pub(super) const CID: u16 = 0;
+
+/// The sending side of a connection with its counters.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) transmit: Transmit,
+    pub(super) sender: Sender,
+    pub(super) agreed: Agreed,
+    /// Of the next command.
+    pub(super) cmd_sn: u32,
+    /// The last command that the target takes.
+    max_cmd_sn: u32,
+    /// The next status.
+    pub(super) exp_stat_sn: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            transmit: Transmit::default(),
+            sender: Sender::default(),
+            agreed: Agreed::default(),
+            cmd_sn: 1,
+            max_cmd_sn: 1,
+            exp_stat_sn: 0,
+        }
+    }
+}
+
+impl Link {
+    /// Commands that the target takes now.
+    pub(super) fn window(&self) -> usize {
+        // A closed window lies behind.
+        if is_before(self.max_cmd_sn, self.cmd_sn) {
+            return 0;
+        }
+        self.max_cmd_sn.wrapping_sub(self.cmd_sn) as usize + 1
+    }
+
+    /// The number for a command that is sent now.
+    pub(super) fn take_cmd_sn(&mut self) -> u32 {
+        let cmd_sn = self.cmd_sn;
+        self.cmd_sn = cmd_sn.wrapping_add(1);
+        cmd_sn
+    }
+
+    /// Learns the window from a PDU; one that came late does not narrow it (RFC 7143 §4.2.2.1).
+    pub(super) fn learn_window(&mut self, exp_cmd_sn: u32, max_cmd_sn: u32) {
+        let is_window = !is_before(max_cmd_sn, exp_cmd_sn.wrapping_sub(1));
+        if is_window && is_before(self.max_cmd_sn, max_cmd_sn) {
+            self.max_cmd_sn = max_cmd_sn;
+        }
+    }
+
+    /// Begins counting with the first status of a login.
+    pub(super) fn begin(&mut self, stat_sn: u32, exp_cmd_sn: u32, max_cmd_sn: u32) {
+        self.exp_stat_sn = stat_sn.wrapping_add(1);
+        self.max_cmd_sn = self.cmd_sn.wrapping_sub(1);
+        self.learn_window(exp_cmd_sn, max_cmd_sn);
+    }
+
+    /// Takes a status; on one connection without recovery none may be missing (RFC 7143 §4.2.2.2).
+    pub(super) fn take_stat_sn(&mut self, stat_sn: u32) -> Result<(), Violation> {
+        if stat_sn != self.exp_stat_sn {
+            return Err(Violation::misbehaved("RFC 7143 §4.2.2.2: a StatSN is missing or came twice").at(24));
+        }
+        self.exp_stat_sn = stat_sn.wrapping_add(1);
+        Ok(())
+    }
+
+    pub(super) fn header(&mut self, bhs: &Bhs) {
+        self.sender.header(&mut self.transmit, bhs);
+    }
+
+    pub(super) fn bytes(&mut self, bhs: Bhs, data: &[u8]) {
+        self.sender.bytes(&mut self.transmit, bhs, data);
+    }
+
+    /// Asks the target for a NOP-In.
+    pub(super) fn ping(&mut self) {
+        let ping = NopOut {
+            immediate: true,
+            last: true,
+            itt: control_itt::PING,
+            ttt: RESERVED_TAG,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            ..NopOut::default()
+        };
+        self.header(&ping.encode());
+    }
+
+    /// A NOP-In: the answer to our ping, or a ping to answer (RFC 7143 §11.19).
+    pub(super) fn nop_in(&mut self, bhs: &Bhs) -> Result<(), Violation> {
+        let nop = NopIn::parse(bhs);
+        self.learn_window(nop.exp_cmd_sn, nop.max_cmd_sn);
+        if nop.itt != RESERVED_TAG {
+            return self.take_stat_sn(nop.stat_sn);
+        }
+        if nop.ttt != RESERVED_TAG {
+            let answer = NopOut {
+                immediate: true,
+                last: true,
+                lun: nop.lun,
+                itt: RESERVED_TAG,
+                ttt: nop.ttt,
+                cmd_sn: self.cmd_sn,
+                exp_stat_sn: self.exp_stat_sn,
+            };
+            self.header(&answer.encode());
+        }
+        Ok(())
+    }
+
+    /// Ends the session (RFC 7143 §11.14). Immediate, as nothing may follow it.
+    pub(super) fn logout(&mut self) {
+        let request = LogoutRequest {
+            immediate: true,
+            last: true,
+            reason: logout_reason::CLOSE_SESSION,
+            itt: control_itt::LOGOUT,
+            cid: CID,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+        };
+        self.header(&request.encode());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_follows_serial_arithmetic() {
+        let mut link = Link { cmd_sn: u32::MAX, ..Link::default() };
+        link.begin(7, u32::MAX, 1);
+        assert_eq!(link.window(), 3);
+        link.learn_window(u32::MAX, 0);
+        assert_eq!(link.window(), 3);
+        link.learn_window(9, 7);
+        assert_eq!(link.window(), 3);
+        assert_eq!([link.take_cmd_sn(), link.take_cmd_sn(), link.take_cmd_sn()], [u32::MAX, 0, 1]);
+        assert_eq!(link.window(), 0);
+        assert_eq!(link.take_stat_sn(8), Ok(()));
+        assert!(link.take_stat_sn(8).is_err());
+    }
+}

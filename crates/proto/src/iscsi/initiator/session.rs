@@ -1,0 +1,391 @@
+//! A normal session: login, a look at the logical unit, I/O, logout.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::{
+    Config,
+    commands::Commands,
+    link::{Link, control_itt},
+    login::Login,
+    probe::Probe,
+};
+use crate::{
+    Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Transmit, Violation, ViolationKind,
+    iscsi::{
+        pdu::{
+            AsyncMessage, Bhs, DataIn, Framer, LogoutResponse, NopIn, R2t, Reject, ScsiCommand, ScsiResponse, Step,
+            TaskManagement, TaskManagementResponse,
+            command::COMPLETED_AT_TARGET,
+            control::{async_event, reject_reason},
+        },
+        text::DEFAULT_SEGMENT_LEN,
+    },
+    scsi,
+};
+
+/// The initiator's side of a session of one connection.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    framer: Framer,
+    link: Link,
+    phase: Phase,
+    current: Current,
+    /// Data of the control PDU being received; its capacity is kept.
+    control: Vec<u8>,
+    /// The task management request under way; there is one at a time.
+    managing: Option<TaskManagement>,
+    closing: bool,
+    login_deadline: Instant,
+    last_heard: Instant,
+    pinged: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Login(Box<Login>),
+    Probe(Probe),
+    Ready(Commands),
+    /// Logout is sent.
+    Leaving,
+    Closed,
+}
+
+/// What the PDU being received is.
+#[derive(Clone, Copy, Debug)]
+enum Current {
+    Probe(DataIn),
+    Data(Tag, DataIn),
+    Control(Bhs),
+    None,
+}
+
+impl Session {
+    /// Begins a login: its first request is in `transmit`.
+    pub fn new(now: Instant, config: Config) -> Self {
+        let mut link = Link::default();
+        let login = Login::begin(&config, false, &mut link);
+        Self {
+            // Before anything is declared, data segments have the default length (RFC 7143 §13.12).
+            framer: Framer::new(DEFAULT_SEGMENT_LEN as u32),
+            link,
+            phase: Phase::Login(Box::new(login)),
+            current: Current::None,
+            control: Vec::new(),
+            managing: None,
+            closing: false,
+            login_deadline: now + config.login_timeout,
+            last_heard: now,
+            pinged: false,
+            config,
+        }
+    }
+
+    /// Asks the target to abort an I/O, which completes either way. False where a request of this kind is under way.
+    pub fn abort(&mut self, tag: Tag) -> bool {
+        let Phase::Ready(commands) = &self.phase else { return false };
+        match commands.abort_request(tag) {
+            Some(request) => self.manage(request),
+            None => false,
+        }
+    }
+
+    /// Asks for a task management function that concerns all commands: ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET
+    /// or a target reset (RFC 7143 §11.5.1). False where a request of this kind is under way.
+    pub fn reset(&mut self, function: u8) -> bool {
+        let Phase::Ready(commands) = &self.phase else { return false };
+        let request = commands.reset_request(function);
+        self.manage(request)
+    }
+
+    fn manage(&mut self, mut request: TaskManagement) -> bool {
+        if self.managing.is_some() {
+            return false;
+        }
+        request.immediate = true;
+        request.last = true;
+        request.itt = control_itt::TASK_MANAGEMENT;
+        request.cmd_sn = self.link.cmd_sn;
+        request.exp_stat_sn = self.link.exp_stat_sn;
+        self.link.header(&request.encode());
+        self.managing = Some(request);
+        true
+    }
+
+    fn step(&mut self, now: Instant, step: Step<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        match step {
+            Step::Header(bhs) => self.header(&bhs),
+            Step::Data { offset, bytes } => match (&mut self.phase, self.current) {
+                (_, Current::Data(tag, data)) => {
+                    events.data(tag, data.buffer_offset + offset, bytes);
+                    Ok(())
+                }
+                (Phase::Probe(probe), Current::Probe(data)) => {
+                    probe.data(data.buffer_offset.saturating_add(offset), bytes)
+                }
+                _ => {
+                    self.control.extend_from_slice(bytes);
+                    Ok(())
+                }
+            },
+            // RFC 7143 §7.8: at error recovery level 0 the data cannot be asked for again; the session ends.
+            Step::End { intact: false } => Err(Violation::malformed("RFC 7143 §7.8: data digest error")),
+            Step::End { intact: true } => match core::mem::replace(&mut self.current, Current::None) {
+                Current::Data(_, data) => self.data_end(now, &data, events),
+                Current::Probe(data) => {
+                    self.link.learn_window(data.exp_cmd_sn, data.max_cmd_sn);
+                    if data.status_here {
+                        self.link.take_stat_sn(data.stat_sn)?;
+                        return self.probed(now, data.status, &[], events);
+                    }
+                    Ok(())
+                }
+                Current::Control(bhs) => self.control(now, &bhs, events),
+                Current::None => Ok(()),
+            },
+        }
+    }
+
+    fn header(&mut self, bhs: &Bhs) -> Result<(), Violation> {
+        self.current = match (&mut self.phase, bhs.opcode()) {
+            (Phase::Ready(commands), DataIn::OPCODE) => {
+                let data = DataIn::parse(bhs);
+                Current::Data(commands.data_in(&data, bhs.data_len())?, data)
+            }
+            (Phase::Probe(_), DataIn::OPCODE) if bhs.itt() == control_itt::PROBE => Current::Probe(DataIn::parse(bhs)),
+            _ => {
+                self.control.clear();
+                Current::Control(*bhs)
+            }
+        };
+        Ok(())
+    }
+
+    fn data_end(&mut self, now: Instant, data: &DataIn, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        self.link.learn_window(data.exp_cmd_sn, data.max_cmd_sn);
+        if data.status_here {
+            self.link.take_stat_sn(data.stat_sn)?;
+            if let Phase::Ready(commands) = &mut self.phase {
+                commands.status(now, data.itt, data.status, &[], &mut self.link, events)?;
+            }
+            self.leave_when_idle();
+        }
+        Ok(())
+    }
+
+    /// A PDU other than Data-In is complete.
+    fn control(&mut self, now: Instant, bhs: &Bhs, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if let Phase::Login(login) = &mut self.phase {
+            if login.response(bhs, &self.control, &mut self.link, &mut self.framer)? {
+                let probe = Probe::begin(&self.config, scsi::encode_lun(self.config.lun), &mut self.link);
+                self.phase = Phase::Probe(probe);
+                self.leave_when_idle();
+            }
+            return Ok(());
+        }
+        match bhs.opcode() {
+            ScsiResponse::OPCODE => self.response(now, &ScsiResponse::parse(bhs), events)?,
+            R2t::OPCODE => {
+                let r2t = R2t::parse(bhs);
+                self.link.learn_window(r2t.exp_cmd_sn, r2t.max_cmd_sn);
+                let Phase::Ready(commands) = &mut self.phase else { return Err(unexpected()) };
+                commands.r2t(&r2t, &mut self.link)?;
+            }
+            NopIn::OPCODE => self.link.nop_in(bhs)?,
+            TaskManagementResponse::OPCODE => {
+                let response = TaskManagementResponse::parse(bhs);
+                self.status_of(response.stat_sn, response.exp_cmd_sn, response.max_cmd_sn)?;
+                let request = self.managing.take().filter(|_| response.itt == control_itt::TASK_MANAGEMENT);
+                let request = request.ok_or_else(unexpected)?;
+                if let Phase::Ready(commands) = &mut self.phase {
+                    commands.managed(now, &request, response.response, events);
+                }
+            }
+            LogoutResponse::OPCODE => {
+                let response = LogoutResponse::parse(bhs);
+                self.status_of(response.stat_sn, response.exp_cmd_sn, response.max_cmd_sn)?;
+                if !matches!(self.phase, Phase::Leaving) || response.itt != control_itt::LOGOUT {
+                    return Err(unexpected());
+                }
+                self.phase = Phase::Closed;
+                events.closed(now);
+            }
+            AsyncMessage::OPCODE => self.async_message(&AsyncMessage::parse(bhs))?,
+            Reject::OPCODE => self.reject(now, &Reject::parse(bhs), events)?,
+            _ => return Err(unexpected()),
+        }
+        if let Phase::Ready(commands) = &mut self.phase {
+            commands.resend(&mut self.link);
+        }
+        self.leave_when_idle();
+        Ok(())
+    }
+
+    fn response(
+        &mut self,
+        now: Instant,
+        response: &ScsiResponse,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        self.status_of(response.stat_sn, response.exp_cmd_sn, response.max_cmd_sn)?;
+        if response.itt == control_itt::PROBE {
+            let control = core::mem::take(&mut self.control);
+            let probed = self.probed(now, response.status, sense_data(&control), events);
+            self.control = control;
+            return probed;
+        }
+        let Phase::Ready(commands) = &mut self.phase else { return Err(unexpected()) };
+        if response.response != COMPLETED_AT_TARGET {
+            let error = IoError::Failed { status: response.response.into(), what: "iSCSI target failure" };
+            commands.rejected(now, response.itt, error, events);
+            return Ok(());
+        }
+        let sense = sense_data(&self.control);
+        commands.status(now, response.itt, response.status, sense, &mut self.link, events)
+    }
+
+    /// A question of the probe is answered.
+    fn probed(
+        &mut self,
+        now: Instant,
+        status: u8,
+        sense: &[u8],
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let Phase::Probe(probe) = &mut self.phase else { return Err(unexpected()) };
+        if let Some(geometry) = probe.end(status, sense, &mut self.link)? {
+            let lun = scsi::encode_lun(self.config.lun);
+            let commands = Commands::new(lun, geometry.clone(), self.config.queue_depth);
+            self.phase = Phase::Ready(commands);
+            events.ready(now, &geometry);
+        }
+        Ok(())
+    }
+
+    fn async_message(&mut self, message: &AsyncMessage) -> Result<(), Violation> {
+        self.status_of(message.stat_sn, message.exp_cmd_sn, message.max_cmd_sn)?;
+        match message.event {
+            // RFC 7143 §11.9.1: a target that wants other parameters is answered by a logout where the initiator cannot.
+            async_event::LOGOUT_REQUESTED | async_event::RENEGOTIATE => self.closing = true,
+            async_event::CONNECTION_DROPPED | async_event::SESSION_DROPPED => {
+                return Err(Violation::new(ViolationKind::Refused, "the target drops the session"));
+            }
+            // SCSI events come as unit attention conditions too, vendors' events say nothing to us.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, now: Instant, reject: &Reject, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        self.status_of(reject.stat_sn, reject.exp_cmd_sn, reject.max_cmd_sn)?;
+        if reject.reason == reject_reason::DATA_DIGEST_ERROR {
+            // RFC 7143 §7.8: what was lost cannot be sent again at error recovery level 0.
+            return Err(Violation::misbehaved("RFC 7143 §7.8: the target found a data digest error"));
+        }
+        let at_fault = self.control.first_chunk().map(|bytes| Bhs(*bytes));
+        match (&mut self.phase, at_fault) {
+            (Phase::Ready(commands), Some(bhs)) if bhs.opcode() == ScsiCommand::OPCODE => {
+                let what = reject_reason::name(reject.reason);
+                let error = IoError::Failed { status: reject.reason.into(), what };
+                commands.rejected(now, bhs.itt(), error, events);
+            }
+            (Phase::Ready(_), Some(bhs)) if bhs.opcode() == TaskManagement::OPCODE => self.managing = None,
+            (Phase::Ready(_), _) => {}
+            _ => return Err(Violation::new(ViolationKind::Refused, reject_reason::name(reject.reason))),
+        }
+        Ok(())
+    }
+
+    fn status_of(&mut self, stat_sn: u32, exp_cmd_sn: u32, max_cmd_sn: u32) -> Result<(), Violation> {
+        self.link.learn_window(exp_cmd_sn, max_cmd_sn);
+        self.link.take_stat_sn(stat_sn)
+    }
+
+    /// Logs out once asked to and nothing is outstanding.
+    fn leave_when_idle(&mut self) {
+        let idle = match &self.phase {
+            Phase::Ready(commands) => commands.outstanding() == 0,
+            Phase::Probe(_) => true,
+            Phase::Login(_) | Phase::Leaving | Phase::Closed => false,
+        };
+        if self.closing && idle {
+            self.link.logout();
+            self.phase = Phase::Leaving;
+        }
+    }
+}
+
+impl Initiator for Session {
+    fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        self.last_heard = now;
+        self.pinged = false;
+        let mut input = bytes;
+        while !matches!(self.phase, Phase::Closed) {
+            let Some(step) = self.framer.next(&mut input)? else { break };
+            self.step(now, step, events)?;
+        }
+        Ok(())
+    }
+
+    fn credits(&self) -> usize {
+        match &self.phase {
+            Phase::Ready(commands) if !self.closing => commands.credits(&self.link),
+            _ => 0,
+        }
+    }
+
+    fn submit(&mut self, _now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
+        match &mut self.phase {
+            Phase::Ready(commands) if !self.closing => commands.submit(tag, io, &mut self.link),
+            _ => Err(Misuse::NoCredit),
+        }
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.link.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Login(_) | Phase::Probe(_) => Some(self.login_deadline),
+            Phase::Ready(_) | Phase::Leaving => {
+                let patience = if self.pinged { 2 * self.config.ping_interval } else { self.config.ping_interval };
+                Some(self.last_heard + patience)
+            }
+            Phase::Closed => None,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, _events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return Ok(());
+        }
+        if matches!(self.phase, Phase::Ready(_) | Phase::Leaving) && !self.pinged {
+            self.pinged = true;
+            self.link.ping();
+            return Ok(());
+        }
+        Err(Violation::new(ViolationKind::TimedOut, "the target is silent"))
+    }
+
+    fn close(&mut self, _now: Instant) {
+        self.closing = true;
+        self.leave_when_idle();
+    }
+
+    fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        if let Phase::Ready(mut commands) = core::mem::replace(&mut self.phase, Phase::Closed) {
+            commands.lost(now, events);
+        }
+    }
+}
+
+/// Sense data of a SCSI Response, behind their length (RFC 7143 §11.4.7).
+fn sense_data(segment: &[u8]) -> &[u8] {
+    let Some((len, rest)) = segment.split_first_chunk() else { return &[] };
+    rest.get(..u16::from_be_bytes(*len).into()).unwrap_or(rest)
+}
+
+fn unexpected() -> Violation {
+    Violation::misbehaved("RFC 7143 §11: a PDU that answers nothing").at(0)
+}

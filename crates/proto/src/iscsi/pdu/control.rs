@@ -1,0 +1,177 @@
+//! NOP, task management, Async Message, Reject and SNACK (RFC 7143 §11.5, §11.6, §11.9, §11.16 to §11.19).
+
+use super::bhs::pdu;
+
+pdu! {
+    /// NOP-Out, RFC 7143 §11.18.
+    NopOut = 0x00
+    flags { immediate @ 0 & 0x40, last @ 1 & 0x80, }
+    bits { }
+    fields {
+        lun @ 8: u64,
+        itt @ 16: u32,
+        ttt @ 20: u32,
+        cmd_sn @ 24: u32,
+        exp_stat_sn @ 28: u32,
+    }
+}
+
+pdu! {
+    /// NOP-In, RFC 7143 §11.19.
+    NopIn = 0x20
+    flags { last @ 1 & 0x80, }
+    bits { }
+    fields {
+        lun @ 8: u64,
+        itt @ 16: u32,
+        ttt @ 20: u32,
+        stat_sn @ 24: u32,
+        exp_cmd_sn @ 28: u32,
+        max_cmd_sn @ 32: u32,
+    }
+}
+
+pdu! {
+    /// Task Management Function Request, RFC 7143 §11.5.
+    TaskManagement = 0x02
+    flags { immediate @ 0 & 0x40, last @ 1 & 0x80, }
+    bits { function @ 1 & 0x7f >> 0, }
+    fields {
+        lun @ 8: u64,
+        itt @ 16: u32,
+        referenced_itt @ 20: u32,
+        cmd_sn @ 24: u32,
+        exp_stat_sn @ 28: u32,
+        ref_cmd_sn @ 32: u32,
+        exp_data_sn @ 36: u32,
+    }
+}
+
+/// Functions of a Task Management Function Request (RFC 7143 §11.5.1; from `QUERY_TASK` on RFC 7144 §4.1).
+pub mod function {
+    pub const ABORT_TASK: u8 = 1;
+    pub const ABORT_TASK_SET: u8 = 2;
+    pub const CLEAR_ACA: u8 = 3;
+    pub const CLEAR_TASK_SET: u8 = 4;
+    pub const LOGICAL_UNIT_RESET: u8 = 5;
+    pub const TARGET_WARM_RESET: u8 = 6;
+    pub const TARGET_COLD_RESET: u8 = 7;
+    pub const TASK_REASSIGN: u8 = 8;
+    pub const QUERY_TASK: u8 = 9;
+    pub const QUERY_TASK_SET: u8 = 10;
+    pub const I_T_NEXUS_RESET: u8 = 11;
+    pub const QUERY_ASYNCHRONOUS_EVENT: u8 = 12;
+}
+
+pdu! {
+    /// Task Management Function Response, RFC 7143 §11.6.
+    TaskManagementResponse = 0x22
+    flags { last @ 1 & 0x80, }
+    bits { }
+    fields {
+        response @ 2: u8,
+        itt @ 16: u32,
+        stat_sn @ 24: u32,
+        exp_cmd_sn @ 28: u32,
+        max_cmd_sn @ 32: u32,
+    }
+}
+
+/// Responses of task management (RFC 7143 §11.6.1; `SUCCEEDED` RFC 7144 §4.2).
+pub mod function_response {
+    pub const COMPLETE: u8 = 0;
+    pub const NO_TASK: u8 = 1;
+    pub const NO_LUN: u8 = 2;
+    pub const REASSIGN_NOT_SUPPORTED: u8 = 4;
+    pub const NOT_SUPPORTED: u8 = 5;
+    pub const SUCCEEDED: u8 = 7;
+    pub const REJECTED: u8 = 255;
+}
+
+pdu! {
+    /// Asynchronous Message, RFC 7143 §11.9.
+    AsyncMessage = 0x32
+    flags { last @ 1 & 0x80, }
+    bits { }
+    fields {
+        lun @ 8: u64,
+        itt @ 16: u32,
+        stat_sn @ 24: u32,
+        exp_cmd_sn @ 28: u32,
+        max_cmd_sn @ 32: u32,
+        event @ 36: u8,
+        vendor_code @ 37: u8,
+        parameter1 @ 38: u16,
+        parameter2 @ 40: u16,
+        parameter3 @ 42: u16,
+    }
+}
+
+/// Events of an Asynchronous Message (RFC 7143 §11.9.1).
+pub mod async_event {
+    pub const SCSI_EVENT: u8 = 0;
+    pub const LOGOUT_REQUESTED: u8 = 1;
+    pub const CONNECTION_DROPPED: u8 = 2;
+    pub const SESSION_DROPPED: u8 = 3;
+    pub const RENEGOTIATE: u8 = 4;
+}
+
+pdu! {
+    /// Reject, RFC 7143 §11.17. The header at fault stands in the data segment.
+    Reject = 0x3f
+    flags { last @ 1 & 0x80, }
+    bits { }
+    fields {
+        reason @ 2: u8,
+        itt @ 16: u32,
+        stat_sn @ 24: u32,
+        exp_cmd_sn @ 28: u32,
+        max_cmd_sn @ 32: u32,
+        data_sn @ 36: u32,
+    }
+}
+
+/// Reasons of a Reject (RFC 7143 §11.17.1).
+pub mod reject_reason {
+    pub const DATA_DIGEST_ERROR: u8 = 0x02;
+    pub const SNACK_REJECT: u8 = 0x03;
+    pub const PROTOCOL_ERROR: u8 = 0x04;
+    pub const COMMAND_NOT_SUPPORTED: u8 = 0x05;
+    pub const TOO_MANY_IMMEDIATE_COMMANDS: u8 = 0x06;
+    pub const TASK_IN_PROGRESS: u8 = 0x07;
+    pub const INVALID_PDU_FIELD: u8 = 0x09;
+    pub const NEGOTIATION_RESET: u8 = 0x0b;
+
+    /// Names a reason for people.
+    pub fn name(reason: u8) -> &'static str {
+        match reason {
+            DATA_DIGEST_ERROR => "data digest error",
+            SNACK_REJECT => "SNACK reject",
+            PROTOCOL_ERROR => "protocol error",
+            COMMAND_NOT_SUPPORTED => "command not supported",
+            TOO_MANY_IMMEDIATE_COMMANDS => "too many immediate commands",
+            TASK_IN_PROGRESS => "task in progress",
+            0x08 => "invalid data acknowledgement",
+            INVALID_PDU_FIELD => "invalid PDU field",
+            0x0a => "long operation: out of resources",
+            NEGOTIATION_RESET => "negotiation reset",
+            0x0c => "waiting for logout",
+            _ => "unknown reason",
+        }
+    }
+}
+
+pdu! {
+    /// SNACK Request, RFC 7143 §11.16. Parsed only to be rejected: at error recovery level 0 there is none.
+    Snack = 0x10
+    flags { last @ 1 & 0x80, }
+    bits { kind @ 1 & 0x0f >> 0, }
+    fields {
+        lun @ 8: u64,
+        itt @ 16: u32,
+        ttt @ 20: u32,
+        exp_stat_sn @ 28: u32,
+        first @ 40: u32,
+        count @ 44: u32,
+    }
+}

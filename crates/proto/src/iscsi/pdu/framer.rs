@@ -1,0 +1,259 @@
+//! Cuts a stream of bytes into PDUs: a header, the pieces of its data segment as they arrive, an end.
+
+use alloc::vec::Vec;
+
+use super::{BHS_LEN, Bhs, padding};
+use crate::{
+    Violation,
+    wire::digest::{Crc32c, crc32c},
+};
+
+const DIGEST_LEN: usize = 4;
+
+/// What came next in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A header, its digest right.
+    Header(Bhs),
+    /// A piece of the data segment, `offset` bytes into it.
+    Data { offset: u32, bytes: &'a [u8] },
+    /// The PDU is complete; `intact` unless its data digest was wrong.
+    End { intact: bool },
+}
+
+/// Reads PDUs. A header that lies whole in the input is not assembled, and data are never held.
+#[derive(Debug)]
+pub struct Framer {
+    state: State,
+    header_digest: bool,
+    data_digest: bool,
+    max_data_len: u32,
+    /// A header that came in parts, with its additional segments and its digest. At most 48 + 1020 + 4 bytes.
+    head: Vec<u8>,
+    data_len: u32,
+    data_seen: u32,
+    crc: Crc32c,
+    /// Padding and data digest.
+    tail: [u8; 3 + DIGEST_LEN],
+    tail_seen: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Data,
+    Tail,
+}
+
+impl Framer {
+    /// Without digests, as every connection begins; a data segment may have `max_data_len` bytes.
+    pub fn new(max_data_len: u32) -> Self {
+        Self {
+            state: State::Head,
+            header_digest: false,
+            data_digest: false,
+            max_data_len,
+            head: Vec::with_capacity(BHS_LEN + DIGEST_LEN),
+            data_len: 0,
+            data_seen: 0,
+            crc: Crc32c::default(),
+            tail: [0; 3 + DIGEST_LEN],
+            tail_seen: 0,
+        }
+    }
+
+    /// What was negotiated; counts from the next PDU on.
+    pub fn set_negotiated(&mut self, header_digest: bool, data_digest: bool, max_data_len: u32) {
+        self.header_digest = header_digest;
+        self.data_digest = data_digest;
+        self.max_data_len = max_data_len;
+    }
+
+    /// Takes the next step out of `input`; `None` when it holds no more of one.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, Violation> {
+        match self.state {
+            State::Head => {
+                let Some(bhs) = self.head(input)? else { return Ok(None) };
+                if bhs.data_len() > self.max_data_len {
+                    return Err(
+                        Violation::misbehaved("RFC 7143 §13.12: data segment beyond MaxRecvDataSegmentLength").at(5)
+                    );
+                }
+                self.data_len = bhs.data_len();
+                self.data_seen = 0;
+                self.tail_seen = 0;
+                if self.data_digest && self.data_len > 0 {
+                    self.crc = Crc32c::default();
+                }
+                self.state = if self.data_len > 0 { State::Data } else { State::Tail };
+                Ok(Some(Step::Header(bhs)))
+            }
+            State::Data => {
+                if input.is_empty() {
+                    return Ok(None);
+                }
+                let len = input.len().min((self.data_len - self.data_seen) as usize);
+                let (bytes, rest) = input.split_at(len);
+                *input = rest;
+                if self.data_digest {
+                    self.crc.update(bytes);
+                }
+                let offset = self.data_seen;
+                self.data_seen += len as u32;
+                if self.data_seen == self.data_len {
+                    self.state = State::Tail;
+                }
+                Ok(Some(Step::Data { offset, bytes }))
+            }
+            State::Tail => {
+                let digest_len = if self.data_digest && self.data_len > 0 { DIGEST_LEN } else { 0 };
+                let padding_len = padding(self.data_len as usize);
+                let need = padding_len + digest_len;
+                let len = input.len().min(need - self.tail_seen);
+                let (bytes, rest) = input.split_at(len);
+                *input = rest;
+                self.tail[self.tail_seen..self.tail_seen + len].copy_from_slice(bytes);
+                self.tail_seen += len;
+                if self.tail_seen < need {
+                    return Ok(None);
+                }
+                self.state = State::Head;
+                self.head.clear();
+                let intact = digest_len == 0 || {
+                    // RFC 7143 §13.1: padding is covered by the data digest.
+                    self.crc.update(&self.tail[..padding_len]);
+                    self.crc.finish().to_le_bytes() == self.tail[padding_len..need]
+                };
+                Ok(Some(Step::End { intact }))
+            }
+        }
+    }
+
+    /// Takes a header with all that belongs to it.
+    fn head(&mut self, input: &mut &[u8]) -> Result<Option<Bhs>, Violation> {
+        if self.head.is_empty()
+            && !self.header_digest
+            && let Some((header, rest)) = input.split_first_chunk::<BHS_LEN>()
+            && header[4] == 0
+        {
+            *input = rest;
+            return Ok(Some(Bhs(*header)));
+        }
+        if !self.fill_head(input, BHS_LEN) {
+            return Ok(None);
+        }
+        let digest_len = if self.header_digest { DIGEST_LEN } else { 0 };
+        let digest_at = BHS_LEN + usize::from(self.head[4]) * 4;
+        if !self.fill_head(input, digest_at + digest_len) {
+            return Ok(None);
+        }
+        let (covered, digest) = self.head.split_at(digest_at);
+        if self.header_digest && crc32c(covered).to_le_bytes() != digest {
+            // RFC 7143 §7.8: the lengths cannot be trusted, so neither can anything that follows.
+            return Err(Violation::malformed("RFC 7143 §7.8: header digest error").at(digest_at as u32));
+        }
+        let mut bhs = [0; BHS_LEN];
+        bhs.copy_from_slice(&self.head[..BHS_LEN]);
+        Ok(Some(Bhs(bhs)))
+    }
+
+    fn fill_head(&mut self, input: &mut &[u8], need: usize) -> bool {
+        let len = input.len().min(need.saturating_sub(self.head.len()));
+        let (bytes, rest) = input.split_at(len);
+        *input = rest;
+        self.head.extend_from_slice(bytes);
+        self.head.len() >= need
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Transmit, iscsi::pdu::Sender};
+
+    fn stream(digests: bool) -> Vec<u8> {
+        let sender = Sender { header_digest: digests, data_digest: digests };
+        let mut transmit = Transmit::default();
+        for len in [0, 1, 2, 3, 4, 100] {
+            let data: Vec<u8> = (0..len).collect();
+            sender.bytes(&mut transmit, Bhs([len; BHS_LEN].map(|byte| byte | 0x40)).without_lengths(), &data);
+        }
+        transmit.take_bytes()
+    }
+
+    impl Bhs {
+        fn without_lengths(mut self) -> Self {
+            self.0[4..8].fill(0);
+            self
+        }
+    }
+
+    fn lengths(framer: &mut Framer, deliveries: &[&[u8]]) -> Vec<(usize, bool)> {
+        let mut seen = Vec::new();
+        let mut len = 0;
+        for delivery in deliveries {
+            let mut input = *delivery;
+            while let Some(step) = framer.next(&mut input).expect("a good stream") {
+                match step {
+                    Step::Header(_) => len = 0,
+                    Step::Data { offset, bytes } => {
+                        assert_eq!(offset as usize, len);
+                        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte as usize == len + at));
+                        len += bytes.len();
+                    }
+                    Step::End { intact } => seen.push((len, intact)),
+                }
+            }
+            assert!(input.is_empty());
+        }
+        seen
+    }
+
+    #[test]
+    fn pdus_are_the_same_at_every_split() {
+        for digests in [false, true] {
+            let bytes = stream(digests);
+            let want: Vec<_> = [0, 1, 2, 3, 4, 100].map(|len| (len, true)).to_vec();
+            for split in 0..=bytes.len() {
+                let mut framer = Framer::new(100);
+                framer.set_negotiated(digests, digests, 100);
+                assert_eq!(lengths(&mut framer, &[&bytes[..split], &bytes[split..]]), want, "split at {split}");
+            }
+            let mut framer = Framer::new(100);
+            framer.set_negotiated(digests, digests, 100);
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(lengths(&mut framer, &single), want);
+        }
+    }
+
+    #[test]
+    fn wrong_digests_are_seen() {
+        let bytes = stream(true);
+        let mut framer = Framer::new(100);
+        framer.set_negotiated(true, true, 100);
+        let mut wrong = bytes.clone();
+        *wrong.last_mut().expect("bytes") ^= 1;
+        assert_eq!(lengths(&mut framer, &[&wrong]).last(), Some(&(100, false)));
+
+        let mut framer = Framer::new(100);
+        framer.set_negotiated(true, true, 100);
+        let mut wrong = bytes;
+        wrong[20] ^= 1;
+        assert!(framer.next(&mut &wrong[..]).is_err());
+    }
+
+    #[test]
+    fn data_beyond_what_was_declared_are_refused_by_their_header() {
+        let bytes = stream(false);
+        let mut framer = Framer::new(99);
+        let mut input = &bytes[..];
+        let error = loop {
+            match framer.next(&mut input) {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("stream ended"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.at, Some(5));
+    }
+}

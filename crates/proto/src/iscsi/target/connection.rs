@@ -1,0 +1,269 @@
+//! A connection as its driver sees it: `Target` over the phases of iSCSI.
+
+use alloc::{boxed::Box, format, vec::Vec};
+use core::fmt;
+
+use super::{
+    Config, IscsiBackend,
+    control::Flow,
+    full_feature::{FullFeature, Session},
+    link::Link,
+    login::{LoggedIn, Login, Reply},
+};
+use crate::{
+    Instant, IoId, Payload, Target, Transmit, UnitError, Violation, ViolationKind,
+    iscsi::{
+        Agreed,
+        pdu::{
+            Bhs, Framer, LoginRequest, LoginResponse, Step,
+            login::{login_status, stage},
+        },
+        text::DEFAULT_SEGMENT_LEN,
+    },
+    scsi::{Nexus, Ports},
+};
+
+/// How often a quiet connection looks whether its session was ended by another.
+const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
+/// TTT of our pings; there is one at a time.
+const PING_TTT: u32 = 2;
+/// TSIH of discovery sessions, which nobody can join (RFC 7143 §11.13.3 wants one that is not 0).
+const DISCOVERY_TSIH: u16 = 1;
+
+/// The target's side of one connection.
+pub struct Connection {
+    config: Config,
+    framer: Framer,
+    link: Link,
+    phase: Phase,
+    /// Data of the control PDU being received; its capacity is kept.
+    control: Vec<u8>,
+    login_deadline: Instant,
+    last_heard: Instant,
+    pinged: bool,
+    next_poll: Instant,
+}
+
+enum Phase {
+    Login(Box<Login>, Option<Bhs>),
+    Full(Box<FullFeature>),
+    Closed,
+}
+
+impl Connection {
+    pub fn new(now: Instant, config: Config) -> Self {
+        Self {
+            // Before anything is declared, data segments have the default length (RFC 7143 §13.12).
+            framer: Framer::new(DEFAULT_SEGMENT_LEN as u32),
+            link: Link::new(config.command_window),
+            phase: Phase::Login(Box::new(Login::new(&config)), None),
+            control: Vec::new(),
+            login_deadline: now + config.login_timeout,
+            last_heard: now,
+            pinged: false,
+            next_poll: now + ENDED_POLL,
+            config,
+        }
+    }
+
+    fn step<B: IscsiBackend>(&mut self, now: Instant, step: Step<'_>, backend: &mut B) -> Result<(), Violation> {
+        match (&mut self.phase, step) {
+            (Phase::Login(_, header), Step::Header(bhs)) => {
+                if bhs.opcode() != LoginRequest::OPCODE {
+                    // RFC 7143 §6.3: nothing but logins before the full feature phase.
+                    return Err(
+                        Violation::misbehaved("RFC 7143 §6.3: the login phase takes Login Requests alone").at(0)
+                    );
+                }
+                *header = Some(bhs);
+                self.control.clear();
+            }
+            (Phase::Login(..), Step::Data { bytes, .. }) => self.control.extend_from_slice(bytes),
+            (Phase::Login(login, header), Step::End { .. }) => {
+                let Some(bhs) = header.take() else { return Ok(()) };
+                let request = LoginRequest::parse(&bhs);
+                let reply = login.request(&request, &self.control, &mut self.link, backend);
+                self.login_reply(&request, reply)?;
+            }
+            (Phase::Full(full), Step::Header(bhs)) => {
+                self.control.clear();
+                full.header(now, &bhs, &mut self.link, backend)?;
+            }
+            (Phase::Full(full), Step::Data { offset, bytes }) => {
+                full.data(offset, bytes, &mut self.control, backend);
+            }
+            (Phase::Full(full), Step::End { intact }) => {
+                if let Some(bhs) = full.end(now, intact, &mut self.link, backend)? {
+                    let flow = full.control(&bhs, &self.control, &mut self.link, backend)?;
+                    if flow == Flow::Close {
+                        self.end_session(backend);
+                    }
+                }
+            }
+            (Phase::Closed, _) => {}
+        }
+        Ok(())
+    }
+
+    fn login_reply(&mut self, request: &LoginRequest, reply: Result<Reply, u16>) -> Result<(), Violation> {
+        match reply {
+            Ok(Reply::Continue(response, text)) => {
+                self.send_login(response, &text);
+                Ok(())
+            }
+            Ok(Reply::Done(mut response, text, logged_in)) => match self.open(*logged_in) {
+                Ok((tsih, full, agreed)) => {
+                    response.tsih = tsih;
+                    self.send_login(response, &text);
+                    // What was agreed counts from here on: the response itself was the last PDU without digests.
+                    self.link.sender.header_digest = agreed.header_digest;
+                    self.link.sender.data_digest = agreed.data_digest;
+                    self.framer.set_negotiated(agreed.header_digest, agreed.data_digest, agreed.max_recv_segment_len);
+                    self.link.agreed = agreed;
+                    self.phase = Phase::Full(full);
+                    Ok(())
+                }
+                Err(status) => self.refuse(request, status),
+            },
+            Err(status) => self.refuse(request, status),
+        }
+    }
+
+    /// Begins the session of a login that is done.
+    fn open(&mut self, logged_in: LoggedIn) -> Result<(u16, Box<FullFeature>, Agreed), u16> {
+        let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
+        let (tsih, session) = match normal {
+            None => (DISCOVERY_TSIH, None),
+            Some((target, grant)) => {
+                let mut opened = None;
+                grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid));
+                let (tsih, ended) = opened.ok_or(login_status::OUT_OF_RESOURCES)?;
+                let mut port = [0; 8];
+                port[2..].copy_from_slice(&isid);
+                // RFC 7143 §4.4: names of SCSI ports.
+                let ports = Ports::new(
+                    &format!("{initiator},i,0x{:012x}", u64::from_be_bytes(port)),
+                    &format!("{target},t,0x{:04x}", grant.portal_group_tag),
+                    grant.portal_group_tag,
+                );
+                let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports);
+                (tsih, Some(Session { target, nexus, grant, tsih, ended }))
+            }
+        };
+        let full = FullFeature::new(initiator, cid, session, self.config.command_window);
+        Ok((tsih, Box::new(full), agreed))
+    }
+
+    fn send_login(&mut self, mut response: LoginResponse, text: &[u8]) {
+        response.stat_sn = self.link.take_stat_sn();
+        response.exp_cmd_sn = self.link.exp_cmd_sn;
+        response.max_cmd_sn = self.link.max_cmd_sn();
+        self.link.bytes(response.encode(), text);
+    }
+
+    /// Refuses a login (RFC 7143 §11.13.5); the connection ends with it.
+    fn refuse(&mut self, request: &LoginRequest, status: u16) -> Result<(), Violation> {
+        let response = LoginResponse {
+            csg: request.csg & stage::OPERATIONAL,
+            isid: request.isid,
+            tsih: request.tsih,
+            itt: request.itt,
+            status,
+            ..LoginResponse::default()
+        };
+        self.send_login(response, &[]);
+        self.phase = Phase::Closed;
+        Err(Violation::new(ViolationKind::Refused, login_status::name(status)))
+    }
+
+    /// Gives up the session: its tasks, its nexus, its TSIH.
+    fn end_session<B: IscsiBackend>(&mut self, backend: &mut B) {
+        if let Phase::Full(mut full) = core::mem::replace(&mut self.phase, Phase::Closed) {
+            full.abort_where(|_| true, &mut self.link, backend);
+            if let Some(mut session) = full.session.take() {
+                session.nexus.lost();
+                let tsih = session.tsih;
+                session.grant.sessions.with(&mut |sessions| sessions.close(tsih));
+            }
+        }
+    }
+
+    fn close_if_ended<B: IscsiBackend>(&mut self, backend: &mut B) {
+        if matches!(&self.phase, Phase::Full(full) if full.is_ended()) {
+            self.end_session(backend);
+        }
+    }
+}
+
+impl<B: IscsiBackend> Target<B> for Connection {
+    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
+        self.close_if_ended(backend);
+        self.last_heard = now;
+        self.pinged = false;
+        let mut input = bytes;
+        while !matches!(self.phase, Phase::Closed) {
+            let Some(step) = self.framer.next(&mut input)? else { break };
+            self.step(now, step, backend)?;
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, _backend: &mut B) {
+        if let Phase::Full(full) = &mut self.phase {
+            full.complete(id, result, &mut self.link);
+        }
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.link.transmit
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Login(..) => Some(self.login_deadline),
+            Phase::Full(_) => Some(self.next_poll),
+            Phase::Closed => None,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
+        self.next_poll = now + ENDED_POLL;
+        self.close_if_ended(backend);
+        let late = Violation::new(ViolationKind::TimedOut, "the initiator is silent");
+        match &self.phase {
+            Phase::Login(..) if now >= self.login_deadline => Err(late),
+            Phase::Full(_) => {
+                let silent = now.since(self.last_heard);
+                if silent >= 2 * self.config.ping_interval {
+                    return Err(late);
+                }
+                if silent >= self.config.ping_interval && !self.pinged {
+                    self.pinged = true;
+                    self.link.ping(PING_TTT);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    fn disconnected(&mut self, _now: Instant, backend: &mut B) {
+        self.end_session(backend);
+        self.phase = Phase::Closed;
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match &self.phase {
+            Phase::Login(..) => "login",
+            Phase::Full(_) => "full feature",
+            Phase::Closed => "closed",
+        };
+        f.debug_struct("Connection").field("phase", &phase).field("link", &self.link).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,406 @@
+//! The full feature phase: commands and their data (RFC 7143 §4.2.5, §11.3, §11.7).
+
+use alloc::{string::String, sync::Arc, vec::Vec};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::{
+    IMMEDIATE_TASKS, IscsiBackend, LoginGrant,
+    collect::{Collect, PROTOCOL_SERVICE_CRC_ERROR},
+    control::TextExchange,
+    link::{Admission, Link},
+    respond::{Answered, respond},
+    tasks::{Announced, Task, Tasks, Work},
+};
+use crate::{
+    Instant, IoId, Payload, Started, UnitError, Violation,
+    iscsi::pdu::{Bhs, DataOut, R2t, RESERVED_TAG, ScsiCommand, control::reject_reason},
+    scsi::{self, Next, Nexus, Response, Sense},
+};
+
+/// Parameter data that a command may bring. The longest list that a command of ours has fits many times.
+const PARAMETERS_LEN_MAX: u32 = 64 * 1024;
+
+/// A session in its full feature phase.
+pub(super) struct FullFeature {
+    pub(super) initiator: String,
+    pub(super) cid: u16,
+    /// None in a discovery session.
+    pub(super) session: Option<Session>,
+    pub(super) tasks: Tasks,
+    pub(super) text: TextExchange,
+    current: Current,
+}
+
+/// What a normal session has and a discovery session has not.
+pub(super) struct Session {
+    pub(super) target: String,
+    pub(super) nexus: Nexus,
+    pub(super) grant: LoginGrant,
+    pub(super) tsih: u16,
+    /// Set when the session is reinstated over another connection.
+    pub(super) ended: Arc<AtomicBool>,
+}
+
+/// What the PDU being received is, beyond its header.
+#[derive(Clone, Copy, Debug)]
+enum Current {
+    /// Its data are of no interest.
+    Drop,
+    /// Data of a command.
+    Data { id: IoId, offset: u32, len: u32, kind: DataKind },
+    /// Neither: kept whole until its end.
+    Control(Bhs),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DataKind {
+    Immediate { bhs: Bhs },
+    Out { solicited: bool, last: bool, bhs: Bhs },
+}
+
+impl FullFeature {
+    pub(super) fn new(initiator: String, cid: u16, session: Option<Session>, window: u16) -> Self {
+        let tasks = if session.is_some() { window.clamp(1, 1024) + IMMEDIATE_TASKS } else { 0 };
+        Self {
+            initiator,
+            cid,
+            session,
+            tasks: Tasks::new(tasks),
+            text: TextExchange::default(),
+            current: Current::Drop,
+        }
+    }
+
+    /// The session was reinstated elsewhere.
+    pub(super) fn is_ended(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.ended.load(Ordering::Relaxed))
+    }
+
+    /// A header came; its data follow.
+    pub(super) fn header<B: IscsiBackend>(
+        &mut self,
+        now: Instant,
+        bhs: &Bhs,
+        link: &mut Link,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        match bhs.opcode() {
+            ScsiCommand::OPCODE => self.command(now, bhs, link, backend),
+            DataOut::OPCODE => {
+                self.data_out(bhs, link);
+                Ok(())
+            }
+            _ => {
+                self.current = Current::Control(*bhs);
+                Ok(())
+            }
+        }
+    }
+
+    /// A piece of data came. Control data go to `control`.
+    pub(super) fn data<B: IscsiBackend>(&mut self, at: u32, bytes: &[u8], control: &mut Vec<u8>, backend: &mut B) {
+        match self.current {
+            Current::Drop => {}
+            Current::Control(_) => control.extend_from_slice(bytes),
+            Current::Data { id, offset, .. } => {
+                let task = self.tasks.get_mut(id);
+                let offset = offset.saturating_add(at);
+                let bytes = &bytes[..task.collect.takes(offset, bytes.len())];
+                match &mut task.work {
+                    Work::Place(_) if !bytes.is_empty() => backend.place(id, offset, bytes),
+                    Work::Parameters(parameters) => parameters.extend_from_slice(bytes),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The PDU is complete. A control PDU is given back to be dealt with.
+    pub(super) fn end<B: IscsiBackend>(
+        &mut self,
+        now: Instant,
+        intact: bool,
+        link: &mut Link,
+        backend: &mut B,
+    ) -> Result<Option<Bhs>, Violation> {
+        match core::mem::replace(&mut self.current, Current::Drop) {
+            Current::Drop => Ok(None),
+            Current::Control(bhs) if intact => Ok(Some(bhs)),
+            Current::Control(bhs) => {
+                // RFC 7143 §7.8: a PDU with wrong data is answered with a Reject and dropped.
+                link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
+                Ok(None)
+            }
+            Current::Data { id, offset, len, kind } => {
+                self.data_end(id, offset, len, kind, intact, link)?;
+                self.advance(now, id, link, backend);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The backend is done with an operation.
+    pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
+        let Some(session) = &mut self.session else { return };
+        if self.tasks.itt(id).is_none() {
+            return;
+        }
+        if let Work::Medium(after) = self.tasks.get_mut(id).work {
+            let response = session.nexus.medium_done(after, result);
+            self.finish(id, &response, link);
+        }
+    }
+
+    /// Aborts a task: nothing more is said about it.
+    pub(super) fn abort<B: IscsiBackend>(&mut self, id: IoId, link: &mut Link, backend: &mut B) {
+        if self.release(id, link).work.is_with_backend() {
+            backend.abort(id);
+        }
+    }
+
+    fn command<B: IscsiBackend>(
+        &mut self,
+        now: Instant,
+        bhs: &Bhs,
+        link: &mut Link,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let command = ScsiCommand::parse(bhs);
+        self.current = Current::Drop;
+        if link.admit(command.immediate, command.cmd_sn)? == Admission::Ignore {
+            return Ok(());
+        }
+        if command.itt == RESERVED_TAG || self.tasks.find(command.itt).is_some() {
+            let reserved = command.itt == RESERVED_TAG;
+            let reason = if reserved { reject_reason::INVALID_PDU_FIELD } else { reject_reason::TASK_IN_PROGRESS };
+            link.reject(reason, bhs);
+            return Ok(());
+        }
+        let Some(session) = &mut self.session else {
+            // RFC 7143 §4.3: a discovery session carries text and logout alone.
+            link.reject(reject_reason::COMMAND_NOT_SUPPORTED, bhs);
+            return Ok(());
+        };
+        let announced = Announced {
+            data_in: if command.read && !command.write { command.expected_data_len } else { 0 },
+            data_out: if command.write { command.expected_data_len } else { 0 },
+        };
+        let next = session.nexus.command(
+            &scsi::Command {
+                lun: command.lun,
+                cdb: &command.cdb,
+                data_out_len: announced.data_out,
+                data_in_len: announced.data_in,
+            },
+            &*backend,
+        );
+        let immediate_len = bhs.data_len();
+        let quiet = immediate_len == 0 && (command.last || !command.write);
+        if let (Next::Respond(response), true) = (&next, quiet) {
+            let answered = Answered { itt: command.itt, announced, r2ts_sent: 0 };
+            respond(link, answered, response);
+            return Ok(());
+        }
+        let collect = Collect::new(&link.agreed, announced.data_out, immediate_len, command.last);
+        let task = Task {
+            lun: command.lun,
+            cdb: command.cdb,
+            announced,
+            counted: !command.immediate,
+            collect,
+            work: Work::Idle,
+        };
+        let Some(id) = self.tasks.insert(command.itt, task) else {
+            link.reject(reject_reason::TOO_MANY_IMMEDIATE_COMMANDS, bhs);
+            return Ok(());
+        };
+        link.outstanding += u32::from(!command.immediate);
+        self.go_on(now, id, next, backend);
+        if immediate_len > 0 {
+            let kind = DataKind::Immediate { bhs: *bhs };
+            self.current = Current::Data { id, offset: 0, len: immediate_len, kind };
+        } else {
+            self.advance(now, id, link, backend);
+        }
+        Ok(())
+    }
+
+    /// Does what the device server says is next for a task.
+    fn go_on<B: IscsiBackend>(&mut self, now: Instant, id: IoId, next: Next, backend: &mut B) {
+        let work = match next {
+            Next::Respond(response) => Work::Answer(response),
+            Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
+                Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR))
+            }
+            Next::Parameters { len } => {
+                self.tasks.get_mut(id).collect.set_want(len);
+                Work::Parameters(Vec::with_capacity(len as usize))
+            }
+            Next::Medium { unit, op, after } => {
+                let want = op.data_len();
+                match backend.start(now, id, unit, op) {
+                    Started::NeedData => {
+                        self.tasks.get_mut(id).collect.set_want(want);
+                        Work::Place(after)
+                    }
+                    Started::Queued => Work::Medium(after),
+                    Started::Done(result) => match &mut self.session {
+                        Some(session) => Work::Answer(session.nexus.medium_done(after, result)),
+                        None => Work::Idle,
+                    },
+                }
+            }
+        };
+        self.tasks.get_mut(id).work = work;
+    }
+
+    fn data_out(&mut self, bhs: &Bhs, link: &mut Link) {
+        let data = DataOut::parse(bhs);
+        self.current = Current::Drop;
+        let solicited = data.ttt != RESERVED_TAG;
+        let id = if solicited {
+            let (slot, r2t_sn) = split_ttt(data.ttt);
+            // Data of a task aborted meanwhile may still come, and are dropped like those of an ignored command.
+            let Some(_) = self.tasks.itt(slot).filter(|itt| *itt == data.itt) else { return };
+            let answering = self.tasks.get_mut(slot).collect.answering();
+            if answering.is_none_or(|answering| make_ttt(slot, answering) != make_ttt(slot, r2t_sn)) {
+                link.reject(reject_reason::INVALID_PDU_FIELD, bhs);
+                return;
+            }
+            slot
+        } else {
+            let Some(id) = self.tasks.find(data.itt) else { return };
+            if !self.tasks.get_mut(id).collect.is_unsolicited_open() {
+                link.reject(reject_reason::PROTOCOL_ERROR, bhs);
+                return;
+            }
+            id
+        };
+        let (offset, len) = (data.buffer_offset, bhs.data_len());
+        self.tasks.get_mut(id).collect.begin(solicited, data.data_sn, offset, len);
+        let kind = DataKind::Out { solicited, last: data.last, bhs: *bhs };
+        self.current = Current::Data { id, offset, len, kind };
+    }
+
+    fn data_end(
+        &mut self,
+        id: IoId,
+        offset: u32,
+        len: u32,
+        kind: DataKind,
+        intact: bool,
+        link: &mut Link,
+    ) -> Result<(), Violation> {
+        let collect = &mut self.tasks.get_mut(id).collect;
+        match kind {
+            DataKind::Immediate { .. } if intact => collect.end_immediate(len),
+            DataKind::Immediate { bhs } => {
+                // RFC 7143 §7.8 would have the command sent again, which error recovery level 0 does not know: the
+                // session is the only thing left to recover (§7.1.5).
+                link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
+                return Err(Violation::malformed("RFC 7143 §7.8: data digest error on a command"));
+            }
+            DataKind::Out { solicited, last, bhs } => {
+                if !intact {
+                    link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
+                    collect.set_fault(PROTOCOL_SERVICE_CRC_ERROR);
+                }
+                collect.end(solicited, offset, len, last, &link.agreed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for more data of a task, or ends the collecting of them.
+    fn advance<B: IscsiBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
+        let Some(itt) = self.tasks.itt(id) else { return };
+        let task = self.tasks.get_mut(id);
+        if matches!(task.work, Work::Medium(_)) {
+            return;
+        }
+        while let Some(ask) = task.collect.next_ask(&link.agreed) {
+            let r2t = R2t {
+                last: true,
+                lun: task.lun,
+                itt,
+                ttt: make_ttt(id, ask.r2t_sn),
+                stat_sn: link.stat_sn,
+                exp_cmd_sn: link.exp_cmd_sn,
+                max_cmd_sn: link.max_cmd_sn(),
+                r2t_sn: ask.r2t_sn,
+                buffer_offset: ask.offset,
+                desired_len: ask.len,
+            };
+            link.header(&r2t.encode());
+        }
+        if task.collect.is_over() {
+            self.collected(now, id, link, backend);
+        }
+    }
+
+    /// All data of a task have come.
+    fn collected<B: IscsiBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
+        let Some(session) = &mut self.session else { return };
+        let task = self.tasks.get_mut(id);
+        if let Some(fault) = task.collect.fault() {
+            if task.work.is_with_backend() {
+                backend.abort(id);
+            }
+            return self.finish(id, &check_condition(fault), link);
+        }
+        match core::mem::take(&mut task.work) {
+            Work::Answer(response) => self.finish(id, &response, link),
+            Work::Place(after) => match backend.finish(now, id) {
+                Started::Done(result) => {
+                    let response = session.nexus.medium_done(after, result);
+                    self.finish(id, &response, link);
+                }
+                Started::Queued | Started::NeedData => task.work = Work::Medium(after),
+            },
+            Work::Parameters(parameters) => {
+                let command = scsi::Command {
+                    lun: task.lun,
+                    cdb: &task.cdb,
+                    data_out_len: task.announced.data_out,
+                    data_in_len: task.announced.data_in,
+                };
+                let next = session.nexus.parameters(&command, &parameters, &*backend);
+                // What follows takes no data: they have been taken.
+                task.collect.set_want(0);
+                self.go_on(now, id, next, backend);
+                self.collected(now, id, link, backend);
+            }
+            waiting @ (Work::Idle | Work::Medium(_)) => task.work = waiting,
+        }
+    }
+
+    /// Answers a task and gives its slot back.
+    fn finish(&mut self, id: IoId, response: &Response, link: &mut Link) {
+        let Some(itt) = self.tasks.itt(id) else { return };
+        let task = self.release(id, link);
+        let r2ts_sent = task.collect.r2ts_sent();
+        respond(link, Answered { itt, announced: task.announced, r2ts_sent }, response);
+    }
+
+    fn release(&mut self, id: IoId, link: &mut Link) -> Task {
+        let task = self.tasks.remove(id);
+        link.outstanding -= u32::from(task.counted);
+        if matches!(self.current, Current::Data { id: current, .. } if current == id) {
+            self.current = Current::Drop;
+        }
+        task
+    }
+}
+
+fn check_condition(sense: Sense) -> Response {
+    Response { status: scsi::status::CHECK_CONDITION, sense: Some(sense), data: scsi::DataIn::None, data_out_len: 0 }
+}
+
+/// A TTT names the slot and, to tell R2Ts of one task and of its predecessors apart, the R2TSN. It is never `RESERVED_TAG`.
+fn make_ttt(id: IoId, r2t_sn: u32) -> u32 {
+    (r2t_sn & 0x7fff) << 16 | id
+}
+
+fn split_ttt(ttt: u32) -> (IoId, u32) {
+    (ttt & 0xffff, ttt >> 16)
+}

@@ -1,0 +1,133 @@
+//! What every PDU of a connection needs: the way out, the sequence numbers, what was agreed.
+
+use crate::{
+    Transmit, Violation,
+    iscsi::{
+        Agreed,
+        pdu::{Bhs, NopIn, RESERVED_TAG, Reject, Sender},
+    },
+};
+
+/// The sending side of a connection with its counters.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) transmit: Transmit,
+    pub(super) sender: Sender,
+    pub(super) agreed: Agreed,
+    /// Of the next status.
+    pub(super) stat_sn: u32,
+    /// Of the next command.
+    pub(super) exp_cmd_sn: u32,
+    /// Commands that may be outstanding, and that are.
+    window: u32,
+    pub(super) outstanding: u32,
+}
+
+/// What becomes of a request by its CmdSN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Take,
+    Ignore,
+}
+
+impl Link {
+    pub(super) fn new(window: u16) -> Self {
+        Self {
+            transmit: Transmit::default(),
+            sender: Sender::default(),
+            agreed: Agreed::default(),
+            stat_sn: 1,
+            exp_cmd_sn: 0,
+            window: window.clamp(1, 1024).into(),
+            outstanding: 0,
+        }
+    }
+
+    /// The number for a status that is sent now.
+    pub(super) fn take_stat_sn(&mut self) -> u32 {
+        let stat_sn = self.stat_sn;
+        self.stat_sn = stat_sn.wrapping_add(1);
+        stat_sn
+    }
+
+    /// Last CmdSN that is taken. It never falls back, since a command that comes raises both of its parts.
+    pub(super) fn max_cmd_sn(&self) -> u32 {
+        self.exp_cmd_sn.wrapping_add(self.window - self.outstanding).wrapping_sub(1)
+    }
+
+    /// Counts a request that is not immediate (RFC 7143 §4.2.2.1).
+    pub(super) fn admit(&mut self, immediate: bool, cmd_sn: u32) -> Result<Admission, Violation> {
+        if immediate {
+            return Ok(Admission::Take);
+        }
+        let ahead = cmd_sn.wrapping_sub(self.exp_cmd_sn);
+        if ahead >= self.window - self.outstanding {
+            // Outside the window, or a duplicate: silently ignored.
+            return Ok(Admission::Ignore);
+        }
+        if ahead > 0 {
+            // One connection a session and no recovery within it: what is missing can never come.
+            return Err(Violation::misbehaved(
+                "RFC 7143 §4.2.2.1: commands are sent in increasing order of CmdSN on a connection",
+            ));
+        }
+        self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
+        Ok(Admission::Take)
+    }
+
+    pub(super) fn header(&mut self, bhs: &Bhs) {
+        self.sender.header(&mut self.transmit, bhs);
+    }
+
+    pub(super) fn bytes(&mut self, bhs: Bhs, data: &[u8]) {
+        self.sender.bytes(&mut self.transmit, bhs, data);
+    }
+
+    /// Rejects a PDU (RFC 7143 §11.17): its header goes back.
+    pub(super) fn reject(&mut self, reason: u8, at_fault: &Bhs) {
+        let reject = Reject {
+            last: true,
+            reason,
+            itt: RESERVED_TAG,
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn: self.exp_cmd_sn,
+            max_cmd_sn: self.max_cmd_sn(),
+            ..Reject::default()
+        };
+        self.bytes(reject.encode(), &at_fault.0);
+    }
+
+    /// Asks the initiator for a NOP-Out; its StatSN is not used up (RFC 7143 §11.19.4).
+    pub(super) fn ping(&mut self, ttt: u32) {
+        let ping = NopIn {
+            last: true,
+            itt: RESERVED_TAG,
+            ttt,
+            stat_sn: self.stat_sn,
+            exp_cmd_sn: self.exp_cmd_sn,
+            max_cmd_sn: self.max_cmd_sn(),
+            ..NopIn::default()
+        };
+        self.header(&ping.encode());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_takes_the_next_ignores_what_is_outside_and_refuses_a_gap() {
+        let mut link = Link::new(4);
+        link.exp_cmd_sn = u32::MAX;
+        assert_eq!(link.max_cmd_sn(), 2);
+        assert_eq!(link.admit(false, 3), Ok(Admission::Ignore));
+        assert_eq!(link.admit(false, u32::MAX - 1), Ok(Admission::Ignore));
+        assert!(link.admit(false, 1).is_err());
+        assert_eq!(link.admit(false, u32::MAX), Ok(Admission::Take));
+        link.outstanding = 1;
+        assert_eq!((link.exp_cmd_sn, link.max_cmd_sn()), (0, 2));
+        assert_eq!(link.admit(true, 77), Ok(Admission::Take));
+        assert_eq!(link.exp_cmd_sn, 0);
+    }
+}

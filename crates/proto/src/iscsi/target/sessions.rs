@@ -1,0 +1,98 @@
+//! The sessions of one target, over all its connections.
+
+use alloc::{
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Sessions that a target has at a time; an initiator that opens more is told that the target is out of resources.
+const SESSIONS_MAX: usize = 1024;
+
+/// The live sessions of a target, by which TSIHs are allotted and sessions are reinstated.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    live: Vec<Live>,
+    last_tsih: u16,
+}
+
+#[derive(Debug)]
+struct Live {
+    initiator: String,
+    isid: [u8; 6],
+    tsih: u16,
+    ended: Arc<AtomicBool>,
+}
+
+impl Sessions {
+    /// Opens a session and gives its TSIH and the flag that ends it. An older session of the same initiator port is ended:
+    /// it is reinstated by this one (RFC 7143 §6.3.5). `None` where there are too many.
+    pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6]) -> Option<(u16, Arc<AtomicBool>)> {
+        self.live.retain(|live| {
+            let same = live.initiator == initiator && live.isid == isid;
+            if same {
+                live.ended.store(true, Ordering::Release);
+            }
+            !same
+        });
+        if self.live.len() >= SESSIONS_MAX {
+            return None;
+        }
+        // SESSIONS_MAX is below the number of TSIHs, so one is free; 0 names none.
+        loop {
+            self.last_tsih = self.last_tsih.wrapping_add(1);
+            if self.last_tsih != 0 && !self.exists(self.last_tsih) {
+                break;
+            }
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let (tsih, flag) = (self.last_tsih, Arc::clone(&ended));
+        self.live.push(Live { initiator: initiator.to_string(), isid, tsih, ended });
+        Some((tsih, flag))
+    }
+
+    pub(super) fn exists(&self, tsih: u16) -> bool {
+        self.live.iter().any(|live| live.tsih == tsih)
+    }
+
+    /// Forgets a session that is over.
+    pub(super) fn close(&mut self, tsih: u16) {
+        self.live.retain(|live| live.tsih != tsih);
+    }
+
+    /// Ends every session: TARGET COLD RESET (RFC 7143 §11.5.1), or a server that takes the target away.
+    pub fn end_all(&mut self) {
+        for live in self.live.drain(..) {
+            live.ended.store(true, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_the_same_port_ends_the_older_one() {
+        let mut sessions = Sessions::default();
+        let (first, first_ended) = sessions.open("iqn.a", [1; 6]).expect("room");
+        let (other, other_ended) = sessions.open("iqn.a", [2; 6]).expect("room");
+        let (second, second_ended) = sessions.open("iqn.a", [1; 6]).expect("room");
+        assert!(first_ended.load(Ordering::Acquire));
+        assert!(!other_ended.load(Ordering::Acquire) && !second_ended.load(Ordering::Acquire));
+        assert!(!sessions.exists(first) && sessions.exists(other) && sessions.exists(second));
+        sessions.close(second);
+        assert!(!sessions.exists(second));
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut sessions = Sessions::default();
+        for port in 0..SESSIONS_MAX {
+            let [.., high, low] = port.to_be_bytes();
+            assert!(sessions.open("iqn.a", [0, 0, 0, 0, high, low]).is_some());
+        }
+        assert!(sessions.open("iqn.b", [0; 6]).is_none());
+    }
+}

@@ -1,0 +1,134 @@
+//! The commands outstanding on a connection, in dense slots: a slot's number is the `IoId`, and stands in the TTTs of its R2Ts.
+
+use alloc::vec::Vec;
+
+use super::collect::Collect;
+use crate::{
+    IoId,
+    iscsi::pdu::RESERVED_TAG,
+    scsi::{AfterMedium, Response},
+};
+
+/// A command under way.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    pub(super) lun: u64,
+    pub(super) cdb: [u8; 16],
+    pub(super) announced: Announced,
+    /// Counts against the window, unlike an immediate command.
+    pub(super) counted: bool,
+    pub(super) collect: Collect,
+    pub(super) work: Work,
+}
+
+/// Bytes that the initiator announced, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Announced {
+    pub(super) data_in: u32,
+    pub(super) data_out: u32,
+}
+
+/// What a task waits for, and what it does then.
+#[derive(Debug, Default)]
+pub(super) enum Work {
+    #[default]
+    Idle,
+    /// Data for the backend, then its `finish`.
+    Place(AfterMedium),
+    /// The backend's completion.
+    Medium(AfterMedium),
+    /// Parameters for the command itself.
+    Parameters(Vec<u8>),
+    /// The end of data that nobody wants; then this answer.
+    Answer(Response),
+}
+
+impl Work {
+    /// The backend holds an operation for it.
+    pub(super) fn is_with_backend(&self) -> bool {
+        matches!(self, Self::Place(_) | Self::Medium(_))
+    }
+}
+
+/// The table of tasks.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    /// ITT of each slot, `RESERVED_TAG` where it is free; apart from the tasks, so that looking for one reads little memory.
+    itts: Vec<u32>,
+    slots: Vec<Task>,
+    free: Vec<u16>,
+    /// Slots from here on are free.
+    high: usize,
+}
+
+impl Tasks {
+    pub(super) fn new(count: u16) -> Self {
+        Self {
+            itts: alloc::vec![RESERVED_TAG; count.into()],
+            slots: (0..count).map(|_| Task::default()).collect(),
+            free: (0..count).rev().collect(),
+            high: 0,
+        }
+    }
+
+    /// Takes a slot; `None` where all are taken.
+    pub(super) fn insert(&mut self, itt: u32, task: Task) -> Option<IoId> {
+        let slot = self.free.pop()?;
+        self.itts[usize::from(slot)] = itt;
+        self.slots[usize::from(slot)] = task;
+        self.high = self.high.max(usize::from(slot) + 1);
+        Some(slot.into())
+    }
+
+    /// Gives a slot back.
+    pub(super) fn remove(&mut self, id: IoId) -> Task {
+        assert_ne!(self.itts[id as usize], RESERVED_TAG, "the slot is taken");
+        self.itts[id as usize] = RESERVED_TAG;
+        self.free.push(id as u16);
+        while self.high > 0 && self.itts[self.high - 1] == RESERVED_TAG {
+            self.high -= 1;
+        }
+        core::mem::take(&mut self.slots[id as usize])
+    }
+
+    pub(super) fn find(&self, itt: u32) -> Option<IoId> {
+        let slot = self.itts[..self.high].iter().position(|other| *other == itt)?;
+        (itt != RESERVED_TAG).then_some(slot as IoId)
+    }
+
+    pub(super) fn itt(&self, id: IoId) -> Option<u32> {
+        self.itts.get(id as usize).copied().filter(|itt| *itt != RESERVED_TAG)
+    }
+
+    pub(super) fn get_mut(&mut self, id: IoId) -> &mut Task {
+        &mut self.slots[id as usize]
+    }
+
+    /// The lowest slot at or above `from` that is taken and whose task `wanted` accepts.
+    pub(super) fn next_where(&self, from: IoId, wanted: impl Fn(&Task) -> bool) -> Option<IoId> {
+        (from as usize..self.high)
+            .find(|slot| self.itts[*slot] != RESERVED_TAG && wanted(&self.slots[*slot]))
+            .map(|slot| slot as IoId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_dense_found_by_itt_and_given_back() {
+        let mut tasks = Tasks::new(3);
+        for itt in [7, 8, 9] {
+            assert_eq!(tasks.insert(itt, Task::default()), Some(itt - 7));
+        }
+        assert_eq!(tasks.insert(10, Task::default()), None);
+        assert_eq!((tasks.find(8), tasks.find(10)), (Some(1), None));
+        tasks.remove(1);
+        assert_eq!((tasks.find(8), tasks.itt(1), tasks.itt(99)), (None, None, None));
+        assert_eq!(tasks.find(RESERVED_TAG), None);
+        assert_eq!(tasks.next_where(1, |_| true), Some(2));
+        assert_eq!(tasks.insert(11, Task::default()), Some(1));
+        assert_eq!(tasks.find(11), Some(1));
+    }
+}

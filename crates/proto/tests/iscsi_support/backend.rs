@@ -1,0 +1,203 @@
+//! A server of one volume in memory.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+};
+
+use iotax_proto::{
+    Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
+    iscsi::{
+        DiscoveredTarget,
+        target::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
+    },
+    scsi::{Device, Identity, LogicalUnit, Provisioning},
+};
+
+pub const UNIT: UnitId = UnitId(7);
+const BLOCK_SIZE: u32 = 512;
+
+/// State shared within one thread.
+pub struct Local<T>(RefCell<T>);
+
+impl<T> Local<T> {
+    pub fn new(value: T) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(value)))
+    }
+}
+
+impl<T> Shared<T> for Local<T> {
+    fn with(&self, use_it: &mut dyn FnMut(&mut T)) {
+        use_it(&mut self.0.borrow_mut());
+    }
+}
+
+type Completion = (IoId, Result<Option<Payload>, UnitError>);
+
+/// One volume, one target, everybody welcome unless told otherwise.
+pub struct MemoryBackend {
+    pub bytes: Vec<u8>,
+    pub auth: AuthPolicy,
+    pub discovery_auth: AuthPolicy,
+    pub targets: Vec<DiscoveredTarget>,
+    pub refusal: Option<LoginRefusal>,
+    /// Operations are queued and completed later, instead of being done at once.
+    pub queues: bool,
+    pub device: Rc<Local<Device>>,
+    pub sessions: Rc<Local<Sessions>>,
+    staged: BTreeMap<IoId, (UnitOp, Vec<u8>)>,
+    queued: VecDeque<Completion>,
+    random: Cell<u8>,
+    pub aborted: Vec<IoId>,
+}
+
+impl MemoryBackend {
+    pub fn new(len: usize) -> Self {
+        let mut unit = LogicalUnit::new(0, UNIT, "serial-1");
+        unit.provisioning = Provisioning::Thin { reads_zero: true };
+        Self {
+            bytes: vec![0; len],
+            auth: AuthPolicy::None,
+            discovery_auth: AuthPolicy::None,
+            targets: vec![DiscoveredTarget { name: super::TARGET.into(), portals: vec!["127.0.0.1:3260,1".into()] }],
+            refusal: None,
+            queues: false,
+            device: Local::new(Device::new(Identity::default(), [unit])),
+            sessions: Local::new(Sessions::default()),
+            staged: BTreeMap::new(),
+            queued: VecDeque::new(),
+            random: Cell::new(0),
+            aborted: Vec::new(),
+        }
+    }
+
+    pub fn take_queued(&mut self) -> Option<Completion> {
+        self.queued.pop_front()
+    }
+
+    /// Operations that are neither done nor given up.
+    pub fn open_operations(&self) -> usize {
+        self.staged.len() + self.queued.len()
+    }
+
+    fn done(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>) -> Started {
+        if self.queues {
+            self.queued.push_back((id, result));
+            Started::Queued
+        } else {
+            Started::Done(result)
+        }
+    }
+
+    fn range(&mut self, offset: u64, len: u64) -> Result<&mut [u8], UnitError> {
+        let end = offset.checked_add(len).ok_or(UnitError::OutOfRange)?;
+        self.bytes.get_mut(offset as usize..end as usize).ok_or(UnitError::OutOfRange)
+    }
+
+    fn apply(&mut self, op: &UnitOp, data: &[u8]) -> Result<Option<Payload>, UnitError> {
+        match op {
+            UnitOp::Read { offset, len } => {
+                return Ok(Some(Payload::from_vec(self.range(*offset, (*len).into())?.to_vec())));
+            }
+            UnitOp::Write { offset, len, .. } => self.range(*offset, (*len).into())?.copy_from_slice(data),
+            UnitOp::Flush => {}
+            UnitOp::WriteZeroes { offset, len } => self.range(*offset, *len)?.fill(0),
+            UnitOp::Unmap { ranges } => {
+                for (offset, len) in ranges {
+                    self.range(*offset, *len)?.fill(0);
+                }
+            }
+            UnitOp::Compare { offset, len } => compare(self.range(*offset, (*len).into())?, data)?,
+            UnitOp::CompareAndWrite { offset, len } => {
+                let (expected, new) = data.split_at(*len as usize);
+                let range = self.range(*offset, (*len).into())?;
+                compare(range, expected)?;
+                range.copy_from_slice(new);
+            }
+            UnitOp::WriteSame { offset, len, .. } => {
+                for chunk in self.range(*offset, *len)?.chunks_mut(data.len()) {
+                    chunk.copy_from_slice(data);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn compare(left: &[u8], right: &[u8]) -> Result<(), UnitError> {
+    match left.iter().zip(right).position(|(left, right)| left != right) {
+        Some(at) => Err(UnitError::Miscompare(at as u32)),
+        None => Ok(()),
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn geometry(&self, unit: UnitId) -> Option<Geometry> {
+        (unit == UNIT).then(|| Geometry {
+            size_bytes: self.bytes.len() as u64,
+            block_size: BLOCK_SIZE,
+            max_io_bytes: 1 << 20,
+            read_only: false,
+        })
+    }
+
+    fn start(&mut self, _now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
+        assert_eq!(unit, UNIT);
+        assert!(!self.staged.contains_key(&id), "an IoId is used once at a time");
+        if op.data_len() > 0 {
+            let data = vec![0xee; op.data_len() as usize];
+            self.staged.insert(id, (op, data));
+            return Started::NeedData;
+        }
+        let result = self.apply(&op, &[]);
+        self.done(id, result)
+    }
+
+    fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
+        let (_, data) = self.staged.get_mut(&id).expect("a started operation");
+        data[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn finish(&mut self, _now: Instant, id: IoId) -> Started {
+        let (op, data) = self.staged.remove(&id).expect("a started operation");
+        let result = self.apply(&op, &data);
+        self.done(id, result)
+    }
+
+    fn abort(&mut self, id: IoId) {
+        self.aborted.push(id);
+        self.staged.remove(&id);
+        self.queued.retain(|(queued, _)| *queued != id);
+    }
+}
+
+impl IscsiBackend for MemoryBackend {
+    fn targets(&mut self, _initiator: &str) -> Vec<DiscoveredTarget> {
+        self.targets.clone()
+    }
+
+    fn discovery_auth(&mut self, _initiator: &str) -> AuthPolicy {
+        self.discovery_auth.clone()
+    }
+
+    fn login(&mut self, _initiator: &str, target: &str) -> Result<LoginGrant, LoginRefusal> {
+        match self.refusal {
+            Some(refusal) => Err(refusal),
+            None if target != super::TARGET => Err(LoginRefusal::NoSuchTarget),
+            None => Ok(LoginGrant {
+                device: self.device.clone(),
+                sessions: self.sessions.clone(),
+                portal_group_tag: 1,
+                auth: self.auth.clone(),
+            }),
+        }
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = self.random.get();
+            self.random.set(byte.wrapping_mul(5).wrapping_add(77));
+        }
+    }
+}

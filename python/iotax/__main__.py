@@ -1,5 +1,0 @@
-"""`python -m iotax`."""
-
-from iotax.cli import main
-
-main()
