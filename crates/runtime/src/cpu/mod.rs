@@ -1,1 +1,9 @@
 //! CPU time: of this process, of others, of the machine; and where threads run.
+
+mod machine;
+mod pin;
+mod process;
+
+pub use machine::{CoreTimes, MachineTimes};
+pub use pin::{pin_thread, usable_cpus};
+pub use process::{ProcessClock, ProcessTimes};

@@ -1,0 +1,44 @@
+//! Which processors a thread may run on.
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Lets the calling thread run on these processors only.
+pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        if *cpu >= CpuSet::MAX_CPU {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no processor {cpu}")));
+        }
+        set.set(*cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The processors that the calling thread may run on.
+pub fn usable_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_runs_where_it_was_put() {
+        std::thread::spawn(|| {
+            let cpu = *usable_cpus().unwrap().last().unwrap();
+            pin_thread(&[cpu]).unwrap();
+            assert_eq!(usable_cpus().unwrap(), [cpu]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_processor_that_cannot_be_is_an_error() {
+        assert!(pin_thread(&[usize::MAX]).is_err());
+    }
+}
