@@ -3,9 +3,11 @@
 //! A node takes inputs and time, and gives outputs; a driver (sockets and files in `iotax-runtime`, or a simulator) carries them out.
 #![forbid(unsafe_code)]
 
+mod errno;
 pub mod failure;
 pub mod load;
 pub mod node;
+pub mod volume;
 
 pub use failure::{Failure, FailureKind};
 pub use load::{LoadConfig, LoadNode, RunConfig, TaskConfig};

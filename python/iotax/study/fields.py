@@ -67,7 +67,12 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
-Media: TypeAlias = Literal["memory", "file", "null"]
+Media: TypeAlias = Annotated[
+    Literal["memory", "file", "null"],
+    # YAML's own null is what `media: null` reads as.
+    BeforeValidator(lambda value: "null" if value is None else value),
+    WithJsonSchema({"enum": ["memory", "file", "null", None]}),
+]
 Fill: TypeAlias = Literal["pattern", "zeros"]
 Refill: TypeAlias = Literal["never", "block", "trial"]
 Blocks: TypeAlias = Literal["replicate", "none"]

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -142,12 +142,14 @@ def factor_names() -> dict[str, str]:
     }
 
 
+_ProtocolNames: TypeAlias = Annotated[list[Literal["local", "nfs3", "iscsi", "nvme-tcp"]], Field(min_length=1)]
+_ProtocolEndpoints: TypeAlias = Annotated[dict[str, str], Field(min_length=1)]
+
+
 class _Factors(Section):
     """The fields that vary, each with its levels, in the order of the file."""
 
-    protocol: list[Literal["local", "nfs3", "iscsi", "nvme-tcp"]] | dict[str, str] | None = Field(
-        default=None, min_length=1
-    )
+    protocol: _ProtocolNames | _ProtocolEndpoints | None = None
     """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}."""
 
     _order: tuple[str, ...] = PrivateAttr(default=())
@@ -157,7 +159,7 @@ class _Factors(Section):
     def _keep_order(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
         factors = handler(data)
         if isinstance(data, Mapping):
-            factors._order = tuple(data)  # noqa: SLF001
+            factors._order = tuple(name for name in data if getattr(factors, name) is not None)  # noqa: SLF001
         return factors
 
     def names(self) -> tuple[str, ...]:

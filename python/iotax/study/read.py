@@ -121,6 +121,7 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
         except ValueError as error:
             near = _nearest(target, EMBEDDED)
             problems.append(Problem(document.mark(place), place, f"{_show(target)}{near}: {error}"))
+            holder[place[-1]] = EMBEDDED[-1]  # so that the rest of the study can still be judged
         else:
             holder[place[-1]] = endpoint.uri or endpoint.protocol
 

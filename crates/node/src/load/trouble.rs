@@ -4,6 +4,7 @@ use iotax_proto::{IoError, Violation, ViolationKind};
 
 use super::worker::Trouble;
 use crate::{
+    errno,
     failure::{Failure, FailureKind},
     node::CloseReason,
 };
@@ -39,12 +40,12 @@ pub(super) fn closed(reason: &CloseReason, opening: bool, place: &str) -> Failur
             (FailureKind::Lost, "the peer closed the connection before I/O could begin".into())
         }
         CloseReason::Ended => (FailureKind::Lost, "the peer closed the connection".into()),
-        CloseReason::Failed(errno) => match errno {
-            111 => (FailureKind::Refused, "connection refused: nothing listens there".into()),
-            101 | 113 | 110 if opening => {
-                (FailureKind::Unreachable, format!("the host cannot be reached (errno {errno})"))
+        CloseReason::Failed(error) => match *error {
+            errno::ECONNREFUSED => (FailureKind::Refused, "connection refused: nothing listens there".into()),
+            errno::ENETUNREACH | errno::EHOSTUNREACH | errno::ETIMEDOUT if opening => {
+                (FailureKind::Unreachable, format!("the host cannot be reached (errno {error})"))
             }
-            errno => (FailureKind::Lost, format!("the connection was lost (errno {errno})")),
+            _ => (FailureKind::Lost, format!("the connection was lost (errno {error})")),
         },
     };
     Failure::new(kind, message, place)

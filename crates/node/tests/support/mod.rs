@@ -317,7 +317,7 @@ const ECONNRESET: i32 = 104;
 const ECONNREFUSED: i32 = 111;
 const EIO: i32 = 5;
 
-fn perform(disk: &Heap, op: &DiskOp) -> Result<u32, i32> {
+pub fn perform(disk: &Heap, op: &DiskOp) -> Result<u32, i32> {
     let inside = |offset: u64, len: usize| offset as usize + len <= disk.len();
     match op {
         DiskOp::Read { offset, into } => {

@@ -5,7 +5,7 @@ mod backend;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use backend::{MemoryBackend, UNIT};
+pub use backend::MemoryBackend;
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Target, Violation,
     iscsi::{Wishes, initiator, target},

@@ -1,0 +1,81 @@
+//! Operations on a memory volume that are more than a copy.
+
+use iotax_proto::{Payload, Region};
+
+const PIECE: usize = 4096;
+static ZEROS: [u8; PIECE] = [0; PIECE];
+
+pub(super) fn write_zeroes(region: &dyn Region, offset: u64, len: u64) {
+    for at in (offset..offset + len).step_by(PIECE) {
+        region.copy_in(at as usize, &ZEROS[..PIECE.min((offset + len - at) as usize)]);
+    }
+}
+
+/// Where `bytes` first differ from the region at `offset`.
+pub(super) fn first_difference(region: &dyn Region, offset: usize, bytes: &[u8]) -> Option<usize> {
+    let mut held = [0; PIECE];
+    for (at, piece) in (0..).step_by(PIECE).zip(bytes.chunks(PIECE)) {
+        let held = &mut held[..piece.len()];
+        region.copy_out(offset + at, held);
+        if held != piece {
+            return held.iter().zip(piece).position(|(held, sent)| held != sent).map(|differs| at + differs);
+        }
+    }
+    None
+}
+
+/// Where a payload's bytes first differ from the region at `offset`.
+pub(super) fn first_difference_of(region: &dyn Region, offset: usize, payload: &Payload) -> Option<usize> {
+    let (mut at, mut found) = (0, None);
+    payload.for_each_piece(|piece| {
+        if found.is_none() {
+            found = first_difference(region, offset + at, piece).map(|differs| at + differs);
+        }
+        at += piece.len();
+    });
+    found
+}
+
+pub(super) fn copy_in(region: &dyn Region, offset: usize, payload: &Payload) {
+    let mut at = offset;
+    payload.for_each_piece(|piece| {
+        region.copy_in(at, piece);
+        at += piece.len();
+    });
+}
+
+pub(super) fn is_zero(payload: &Payload) -> bool {
+    let mut zero = true;
+    payload.for_each_piece(|piece| zero &= piece.iter().all(|byte| *byte == 0));
+    zero
+}
+
+/// A region on the heap.
+#[cfg(test)]
+pub(super) struct Heap(std::cell::RefCell<Vec<u8>>);
+
+#[cfg(test)]
+impl Heap {
+    pub(super) fn new(len: usize) -> Self {
+        Self(std::cell::RefCell::new(vec![0; len]))
+    }
+}
+
+#[cfg(test)]
+impl Region for Heap {
+    fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
+    }
+
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    fn address(&self, _: usize) -> Option<*const u8> {
+        None
+    }
+}

@@ -1,0 +1,82 @@
+//! Volumes: what units are made of, the same for every protocol.
+//!
+//! - [`VolumeSpec`] describes a volume to all threads of a server; [`Volumes`] is one thread's view of them.
+//! - [`Operations`] carries out the operations of one connection: at once in memory, through the driver on a disk, later where a
+//!   delay is asked for. README.md beside this file tells what is staged and what is atomic.
+
+mod buffers;
+mod disk;
+mod memory;
+mod operations;
+mod units;
+
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use iotax_proto::Region;
+
+use crate::{
+    load::pattern::{BLOCK_BYTES, Pool, Stamp},
+    node::DiskId,
+};
+
+pub use buffers::Buffers;
+pub use operations::{DiskRequest, Disks, Operations};
+pub use units::{Volumes, unit_of};
+
+/// Bytes that one I/O may carry, by every protocol; NFSv3's usual maximum, and more than the block protocols' usual.
+pub const MAX_IO_BYTES: u32 = 1 << 20;
+/// What block protocols address by, unless the media is coarser.
+pub const BLOCK_SIZE: u32 = 512;
+
+/// A volume as every thread of a server knows it.
+#[derive(Clone, Debug)]
+pub struct VolumeSpec {
+    pub name: String,
+    pub size_bytes: u64,
+    pub media: Media,
+    /// What each operation is made to wait, and to cost in CPU: a known tax.
+    pub delay_ns: u64,
+    pub burn_ns: u64,
+    /// Makes compare-and-write atomic: held from the comparison to the end of the write.
+    pub(crate) exclusive: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    Memory,
+    /// A file or a block device that the driver was given, and what it can address, bytes.
+    Disk {
+        disk: DiskId,
+        block_size: u32,
+    },
+    /// Reads give zeros, writes vanish.
+    Null,
+}
+
+impl VolumeSpec {
+    pub fn new(name: impl Into<String>, size_bytes: u64, media: Media) -> Self {
+        let exclusive = Arc::new(AtomicBool::new(false));
+        Self { name: name.into(), size_bytes, media, delay_ns: 0, burn_ns: 0, exclusive }
+    }
+}
+
+/// Memory that threads share: hands a thread its own handle of volume `index`.
+pub type RegionOf<'a> = dyn FnMut(usize) -> Rc<dyn Region> + 'a;
+
+/// Spends this many nanoseconds of CPU; the engine knows how.
+pub type Burn = Rc<dyn Fn(u64)>;
+
+/// Writes the pattern over `offset..offset + len` of a memory volume, as writer 0 of `run`; threads may share the work.
+pub fn fill(region: &dyn Region, pool: &Pool, offset: u64, len: u64, run: u64) {
+    const PIECE: usize = 64 << 10;
+    let mut piece = vec![0; PIECE];
+    let end = (offset + len) - (offset + len) % BLOCK_BYTES as u64;
+    for at in (offset..end).step_by(PIECE) {
+        let piece = &mut piece[..PIECE.min((end - at) as usize)];
+        pool.fill(piece, at, Stamp { run, writer: 0, sequence: 0 });
+        region.copy_in(at as usize, piece);
+    }
+}

@@ -1,0 +1,124 @@
+//! One thread's view of a server's volumes, by the numbers that protocols know them by.
+
+use std::rc::Rc;
+
+use iotax_proto::{Geometry, Region, UnitError, UnitId};
+
+use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec};
+
+/// A unit that may not be written, beside the same volume's that may.
+const READ_ONLY: u64 = 1 << 32;
+
+/// The unit of volume `index`, as an export shows it.
+pub fn unit_of(index: usize, read_only: bool) -> UnitId {
+    UnitId(index as u64 | if read_only { READ_ONLY } else { 0 })
+}
+
+pub struct Volumes {
+    pub(super) volumes: Vec<Volume>,
+    burn: Option<Burn>,
+}
+
+pub(super) struct Volume {
+    pub(super) spec: VolumeSpec,
+    pub(super) store: Store,
+    geometry: Geometry,
+}
+
+pub(super) enum Store {
+    Memory(Rc<dyn Region>),
+    Disk,
+    /// Zeros to read.
+    Null(Rc<dyn Region>),
+}
+
+impl Volumes {
+    pub fn new(specs: &[VolumeSpec], region_of: &mut RegionOf<'_>, burn: Option<Burn>) -> Self {
+        let volume = |(index, spec): (usize, &VolumeSpec)| {
+            let block_size = match spec.media {
+                Media::Disk { block_size, .. } => block_size.max(BLOCK_SIZE),
+                Media::Memory | Media::Null => BLOCK_SIZE,
+            };
+            let store = match spec.media {
+                Media::Memory => {
+                    let region = region_of(index);
+                    assert!(region.len() as u64 >= spec.size_bytes, "a region smaller than its volume");
+                    Store::Memory(region)
+                }
+                Media::Disk { .. } => Store::Disk,
+                Media::Null => Store::Null(Rc::new(Zeros)),
+            };
+            let size_bytes = spec.size_bytes - spec.size_bytes % u64::from(block_size);
+            let geometry = Geometry { size_bytes, block_size, max_io_bytes: MAX_IO_BYTES, read_only: false };
+            Volume { spec: spec.clone(), store, geometry }
+        };
+        Self { volumes: specs.iter().enumerate().map(volume).collect(), burn }
+    }
+
+    pub fn geometry(&self, unit: UnitId) -> Option<Geometry> {
+        let (index, read_only) = split(unit);
+        Some(Geometry { read_only, ..self.volumes.get(index)?.geometry.clone() })
+    }
+
+    /// The volume behind a unit, where `offset..offset + len` is inside it and it may be written if `writes`.
+    pub(super) fn find(&self, unit: UnitId, offset: u64, len: u64, writes: bool) -> Result<usize, UnitError> {
+        let (index, read_only) = split(unit);
+        let volume = self.volumes.get(index).ok_or(UnitError::NoUnit)?;
+        if writes && read_only {
+            return Err(UnitError::ReadOnly);
+        }
+        let inside = offset.checked_add(len).is_some_and(|end| end <= volume.geometry.size_bytes);
+        if inside { Ok(index) } else { Err(UnitError::OutOfRange) }
+    }
+
+    #[inline]
+    pub(super) fn burn(&self, volume: usize) {
+        let cost_ns = self.volumes[volume].spec.burn_ns;
+        if cost_ns > 0
+            && let Some(burn) = &self.burn
+        {
+            burn(cost_ns);
+        }
+    }
+}
+
+impl Volume {
+    /// What the disk below addresses by, bytes.
+    pub(super) fn disk_block_size(&self) -> u32 {
+        match self.spec.media {
+            Media::Disk { block_size, .. } => block_size,
+            Media::Memory | Media::Null => 1,
+        }
+    }
+}
+
+fn split(unit: UnitId) -> (usize, bool) {
+    ((unit.0 & !READ_ONLY) as usize, unit.0 & READ_ONLY != 0)
+}
+
+/// What a null volume reads.
+struct Zeros;
+
+static ZEROS: [u8; MAX_IO_BYTES as usize] = [0; MAX_IO_BYTES as usize];
+
+impl Region for Zeros {
+    fn len(&self) -> usize {
+        ZEROS.len()
+    }
+
+    fn copy_out(&self, _: usize, into: &mut [u8]) {
+        into.fill(0);
+    }
+
+    fn copy_in(&self, _: usize, _: &[u8]) {}
+
+    fn address(&self, offset: usize) -> Option<*const u8> {
+        Some(ZEROS[offset..].as_ptr())
+    }
+}
+
+impl std::fmt::Debug for Volumes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.volumes.iter().map(|volume| &volume.spec)).finish()
+    }
+}

@@ -1,0 +1,5 @@
+"""`python -m iotax`."""
+
+from iotax.cli import main
+
+main()

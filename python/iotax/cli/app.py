@@ -1,0 +1,185 @@
+"""The commands and their options. What they do stands in the modules beside this one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iotax.cli.exits import HELP
+
+OUT = Path("out")
+"""Where notebooks and reports go when nobody says otherwise."""
+
+app = typer.Typer(
+    help="Measures what a storage protocol charges for an I/O: the same load over local I/O, NFS, iSCSI and NVMe/TCP.",
+    epilog=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+StudyName = Annotated[str, typer.Argument(help="A study file, or the name of a built-in study (`iotax studies`).")]
+NotebookPath = Annotated[
+    Path | None, typer.Argument(help="A notebook (*.iotax); the newest one in out/ when not given.", show_default=False)
+]
+RunNumber = Annotated[
+    int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
+]
+Destroy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--destroy",
+        metavar="ENDPOINT",
+        help="Overwrite what this endpoint holds. Written exactly as the study names it; may be given again.",
+        show_default=False,
+    ),
+]
+
+
+class Driver(StrEnum):
+    AUTO = "auto"
+    IO_URING = "io_uring"
+    EPOLL = "epoll"
+
+
+class Format(StrEnum):
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from iotax import __version__
+
+        typer.echo(f"iotax {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def run(
+    study: StudyName = "quick",
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
+        ),
+    ] = None,
+    label: Annotated[str, typer.Option(help="Tells runs of one study apart, such as `before` and `after`.")] = "",
+    destroy: Destroy = None,
+    driver: Annotated[
+        Driver | None, typer.Option(help="How the engine does I/O, over what the study says.", show_default=False)
+    ] = None,
+    anew: Annotated[bool, typer.Option("--new", help="Begin again, even where a run could be resumed.")] = False,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+) -> None:
+    """Run a study and write its report.
+
+    A run that was interrupted, or whose trials failed, is taken up where it stopped when the same study is run again
+    on the same notebook.
+    """
+    from iotax.cli import run as command
+
+    command.run(study, notebook, label, destroy or [], driver.value if driver else None, anew=anew, report=report)
+
+
+@app.command()
+def plan(study: StudyName) -> None:
+    """Show the trials of a study in run order; run nothing."""
+    from iotax.cli import study as command
+
+    command.plan(study)
+
+
+@app.command()
+def check(study: StudyName, destroy: Destroy = None) -> None:
+    """Look whether a study can run here; write nothing.
+
+    Checks processors, memory, the server, and every endpoint: is it there, large enough, and whose data does it hold?
+    """
+    from iotax.cli import study as command
+
+    command.check(study, destroy or [])
+
+
+@app.command()
+def show(notebook: NotebookPath = None, run: RunNumber = None) -> None:
+    """Show a notebook: runs, results in short, failed attempts."""
+    from iotax.cli import show as command
+
+    command.show(notebook, run)
+
+
+@app.command()
+def report(
+    notebook: NotebookPath = None,
+    run: RunNumber = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The HTML file; beside the notebook when not given.", show_default=False),
+    ] = None,
+) -> None:
+    """Write the report of a notebook again.
+
+    One HTML file that opens offline, and its charts as SVG and PNG beside it.
+    """
+    from iotax.cli import show as command
+
+    command.report(notebook, run, output)
+
+
+@app.command()
+def export(
+    notebook: NotebookPath = None,
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="csv and parquet: a row for each attempt; json: everything.")
+    ] = Format.CSV,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file; standard output when not given.", show_default=False),
+    ] = None,
+    run: RunNumber = None,
+) -> None:
+    """Write a notebook's results for other programs."""
+    from iotax.cli import export as command
+
+    command.export(notebook, form.value, output, run)
+
+
+@app.command()
+def studies() -> None:
+    """List the built-in studies."""
+    from iotax.cli import study as command
+
+    command.studies()
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.yaml"),
+) -> None:
+    """Write a commented study to begin with.
+
+    The JSON Schema beside it lets editors complete and check the file.
+    """
+    from iotax.cli import study as command
+
+    command.init(path)
+
+
+def main() -> None:
+    app(prog_name="iotax")

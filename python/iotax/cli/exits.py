@@ -1,0 +1,31 @@
+"""Exit codes, as `iotax --help` documents them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NoReturn
+
+import typer
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    LAB = 4
+    NOTEBOOK = 5
+    INTERRUPTED = 130
+
+
+HELP = (
+    "Exit codes: 0 done · 1 some trials failed · 2 the command or the study has an error · 3 refused, because data "
+    "that iotax did not write would be lost · 4 the lab cannot run the study · 5 the notebook cannot be read or "
+    "written · 130 interrupted, run the same command again to go on"
+)
+
+
+def leave(code: Exit, message: str) -> NoReturn:
+    """Says why on standard error and ends."""
+    typer.echo(f"iotax: {message}", err=True)
+    raise typer.Exit(code)

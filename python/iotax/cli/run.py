@@ -1,0 +1,88 @@
+"""`iotax run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from iotax.cli.app import OUT
+from iotax.cli.display import display_on
+from iotax.cli.exits import Exit, leave
+from iotax.cli.study import load, open_lab
+from iotax.cli.summary import print_summary
+from iotax.design import plan as make_plan
+from iotax.engine import EngineError, find_engine
+from iotax.environment import environment
+from iotax.labs.base import LabUnusable
+from iotax.notebook import Notebook, NotebookError, Writer
+from iotax.runner import Summary, run_study
+
+
+def run(
+    name: str,
+    notebook: Path | None,
+    label: str,
+    destroy: list[str],
+    driver: str | None,
+    *,
+    anew: bool,
+    report: bool,
+) -> None:
+    study, source = load(name, driver)
+    path = notebook or OUT / f"{study.name}.iotax"
+    plan = make_plan(study)
+    display = display_on(sys.stdout)
+    try:
+        lab = open_lab(study, plan, destroy)
+        with Writer(path) as writer:
+            summary = run_study(
+                study,
+                plan,
+                lab,
+                writer,
+                source=source,
+                label=label,
+                anew=anew,
+                environment=environment(find_engine()),
+                listener=display,
+            )
+    except LabUnusable as unusable:
+        display.close()
+        leave(Exit.REFUSED if unusable.refused else Exit.LAB, f"the study was not begun\n{unusable}")
+    except EngineError as error:
+        display.close()
+        leave(Exit.LAB, str(error))
+    except NotebookError as error:
+        display.close()
+        leave(Exit.NOTEBOOK, str(error))
+    except KeyboardInterrupt:
+        display.close()
+        leave(Exit.INTERRUPTED, "interrupted before the first trial")
+    finally:
+        display.close()
+    _conclude(path, summary, report=report)
+
+
+def _conclude(path: Path, summary: Summary, *, report: bool) -> None:
+    """The table, what went wrong, and the report's path as the last line."""
+    with Notebook(path) as notebook:
+        left = len(notebook.trials(summary.run)) - sum(
+            1 for each in notebook.attempts(summary.run) if each.status == "done"
+        )
+        if summary.interrupted:
+            leave(
+                Exit.INTERRUPTED,
+                f"interrupted with {left} trials left; run the same command again to go on. Results: {path}",
+            )
+        print_summary(notebook, summary.run)
+        typer.echo(f"Notebook: {path}")
+        if summary.failed:
+            typer.echo(f"Failed twice: {', '.join(summary.failed)}; `iotax show {path}` tells why.")
+        if report:
+            from iotax.cli.show import write_report
+
+            typer.echo(f"Report: {write_report(notebook, summary.run, None)}")
+    if summary.failed:
+        raise typer.Exit(Exit.FAILED)

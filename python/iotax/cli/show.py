@@ -1,0 +1,66 @@
+"""`iotax show` and `iotax report`: a notebook for people."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import typer
+
+from iotax.cli.app import OUT
+from iotax.cli.exits import Exit, leave
+from iotax.cli.summary import print_summary
+from iotax.notebook import Notebook, NotebookError
+
+
+def open_notebook(path: Path | None) -> Notebook:
+    """The notebook named, or the newest in out/. Ends with the reason where there is none."""
+    if path is None:
+        found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
+        if not found:
+            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` makes one, or name one")
+        path = found[-1]
+    try:
+        return Notebook(path)
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
+
+
+def show(path: Path | None, run: int | None) -> None:
+    with open_notebook(path) as notebook:
+        try:
+            chosen = notebook.run(run)
+            trials, attempts = notebook.trials(chosen.id), notebook.attempts(chosen.id)
+            runs = notebook.runs()
+        except NotebookError as error:
+            leave(Exit.NOTEBOOK, str(error))
+        typer.echo(f"{notebook.path}")
+        for each in runs:
+            begun = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
+            shown = "→" if each.id == chosen.id else " "
+            label = f" [{each.label}]" if each.label else ""
+            typer.echo(f"{shown} run {each.id}: {each.name}{label}, begun {begun:%Y-%m-%d %H:%M:%S %Z}")
+        done = sum(1 for attempt in attempts if attempt.status == "done")
+        typer.echo(f"{done} of {len(trials)} trials are done.")
+        for attempt in attempts:
+            if attempt.status != "done":
+                typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}: {attempt.reason}")
+                for line in attempt.log.splitlines()[-3:]:
+                    typer.echo(f"    {line}")
+        if done:
+            print_summary(notebook, chosen.id)
+
+
+def write_report(notebook: Notebook, run: int | None, output: Path | None) -> Path:
+    """Writes the HTML file and its charts; the file's path."""
+    from iotax.report import write_report as write  # ty: ignore[import-not-found]
+
+    return write(notebook, run, output or notebook.path.with_suffix(".html"))
+
+
+def report(path: Path | None, run: int | None, output: Path | None) -> None:
+    with open_notebook(path) as notebook:
+        try:
+            typer.echo(write_report(notebook, run, output))
+        except NotebookError as error:
+            leave(Exit.NOTEBOOK, str(error))

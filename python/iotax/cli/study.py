@@ -1,0 +1,121 @@
+"""`iotax plan`, `check`, `studies`, `init`: what is about a study and runs none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from iotax.cli.console import console
+from iotax.cli.exits import Exit, leave
+from iotax.cli.template import TEMPLATE
+from iotax.design import Plan
+from iotax.design import plan as make_plan
+from iotax.engine import EngineError, find_engine
+from iotax.labs.base import Lab
+from iotax.labs.loopback import LoopbackLab
+from iotax.study import Study
+from iotax.study.model import format_level
+from iotax.study.read import builtin_studies, load_study
+from iotax.study.schema import study_schema
+from iotax.study.source import StudyError
+from iotax.units import show_minutes
+
+_MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
+
+
+def load(name: str, driver: str | None = None) -> tuple[Study, str]:
+    """The study and its text, with the command line's driver over the study's. Ends with everything that is wrong."""
+    try:
+        study, source = load_study(name)
+    except StudyError as error:
+        for line in error.lines():
+            typer.echo(line, err=True)
+        raise typer.Exit(Exit.USAGE) from None
+    if driver is not None:
+        loopback = study.lab.loopback.model_copy(update={"driver": driver})
+        study = study.model_copy(update={"lab": study.lab.model_copy(update={"loopback": loopback})})
+    return study, source
+
+
+def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
+    """The lab that the study names. Raises EngineError where there is no engine."""
+    known = {endpoint.uri for endpoint in study.endpoints().values() if not endpoint.embedded}
+    given = {
+        each if "://" in each or each.startswith("local:") else f"local:{Path(each).absolute()}" for each in destroy
+    }
+    if strange := sorted(given - known):
+        named = ", ".join(sorted(known)) or "none: all its protocols are embedded"
+        leave(Exit.USAGE, f"--destroy {strange[0]}: the study has no such endpoint; its endpoints are {named}")
+    return LoopbackLab(study, plan, find_engine(), frozenset(given))
+
+
+def plan(name: str) -> None:
+    study, _ = load(name)
+    made = make_plan(study)
+    factors = list(study.levels())
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("order", "block", "replicate"):
+        table.add_column(title, justify="right")
+    for factor in factors:
+        table.add_column(factor)
+    for trial in made.trials:
+        levels = [format_level(factor, trial.treatment[factor]) for factor in factors]
+        table.add_row(str(trial.order), str(trial.block), str(trial.replicate), *map(escape, levels))
+    out = console()
+    out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)
+    out.print(table)
+    out.print(
+        f"{len(made.trials)} trials in {made.blocks} block{'s' if made.blocks > 1 else ''}, "
+        f"about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
+        soft_wrap=True,
+    )
+
+
+def check(name: str, destroy: list[str]) -> None:
+    study, _ = load(name)
+    made = make_plan(study)
+    try:
+        lab = open_lab(study, made, destroy)
+    except EngineError as error:
+        leave(Exit.LAB, str(error))
+    try:
+        findings = lab.check()
+    finally:
+        lab.close()
+    out = console()
+    out.print(f"{_MARKS['ok']} study: {len(made.trials)} trials, about {show_minutes(made.duration_ns / 1e9)}")
+    for finding in findings:
+        out.print(f"{_MARKS[finding.kind]} {escape(finding.subject)}: {escape(finding.message)}", soft_wrap=True)
+    kinds = {finding.kind for finding in findings}
+    if "refused" in kinds:
+        raise typer.Exit(Exit.REFUSED)
+    if "error" in kinds:
+        raise typer.Exit(Exit.LAB)
+
+
+def studies() -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("name", "trials", "takes", "question"):
+        table.add_column(title)
+    for name in builtin_studies():
+        study, _ = load_study(name)
+        made = make_plan(study)
+        table.add_row(name, str(len(made.trials)), show_minutes(made.duration_ns / 1e9), escape(study.question))
+    console().print(table)
+
+
+def init(path: Path) -> None:
+    schema = path.with_name("study.schema.json")
+    if path.exists():
+        leave(Exit.USAGE, f"{path} is there already; name another file")
+    try:
+        path.write_text(TEMPLATE, encoding="utf-8")
+        schema.write_text(json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        leave(Exit.USAGE, f"{error.filename}: {error.strerror}")
+    typer.echo(f"{path} is a study to begin with; {schema} lets editors complete and check it.")
+    typer.echo(f"Next: iotax plan {path}")

@@ -1,0 +1,214 @@
+"""Who may know whom: ARCHITECTURE.md's rules, read from the sources themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python" / "iotax"
+CRATES = ROOT / "crates"
+
+PURE = ("study", "design", "analysis", "queueing")
+NEVER_IN_PURE = {
+    "iotax.labs", "iotax.engine", "iotax.runner", "iotax.notebook", "iotax.cli", "iotax.report", "iotax.environment",
+    "subprocess", "sqlite3", "socket", "threading", "multiprocessing", "time", "asyncio",
+}  # fmt: skip
+
+
+def python_imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def importers_of(modules: set[str], files: list[Path]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in files
+        for name in python_imports(path)
+        if any(name == module or name.startswith(f"{module}.") for module in modules)
+    ]
+
+
+def modules_of(*names: str) -> list[Path]:
+    found = []
+    for name in names:
+        single = PACKAGE / f"{name}.py"
+        found += [single] if single.exists() else sorted((PACKAGE / name).rglob("*.py"))
+    return found
+
+
+def test_pure_packages_import_no_lab_process_or_database() -> None:
+    assert importers_of(NEVER_IN_PURE, modules_of(*PURE, "trial", "units")) == []
+
+
+def test_data_flows_one_way() -> None:
+    """study → design → labs → runner → notebook → analysis → report → cli: nothing downstream is imported upstream."""
+    later = {"study": ("design", "analysis"), "design": ("analysis",), "analysis": (), "queueing": ("study", "design")}
+    for name, downstream in later.items():
+        assert importers_of({f"iotax.{each}" for each in downstream}, modules_of(name)) == []
+    everything_after_labs = {"iotax.runner", "iotax.notebook", "iotax.analysis", "iotax.report", "iotax.cli"}
+    assert importers_of(everything_after_labs, modules_of("labs", "engine")) == []
+    assert importers_of({"iotax.labs", "iotax.engine", "iotax.runner"}, modules_of("notebook", "report")) == []
+    assert importers_of({"iotax.cli"}, [path for path in PACKAGE.rglob("*.py") if "cli" not in path.parts
+                                        and path.name != "__main__.py"]) == []  # fmt: skip
+
+
+def test_only_the_runner_writes_measurements() -> None:
+    writers = importers_of({"iotax.notebook.Writer"}, sorted(PACKAGE.rglob("*.py")))
+    allowed = {
+        "python/iotax/runner.py imports iotax.notebook.Writer",
+        "python/iotax/cli/run.py imports iotax.notebook.Writer",
+    }
+    assert set(writers) <= allowed
+
+
+def test_the_command_line_starts_without_heavy_imports() -> None:
+    light = {"typer", "iotax", "enum", "pathlib", "typing", "__future__"}
+    files = [PACKAGE / "cli" / name for name in ("__init__.py", "app.py", "exits.py")]
+    for path in files:
+        tree = ast.parse(path.read_text())
+        top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        for node in top:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            assert {name.split(".")[0] for name in names} <= light, f"{path.name}: {names}"
+
+
+CRATE_RULES = {
+    "proto": set(),
+    "node": {"iotax-proto"},
+    "runtime": {"iotax-proto", "iotax-node"},
+    "sim": {"iotax-proto", "iotax-node"},
+    "engine": {"iotax-proto", "iotax-node", "iotax-runtime", "iotax-sim"},
+}
+COMMAND_SETS = ("scsi", "nvme", "rpc", "fc")
+TRANSPORTS = ("iscsi", "nvme_tcp", "nfs3", "fcp", "fc_nvme")
+
+
+def rust_sources(crate: str) -> list[Path]:
+    """Sources of a crate, its tests aside."""
+    return [path for path in sorted((CRATES / crate / "src").rglob("*.rs")) if "tests" not in path.parts]
+
+
+def rust_code(path: Path) -> str:
+    """The source without comments, strings and trailing test module."""
+    text = path.read_text()
+    text = re.split(r"#\[cfg\((?:all\()?test\b", text)[0]
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r"//[^\n]*", "", text)
+    return re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
+
+
+def rust_paths(path: Path) -> Iterator[str]:
+    """Every `a::b::c` of a source, groups of `use` spelt out, `self` and `super` resolved within the crate."""
+    code = rust_code(path)
+    crate_root = next(parent for parent in path.parents if parent.name == "src")
+    module = list(path.relative_to(crate_root).with_suffix("").parts)
+    if module[-1] in ("mod", "lib", "main"):
+        module.pop()
+    for statement in re.findall(r"\buse\s+([^;]+);", code):
+        for name in _expand(re.sub(r"\s+", "", statement)):
+            yield _resolve(name, module)
+    for name in re.findall(r"\b(?:crate|super|self|std|core)(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", code)):
+        yield _resolve(name, module)
+
+
+def _expand(use: str) -> Iterator[str]:
+    head, brace, rest = use.partition("{")
+    if not brace:
+        yield use
+        return
+    depth, start, body = 0, 0, rest.rsplit("}", 1)[0]
+    for index, letter in enumerate(f"{body},"):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            if body[start:index]:
+                yield from _expand(head + body[start:index])
+            start = index + 1
+
+
+def _resolve(name: str, module: list[str]) -> str:
+    parts = name.split("::")
+    base = list(module)
+    while parts and parts[0] in ("super", "self"):
+        if parts.pop(0) == "super":
+            base = base[:-1]
+        if not parts or parts[0] not in ("super", "self"):
+            return "::".join(["crate", *base, *parts])
+    return "::".join(parts)
+
+
+@pytest.mark.parametrize("crate", [name for name in CRATE_RULES if (CRATES / name).exists()])
+def test_crates_depend_downwards_only(crate: str) -> None:
+    manifest = tomllib.loads((CRATES / crate / "Cargo.toml").read_text())
+    ours = {name for name in manifest.get("dependencies", {}) if name.startswith("iotax-")}
+    assert ours <= CRATE_RULES[crate]
+
+
+def test_proto_knows_wire_then_command_sets_then_transports() -> None:
+    broken = []
+    for path in rust_sources("proto"):
+        layer = path.relative_to(CRATES / "proto" / "src").parts[0]
+        forbidden: tuple[str, ...] = ()
+        if layer in ("wire", "machine.rs"):
+            forbidden = (*COMMAND_SETS, *TRANSPORTS)
+        elif layer in COMMAND_SETS:
+            forbidden = (*TRANSPORTS, *(each for each in COMMAND_SETS if each != layer))
+        elif layer in TRANSPORTS:
+            forbidden = tuple(each for each in TRANSPORTS if each != layer)
+        for name in rust_paths(path):
+            parts = name.split("::")
+            if parts[0] == "crate" and len(parts) > 1 and parts[1] in forbidden:
+                broken.append(f"{path.relative_to(ROOT)}: {name}")
+    assert broken == []
+
+
+def test_initiators_and_targets_do_not_know_each_other() -> None:
+    broken = []
+    for path in rust_sources("proto"):
+        parts = path.relative_to(CRATES / "proto" / "src").with_suffix("").parts
+        for own, other in (("initiator", "target"), ("target", "initiator")):
+            if own in parts:
+                here = parts[: parts.index(own)]
+                broken += [
+                    f"{path.relative_to(ROOT)}: {name}"
+                    for name in rust_paths(path)
+                    if name.split("::")[: len(here) + 2] == ["crate", *here, other]
+                ]
+    assert broken == []
+
+
+FORBIDDEN_STD = ("time", "net", "fs", "thread", "process", "env", "io")
+ADDRESS_TYPES = {"SocketAddr", "SocketAddrV4", "SocketAddrV6", "IpAddr", "Ipv4Addr", "Ipv6Addr", "AddrParseError"}
+
+
+@pytest.mark.parametrize("crate", ["proto", "node"])
+def test_sans_io_crates_name_no_clock_socket_thread_or_file(crate: str) -> None:
+    broken = []
+    for path in rust_sources(crate):
+        for name in rust_paths(path):
+            parts = name.split("::")
+            if parts[0] not in ("std", "core") or len(parts) < 2 or parts[1] not in FORBIDDEN_STD:
+                continue
+            if parts[1] == "net" and len(parts) > 2 and parts[2] in ADDRESS_TYPES:
+                continue
+            if parts[:3] == ["core", "time", "Duration"]:
+                continue  # a length of time, no clock
+            broken.append(f"{path.relative_to(ROOT)}: {name}")
+    assert broken == []
+
+
+def test_the_rules_see_through_groups_and_supers() -> None:
+    assert sorted(_expand("a::{b::{C,D},e,self}")) == ["a::b::C", "a::b::D", "a::e", "a::self"]
+    assert _resolve("super::super::nvme::X", ["scsi", "sense"]) == "crate::nvme::X"
+    assert _resolve("self::x", ["scsi"]) == "crate::scsi::x"

@@ -1,0 +1,86 @@
+"""Studies as they are written, kept and read again."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from iotax.cli.template import TEMPLATE
+from iotax.study import Study
+from iotax.study.model import SECTIONS, factor_names
+from iotax.study.read import builtin_studies, load_study, read_study
+from iotax.study.schema import study_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "schema" / "study.schema.json"
+SHIPPED = {
+    **builtin_studies(),
+    **{path.name: path.read_text() for path in sorted((ROOT / "examples").glob("*.yaml"))},
+    "init": TEMPLATE,
+}
+
+
+def test_the_schema_is_the_one_checked_in() -> None:
+    assert json.loads(SCHEMA.read_text()) == study_schema(), "write it again: see CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_studies_fit_the_model_and_the_schema(name: str) -> None:
+    read_study(name, SHIPPED[name], ROOT)
+    jsonschema.validate(yaml.safe_load(SHIPPED[name]), study_schema())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_study_kept_in_the_notebook_is_the_same_study(name: str) -> None:
+    study = read_study(name, SHIPPED[name], ROOT)
+    kept = Study.model_validate_json(study.model_dump_json())
+    assert kept == study
+    assert kept.digest() == study.digest()
+    assert list(kept.levels().items()) == list(study.levels().items())
+
+
+def test_sections_share_no_field() -> None:
+    fields = [name for section in SECTIONS.values() for name in section.model_fields]
+    assert len(fields) == len(set(fields))
+    assert set(factor_names()) < set(fields)
+
+
+def test_a_treatment_changes_its_own_fields_only(tiny: Path) -> None:
+    study, _ = load_study(str(tiny))
+    settings = study.settings({"protocol": "local", "outstanding": 8})
+    assert (settings.load.outstanding, settings.endpoint.protocol) == (8, "local")
+    assert settings.load.model_copy(update={"outstanding": 1}) == study.load
+    assert settings.volume == study.volume
+
+
+def test_layout_does_not_change_what_was_asked() -> None:
+    first = read_study("a", TEMPLATE, ROOT)
+    second = read_study("b", yaml.safe_dump(yaml.safe_load(TEMPLATE), sort_keys=False), ROOT)
+    assert first.digest() == second.digest()
+    third = read_study("c", TEMPLATE.replace("seed: 42", "seed: 43"), ROOT)
+    assert third.digest() != first.digest()
+
+
+def test_paths_start_at_the_study_file(tmp_path: Path) -> None:
+    text = TEMPLATE.replace("[local, iscsi, nvme-tcp]", "{disk: ./scratch.img, iscsi: iscsi}")
+    study = read_study("s", text, tmp_path)
+    assert study.endpoints()["disk"].uri == f"local:{tmp_path}/scratch.img"
+
+
+def test_a_baseline_may_be_written_as_its_level_is() -> None:
+    text = TEMPLATE.replace("outstanding: [1, 8, 32]", "block_size: [4KiB, 64KiB]\n  verify: [true, false]")
+    text = text.replace("block_size: 4KiB  ", "#").replace("verify: true  ", "#")
+    for block_size, verify in (("4k", "on"), ("4096", "true"), ("4KiB", "true")):
+        baseline = f"{{protocol: iscsi, block_size: {block_size}, verify: {verify}}}"
+        study = read_study("s", text.replace("{protocol: iscsi}", baseline), ROOT)
+        levels = [study.baseline_level(name) for name in ("block_size", "verify")]
+        assert [level.value for level in levels if level] == [4096, True]
+
+
+def test_yaml_words_stay_words() -> None:
+    study = read_study(
+        "s", TEMPLATE.replace("name: my-study", "name: no").replace("question: What", "question: on"), ROOT
+    )
+    assert study.name == "no"

@@ -1,0 +1,158 @@
+"""What is wrong in a study file is said all at once: line, field, what was found, the nearest valid name."""
+
+from pathlib import Path
+
+import pytest
+
+from iotax.study.read import load_study, read_study
+from iotax.study.source import StudyError
+
+EVERYTHING_WRONG = """\
+name: bad name!
+question: 4
+volumes: {size: 1g}
+lab: loopbak
+volume: {siz: 3, media: memry, fill: 65%}
+factors:
+  protocol: [local, nfs, iscsi, nvme://x/y]
+  blocksize: [4k]
+  block_size: [4KiB, true, 4q]
+  outstanding: 5
+  read: []
+load: {red: 75%, runtime: 10 parsecs, read: 101%}
+design: {replicates: 0}
+baseline: {protocl: iscsi}
+responses: [iop]
+margin: many
+margin: 4
+"""
+
+SAID = """\
+bad.yaml:1:1: name: found 'bad name!': use letters, digits, dots and dashes, 64 at most
+bad.yaml:2:1: question: found 4: input should be a valid string
+bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
+connection, design, baseline, responses, margin
+bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback
+bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, delay, burn
+bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null is meant
+bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
+bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, iscsi, nvme-tcp
+bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
+bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, block_size, read, random, \
+outstanding, workers, threads, working_set, warmup, runtime, verify, size, media, fill, delay, burn, initiator, \
+header_digest, data_digest
+bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
+bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
+bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; write [5, …]
+bad.yaml:11:3: factors.read: empty: give at least one
+bad.yaml:12:8: load.red: unknown name, did you mean 'read'?; load has block_size, read, random, outstanding, workers, \
+threads, working_set, warmup, runtime, verify
+bad.yaml:12:18: load.runtime: found '10 parsecs': not a duration; write it as 500ms, 2s or 5min
+bad.yaml:12:39: load.read: found '101%': a percentage lies between 0% and 100%
+bad.yaml:13:10: design.replicates: found 0: input should be greater than or equal to 1
+bad.yaml:14:12: baseline.protocl: not a factor of this study, did you mean 'protocol'?
+bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io is meant
+bad.yaml:17:1: margin: given twice, first in line 16
+"""
+
+GOOD = """\
+name: good
+question: Is it good?
+factors:
+  protocol: [local, iscsi]
+  outstanding: [1, 8]
+baseline: {protocol: iscsi}
+"""
+
+
+def said(text: str) -> list[str]:
+    with pytest.raises(StudyError) as caught:
+        read_study("s.yaml", text, Path("/studies"))
+    return caught.value.lines()
+
+
+def test_every_problem_of_a_file_is_said_at_once() -> None:
+    with pytest.raises(StudyError) as caught:
+        read_study("bad.yaml", EVERYTHING_WRONG, Path("/studies"))
+    assert str(caught.value) + "\n" == SAID
+
+
+def test_the_good_study_is_good() -> None:
+    assert list(read_study("s.yaml", GOOD, Path("/studies")).levels()) == ["protocol", "outstanding"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("name: good\n", "", "s.yaml:1:1: name: missing"),
+        ("[1, 8]", "[1, 8, 1]", "s.yaml:5:23: factors.outstanding[3]: the level 1 stands there twice"),
+        ("[1, 8]", "[0]", "s.yaml:5:17: factors.outstanding[1]: found 0: input should be greater than or equal to 1"),
+        ("[1, 8]", "[1.5]", "s.yaml:5:17: factors.outstanding[1]: found 1.5: input should be a valid integer"),
+        ("[1, 8]", "", "s.yaml:5:3: factors.outstanding: a factor has a list of levels, found nothing"),
+        ("[local, iscsi]", "{}", "s.yaml:4:3: factors.protocol: empty: give at least one"),
+        ("{protocol: iscsi}", "{protocol: nfs3}", "s.yaml:6:12: baseline.protocol: nfs3 is not a level of protocol; "
+         "its levels are local, iscsi"),
+        ("{protocol: iscsi}", "{block_size: 4k}", "s.yaml:6:12: baseline.block_size: not a factor of this study; "
+         "its factors are protocol, outstanding"),
+        ("{protocol: iscsi}", "{}", "s.yaml:6:1: baseline: empty: name the level that counts as 100, such as "
+         "`protocol: iscsi`"),
+        ("baseline", "load: {outstanding: 4}\nbaseline", "s.yaml:6:8: load.outstanding: this is a factor too; leave it "
+         "out here"),
+        ("baseline", "load: {block_size: 1000}\nbaseline", "s.yaml:6:8: load.block_size: 1000B is no multiple of 512 "
+         "bytes"),
+        ("baseline", "load: {working_set: 2g}\nbaseline", "s.yaml:6:8: load.working_set: the working set (2GiB) is "
+         "larger than the volume (1GiB)"),
+        ("baseline", "load: {threads: 2}\nbaseline", "s.yaml:6:8: load.threads: 2 threads cannot share 1 workers; at "
+         "most one for each worker"),
+        ("baseline", "load: {runtime: 0s}\nbaseline", "s.yaml:6:8: load.runtime: nothing can be measured in no time"),
+        ("baseline", "volume: {media: file}\nbaseline", "s.yaml:6:10: volume.media: media: file needs `path:`, the "
+         "file that holds the volume"),
+        ("baseline", "volume: {media: null}\nbaseline", "s.yaml:6:10: volume.media: a null volume forgets what "
+         "is written; say `verify: false` under load"),
+        ("baseline", "design: {replicates: 99999}\nbaseline", "s.yaml:3:1: factors: 399996 trials are more than "
+         "100000; leave out levels or replicates"),
+        ("[1, 8]", "[1, 8", "s.yaml:6:9: not valid YAML: expected ',' or ']', but got ':' while parsing a flow sequence"),
+    ],
+)  # fmt: skip
+def test_one_problem_is_said_with_its_line(before: str, after: str, expected: str) -> None:
+    assert before in GOOD
+    assert expected in said(GOOD.replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("nvme-tcp://host/nqn.x", "the namespace is missing (ns=1 and up)"),
+        ("nvme-tcp://host/?ns=1", "the subsystem's NQN is missing"),
+        ("nvme-tcp://host:x/nqn.x?ns=1", "Port could not be cast"),
+        ("iscsi:///iqn.x/0", "the host is missing"),
+        ("iscsi://host/iqn.x", "the target name or the LUN is missing"),
+        ("iscsi://host/disk/0", "'disk' is no iSCSI name"),
+        ("iscsi://host/iqn.x/a", "the LUN 'a' is no number"),
+        ("nfs://host/export", "the export or the file is missing"),
+        ("nfs://host/export/file?port=1", "?port= means nothing here"),
+        ("smb://host/share", "smb:// is not a protocol that iotax speaks"),
+        ("nfs4", ", did you mean 'nfs3'?"),
+    ],
+)
+def test_an_endpoint_that_is_none_is_explained(target: str, expected: str) -> None:
+    [line] = said(GOOD.replace("[local, iscsi]", f'{{a: "{target}", iscsi: iscsi}}'))
+    assert line.startswith("s.yaml:4:14: factors.protocol.a: ")
+    assert expected in line
+
+
+def test_a_study_that_is_no_mapping_is_refused() -> None:
+    assert said("- a\n") == ["s.yaml: a study is a mapping that begins with `name:`; `iotax init` writes one"]
+    assert said("") == said("- a\n")
+
+
+def test_an_anchor_that_holds_itself_ends() -> None:
+    assert any("nested too deeply" in line for line in said("a: &a\n  b: *a\n"))
+
+
+def test_an_unknown_study_gets_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="did you mean 'quick'"):
+        load_study("quik")
+    with pytest.raises(StudyError, match="cannot be read"):
+        (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+        load_study(str(tmp_path / "binary.yaml"))
