@@ -5,6 +5,7 @@
 
 mod errno;
 pub mod failure;
+pub mod fs;
 pub mod load;
 pub mod node;
 pub mod volume;

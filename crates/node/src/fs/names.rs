@@ -1,0 +1,480 @@
+//! The operations on names and attributes.
+
+use iotax_proto::nfs3::{
+    Attributes, CreateHow, FileType, MAX_PATH_LEN, NodeKind, SetAttributes, SetTime, Status, Time,
+    results::{PathConf, Space},
+    target::{Caller, FileId, Listed, ListingEnd, NameSpace},
+};
+
+use super::{
+    INODE_COST, MAX_LINKS, Number, ROOT, Tree,
+    data::Data,
+    directory::{Directory, PARENT_COOKIE, SELF_COOKIE},
+    entry_cost,
+    inode::{Content, Inode, Owner},
+    rights,
+};
+
+impl NameSpace for Tree {
+    fn root(&self) -> FileId {
+        self.id(ROOT)
+    }
+
+    fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
+        Ok(self.attributes_of(self.number(file)?, self.inode(file)?))
+    }
+
+    fn set_attributes(&mut self, caller: &Caller, file: FileId, set: &SetAttributes) -> Result<(), Status> {
+        let attributes = NameSpace::attributes(self, file)?;
+        let before = Owner { mode: attributes.mode, uid: attributes.uid, gid: attributes.gid };
+        let after = rights::after_set(before, attributes.kind, set, &caller.who)?;
+        if let Some(size) = set.size {
+            self.set_size(file, size, caller.time)?;
+        }
+        let time = |set: SetTime| match set {
+            SetTime::Keep => None,
+            SetTime::ServerTime => Some(caller.time),
+            SetTime::Client(time) => Some(time),
+        };
+        let (accessed, modified) = (time(set.accessed), time(set.modified));
+        let inode = self.inode_mut(file)?;
+        if let Content::Volume(volume) = &inode.content {
+            volume.set_owner(after, caller.time);
+            volume.set_times(accessed, modified);
+            return Ok(());
+        }
+        inode.owner = after;
+        inode.accessed = accessed.unwrap_or(inode.accessed);
+        inode.modified = modified.unwrap_or(inode.modified);
+        inode.changed = caller.time;
+        Ok(())
+    }
+
+    fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, Status> {
+        let (inode, entries) = self.directory(directory)?;
+        rights::check_search(inode.owner, &caller.who)?;
+        match name {
+            b"." => Ok(directory),
+            b".." => Ok(self.id(entries.parent)),
+            _ => entries.get(name).map(|number| self.id(number)).ok_or(Status::NoEntry),
+        }
+    }
+
+    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, Status> {
+        Ok(rights::granted(&NameSpace::attributes(self, file)?, rights, &caller.who))
+    }
+
+    fn read_link(&self, link: FileId) -> Result<&[u8], Status> {
+        match &self.inode(link)?.content {
+            Content::Link(path) => Ok(path),
+            _ => Err(Status::Invalid),
+        }
+    }
+
+    fn create(&mut self, caller: &Caller, directory: FileId, name: &[u8], how: &CreateHow) -> Result<FileId, Status> {
+        let existing = match self.lookup(caller, directory, name) {
+            Ok(existing) => Some(existing),
+            Err(Status::NoEntry) => None,
+            Err(status) => return Err(status),
+        };
+        let (set, verifier) = match how {
+            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => (*set, None),
+            CreateHow::Exclusive(verifier) => (SetAttributes::default(), Some(*verifier)),
+        };
+        if let Some(file) = existing {
+            return self.create_over(caller, file, how);
+        }
+        let size = set.size.unwrap_or(0);
+        if size > self.limits.file_bytes {
+            return Err(Status::FileTooBig);
+        }
+        let mut data = Data::default();
+        data.set_size(size);
+        let default_mode = if verifier.is_some() { 0 } else { 0o644 };
+        let file = self.make(caller, directory, name, &set, default_mode, Content::File(data))?;
+        self.inode_mut(file)?.create_verifier = verifier;
+        Ok(file)
+    }
+
+    fn make_directory(
+        &mut self,
+        caller: &Caller,
+        directory: FileId,
+        name: &[u8],
+        set: &SetAttributes,
+    ) -> Result<FileId, Status> {
+        let parent = self.number(directory)?;
+        if self.inode(directory)?.links >= MAX_LINKS {
+            return Err(Status::TooManyLinks);
+        }
+        let made = self.make(caller, directory, name, set, 0o755, Content::Directory(Directory::new(parent)))?;
+        self.inode_mut(directory)?.links += 1;
+        Ok(made)
+    }
+
+    fn make_link(
+        &mut self,
+        caller: &Caller,
+        directory: FileId,
+        name: &[u8],
+        set: &SetAttributes,
+        path: &[u8],
+    ) -> Result<FileId, Status> {
+        if path.is_empty() || path.contains(&0) {
+            return Err(Status::Invalid);
+        }
+        if path.len() > MAX_PATH_LEN {
+            return Err(Status::NameTooLong);
+        }
+        self.make(caller, directory, name, set, 0o777, Content::Link(path.into()))
+    }
+
+    fn make_node(
+        &mut self,
+        caller: &Caller,
+        directory: FileId,
+        name: &[u8],
+        set: &SetAttributes,
+        kind: NodeKind,
+    ) -> Result<FileId, Status> {
+        let is_device = matches!(kind, NodeKind::Block { .. } | NodeKind::Character { .. });
+        if is_device && caller.who.uid != 0 {
+            return Err(Status::NotOwner);
+        }
+        self.make(caller, directory, name, set, 0o644, Content::Node(kind))
+    }
+
+    fn remove(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), Status> {
+        let number = self.removable(caller, directory, name)?;
+        match self.at(number)?.content {
+            Content::Directory(_) => return Err(Status::IsDirectory),
+            Content::Volume(_) => return Err(Status::NotOwner),
+            _ => {}
+        }
+        self.unname(directory, name, caller.time)?;
+        self.drop_link(number, caller.time);
+        Ok(())
+    }
+
+    fn remove_directory(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), Status> {
+        // RFC 1813 §3.3.13.
+        match name {
+            b"." => return Err(Status::Invalid),
+            b".." => return Err(Status::Exists),
+            _ => {}
+        }
+        let number = self.removable(caller, directory, name)?;
+        match self.at(number)?.directory() {
+            None => return Err(Status::NotDirectory),
+            Some(entries) if !entries.is_empty() => return Err(Status::NotEmpty),
+            Some(_) => {}
+        }
+        self.unname(directory, name, caller.time)?;
+        self.drop_directory(number, directory)
+    }
+
+    fn rename(&mut self, caller: &Caller, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<(), Status> {
+        if [b".", &b".."[..]].iter().any(|dot| from.1 == *dot || to.1 == *dot) {
+            return Err(Status::Invalid);
+        }
+        let moved = self.removable(caller, from.0, from.1)?;
+        let (to_inode, to_entries) = self.directory(to.0)?;
+        rights::check_change(to_inode.owner, &caller.who)?;
+        let replaced = to_entries.get(to.1);
+        if replaced == Some(moved) {
+            return Ok(());
+        }
+        if matches!(self.at(moved)?.content, Content::Volume(_)) {
+            return Err(Status::NotOwner);
+        }
+        let is_directory = self.at(moved)?.directory().is_some();
+        let changes_parent = self.number(from.0)? != self.number(to.0)?;
+        if is_directory && self.lies_within(self.number(to.0)?, moved) {
+            return Err(Status::Invalid);
+        }
+        if is_directory && changes_parent && replaced.is_none() && self.inode(to.0)?.links >= MAX_LINKS {
+            return Err(Status::TooManyLinks);
+        }
+        if let Some(replaced) = replaced {
+            self.replace(caller, to, replaced, moved, is_directory)?;
+            self.used_bytes -= entry_cost(from.1);
+        } else {
+            // The entry that goes away pays for the one that comes.
+            self.charge(0, entry_cost(to.1).saturating_sub(entry_cost(from.1)))?;
+            self.used_bytes -= entry_cost(from.1).saturating_sub(entry_cost(to.1));
+            self.directory_mut(to.0)?.insert(to.1, moved);
+        }
+        self.directory_mut(from.0)?.remove(from.1);
+        if is_directory && changes_parent {
+            let parent = self.number(to.0)?;
+            self.inode_mut(from.0)?.links -= 1;
+            self.inode_mut(to.0)?.links += 1;
+            if let Some(entries) = self.inodes.get_mut(&moved).and_then(Inode::directory_mut) {
+                entries.parent = parent;
+            }
+        }
+        self.inode_mut(from.0)?.touch(caller.time);
+        self.inode_mut(to.0)?.touch(caller.time);
+        if let Some(inode) = self.inodes.get_mut(&moved) {
+            inode.changed = caller.time;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, caller: &Caller, file: FileId, directory: FileId, name: &[u8]) -> Result<(), Status> {
+        let number = self.number(file)?;
+        let inode = self.inode(file)?;
+        match inode.content {
+            Content::Directory(_) => return Err(Status::IsDirectory),
+            Content::Volume(_) => return Err(Status::NotOwner),
+            _ if inode.links >= MAX_LINKS => return Err(Status::TooManyLinks),
+            _ => {}
+        }
+        self.check_vacant(caller, directory, name)?;
+        self.charge(0, entry_cost(name))?;
+        self.directory_mut(directory)?.insert(name, number);
+        self.inode_mut(directory)?.touch(caller.time);
+        let inode = self.inode_mut(file)?;
+        inode.links += 1;
+        inode.changed = caller.time;
+        Ok(())
+    }
+
+    fn list(
+        &self,
+        caller: &Caller,
+        directory: FileId,
+        cookie: u64,
+        verifier: [u8; 8],
+        visit: &mut dyn FnMut(&Listed<'_>) -> bool,
+    ) -> Result<ListingEnd, Status> {
+        let (inode, entries) = self.directory(directory)?;
+        rights::check_list(inode.owner, &caller.who)?;
+        // Cookies start afresh when the server does.
+        let current = u64::from(self.generation).to_be_bytes();
+        if cookie != 0 && verifier != current {
+            return Err(Status::BadCookie);
+        }
+        let dots = [
+            Listed { name: b".", file: directory, cookie: SELF_COOKIE },
+            Listed { name: b"..", file: self.id(entries.parent), cookie: PARENT_COOKIE },
+        ];
+        let others = entries.after(cookie.max(PARENT_COOKIE)).map(|(cookie, name, number)| Listed {
+            name,
+            file: self.id(number),
+            cookie,
+        });
+        let eof = dots.into_iter().filter(|dot| dot.cookie > cookie).chain(others).all(|listed| visit(&listed));
+        Ok(ListingEnd { verifier: current, eof })
+    }
+
+    fn space(&self) -> Space {
+        let volumes: u64 = self.volumes.iter().map(|volume| volume.attributes().size).sum();
+        Space {
+            total_bytes: self.limits.bytes.saturating_add(volumes),
+            free_bytes: self.limits.bytes - self.used_bytes,
+            total_files: self.limits.files,
+            free_files: self.limits.files.saturating_sub(self.inodes.len() as u64),
+        }
+    }
+
+    fn limits(&self) -> PathConf {
+        PathConf {
+            links_max: MAX_LINKS,
+            name_max: iotax_proto::nfs3::MAX_NAME_LEN as u32,
+            no_truncation: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+        }
+    }
+
+    fn max_file_size(&self) -> u64 {
+        self.volumes.iter().map(|volume| volume.attributes().size).fold(self.limits.file_bytes, u64::max)
+    }
+}
+
+impl Tree {
+    /// CREATE of a name that exists already (RFC 1813 §3.3.8).
+    fn create_over(&mut self, caller: &Caller, file: FileId, how: &CreateHow) -> Result<FileId, Status> {
+        let inode = self.inode(file)?;
+        match how {
+            CreateHow::Exclusive(verifier) if inode.create_verifier == Some(*verifier) => Ok(file),
+            CreateHow::Guarded(_) | CreateHow::Exclusive(_) => Err(Status::Exists),
+            CreateHow::Unchecked(_) if inode.directory().is_some() => Err(Status::IsDirectory),
+            CreateHow::Unchecked(_) if !matches!(inode.content, Content::File(_) | Content::Volume(_)) => {
+                Err(Status::Exists)
+            }
+            CreateHow::Unchecked(set) => {
+                // An existing file keeps all but its size.
+                if set.size.is_some() {
+                    let only_size = SetAttributes { size: set.size, ..SetAttributes::default() };
+                    self.set_attributes(caller, file, &only_size)?;
+                }
+                Ok(file)
+            }
+        }
+    }
+
+    /// Makes an inode and its name.
+    fn make(
+        &mut self,
+        caller: &Caller,
+        directory: FileId,
+        name: &[u8],
+        set: &SetAttributes,
+        default_mode: u32,
+        content: Content,
+    ) -> Result<FileId, Status> {
+        let parent = self.check_vacant(caller, directory, name)?;
+        let kind = match &content {
+            Content::Directory(_) => FileType::Directory,
+            Content::Link(_) => FileType::Symlink,
+            _ => FileType::Regular,
+        };
+        let owner = rights::of_new(parent, kind, set, default_mode, &caller.who)?;
+        let number = self.next;
+        let next = number.checked_add(1).ok_or(Status::NoSpace)?;
+        let path_len = if let Content::Link(path) = &content { path.len() as u64 } else { 0 };
+        self.charge(1, entry_cost(name) + path_len)?;
+        self.next = next;
+        let mut inode = Inode::new(content, owner, caller.time);
+        for (set, time) in [(set.accessed, &mut inode.accessed), (set.modified, &mut inode.modified)] {
+            if let SetTime::Client(wanted) = set {
+                *time = wanted;
+            }
+        }
+        self.inodes.insert(number, inode);
+        self.directory_mut(directory)?.insert(name, number);
+        self.inode_mut(directory)?.touch(caller.time);
+        Ok(self.id(number))
+    }
+
+    /// Checks that a name may be made; the owner of the directory.
+    fn check_vacant(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Owner, Status> {
+        let (inode, entries) = self.directory(directory)?;
+        rights::check_search(inode.owner, &caller.who)?;
+        if name == b"." || name == b".." || entries.get(name).is_some() {
+            return Err(Status::Exists);
+        }
+        rights::check_change(inode.owner, &caller.who)?;
+        Ok(inode.owner)
+    }
+
+    /// Checks that a name may be removed; what it leads to.
+    fn removable(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Number, Status> {
+        let (inode, entries) = self.directory(directory)?;
+        rights::check_search(inode.owner, &caller.who)?;
+        if name == b"." || name == b".." {
+            return Err(Status::IsDirectory);
+        }
+        let number = entries.get(name).ok_or(Status::NoEntry)?;
+        rights::check_removal(inode.owner, self.at(number)?.owner, &caller.who)?;
+        Ok(number)
+    }
+
+    /// Lets the name of a rename's target lead to what was moved; what it led to loses a link.
+    fn replace(
+        &mut self,
+        caller: &Caller,
+        to: (FileId, &[u8]),
+        replaced: Number,
+        moved: Number,
+        is_directory: bool,
+    ) -> Result<(), Status> {
+        self.removable(caller, to.0, to.1)?;
+        let target = self.at(replaced)?;
+        match (target.directory(), is_directory) {
+            (Some(_), false) => return Err(Status::IsDirectory),
+            (None, true) => return Err(Status::NotDirectory),
+            (Some(entries), true) if !entries.is_empty() => return Err(Status::NotEmpty),
+            _ if matches!(target.content, Content::Volume(_)) => return Err(Status::NotOwner),
+            _ => {}
+        }
+        self.directory_mut(to.0)?.replace(to.1, moved);
+        if is_directory {
+            self.drop_directory(replaced, to.0)
+        } else {
+            self.drop_link(replaced, caller.time);
+            Ok(())
+        }
+    }
+
+    fn set_size(&mut self, file: FileId, size: u64, time: Time) -> Result<(), Status> {
+        if size > self.limits.file_bytes && self.inode(file)?.data().is_some() {
+            return Err(Status::FileTooBig);
+        }
+        let inode = self.inode_mut(file)?;
+        match &mut inode.content {
+            Content::File(data) => {
+                let freed = data.set_size(size);
+                inode.touch(time);
+                self.used_bytes -= freed;
+                Ok(())
+            }
+            Content::Volume(volume) if volume.attributes().size == size => Ok(()),
+            // A volume's size is the server's matter.
+            Content::Volume(_) => Err(Status::NotOwner),
+            Content::Directory(_) => Err(Status::IsDirectory),
+            Content::Link(_) | Content::Node(_) => Err(Status::Invalid),
+        }
+    }
+
+    fn unname(&mut self, directory: FileId, name: &[u8], time: Time) -> Result<(), Status> {
+        self.directory_mut(directory)?.remove(name).ok_or(Status::NoEntry)?;
+        self.used_bytes -= entry_cost(name);
+        self.inode_mut(directory)?.touch(time);
+        Ok(())
+    }
+
+    /// A file lost a name; with its last one it goes.
+    fn drop_link(&mut self, number: Number, time: Time) {
+        let Some(inode) = self.inodes.get_mut(&number) else { return };
+        inode.links -= 1;
+        inode.changed = time;
+        if inode.links > 0 {
+            return;
+        }
+        let held = match &inode.content {
+            Content::File(data) => data.used(),
+            Content::Link(path) => path.len() as u64,
+            _ => 0,
+        };
+        self.inodes.remove(&number);
+        self.used_bytes -= INODE_COST + held;
+    }
+
+    fn drop_directory(&mut self, number: Number, parent: FileId) -> Result<(), Status> {
+        self.inodes.remove(&number);
+        self.used_bytes -= INODE_COST;
+        self.inode_mut(parent)?.links -= 1;
+        Ok(())
+    }
+
+    /// Whether a directory is `ancestor` or lies below it.
+    fn lies_within(&self, directory: Number, ancestor: Number) -> bool {
+        let mut at = directory;
+        loop {
+            if at == ancestor {
+                return true;
+            }
+            match self.inodes.get(&at).and_then(Inode::directory) {
+                Some(entries) if at != ROOT => at = entries.parent,
+                _ => return false,
+            }
+        }
+    }
+
+    fn at(&self, number: Number) -> Result<&Inode, Status> {
+        self.inodes.get(&number).ok_or(Status::Stale)
+    }
+
+    fn directory(&self, file: FileId) -> Result<(&Inode, &Directory), Status> {
+        let inode = self.inode(file)?;
+        Ok((inode, inode.directory().ok_or(Status::NotDirectory)?))
+    }
+
+    fn directory_mut(&mut self, file: FileId) -> Result<&mut Directory, Status> {
+        self.inode_mut(file)?.directory_mut().ok_or(Status::NotDirectory)
+    }
+}

@@ -1,0 +1,185 @@
+//! Who may do what: the rights of POSIX, with what NFS servers add to them.
+
+use iotax_proto::{
+    nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, types::access},
+    rpc::Credentials,
+};
+
+use super::inode::Owner;
+
+const READ: u32 = 4;
+const WRITE: u32 = 2;
+const EXECUTE: u32 = 1;
+const STICKY: u32 = 0o1000;
+const SET_GID: u32 = 0o2000;
+const SET_IDS: u32 = 0o6000;
+
+/// For READ and WRITE. A file's owner may always: it may have opened the file before it took its own right away
+/// (RFC 1813 §4.4). Whoever may execute a file may read it, since its client has to.
+pub(super) fn check_io(attributes: &Attributes, who: &Credentials, write: bool) -> Result<(), Status> {
+    let granted = bits(attributes.mode, attributes.uid, attributes.gid, who);
+    let needed = if write { WRITE } else { READ | EXECUTE };
+    if who.uid == 0 || who.uid == attributes.uid || granted & needed != 0 { Ok(()) } else { Err(Status::Access) }
+}
+
+/// For looking a name up in a directory.
+pub(super) fn check_search(directory: Owner, who: &Credentials) -> Result<(), Status> {
+    check(directory, who, EXECUTE)
+}
+
+/// For listing a directory.
+pub(super) fn check_list(directory: Owner, who: &Credentials) -> Result<(), Status> {
+    check(directory, who, READ)
+}
+
+/// For making or removing a name in a directory.
+pub(super) fn check_change(directory: Owner, who: &Credentials) -> Result<(), Status> {
+    check(directory, who, WRITE | EXECUTE)
+}
+
+/// For removing the name of a file that exists: in a sticky directory only its owner's, or the directory's.
+pub(super) fn check_removal(directory: Owner, file: Owner, who: &Credentials) -> Result<(), Status> {
+    check_change(directory, who)?;
+    let sticky = directory.mode & STICKY != 0;
+    if sticky && who.uid != 0 && who.uid != file.uid && who.uid != directory.uid {
+        return Err(Status::NotOwner);
+    }
+    Ok(())
+}
+
+/// What a file's owner becomes by SETATTR, if the caller may do all that it asks for.
+pub(super) fn after_set(file: Owner, kind: FileType, set: &SetAttributes, who: &Credentials) -> Result<Owner, Status> {
+    let is_root = who.uid == 0;
+    let is_owner = is_root || who.uid == file.uid;
+    let mut after = file;
+    if let Some(mode) = set.mode {
+        if !is_owner {
+            return Err(Status::NotOwner);
+        }
+        after.mode = mode & 0o7777;
+        if !is_root && !who.is_in_group(file.gid) {
+            after.mode &= !SET_GID;
+        }
+    }
+    let gives_away = set.uid.is_some_and(|uid| uid != file.uid);
+    let regroups = set.gid.filter(|gid| *gid != file.gid);
+    let may_regroup = regroups.is_none_or(|gid| is_root || is_owner && who.is_in_group(gid));
+    if gives_away && !is_root || !may_regroup {
+        return Err(Status::NotOwner);
+    }
+    after.uid = set.uid.unwrap_or(file.uid);
+    after.gid = set.gid.unwrap_or(file.gid);
+    if (gives_away || regroups.is_some()) && kind == FileType::Regular && set.mode.is_none() {
+        after.mode &= !SET_IDS;
+    }
+    let may_write = check(file, who, WRITE).is_ok();
+    if set.size.is_some() && !is_owner && !may_write {
+        return Err(Status::Access);
+    }
+    for time in [set.accessed, set.modified] {
+        match time {
+            SetTime::Client(_) if !is_owner => return Err(Status::NotOwner),
+            SetTime::ServerTime if !is_owner && !may_write => return Err(Status::Access),
+            _ => {}
+        }
+    }
+    Ok(after)
+}
+
+/// Whose a new file is. What only root may set of it is refused; group and set-gid follow a set-gid directory.
+pub(super) fn of_new(
+    directory: Owner,
+    kind: FileType,
+    set: &SetAttributes,
+    default_mode: u32,
+    who: &Credentials,
+) -> Result<Owner, Status> {
+    let inherits = directory.mode & SET_GID != 0;
+    let mut owner = Owner { mode: default_mode, uid: who.uid, gid: if inherits { directory.gid } else { who.gid } };
+    let only_owner = SetAttributes { size: None, accessed: SetTime::Keep, modified: SetTime::Keep, ..*set };
+    owner = after_set(owner, kind, &only_owner, who)?;
+    if inherits && kind == FileType::Directory {
+        owner.mode |= SET_GID;
+    }
+    Ok(owner)
+}
+
+/// Those of `rights` that ACCESS grants.
+pub(super) fn granted(attributes: &Attributes, rights: u32, who: &Credentials) -> u32 {
+    let is_directory = attributes.kind == FileType::Directory;
+    let may =
+        |needed| check(Owner { mode: attributes.mode, uid: attributes.uid, gid: attributes.gid }, who, needed).is_ok();
+    let mut granted = 0;
+    if may(READ) {
+        granted |= access::READ;
+    }
+    if may(WRITE) {
+        granted |= access::MODIFY | access::EXTEND;
+        if is_directory {
+            granted |= access::DELETE;
+        }
+    }
+    // Root executes only what somebody may.
+    if may(EXECUTE) && (is_directory || who.uid != 0 || attributes.mode & 0o111 != 0) {
+        granted |= if is_directory { access::LOOKUP } else { access::EXECUTE };
+    }
+    granted & rights
+}
+
+fn check(owner: Owner, who: &Credentials, needed: u32) -> Result<(), Status> {
+    let granted = bits(owner.mode, owner.uid, owner.gid, who);
+    if who.uid == 0 || granted & needed == needed { Ok(()) } else { Err(Status::Access) }
+}
+
+fn bits(mode: u32, uid: u32, gid: u32, who: &Credentials) -> u32 {
+    let shift = if who.uid == uid {
+        6
+    } else if who.is_in_group(gid) {
+        3
+    } else {
+        0
+    };
+    mode >> shift & 7
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = Owner { mode: 0o640, uid: 10, gid: 20 };
+
+    fn user(uid: u32, gid: u32) -> Credentials {
+        Credentials::new(uid, gid, &[])
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let group_only = Owner { mode: 0o070, ..OWNER };
+        assert_eq!(check(group_only, &user(10, 20), READ), Err(Status::Access));
+        assert_eq!(check(group_only, &user(11, 20), READ | WRITE), Ok(()));
+        assert_eq!(check(group_only, &Credentials::new(11, 1, &[2, 20]), READ), Ok(()));
+        assert_eq!(check(group_only, &user(11, 21), READ), Err(Status::Access));
+        assert_eq!(check(group_only, &Credentials::root(), READ), Ok(()));
+    }
+
+    #[test]
+    fn only_its_owner_changes_a_mode_and_only_root_an_owner() {
+        let chmod = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        assert_eq!(after_set(OWNER, FileType::Regular, &chmod, &user(11, 20)), Err(Status::NotOwner));
+        assert_eq!(after_set(OWNER, FileType::Regular, &chmod, &user(10, 20)).map(|owner| owner.mode), Ok(0o600));
+        let chown = SetAttributes { uid: Some(1), ..SetAttributes::default() };
+        assert_eq!(after_set(OWNER, FileType::Regular, &chown, &user(10, 20)), Err(Status::NotOwner));
+        let set_uid = Owner { mode: 0o4755, ..OWNER };
+        let after = after_set(set_uid, FileType::Regular, &chown, &Credentials::root());
+        assert_eq!(after, Ok(Owner { mode: 0o755, uid: 1, gid: 20 }));
+    }
+
+    #[test]
+    fn a_sticky_directory_keeps_others_files() {
+        let shared = Owner { mode: 0o1777, uid: 0, gid: 0 };
+        assert_eq!(check_removal(shared, OWNER, &user(11, 20)), Err(Status::NotOwner));
+        assert_eq!(check_removal(shared, OWNER, &user(10, 20)), Ok(()));
+        assert_eq!(check_removal(Owner { mode: 0o777, ..shared }, OWNER, &user(11, 20)), Ok(()));
+        assert_eq!(check_removal(Owner { mode: 0o755, ..shared }, OWNER, &user(10, 20)), Err(Status::Access));
+    }
+}
