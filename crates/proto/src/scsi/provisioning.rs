@@ -15,15 +15,17 @@ use crate::{UnitOp, wire::Reader};
 pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT: a parameter list of 4 KiB.
 pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 255;
-/// MAXIMUM WRITE SAME LENGTH in bytes: as long as a volume should be kept busy filling.
+/// Bounds MAXIMUM WRITE SAME LENGTH in bytes: as long as a volume should be kept busy filling.
 const WRITE_SAME_BYTES_MAX: u32 = 64 << 20;
+/// And in blocks: what the shorter of the two commands can say.
+const WRITE_SAME_BLOCKS_MAX: u32 = 0xffff;
 
 const UNMAP_HEADER_LEN: usize = 8;
 const UNMAP_DESCRIPTOR_LEN: usize = 16;
 
 /// MAXIMUM WRITE SAME LENGTH in blocks.
 pub(crate) fn max_write_same_blocks(view: &LunView) -> u32 {
-    (WRITE_SAME_BYTES_MAX / view.block_size).max(1)
+    (WRITE_SAME_BYTES_MAX / view.block_size).clamp(1, WRITE_SAME_BLOCKS_MAX)
 }
 
 /// UNMAP: collects the parameter list.

@@ -94,7 +94,7 @@ fn block_limits_are_those_that_commands_keep() {
     let limits = initiator::parse_block_limits(&data).expect("the page");
     assert_eq!(limits.max_transfer_blocks, MAX_IO_BLOCKS);
     assert_eq!((limits.max_unmap_blocks, limits.max_unmap_descriptors), (1 << 20, 255));
-    assert_eq!(limits.max_write_same_blocks, 131_072);
+    assert_eq!(limits.max_write_same_blocks, 0xffff);
 }
 
 #[test]
