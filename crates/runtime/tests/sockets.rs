@@ -21,6 +21,13 @@ macro_rules! for_both_drivers {
         mod epoll {
             $(#[test] fn $name() { super::$name(iotax_runtime::DriverChoice::Epoll); })*
         }
+        mod io_uring {
+            $(#[test] fn $name() {
+                if super::support::has_io_uring() {
+                    super::$name(iotax_runtime::DriverChoice::IoUring);
+                }
+            })*
+        }
     };
 }
 

@@ -22,9 +22,10 @@ use rustix::{
 use super::{
     DriverConfig,
     gather::Gather,
+    life::{Life, Step},
     pool::Pool,
     run::{Common, Port, Until, settle},
-    socket::{self, end_sending},
+    socket,
     table::Table,
     waker::Handed,
 };
@@ -84,13 +85,7 @@ struct Conn {
     queued: bool,
     dirty: bool,
     paused: bool,
-    closing: bool,
-    /// All is sent and the peer knows it.
-    shut: bool,
-    /// The peer ended in order; what is queued may still be sent.
-    drained: bool,
-    /// A send failed; what the peer sent before it went is still to be received.
-    send_error: Option<i32>,
+    life: Life,
 }
 
 impl Conn {
@@ -104,10 +99,7 @@ impl Conn {
             queued: false,
             dirty: false,
             paused: false,
-            closing: false,
-            shut: false,
-            drained: false,
-            send_error: None,
+            life: Life::default(),
         }
     }
 }
@@ -117,8 +109,13 @@ impl EpollPort {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let common = Common::new(&config);
         let pool = Pool::new()?;
-        epoll::add(&epoll, common.waker.notifier().fd(), EventData::new_u64(WAKER << KIND_SHIFT), EventFlags::IN)?;
-        epoll::add(&epoll, pool.fd(), EventData::new_u64(POOL << KIND_SHIFT), EventFlags::IN)?;
+        epoll::add(
+            &epoll,
+            common.waker.notifier().fd(),
+            EventData::new_u64(WAKER << KIND_SHIFT),
+            EventFlags::IN | EventFlags::ET,
+        )?;
+        epoll::add(&epoll, pool.fd(), EventData::new_u64(POOL << KIND_SHIFT), EventFlags::IN | EventFlags::ET)?;
         let port = Self {
             common,
             epoll,
@@ -154,11 +151,13 @@ impl EpollPort {
     }
 
     fn connect(&mut self, id: ConnId, to: SocketAddr) {
-        let begun =
-            socket::new_stream(to, self.common.socket).and_then(|socket| match rustix::net::connect(&socket, &to) {
+        let begun = socket::new_stream(to, self.common.socket).and_then(|socket| {
+            rustix::io::ioctl_fionbio(&socket, true)?;
+            match rustix::net::connect(&socket, &to) {
                 Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
                 Err(error) => Err(error.into()),
-            });
+            }
+        });
         let registered = match begun {
             // A connection that stands at once is told of by the first event like any other.
             Ok(socket) => self.register(id, Conn::new(socket, true)),
@@ -176,14 +175,13 @@ impl EpollPort {
     fn close(&mut self, id: ConnId) {
         let key = self.conns.key(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if conn.closing {
+        if !conn.life.start_closing() {
             return;
         }
         if conn.connecting {
             self.end(id, CloseReason::Ended);
             return;
         }
-        conn.closing = true;
         self.closing_count += 1;
         self.common.start_closing(key);
         self.has_bytes(id);
@@ -193,11 +191,28 @@ impl EpollPort {
     /// Drops the socket and remembers to tell the node.
     fn end(&mut self, id: ConnId, reason: CloseReason) {
         if let Some(conn) = self.conns.remove(id)
-            && conn.closing
+            && conn.life.is_closing()
+            && !conn.connecting
         {
             self.closing_count -= 1;
         }
         self.common.gone.push_back((id, reason));
+    }
+
+    fn take_step(&mut self, id: ConnId, step: Step) {
+        match step {
+            Step::Stay => {}
+            Step::Close => {
+                self.close(id);
+                self.has_bytes(id);
+            }
+            Step::ShutDown => {
+                if let Some(conn) = self.conns.get(id) {
+                    socket::end_sending(&conn.socket);
+                }
+            }
+            Step::End(reason) => self.end(id, reason),
+        }
     }
 
     /// Queues a connection for `process`.
@@ -286,14 +301,15 @@ impl EpollPort {
         let mut received = 0;
         while let Some(conn) = self.conns.get_mut(id)
             && conn.readable
-            && !conn.drained
+            && conn.life.receives()
         {
             if received == RECEIVES_A_TURN {
                 self.queue(id);
                 break;
             }
-            let discard = conn.closing;
-            if !discard && !node.wants_receive(id) {
+            let wanted = node.wants_receive(id);
+            let discard = conn.life.discards(wanted);
+            if !discard && !wanted {
                 if !conn.paused {
                     conn.paused = true;
                     self.paused.push(id);
@@ -301,9 +317,11 @@ impl EpollPort {
                 break;
             }
             buffer.clear();
-            let result = rustix::net::recv(&conn.socket, spare_capacity(&mut buffer), RecvFlags::empty());
-            match result {
-                Ok((_, 0)) => self.peer_ended(id),
+            match rustix::net::recv(&conn.socket, spare_capacity(&mut buffer), RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => {
+                    let step = conn.life.peer_ended();
+                    self.take_step(id, step);
+                }
                 Ok((_, count)) => {
                     // Less than asked for: nothing is left, unless the peer's end is.
                     conn.readable = count == RECEIVE_BYTES || conn.ended;
@@ -317,32 +335,12 @@ impl EpollPort {
                 Err(Errno::AGAIN) => conn.readable = false,
                 Err(Errno::INTR) => {}
                 Err(error) => {
-                    let error = conn.send_error.unwrap_or(error.raw_os_error());
-                    self.end(id, CloseReason::Failed(error));
+                    let step = conn.life.receive_failed(error.raw_os_error());
+                    self.take_step(id, step);
                 }
-            }
-            if let Some(conn) = self.conns.get(id)
-                && !conn.readable
-                && let Some(error) = conn.send_error
-            {
-                self.end(id, CloseReason::Failed(error));
             }
         }
         self.receive_buffer = buffer;
-    }
-
-    /// The peer will send no more. What is queued for it is sent still, in bounded time.
-    fn peer_ended(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.drained = true;
-        if let Some(error) = conn.send_error {
-            self.end(id, CloseReason::Failed(error));
-        } else if conn.shut {
-            self.end(id, CloseReason::Ended);
-        } else {
-            self.close(id);
-            self.has_bytes(id);
-        }
     }
 
     fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
@@ -352,7 +350,7 @@ impl EpollPort {
         }
         let mut all_sent = true;
         if let Some(transmit) = node.transmit(id) {
-            if conn.send_error.is_some() {
+            if conn.life.send_failed() {
                 transmit.clear();
                 return;
             }
@@ -363,23 +361,21 @@ impl EpollPort {
                     Err(Errno::AGAIN) => conn.writable = false,
                     Err(Errno::INTR) => {}
                     Err(error) => {
-                        conn.send_error = Some(error.raw_os_error());
-                        conn.readable = true;
                         transmit.clear();
+                        // The peer's last words, and its end, are to be received.
+                        conn.readable = true;
+                        let step = conn.life.set_send_error(error.raw_os_error());
                         self.queue(id);
+                        self.take_step(id, step);
                         return;
                     }
                 }
             }
             all_sent = transmit.is_empty();
         }
-        if all_sent && conn.closing && !conn.shut {
-            conn.shut = true;
-            if conn.drained {
-                self.end(id, CloseReason::Ended);
-            } else {
-                end_sending(&conn.socket);
-            }
+        if all_sent && !conn.life.send_failed() {
+            let step = conn.life.all_sent();
+            self.take_step(id, step);
         }
     }
 }
@@ -410,7 +406,9 @@ impl Port for EpollPort {
     }
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
-        if self.conns.len() >= self.common.max_connections || self.common.socket.apply(&handed.socket).is_err() {
+        let refused = rustix::io::ioctl_fionbio(&handed.socket, true).is_err()
+            || self.common.socket.apply(&handed.socket).is_err();
+        if self.conns.len() >= self.common.max_connections || refused {
             return None;
         }
         let conn = self.conns.free_id();
@@ -429,8 +427,8 @@ impl Port for EpollPort {
     fn resume<N: Node + ?Sized>(&mut self, node: &N) {
         let mut at = 0;
         while let Some(&id) = self.paused.get(at) {
-            let wanted = self.conns.get(id).is_none_or(|conn| conn.closing) || node.wants_receive(id);
-            if wanted {
+            let over = |conn: &Conn| conn.life.discards(false);
+            if self.conns.get(id).is_none_or(over) || node.wants_receive(id) {
                 self.paused.swap_remove(at);
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.paused = false;
@@ -444,9 +442,11 @@ impl Port for EpollPort {
 
     fn expire(&mut self, now: Instant) {
         while let Some(key) = self.common.take_expired(now) {
-            if let Some(id) = self.conns.find(key) {
-                let unsent = self.conns.get(id).is_some_and(|conn| !conn.shut);
-                self.end(id, if unsent { CloseReason::Failed(libc::ETIMEDOUT) } else { CloseReason::Ended });
+            if let Some(id) = self.conns.find(key)
+                && let Some(conn) = self.conns.get(id)
+            {
+                let reason = conn.life.overdue();
+                self.end(id, reason);
             }
         }
     }
@@ -534,6 +534,7 @@ fn send_gathered(socket: &OwnedFd, gather: &Gather) -> Result<usize, Errno> {
     message.msg_iovlen = iovecs.len();
     // SAFETY: the vectors point into memory that is alive: the caller gathered them from a queue that it has not touched since.
     // The system only reads it.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    let sent =
+        unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     usize::try_from(sent).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

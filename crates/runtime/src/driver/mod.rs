@@ -4,10 +4,12 @@
 
 mod epoll;
 mod gather;
+mod life;
 mod pool;
 mod run;
 mod socket;
 mod table;
+mod uring;
 mod waker;
 
 use std::{fmt, io, net::TcpListener, str::FromStr, sync::Arc, time::Duration};
@@ -20,6 +22,7 @@ pub use waker::Waker;
 
 use crate::{clock::Clock, disk::Disk};
 use epoll::EpollPort;
+use uring::UringPort;
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +136,18 @@ pub enum Ended {
     Stopped,
 }
 
+/// Which driver a choice leads to here, and why not io_uring where `Auto` did not take it. Costs a few system calls.
+pub fn choose(choice: DriverChoice) -> Result<(DriverKind, Option<String>), DriverError> {
+    if choice == DriverChoice::Epoll {
+        return Ok((DriverKind::Epoll, None));
+    }
+    match (uring::refusal(), choice) {
+        (None, _) => Ok((DriverKind::IoUring, None)),
+        (Some(reason), DriverChoice::Auto) => Ok((DriverKind::Epoll, Some(reason))),
+        (Some(reason), _) => Err(DriverError::IoUringRefused(reason)),
+    }
+}
+
 /// A driver, made on the thread that will run it.
 #[derive(Debug)]
 pub struct Driver {
@@ -142,16 +157,23 @@ pub struct Driver {
 
 #[derive(Debug)]
 enum AnyPort {
-    Epoll(EpollPort),
+    IoUring(Box<UringPort>),
+    Epoll(Box<EpollPort>),
 }
 
 impl Driver {
     pub fn new(config: DriverConfig) -> Result<Self, DriverError> {
-        Ok(Self { port: AnyPort::Epoll(EpollPort::new(config)?), fallback_reason: None })
+        let (kind, fallback_reason) = choose(config.choice)?;
+        let port = match kind {
+            DriverKind::IoUring => AnyPort::IoUring(Box::new(UringPort::new(config)?)),
+            DriverKind::Epoll => AnyPort::Epoll(Box::new(EpollPort::new(config)?)),
+        };
+        Ok(Self { port, fallback_reason })
     }
 
     pub fn kind(&self) -> DriverKind {
         match self.port {
+            AnyPort::IoUring(_) => DriverKind::IoUring,
             AnyPort::Epoll(_) => DriverKind::Epoll,
         }
     }
@@ -169,7 +191,8 @@ impl Driver {
         control: impl FnMut(&mut N, Instant) -> Flow,
     ) -> io::Result<Ended> {
         match self.port {
-            AnyPort::Epoll(port) => run::run(port, node, control),
+            AnyPort::IoUring(port) => run::run(*port, node, control),
+            AnyPort::Epoll(port) => run::run(*port, node, control),
         }
     }
 }

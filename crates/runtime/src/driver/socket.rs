@@ -60,20 +60,24 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 /// A socket that will be told to connect.
 pub(super) fn new_stream(to: SocketAddr, options: SocketOptions) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket =
-        socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
     options.apply(&socket)?;
     Ok(socket)
 }
 
 pub(super) fn accept(listener: impl AsFd) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
-    let (socket, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let (socket, peer) = acceptfrom_with(listener, SocketFlags::CLOEXEC)?;
     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(UNKNOWN_PEER);
     Ok((socket, peer))
 }
 
+pub(super) fn peer_of(socket: impl AsFd) -> SocketAddr {
+    let peer = rustix::net::getpeername(socket).ok().flatten();
+    peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(UNKNOWN_PEER)
+}
+
 /// Stands where the peer was gone before it could be named.
-pub(super) const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 /// Tells the peer that nothing more will be sent.
 pub(super) fn end_sending(socket: impl AsFd) {

@@ -70,6 +70,12 @@ impl<T> Table<T> {
         self.slots.get(id.0 as usize)?.item.as_ref()
     }
 
+    /// The ids of all items present.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ConnId> {
+        let present = self.slots.iter().zip(0..).filter(|(slot, _)| slot.item.is_some());
+        present.map(|(_, id)| ConnId(id))
+    }
+
     /// Takes the item; the id stays in use.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<T> {
         let item = self.slots.get_mut(id.0 as usize)?.item.take()?;

@@ -278,6 +278,18 @@ impl Node for Client {
     }
 }
 
+/// False, with a word on standard error, where tests of io_uring cannot run; where `CI` is true they must.
+pub(crate) fn has_io_uring() -> bool {
+    match iotax_runtime::driver::choose(DriverChoice::IoUring) {
+        Ok(_) => true,
+        Err(error) if std::env::var("CI").is_ok_and(|ci| ci == "true") => panic!("{error}"),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            false
+        }
+    }
+}
+
 pub(crate) fn config(choice: DriverChoice) -> DriverConfig {
     DriverConfig::new(choice, Clock::start()).unwrap()
 }

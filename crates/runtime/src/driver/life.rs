@@ -1,0 +1,124 @@
+//! How a connection comes to its end, the same way under both ports.
+
+use iotax_node::CloseReason;
+
+/// What is known of a connection's end.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    /// We want to end: what is queued is sent still, what arrives is thrown away.
+    closing: bool,
+    /// All is sent, and the peer was told so.
+    shut: bool,
+    /// The peer will send no more.
+    drained: bool,
+    /// A send failed; what the peer sent before it went is still to be received.
+    send_error: Option<i32>,
+}
+
+/// What is to be done next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Stay,
+    /// Send what is left, then end.
+    Close,
+    /// Tell the peer that nothing more will be sent.
+    ShutDown,
+    End(CloseReason),
+}
+
+impl Life {
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// False once the peer has ended its side.
+    pub(super) fn receives(&self) -> bool {
+        !self.drained
+    }
+
+    /// Bytes are received to be thrown away: the connection ends whatever they say, or can only end and the node does not want
+    /// them.
+    pub(super) fn discards(&self, wanted: bool) -> bool {
+        self.closing || (self.send_failed() && !wanted)
+    }
+
+    pub(super) fn send_failed(&self) -> bool {
+        self.send_error.is_some()
+    }
+
+    /// True the first time.
+    pub(super) fn start_closing(&mut self) -> bool {
+        !std::mem::replace(&mut self.closing, true)
+    }
+
+    /// An end of file arrived.
+    pub(super) fn peer_ended(&mut self) -> Step {
+        self.drained = true;
+        match self.send_error {
+            Some(error) => Step::End(CloseReason::Failed(error)),
+            None if self.shut => Step::End(CloseReason::Ended),
+            None => Step::Close,
+        }
+    }
+
+    /// A receive failed. Where a send failed before, that is the reason.
+    pub(super) fn receive_failed(&self, error: i32) -> Step {
+        Step::End(CloseReason::Failed(self.send_error.unwrap_or(error)))
+    }
+
+    /// A send failed: nothing more can be sent, but the peer's last words may be waiting.
+    pub(super) fn set_send_error(&mut self, error: i32) -> Step {
+        self.send_error = Some(error);
+        if self.drained { Step::End(CloseReason::Failed(error)) } else { Step::Stay }
+    }
+
+    /// Nothing is queued to be sent.
+    pub(super) fn all_sent(&mut self) -> Step {
+        if !self.closing || self.shut {
+            return Step::Stay;
+        }
+        self.shut = true;
+        if self.drained { Step::End(CloseReason::Ended) } else { Step::ShutDown }
+    }
+
+    /// The peer's time to take the last bytes and to end is up.
+    pub(super) fn overdue(&self) -> CloseReason {
+        if self.shut { CloseReason::Ended } else { CloseReason::Failed(self.send_error.unwrap_or(libc::ETIMEDOUT)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_close_sends_then_shuts_down_then_waits_for_the_peer() {
+        let mut life = Life::default();
+        assert_eq!(life.all_sent(), Step::Stay);
+        assert!(life.start_closing() && !life.start_closing());
+        assert_eq!(life.overdue(), CloseReason::Failed(libc::ETIMEDOUT));
+        assert_eq!(life.all_sent(), Step::ShutDown);
+        assert_eq!(life.all_sent(), Step::Stay);
+        assert_eq!(life.overdue(), CloseReason::Ended);
+        assert_eq!(life.peer_ended(), Step::End(CloseReason::Ended));
+    }
+
+    #[test]
+    fn the_peers_end_lets_us_send_what_is_left() {
+        let mut life = Life::default();
+        assert_eq!(life.peer_ended(), Step::Close);
+        assert!(life.start_closing() && !life.receives());
+        assert_eq!(life.all_sent(), Step::End(CloseReason::Ended));
+    }
+
+    #[test]
+    fn a_failed_send_is_the_reason_whatever_ends_the_receiving() {
+        let mut life = Life::default();
+        assert_eq!(life.set_send_error(libc::EPIPE), Step::Stay);
+        assert_eq!(life.receive_failed(libc::ECONNRESET), Step::End(CloseReason::Failed(libc::EPIPE)));
+        assert_eq!(life.peer_ended(), Step::End(CloseReason::Failed(libc::EPIPE)));
+        let mut life = Life::default();
+        life.peer_ended();
+        assert_eq!(life.set_send_error(libc::EPIPE), Step::End(CloseReason::Failed(libc::EPIPE)));
+    }
+}

@@ -1,0 +1,643 @@
+//! Sockets and disks over io_uring: in the steady state one system call sends the replies, sleeps, and receives.
+
+mod buffers;
+mod conn;
+mod probe;
+mod ring;
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpListener},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::Arc,
+};
+
+use io_uring::{
+    opcode,
+    types::{CancelBuilder, FsyncFlags},
+};
+use iotax_node::{CloseReason, ConnId, DiskToken, Input, ListenerId, Node, Output};
+use iotax_proto::Instant;
+
+use super::{
+    DriverConfig,
+    life::Step,
+    run::{Common, Port, Until, settle},
+    socket,
+    table::Table,
+    waker::Handed,
+};
+use crate::disk::{Disk, SystemOp, Transfer};
+use buffers::{BUFFER_BYTES, Buffers};
+use conn::Conn;
+pub(super) use probe::refusal;
+use ring::{Completion, Ring, fd};
+
+/// Kinds of operations, in the top byte of their user data; a key or an index is below.
+const KIND_SHIFT: u32 = 56;
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1;
+const CONNECT: u64 = 2;
+const ACCEPT: u64 = 3;
+const WAKE: u64 = 4;
+const DISK: u64 = 5;
+const CANCEL: u64 = 6;
+
+pub(super) struct UringPort {
+    common: Common,
+    /// Dropped before the buffers that it knows.
+    ring: Ring,
+    buffers: Buffers,
+    listeners: Vec<TcpListener>,
+    conns: Table<Conn>,
+    completions: Vec<Completion>,
+    /// Connections with held bytes, or without a receive.
+    ready: Vec<ConnId>,
+    ready_now: Vec<ConnId>,
+    /// Connections with bytes to send.
+    dirty: Vec<ConnId>,
+    dirty_now: Vec<ConnId>,
+    /// Connections whose bytes the node does not want for now.
+    paused: Vec<ConnId>,
+    closing_count: usize,
+    disks: Vec<Arc<Disk>>,
+    /// Disk operations with the kernel, by slot.
+    transfers: Vec<Option<(DiskToken, Transfer)>>,
+    free_transfers: Vec<usize>,
+}
+
+impl UringPort {
+    pub(super) fn new(config: DriverConfig) -> io::Result<Self> {
+        let ring = Ring::new()?;
+        let buffers = Buffers::new(&ring)?;
+        let mut port = Self {
+            common: Common::new(&config),
+            ring,
+            buffers,
+            listeners: config.listeners,
+            conns: Table::new(),
+            completions: Vec::with_capacity(256),
+            ready: Vec::new(),
+            ready_now: Vec::new(),
+            dirty: Vec::new(),
+            dirty_now: Vec::new(),
+            paused: Vec::new(),
+            closing_count: 0,
+            disks: config.disks,
+            transfers: Vec::new(),
+            free_transfers: Vec::new(),
+        };
+        port.watch_waker();
+        port.listen_again();
+        Ok(port)
+    }
+
+    fn watch_waker(&mut self) {
+        let entry = opcode::PollAdd::new(fd(self.common.waker.notifier().fd().as_raw_fd()), libc::POLLIN as u32)
+            .multi(true)
+            .build()
+            .user_data(WAKE << KIND_SHIFT);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    fn connect(&mut self, id: ConnId, to: SocketAddr) {
+        let socket = match socket::new_stream(to, self.common.socket) {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.conns.reserve(id);
+                let reason = CloseReason::Failed(error.raw_os_error().unwrap_or(libc::EIO));
+                self.common.gone.push_back((id, reason));
+                return;
+            }
+        };
+        let mut conn = Conn::new(socket);
+        conn.connecting = true;
+        let address = conn.flight.address.insert(to.into());
+        let entry = opcode::Connect::new(fd(conn.socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
+        self.conns.insert(id, conn);
+        let entry = entry.user_data((CONNECT << KIND_SHIFT) | self.conns.key(id));
+        // SAFETY: the address lives in the connection's box, which stays until the operation has completed.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    fn close(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.ending.is_some() || !conn.life.start_closing() {
+            return;
+        }
+        if conn.connecting {
+            self.end(id, CloseReason::Ended);
+            return;
+        }
+        conn.held = Vec::new();
+        self.closing_count += 1;
+        self.common.start_closing(self.conns.key(id));
+        self.has_bytes(id);
+        self.queue(id);
+    }
+
+    /// Calls back what the kernel has of a connection; when that is done, the node is told.
+    fn end(&mut self, id: ConnId, reason: CloseReason) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.ending.is_none() {
+            conn.ending = Some(reason);
+            if conn.life.is_closing() && !conn.connecting {
+                self.closing_count -= 1;
+            }
+            if !conn.is_still() {
+                let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(fd(conn.socket.as_raw_fd())).all())
+                    .build()
+                    .user_data(CANCEL << KIND_SHIFT);
+                // SAFETY: the entry points to nothing.
+                unsafe { self.ring.push(&entry) };
+            }
+        }
+        self.end_if_still(id);
+    }
+
+    fn end_if_still(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && conn.is_still()
+            && let Some(reason) = conn.ending.take()
+        {
+            self.conns.remove(id);
+            self.common.gone.push_back((id, reason));
+        }
+    }
+
+    fn take_step(&mut self, id: ConnId, step: Step) {
+        match step {
+            Step::Stay => {}
+            Step::Close => {
+                self.close(id);
+                self.has_bytes(id);
+            }
+            Step::ShutDown => {
+                if let Some(conn) = self.conns.get(id) {
+                    socket::end_sending(&conn.socket);
+                }
+            }
+            Step::End(reason) => self.end(id, reason),
+        }
+    }
+
+    /// Queues a connection for `process`.
+    fn queue(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.queued
+        {
+            conn.queued = true;
+            self.ready.push(id);
+        }
+    }
+
+    fn take_completion<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
+        let data = completion.user_data;
+        match data >> KIND_SHIFT {
+            RECEIVE => self.received(completion, node),
+            SEND => self.sent(completion),
+            CONNECT => self.connected(completion, node),
+            ACCEPT => self.accepted(completion),
+            WAKE if !completion.has_more() => self.watch_waker(),
+            DISK => self.disk_done(completion),
+            _ => {}
+        }
+    }
+
+    fn connected<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
+        let Some(id) = self.conns.find(completion.user_data) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.connecting = false;
+        conn.flight.address = None;
+        if conn.ending.is_some() {
+            self.end_if_still(id);
+        } else if let Err(error) = completion.outcome() {
+            self.end(id, CloseReason::Failed(error));
+        } else {
+            self.arm_receive(id);
+            node.handle(self.common.clock.now(), Input::Connected { conn: id });
+            settle(node, self);
+            self.has_bytes(id);
+        }
+    }
+
+    fn accepted(&mut self, completion: Completion) {
+        let index = (completion.user_data & 0xFFFF_FFFF) as usize;
+        match completion.outcome() {
+            Ok(raw_fd) => {
+                // SAFETY: the kernel just made this descriptor for us; nobody else has it.
+                let socket = unsafe { OwnedFd::from_raw_fd(raw_fd.cast_signed()) };
+                let peer = socket::peer_of(&socket);
+                let listener = ListenerId(u32::try_from(index).unwrap_or(u32::MAX));
+                self.common.distribute(Handed { socket, listener, peer });
+                if !completion.has_more() {
+                    self.accept(index);
+                }
+            }
+            // A connection that died in the queue.
+            Err(libc::ECONNABORTED) if completion.has_more() => {}
+            Err(libc::ECONNABORTED) => self.accept(index),
+            Err(_) => self.common.rest_listeners(),
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        let entry = opcode::AcceptMulti::new(fd(self.listeners[index].as_raw_fd()))
+            .flags(libc::SOCK_CLOEXEC)
+            .build()
+            .user_data((ACCEPT << KIND_SHIFT) | index as u64);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    fn received<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
+        // The key finds the connection: its slot is kept while the kernel has a receive.
+        let Some(id) = self.conns.find(completion.user_data) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !completion.has_more() {
+            conn.receiving = false;
+        }
+        let over = conn.ending.is_some();
+        match (completion.outcome(), completion.buffer()) {
+            (Ok(0), buffer) => {
+                if let Some(buffer) = buffer {
+                    self.buffers.give_back(buffer);
+                }
+                if !over {
+                    let step = conn.life.peer_ended();
+                    self.take_step(id, step);
+                }
+            }
+            (Ok(len), Some(buffer)) => {
+                let bytes = self.buffers.bytes(buffer, len as usize);
+                let wanted = node.wants_receive(id);
+                if wanted && !over && !conn.life.discards(wanted) && !conn.paused && conn.held.is_empty() {
+                    node.handle(self.common.clock.now(), Input::Received { conn: id, bytes });
+                    settle(node, self);
+                } else if !over && !conn.life.discards(wanted) {
+                    conn.held.extend_from_slice(bytes);
+                    self.pause(id);
+                }
+                self.buffers.give_back(buffer);
+            }
+            // All buffers were in use, or we asked for the end of it: armed again below, when it is wanted.
+            (Err(libc::ENOBUFS | libc::ECANCELED), _) | (Ok(_), None) => {}
+            (Err(error), _) => {
+                if !over {
+                    let step = conn.life.receive_failed(error);
+                    self.take_step(id, step);
+                }
+            }
+        }
+        self.end_if_still(id);
+        self.queue_if_deaf(id);
+    }
+
+    /// Has a receive armed in this turn where there should be one.
+    fn queue_if_deaf(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get(id)
+            && !conn.receiving
+            && !conn.paused
+        {
+            self.queue(id);
+        }
+    }
+
+    /// Stops receiving until the node wants more.
+    fn pause(&mut self, id: ConnId) {
+        let key = self.conns.key(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !conn.paused {
+            conn.paused = true;
+            self.paused.push(id);
+        }
+        if conn.receiving && !conn.stopping {
+            conn.stopping = true;
+            let entry = opcode::AsyncCancel::new((RECEIVE << KIND_SHIFT) | key).build().user_data(CANCEL << KIND_SHIFT);
+            // SAFETY: the entry points to nothing.
+            unsafe { self.ring.push(&entry) };
+        }
+    }
+
+    fn arm_receive(&mut self, id: ConnId) {
+        let key = self.conns.key(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.receiving || conn.connecting || conn.ending.is_some() || !conn.life.receives() {
+            return;
+        }
+        conn.receiving = true;
+        conn.stopping = false;
+        let entry = opcode::RecvMulti::new(fd(conn.socket.as_raw_fd()), buffers::GROUP)
+            .build()
+            .user_data((RECEIVE << KIND_SHIFT) | key);
+        // SAFETY: the entry points to nothing; the buffers are the ring's and live as long.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    /// The turn of a connection that has held bytes, or no receive with the kernel.
+    fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.queued = false;
+        if conn.ending.is_some() {
+            return;
+        }
+        let mut held = std::mem::take(&mut conn.held);
+        let mut given = 0;
+        while given < held.len() {
+            let wanted = node.wants_receive(id);
+            match self.conns.get(id) {
+                None => return,
+                Some(conn) if conn.ending.is_some() || conn.life.discards(wanted) => given = held.len(),
+                Some(_) if wanted => {
+                    let piece = &held[given..held.len().min(given + BUFFER_BYTES)];
+                    given += piece.len();
+                    node.handle(self.common.clock.now(), Input::Received { conn: id, bytes: piece });
+                    settle(node, self);
+                }
+                Some(_) => break,
+            }
+        }
+        held.drain(..given);
+        let wanted = node.wants_receive(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let full = !held.is_empty();
+        conn.held = held;
+        if full || (!wanted && !conn.life.discards(wanted)) {
+            self.pause(id);
+        } else {
+            self.arm_receive(id);
+        }
+    }
+
+    fn sent(&mut self, completion: Completion) {
+        let Some(id) = self.conns.find(completion.user_data) else { return };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.sending = false;
+        match completion.outcome() {
+            Ok(count) => {
+                conn.flight.transmit.advance(count as usize);
+                if conn.ending.is_none() {
+                    if conn.flight.transmit.is_empty() {
+                        self.has_bytes(id);
+                    } else {
+                        self.send_flight(id);
+                    }
+                }
+            }
+            Err(libc::EINTR | libc::EAGAIN) if conn.ending.is_none() => self.send_flight(id),
+            Err(error) => {
+                conn.flight.transmit.clear();
+                if conn.ending.is_none() {
+                    let step = conn.life.set_send_error(error);
+                    self.take_step(id, step);
+                    self.has_bytes(id);
+                }
+            }
+        }
+        self.end_if_still(id);
+    }
+
+    fn send_flight(&mut self, id: ConnId) {
+        let key = self.conns.key(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.sending = true;
+        let entry = conn.flight.send(&conn.socket).user_data((SEND << KIND_SHIFT) | key);
+        // SAFETY: the flight is boxed in the connection, which stays until the operation has completed, and holds on to the
+        // memory of its payloads.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.connecting || conn.sending || conn.ending.is_some() {
+            return;
+        }
+        if let Some(transmit) = node.transmit(id) {
+            if conn.life.send_failed() {
+                transmit.clear();
+                return;
+            }
+            if !transmit.is_empty() {
+                std::mem::swap(transmit, &mut conn.flight.transmit);
+                self.send_flight(id);
+                return;
+            }
+        }
+        if !conn.life.send_failed() {
+            let step = conn.life.all_sent();
+            self.take_step(id, step);
+        }
+    }
+
+    fn start_disk(&mut self, token: DiskToken, transfer: Transfer) {
+        let slot = self.free_transfers.pop().unwrap_or_else(|| {
+            self.transfers.push(None);
+            self.transfers.len() - 1
+        });
+        let disk = fd(transfer.fd());
+        let entry = match transfer.op() {
+            SystemOp::Read { offset, address, len } => {
+                opcode::Read::new(disk, address as *mut u8, len).offset(offset).build()
+            }
+            SystemOp::Write { offset, address, len, durable } => opcode::Write::new(disk, address as *const u8, len)
+                .offset(offset)
+                .rw_flags(if durable { libc::RWF_DSYNC } else { 0 })
+                .build(),
+            SystemOp::Sync => opcode::Fsync::new(disk).flags(FsyncFlags::DATASYNC).build(),
+            op @ (SystemOp::Zero { offset, len } | SystemOp::Punch { offset, len }) => {
+                opcode::Fallocate::new(disk, len).offset(offset).mode(op.fallocate_mode()).build()
+            }
+        };
+        self.transfers[slot] = Some((token, transfer));
+        // SAFETY: the transfer keeps the memory and the disk alive until the operation has completed.
+        unsafe { self.ring.push(&entry.user_data((DISK << KIND_SHIFT) | slot as u64)) };
+    }
+
+    fn disk_done(&mut self, completion: Completion) {
+        let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
+        let Some((token, mut transfer)) = self.transfers[slot].take() else { return };
+        self.free_transfers.push(slot);
+        if transfer.fall_back(-completion.result).is_some() {
+            self.start_disk(token, transfer);
+        } else {
+            self.common.disk_done.push_back((token, transfer.finish(completion.result)));
+        }
+    }
+
+    fn disks_are_idle(&self) -> bool {
+        self.free_transfers.len() == self.transfers.len()
+    }
+}
+
+impl Port for UringPort {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Connect { conn, to } => self.connect(conn, to),
+            Output::Close { conn } => self.close(conn),
+            Output::Disk { token, disk, op } => match Transfer::new(Arc::clone(&self.disks[disk.0 as usize]), op) {
+                Ok(transfer) => self.start_disk(token, transfer),
+                Err(error) => self.common.disk_done.push_back((token, Err(error))),
+            },
+        }
+    }
+
+    fn has_bytes(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.dirty
+        {
+            conn.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
+        if self.conns.len() >= self.common.max_connections || self.common.socket.apply(&handed.socket).is_err() {
+            return None;
+        }
+        let conn = self.conns.free_id();
+        self.conns.insert(conn, Conn::new(handed.socket));
+        self.arm_receive(conn);
+        Some(Input::Accepted { conn, listener: handed.listener, peer: handed.peer })
+    }
+
+    fn release(&mut self, conn: ConnId) {
+        self.conns.release(conn);
+    }
+
+    fn resume<N: Node + ?Sized>(&mut self, node: &N) {
+        let mut at = 0;
+        while let Some(&id) = self.paused.get(at) {
+            let over = |conn: &Conn| conn.life.discards(false) || conn.ending.is_some();
+            if self.conns.get(id).is_none_or(over) || node.wants_receive(id) {
+                self.paused.swap_remove(at);
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.paused = false;
+                }
+                self.queue(id);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some(key) = self.common.take_expired(now) {
+            if let Some(id) = self.conns.find(key)
+                && let Some(conn) = self.conns.get(id)
+            {
+                let reason = conn.life.overdue();
+                self.end(id, reason);
+            }
+        }
+    }
+
+    fn listen_again(&mut self) {
+        for index in 0..self.listeners.len() {
+            self.accept(index);
+        }
+    }
+
+    fn flush<N: Node + ?Sized>(&mut self, node: &mut N) {
+        std::mem::swap(&mut self.dirty, &mut self.dirty_now);
+        for at in 0..self.dirty_now.len() {
+            let id = self.dirty_now[at];
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.dirty = false;
+                self.send(id, node);
+            }
+        }
+        self.dirty_now.clear();
+    }
+
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.dirty.is_empty() || !self.completions.is_empty()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.conns.is_empty() && self.listeners.is_empty() && self.disks_are_idle()
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing_count > 0
+    }
+
+    fn wait(&mut self, until: Until) -> io::Result<()> {
+        self.ring.wait(until, self.common.clock, &mut self.completions)
+    }
+
+    fn process<N: Node + ?Sized>(&mut self, node: &mut N) {
+        let mut completions = std::mem::take(&mut self.completions);
+        let last = completions.len().saturating_sub(1);
+        for (at, completion) in completions.drain(..).enumerate() {
+            self.take_completion(completion, node);
+            if at < last && !self.dirty.is_empty() {
+                // The peer works on what is sent now while we work on the rest.
+                self.flush(node);
+                // A failure here comes back from the wait.
+                let _ = self.ring.submit();
+            }
+        }
+        self.completions = completions;
+        std::mem::swap(&mut self.ready, &mut self.ready_now);
+        for at in 0..self.ready_now.len() {
+            let id = self.ready_now[at];
+            if self.conns.get(id).is_some_and(|conn| conn.queued) {
+                self.serve(id, node);
+            }
+        }
+        self.ready_now.clear();
+    }
+}
+
+impl Drop for UringPort {
+    /// Takes everything back from the kernel: it may still read or write memory that would be freed.
+    fn drop(&mut self) {
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build().user_data(CANCEL << KIND_SHIFT);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(&cancel) };
+        let ids: Vec<_> = self.conns.ids().collect();
+        loop {
+            let busy = |id: &ConnId| self.conns.get(*id).is_some_and(|conn| !conn.is_still());
+            if self.disks_are_idle() && !ids.iter().any(busy) {
+                return;
+            }
+            let mut completions = std::mem::take(&mut self.completions);
+            if completions.is_empty() && self.ring.wait(Until::Woken, self.common.clock, &mut completions).is_err() {
+                // Whatever the kernel still has must stay: better lost than overwritten.
+                std::mem::forget(std::mem::replace(&mut self.conns, Table::new()));
+                std::mem::forget(std::mem::take(&mut self.transfers));
+                return;
+            }
+            for completion in completions {
+                match completion.user_data >> KIND_SHIFT {
+                    kind @ (RECEIVE | SEND | CONNECT) => {
+                        if let Some(id) = self.conns.find(completion.user_data)
+                            && let Some(conn) = self.conns.get_mut(id)
+                        {
+                            conn.receiving &= kind != RECEIVE || completion.has_more();
+                            conn.sending &= kind != SEND;
+                            conn.connecting &= kind != CONNECT;
+                        }
+                    }
+                    DISK => {
+                        let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
+                        self.transfers[slot] = None;
+                        self.free_transfers.push(slot);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for UringPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UringPort").field("common", &self.common).field("conns", &self.conns).finish_non_exhaustive()
+    }
+}

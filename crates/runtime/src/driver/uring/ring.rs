@@ -1,0 +1,139 @@
+//! The ring itself: set-up, submission, waiting.
+
+use std::{io, os::fd::RawFd};
+
+use io_uring::{IoUring, cqueue, squeue, types};
+
+use super::super::run::Until;
+use crate::clock::Clock;
+
+/// Entries of the submission queue; more operations than these in one turn cost a system call more.
+const SUBMISSIONS: u32 = 256;
+
+/// Entries of the completion queue. An overflow costs time, and loses nothing.
+const COMPLETIONS: u32 = 4096;
+
+/// `IORING_ENTER_GETEVENTS`.
+const GET_EVENTS: u32 = 1;
+
+/// A ring of this thread. Its work is done when the thread enters the kernel for it, not by interrupting the thread:
+/// `IORING_SETUP_DEFER_TASKRUN`, Linux 6.1.
+pub(super) struct Ring(IoUring);
+
+impl Ring {
+    pub(super) fn new() -> io::Result<Self> {
+        IoUring::builder()
+            .setup_single_issuer()
+            .setup_coop_taskrun()
+            .setup_taskrun_flag()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .build(SUBMISSIONS)
+            .map(Self)
+    }
+
+    /// Queues an operation.
+    ///
+    /// # Safety
+    /// What the entry points to must stay valid until its completion is taken.
+    pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: the caller's promise.
+        while unsafe { self.0.submission().push(entry) }.is_err() {
+            // A kernel that is out of memory says so again at the next wait, where it can be told.
+            let _ = self.0.submit();
+        }
+    }
+
+    /// Begins what is queued, without waiting for anything.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        if self.0.submission().is_empty() {
+            return Ok(());
+        }
+        match self.0.submit() {
+            Ok(_) => Ok(()),
+            Err(error) if is_transient(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins what is queued, waits for at least one completion, and takes all there are.
+    pub(super) fn wait(&mut self, until: Until, clock: Clock, into: &mut Vec<Completion>) -> io::Result<()> {
+        let ready = !self.0.completion().is_empty();
+        let result = match until {
+            _ if ready => self.enter(0),
+            Until::Now => self.enter(0),
+            Until::Woken => self.enter(1),
+            Until::At(at) => {
+                let timeout = at.since(clock.now());
+                let timespec = types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
+                let args = types::SubmitArgs::new().timespec(&timespec);
+                self.0.submitter().submit_with_args(1, &args)
+            }
+        };
+        match result {
+            Ok(_) => {}
+            Err(error) if is_transient(&error) => {}
+            Err(error) => return Err(error),
+        }
+        into.extend(self.0.completion().map(|entry| Completion::from(&entry)));
+        Ok(())
+    }
+
+    pub(super) fn ring(&self) -> &IoUring {
+        &self.0
+    }
+
+    /// One system call, or none where it could bring nothing.
+    fn enter(&mut self, want: u32) -> io::Result<usize> {
+        let queue = self.0.submission();
+        let (len, work) = (queue.len(), queue.taskrun() || queue.cq_overflow());
+        drop(queue);
+        if want == 0 && len == 0 && !work {
+            return Ok(0);
+        }
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        // SAFETY: the arguments are those of io_uring_enter(2): as many entries as are queued, and no signal mask.
+        unsafe { self.0.submitter().enter::<libc::sigset_t>(len, want, GET_EVENTS, None) }
+    }
+}
+
+/// A wait that ended for its time, a signal, or want of memory that passes: the next turn tries again.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY))
+}
+
+/// What the kernel said of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Completion {
+    pub(super) user_data: u64,
+    pub(super) result: i32,
+    flags: u32,
+}
+
+impl From<&cqueue::Entry> for Completion {
+    fn from(entry: &cqueue::Entry) -> Self {
+        Self { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() }
+    }
+}
+
+impl Completion {
+    /// More completions of the same operation will come.
+    pub(super) fn has_more(&self) -> bool {
+        cqueue::more(self.flags)
+    }
+
+    /// The provided buffer that was used.
+    pub(super) fn buffer(&self) -> Option<u16> {
+        cqueue::buffer_select(self.flags)
+    }
+
+    /// The result, or the error number.
+    pub(super) fn outcome(&self) -> Result<u32, i32> {
+        u32::try_from(self.result).map_err(|_| -self.result)
+    }
+}
+
+pub(super) fn fd(fd: RawFd) -> types::Fd {
+    types::Fd(fd)
+}
