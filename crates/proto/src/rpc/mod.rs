@@ -11,5 +11,6 @@ pub mod xdr;
 pub use auth::Credentials;
 pub use duplicate::{DuplicateCache, Peer, RequestKey};
 pub use message::{AcceptStatus, Call, HeadError, RpcError};
+pub use portmap::Mapping;
 pub use record::{Piece, Records};
 pub use xdr::{Encoder, Garbage};
