@@ -79,7 +79,7 @@ fn run_on_a_disk_reads_what_it_wrote() {
 #[test]
 fn every_io_of_a_closed_loop_is_counted_once() {
     let (_, unit) = memory();
-    let measured = run(RunConfig { read_percent: 75, ..RUN }, 1, &unit, None).expect("right data");
+    let measured = run(RunConfig { read_percent: 75.0, ..RUN }, 1, &unit, None).expect("right data");
     let ios = measured.read.ios + measured.write.ios;
     let in_series: u64 =
         measured.series.iter().filter(|sample| sample.in_window).map(|sample| sample.reads + sample.writes).sum();
@@ -99,7 +99,7 @@ fn corrupted_byte_is_found_and_named() {
     pool.fill(&mut bytes, 0, pattern::Stamp { run: 1, writer: 0, sequence: 0 });
     bytes[777_777] ^= 0x40;
     iotax_proto::Region::copy_in(&*heap, 0, &bytes);
-    let failure = run(RunConfig { read_percent: 100, ..RUN }, 1, &unit, None).expect_err("wrong data");
+    let failure = run(RunConfig { read_percent: 100.0, ..RUN }, 1, &unit, None).expect_err("wrong data");
     assert_eq!(failure.kind, FailureKind::Verify);
     assert!(failure.message.contains(&format!("byte {}", 777_777 / 512 * 512)), "{failure}");
 }

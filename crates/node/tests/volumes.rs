@@ -9,7 +9,7 @@ use iotax_node::{
     volume::{Buffers, Disks, Media, Operations, VolumeSpec, Volumes, unit_of},
 };
 use iotax_proto::{Instant, Payload, Started, UnitError, UnitOp};
-use support::{Heap, allocate, perform};
+use support::{Heap, perform};
 
 const SIZE: u64 = 64 << 10;
 const NOW: Instant = Instant(5);
@@ -28,7 +28,7 @@ impl Bench {
         let disk = Heap::new(SIZE as usize);
         let region: Rc<dyn iotax_proto::Region> = disk.clone();
         let volumes = Volumes::new(&[spec], &mut |_| Rc::clone(&region), None);
-        let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(allocate)))));
+        let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Heap::new(len))))));
         let operations = Operations::new(ConnId(3), Rc::new(volumes), Rc::clone(&disks));
         Self { operations, disks, disk }
     }

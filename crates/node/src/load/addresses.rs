@@ -1,6 +1,6 @@
 //! Where the next I/O goes.
 
-use super::streams::Stream;
+use super::streams::{Chance, Stream};
 
 /// The share of the working set that belongs to one worker, in blocks of the load's block size.
 ///
@@ -28,7 +28,7 @@ impl Zone {
 pub struct Addresses {
     zone: Zone,
     block_size: u64,
-    random_percent: u8,
+    randoms: Chance,
     random: Stream,
     next_sequential: u64,
     busy: Busy,
@@ -36,12 +36,12 @@ pub struct Addresses {
 
 impl Addresses {
     /// `zone` must have at least `outstanding` blocks.
-    pub fn new(zone: Zone, block_size: u32, random_percent: u8, outstanding: u32, seed: u64, worker: u32) -> Self {
+    pub fn new(zone: Zone, block_size: u32, random_percent: f64, outstanding: u32, seed: u64, worker: u32) -> Self {
         assert!(zone.blocks >= u64::from(outstanding), "a zone of {} blocks for {outstanding} I/Os", zone.blocks);
         Self {
             zone,
             block_size: u64::from(block_size),
-            random_percent,
+            randoms: Chance::percent(random_percent),
             random: Stream::new(seed, "addresses", u64::from(worker)),
             next_sequential: 0,
             busy: Busy::new(outstanding),
@@ -50,8 +50,7 @@ impl Addresses {
 
     /// Offset in the unit of the next I/O, bytes; busy until `release`d.
     pub fn take(&mut self) -> u64 {
-        let random =
-            self.random_percent == 100 || (self.random_percent > 0 && self.random.percent(self.random_percent));
+        let random = self.randoms.is_always() || (!self.randoms.is_never() && self.random.chance(self.randoms));
         let mut block = if random { self.random.below(self.zone.blocks) } else { self.next_sequential };
         while !self.busy.take(block) {
             block = self.after(block);
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn no_block_is_taken_twice_at_once() {
-        for (blocks, random_percent) in [(8, 100), (9, 0), (1000, 50), (100_000, 100)] {
+        for (blocks, random_percent) in [(8, 100.0), (9, 0.0), (1000, 50.0), (100_000, 100.0)] {
             let mut addresses = Addresses::new(Zone { offset: 512, blocks }, 512, random_percent, 8, 3, 1);
             let mut under_way = VecDeque::new();
             for _ in 0..20_000 {
@@ -140,7 +139,7 @@ mod tests {
 
     #[test]
     fn sequential_covers_the_zone_in_order() {
-        let mut addresses = Addresses::new(Zone { offset: 0, blocks: 100 }, 4096, 0, 4, 1, 0);
+        let mut addresses = Addresses::new(Zone { offset: 0, blocks: 100 }, 4096, 0.0, 4, 1, 0);
         for round in 0..3 {
             for block in 0..100 {
                 let offset = addresses.take();
@@ -152,7 +151,7 @@ mod tests {
 
     #[test]
     fn random_reaches_every_block_evenly() {
-        let mut addresses = Addresses::new(Zone { offset: 0, blocks: 64 }, 512, 100, 1, 9, 0);
+        let mut addresses = Addresses::new(Zone { offset: 0, blocks: 64 }, 512, 100.0, 1, 9, 0);
         let mut counts = [0_u32; 64];
         for _ in 0..64_000 {
             let offset = addresses.take();
@@ -165,7 +164,7 @@ mod tests {
     #[test]
     fn workers_draw_differently() {
         let draw = |worker| {
-            let mut addresses = Addresses::new(Zone { offset: 0, blocks: 1 << 40 }, 512, 100, 64, 1, worker);
+            let mut addresses = Addresses::new(Zone { offset: 0, blocks: 1 << 40 }, 512, 100.0, 64, 1, worker);
             (0..64).map(|_| addresses.take()).collect::<HashSet<_>>()
         };
         assert_ne!(draw(0), draw(1));

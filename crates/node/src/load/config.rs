@@ -38,8 +38,8 @@ pub struct RunConfig {
     /// I/Os that each worker keeps under way.
     pub outstanding: u32,
     pub block_size_bytes: u32,
-    pub read_percent: u8,
-    pub random_percent: u8,
+    pub read_percent: f64,
+    pub random_percent: f64,
     pub pacing: Pacing,
     pub warmup: Duration,
     pub runtime: Duration,
@@ -49,7 +49,7 @@ pub struct RunConfig {
 }
 
 /// Gives zeroed memory of a size in bytes, aligned for direct I/O, at an address that does not change.
-pub type Allocate<'a> = dyn FnMut(usize) -> Rc<dyn Region> + 'a;
+pub type Allocate<'a> = dyn FnMut(usize) -> Result<Rc<dyn Region>, Failure> + 'a;
 
 /// A unit of this machine that is reached without a protocol.
 #[derive(Clone)]
@@ -67,8 +67,8 @@ impl RunConfig {
             (whole_blocks, "must be a multiple of 512", "block_size_bytes"),
             (self.outstanding > 0, "must be at least 1", "outstanding"),
             (self.outstanding <= OUTSTANDING_MAX, "must be at most 4096", "outstanding"),
-            (self.read_percent <= 100, "must be 0 to 100", "read_percent"),
-            (self.random_percent <= 100, "must be 0 to 100", "random_percent"),
+            ((0.0..=100.0).contains(&self.read_percent), "must be 0 to 100", "read_percent"),
+            ((0.0..=100.0).contains(&self.random_percent), "must be 0 to 100", "random_percent"),
             (!self.runtime.is_zero(), "must be more than 0", "runtime_ns"),
             (!self.sample.is_zero(), "must be more than 0", "sample_ns"),
         ] {

@@ -6,6 +6,7 @@ use iotax_proto::{Geometry, Instant, Payload, Transmit};
 
 use super::{
     config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig},
+    connector::Facts,
     endpoint::Endpoint,
     fill::FillTask,
     link::{AnyInitiator, Control, Link, Step},
@@ -30,7 +31,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(3);
 
 /// I/Os of a check or a fill: large, and a few at a time.
 const TRANSFER_BYTES: u32 = 1 << 20;
-const TRANSFERS: u32 = 4;
+pub(super) const TRANSFERS: u32 = 4;
 
 /// The control connection; worker `i` of this thread has `ConnId(i + 1)`.
 const CONTROL: ConnId = ConnId(0);
@@ -99,7 +100,7 @@ impl LoadNode {
                     AnyInitiator::Memory(MemoryInitiator::new(Rc::clone(region), depth, io_bytes))
                 }
                 LocalUnit::Disk { disk, geometry } => {
-                    let buffers = payloads(allocate, depth, io_bytes);
+                    let buffers = payloads(allocate, depth, io_bytes)?;
                     AnyInitiator::Disk(DiskInitiator::new(*disk, geometry.clone(), buffers))
                 }
             };
@@ -144,12 +145,12 @@ impl LoadNode {
         };
         let (depth, io_bytes) = node.transfer();
         let writes = match &node.config.task {
-            TaskConfig::Run(run) => run.read_percent < 100,
+            TaskConfig::Run(run) => run.read_percent < 100.0,
             TaskConfig::Check => false,
             TaskConfig::Fill { .. } => true,
         };
         for _ in 0..node.config.own_workers {
-            node.buffers.push(if writes { payloads(allocate, depth, io_bytes) } else { Vec::new() });
+            node.buffers.push(if writes { payloads(allocate, depth, io_bytes)? } else { Vec::new() });
         }
         Ok(node)
     }
@@ -171,6 +172,11 @@ impl LoadNode {
     /// Of the unit, once ready.
     pub fn geometry(&self) -> Option<&Geometry> {
         self.workers.first()?.state.geometry.as_ref()
+    }
+
+    /// What set-up found and agreed on, once ready.
+    pub fn facts(&self) -> Facts {
+        self.control.as_ref().map_or_else(Facts::default, |link| link.control.facts())
     }
 
     /// Intervals that are complete, from number `from` on.
@@ -265,13 +271,7 @@ impl LoadNode {
             return;
         }
         let Some(index) = (conn.0 as usize).checked_sub(1) else {
-            let next = self.control.as_mut().and_then(|link| link.next.take());
-            match next {
-                Some(to) => self.connect(CONTROL, to),
-                None if self.phase == Phase::Closing || self.control.is_none() => {}
-                None => self.fail(trouble::closed(reason, self.phase == Phase::Opening, &self.place)),
-            }
-            return;
+            return self.control_closed(reason);
         };
         let Some(worker) = self.workers.get_mut(index) else { return };
         if self.phase == Phase::Closing || worker.state.closed {
@@ -282,6 +282,17 @@ impl LoadNode {
         let failure = trouble::closed(reason, self.phase == Phase::Opening, &self.place);
         worker.disconnected(now, self.recorder.as_mut());
         self.fail(failure);
+    }
+
+    fn control_closed(&mut self, reason: &CloseReason) {
+        let Some(link) = &mut self.control else { return };
+        if let Some(to) = link.next.take() {
+            self.connect(CONTROL, to);
+        } else if self.phase == Phase::Closing {
+            self.control = None;
+        } else if link.control.needs_connection() {
+            self.fail(trouble::closed(reason, self.phase == Phase::Opening, &self.place));
+        }
     }
 
     fn timer(&mut self, now: Instant) {
@@ -345,7 +356,12 @@ impl LoadNode {
                 self.outputs.push_back(Output::Close { conn: CONTROL });
             }
             Step::Connect(to) => self.connect(CONTROL, to),
-            Step::Open(links) => self.open(links),
+            Step::Open(links) => {
+                if !link.control.needs_connection() && self.open_connections[CONTROL.0 as usize] {
+                    self.outputs.push_back(Output::Close { conn: CONTROL });
+                }
+                self.open(links);
+            }
             Step::Failed(failure) => self.fail(failure),
             Step::Closed => {
                 self.control = None;
@@ -623,10 +639,10 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
 }
 
 /// Payloads of `len` bytes out of one region.
-fn payloads(allocate: &mut Allocate<'_>, count: u32, len: u32) -> Vec<Payload> {
+fn payloads(allocate: &mut Allocate<'_>, count: u32, len: u32) -> Result<Vec<Payload>, Failure> {
     let (count, len) = (count as usize, len as usize);
-    let region = allocate(count * len);
-    (0..count).map(|at| Payload::new(Rc::clone(&region), at * len, len)).collect()
+    let region = allocate(count * len)?;
+    Ok((0..count).map(|at| Payload::new(Rc::clone(&region), at * len, len)).collect())
 }
 
 /// Size of a check's or a fill's I/Os on this unit.
@@ -638,7 +654,7 @@ fn io_bytes(geometry: &Geometry) -> u32 {
 
 fn check_geometry(run: &RunConfig, geometry: &Geometry, place: &str) -> Result<(), Failure> {
     let size = run.block_size_bytes;
-    if run.read_percent < 100 && geometry.read_only {
+    if run.read_percent < 100.0 && geometry.read_only {
         return Err(read_only(place));
     }
     if !size.is_multiple_of(geometry.block_size.max(1)) {

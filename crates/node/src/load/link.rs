@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 
-use iotax_proto::{Initiator, InitiatorEvents, Instant, Tag, Transmit, Violation};
+use iotax_proto::{Initiator, InitiatorEvents, Instant, Tag, Transmit, Violation, iscsi, nfs3, nvme_tcp};
 
-use super::local::{DiskInitiator, MemoryInitiator};
+use super::{
+    connector::Facts,
+    local::{DiskInitiator, MemoryInitiator},
+};
 use crate::{
     failure::Failure,
     node::{DiskId, DiskOp},
@@ -19,7 +22,9 @@ pub struct Link {
 }
 
 pub enum AnyInitiator {
-    Remote(Box<dyn Initiator>),
+    Nfs(Box<nfs3::initiator::Mount>),
+    Iscsi(Box<iscsi::initiator::Session>),
+    Nvme(Box<nvme_tcp::IoQueue>),
     Memory(MemoryInitiator),
     Disk(DiskInitiator),
 }
@@ -27,7 +32,9 @@ pub enum AnyInitiator {
 impl AnyInitiator {
     pub fn get(&mut self) -> &mut dyn Initiator {
         match self {
-            Self::Remote(initiator) => initiator.as_mut(),
+            Self::Nfs(initiator) => initiator.as_mut(),
+            Self::Iscsi(initiator) => initiator.as_mut(),
+            Self::Nvme(initiator) => initiator.as_mut(),
             Self::Memory(initiator) => initiator,
             Self::Disk(initiator) => initiator,
         }
@@ -35,7 +42,9 @@ impl AnyInitiator {
 
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Remote(initiator) => initiator.poll_timeout(),
+            Self::Nfs(initiator) => initiator.poll_timeout(),
+            Self::Iscsi(initiator) => initiator.poll_timeout(),
+            Self::Nvme(initiator) => initiator.poll_timeout(),
             Self::Memory(initiator) => initiator.poll_timeout(),
             Self::Disk(initiator) => initiator.poll_timeout(),
         }
@@ -46,7 +55,7 @@ impl Link {
     pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
         match &mut self.initiator {
             AnyInitiator::Disk(initiator) => initiator.poll_disk(),
-            AnyInitiator::Remote(_) | AnyInitiator::Memory(_) => None,
+            _ => None,
         }
     }
 
@@ -60,7 +69,9 @@ impl Link {
 impl std::fmt::Debug for AnyInitiator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Remote(_) => "Remote",
+            Self::Nfs(_) => "Nfs",
+            Self::Iscsi(_) => "Iscsi",
+            Self::Nvme(_) => "Nvme",
             Self::Memory(_) => "Memory",
             Self::Disk(_) => "Disk",
         })
@@ -77,6 +88,10 @@ pub trait Control {
     fn step(&mut self, now: Instant) -> Step;
     /// Begins the orderly end, when the workers' connections are closed.
     fn close(&mut self, now: Instant);
+    /// False while its connection, if there is one, is of no use.
+    fn needs_connection(&self) -> bool;
+    /// What it found and agreed on, once the links are open.
+    fn facts(&self) -> Facts;
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Read or write.
 
-use super::streams::Stream;
+use super::streams::{Chance, Stream};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -10,21 +10,17 @@ pub enum Direction {
 
 #[derive(Debug)]
 pub struct Mix {
-    read_percent: u8,
+    reads: Chance,
     random: Stream,
 }
 
 impl Mix {
-    pub fn new(read_percent: u8, seed: u64, worker: u32) -> Self {
-        Self { read_percent, random: Stream::new(seed, "mix", u64::from(worker)) }
+    pub fn new(read_percent: f64, seed: u64, worker: u32) -> Self {
+        Self { reads: Chance::percent(read_percent), random: Stream::new(seed, "mix", u64::from(worker)) }
     }
 
     pub fn draw(&mut self) -> Direction {
-        let read = match self.read_percent {
-            0 => false,
-            100.. => true,
-            percent => self.random.percent(percent),
-        };
+        let read = self.reads.is_always() || (!self.reads.is_never() && self.random.chance(self.reads));
         if read { Direction::Read } else { Direction::Write }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod config;
+pub mod connector;
 pub mod endpoint;
 mod fill;
 mod generator;

@@ -27,9 +27,29 @@ impl Stream {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True with a chance of `percent` in a hundred.
-    pub fn percent(&mut self, percent: u8) -> bool {
-        self.below(100) < u64::from(percent)
+    /// True with the chance given.
+    pub fn chance(&mut self, chance: Chance) -> bool {
+        self.draw() >> 32 < chance.0
+    }
+}
+
+/// How often something happens, of 2^32 times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// `percent` is 0 to 100; both ends are certain.
+    #[allow(clippy::cast_sign_loss)] // not below 0
+    pub fn percent(percent: f64) -> Self {
+        Self((percent.clamp(0.0, 100.0) / 100.0 * 4_294_967_296.0).round() as u64)
+    }
+
+    pub fn is_never(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn is_always(self) -> bool {
+        self.0 == 1 << 32
     }
 }
 
@@ -63,8 +83,11 @@ mod tests {
     #[test]
     fn percent_keeps_its_share() {
         let mut stream = Stream::new(7, "mix", 0);
-        let hits = (0..100_000).filter(|_| stream.percent(75)).count();
+        let hits = (0..100_000).filter(|_| stream.chance(Chance::percent(75.0))).count();
         assert!((74_500..75_500).contains(&hits), "{hits}");
-        assert!((0..1000).all(|_| Stream::percent(&mut stream, 100)) && !(0..1000).any(|_| stream.percent(0)));
+        let rare = (0..100_000).filter(|_| stream.chance(Chance::percent(0.5))).count();
+        assert!((400..600).contains(&rare), "{rare}");
+        assert!((0..1000).all(|_| stream.chance(Chance::percent(100.0))));
+        assert!(!(0..1000).any(|_| stream.chance(Chance::percent(0.0))));
     }
 }

@@ -26,11 +26,27 @@ pub(super) fn failure(trouble: Trouble, place: &str) -> Failure {
 
 pub(super) fn violation(found: &Violation, place: &str) -> Failure {
     let kind = match found.kind {
-        ViolationKind::Refused => FailureKind::Denied,
+        ViolationKind::Refused => refusal(found.rule),
         ViolationKind::TimedOut => FailureKind::Lost,
         ViolationKind::Malformed | ViolationKind::Misbehaved | ViolationKind::Unsupported => FailureKind::Protocol,
     };
     Failure::new(kind, found.to_string(), place)
+}
+
+/// What was refused, as far as the words of the protocol's machines tell.
+fn refusal(rule: &str) -> FailureKind {
+    const NOT_FOUND: [&str; 6] =
+        ["no such", "NQN right?", "Invalid Namespace", "LOGICAL UNIT NOT SUPPORTED", "no MOUNT", "no NFS"];
+    let rule_says = |words: &[&str]| words.iter().any(|words| rule.contains(words));
+    if rule_says(&NOT_FOUND) {
+        FailureKind::NotFound
+    } else if rule_says(&["read-only"]) {
+        FailureKind::ReadOnly
+    } else if rule_says(&["no space"]) {
+        FailureKind::DiskFull
+    } else {
+        FailureKind::Denied
+    }
 }
 
 /// A connection that ended although nobody here asked for it.

@@ -40,15 +40,16 @@ impl Region for Heap {
     }
 }
 
-pub fn allocate(len: usize) -> Rc<dyn Region> {
-    Heap::new(len)
+#[allow(clippy::unnecessary_wraps)] // the type that a load asks for
+pub fn allocate(len: usize) -> Result<Rc<dyn Region>, iotax_node::Failure> {
+    Ok(Heap::new(len))
 }
 
 pub const RUN: RunConfig = RunConfig {
     outstanding: 8,
     block_size_bytes: 4096,
-    read_percent: 50,
-    random_percent: 100,
+    read_percent: 50.0,
+    random_percent: 100.0,
     pacing: Pacing::Closed,
     warmup: Duration::from_millis(5),
     runtime: Duration::from_millis(20),

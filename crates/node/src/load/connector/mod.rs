@@ -1,0 +1,122 @@
+//! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
+
+mod iscsi;
+mod nfs;
+mod nvme;
+
+use std::net::IpAddr;
+
+use super::{
+    config::{LoadConfig, TaskConfig},
+    endpoint::{Endpoint, Unit},
+    generator::TRANSFERS,
+    link::Control,
+};
+use crate::failure::Failure;
+
+/// How to connect. What the endpoint's protocol does not know must be left out.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of the endpoint's host.
+    pub address: IpAddr,
+    /// Tells this load from others of the same name: part of ISIDs, host identifiers and xids. Not 0.
+    pub instance: u32,
+    /// The IQN or NQN that the load goes by.
+    pub initiator: Option<String>,
+    pub header_digest: bool,
+    pub data_digest: bool,
+    /// iSCSI `ImmediateData`, `InitialR2T`, `FirstBurstLength`, `MaxBurstLength`, `MaxRecvDataSegmentLength`.
+    pub immediate_data: Option<bool>,
+    pub initial_r2t: Option<bool>,
+    pub first_burst_bytes: Option<u32>,
+    pub max_burst_bytes: Option<u32>,
+    pub max_recv_data_segment_bytes: Option<u32>,
+    /// NFS credentials.
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+}
+
+impl Settings {
+    pub fn new(address: IpAddr, instance: u32) -> Self {
+        Self {
+            address,
+            instance,
+            initiator: None,
+            header_digest: false,
+            data_digest: false,
+            immediate_data: None,
+            initial_r2t: None,
+            first_burst_bytes: None,
+            max_burst_bytes: None,
+            max_recv_data_segment_bytes: None,
+            uid: None,
+            gid: None,
+        }
+    }
+
+    fn refuse_iscsi(&self, protocol: &str) -> Result<(), Failure> {
+        refuse(
+            protocol,
+            &[
+                (self.immediate_data.is_some(), "immediate_data"),
+                (self.initial_r2t.is_some(), "initial_r2t"),
+                (self.first_burst_bytes.is_some(), "first_burst_bytes"),
+                (self.max_burst_bytes.is_some(), "max_burst_bytes"),
+                (self.max_recv_data_segment_bytes.is_some(), "max_recv_data_segment_bytes"),
+            ],
+        )
+    }
+
+    fn refuse_nfs(&self, protocol: &str) -> Result<(), Failure> {
+        refuse(protocol, &[(self.uid.is_some(), "uid"), (self.gid.is_some(), "gid")])
+    }
+}
+
+fn refuse(protocol: &str, refused: &[(bool, &str)]) -> Result<(), Failure> {
+    match refused.iter().find(|(is_set, _)| *is_set) {
+        Some((_, name)) => Err(Failure::usage(format!("{protocol} has no such option"), format!("options.{name}"))),
+        None => Ok(()),
+    }
+}
+
+/// What set-up found and agreed on, for people: names and values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub identity: Vec<(&'static str, String)>,
+    pub negotiated: Vec<(&'static str, String)>,
+}
+
+/// What opens the links of one thread's workers.
+pub fn control(endpoint: &Endpoint, settings: &Settings, config: &LoadConfig) -> Result<Box<dyn Control>, Failure> {
+    let workers = Workers {
+        first: config.first_worker,
+        count: config.own_workers,
+        outstanding: match &config.task {
+            TaskConfig::Run(run) => run.outstanding,
+            TaskConfig::Check | TaskConfig::Fill { .. } => TRANSFERS,
+        },
+    };
+    match &endpoint.unit {
+        Unit::Nfs { port, mount_port, export, file, .. } => {
+            nfs::control((*port, *mount_port), export, file, settings, workers)
+        }
+        Unit::Iscsi { port, iqn, lun, .. } => iscsi::control(*port, iqn, *lun, settings, workers),
+        Unit::NvmeTcp { port, nqn, nsid, .. } => nvme::control(*port, nqn, *nsid, settings, workers, &endpoint.text),
+        Unit::Local { .. } => Err(Failure::usage("a local unit has no connections", endpoint.text.clone())),
+    }
+}
+
+/// The workers of one thread.
+#[derive(Clone, Copy, Debug)]
+struct Workers {
+    first: u32,
+    count: u32,
+    outstanding: u32,
+}
+
+impl Workers {
+    /// Numbers of this thread's workers among those of all threads.
+    fn numbers(self) -> impl Iterator<Item = u32> {
+        self.first..self.first + self.count
+    }
+}

@@ -1,0 +1,238 @@
+//! NFSv3: a connection a worker, after the portmapper's and the mount protocol's where those are elsewhere.
+
+use std::{mem, net::SocketAddr};
+
+use iotax_proto::{
+    Instant, Transmit, Violation,
+    nfs3::{
+        self, FileHandle, MOUNT_PROGRAM, PROGRAM, VERSION,
+        initiator::{Config, ControlCall, Mount, Root},
+        mount::MountError,
+    },
+    rpc::{Credentials, auth::Identity, portmap},
+};
+
+use super::{Facts, Settings, Workers};
+use crate::{
+    failure::{Failure, FailureKind},
+    load::link::{AnyInitiator, Control, Link, Step},
+};
+
+/// Calls of this module and those of workers have xids far from each other.
+const XIDS_OF_WORKER: u32 = 1 << 16;
+
+struct Mounting {
+    settings: Settings,
+    export: String,
+    file: String,
+    identity: Identity,
+    workers: Workers,
+    /// As the user gave them, or as the portmapper told.
+    port: Option<u16>,
+    mount_port: Option<u16>,
+    stage: Stage,
+    nothing: Transmit,
+}
+
+enum Stage {
+    Begin,
+    MountPort(ControlCall<Option<u16>>),
+    NfsPort(ControlCall<Option<u16>>),
+    Mount(ControlCall<Result<FileHandle, MountError>>),
+    /// The answer is there; `step` acts on it.
+    Answered(Answer),
+    Opened,
+    /// The workers are done.
+    Leaving,
+    Unmount(ControlCall<()>),
+    Left,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    MountPort(Option<u16>),
+    NfsPort(Option<u16>),
+    Mount(Result<FileHandle, MountError>),
+}
+
+pub(super) fn control(
+    (port, mount_port): (Option<u16>, Option<u16>),
+    export: &str,
+    file: &str,
+    settings: &Settings,
+    workers: Workers,
+) -> Result<Box<dyn Control>, Failure> {
+    settings.refuse_iscsi("NFS")?;
+    super::refuse(
+        "NFS",
+        &[
+            (settings.initiator.is_some(), "initiator"),
+            (settings.header_digest, "header_digest"),
+            (settings.data_digest, "data_digest"),
+        ],
+    )?;
+    let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
+    Ok(Box::new(Mounting {
+        settings: settings.clone(),
+        export: export.to_owned(),
+        file: file.to_owned(),
+        identity: Identity::Sys { machine: "iotax".to_owned(), credentials },
+        workers,
+        port,
+        mount_port,
+        stage: Stage::Begin,
+        nothing: Transmit::default(),
+    }))
+}
+
+impl Mounting {
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.settings.address, port)
+    }
+
+    fn xid(&self) -> u32 {
+        self.settings.instance.wrapping_mul(XIDS_OF_WORKER)
+    }
+
+    fn begin(&mut self, now: Instant) -> Step {
+        match (self.port, self.mount_port) {
+            (Some(_), None) => self.open(now, Root::MountHere),
+            (Some(_), Some(mount_port)) => self.mount(mount_port),
+            (None, _) => {
+                self.stage = Stage::NfsPort(ControlCall::port(self.xid(), PROGRAM, VERSION));
+                Step::Connect(self.at(portmap::PORT))
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Instant, answer: Answer) -> Step {
+        match answer {
+            Answer::NfsPort(port) => {
+                self.port = Some(port.unwrap_or(nfs3::PORT));
+                if let Some(mount_port) = self.mount_port {
+                    return self.mount(mount_port);
+                }
+                // On the connection that stands.
+                self.stage = Stage::MountPort(ControlCall::port(self.xid().wrapping_add(1), MOUNT_PROGRAM, VERSION));
+                Step::Wait
+            }
+            Answer::MountPort(Some(port)) => self.mount(port),
+            Answer::MountPort(None) => Step::Failed(self.failure(
+                FailureKind::NotFound,
+                "the host's portmapper knows no mount service: name its port with ?mountport=N",
+            )),
+            Answer::Mount(Ok(root)) => self.open(now, Root::Handle(root)),
+            Answer::Mount(Err(error)) => Step::Failed(match error {
+                MountError::NoEntry | MountError::NotDirectory => {
+                    self.failure(FailureKind::NotFound, "the server has no such export")
+                }
+                MountError::Access | MountError::NotOwner => {
+                    self.failure(FailureKind::Denied, "the server does not let us mount the export")
+                }
+                _ => self.failure(FailureKind::Io, "the server could not mount the export"),
+            }),
+        }
+    }
+
+    fn mount(&mut self, port: u16) -> Step {
+        self.mount_port = Some(port);
+        self.stage = Stage::Mount(ControlCall::mount(self.xid().wrapping_add(2), &self.identity, &self.export));
+        Step::Connect(self.at(port))
+    }
+
+    fn open(&mut self, now: Instant, root: Root) -> Step {
+        self.stage = Stage::Opened;
+        let to = self.at(self.port.unwrap_or(nfs3::PORT));
+        let link = |worker: u32| {
+            let config = Config {
+                export: self.export.clone(),
+                file: self.file.clone(),
+                root,
+                identity: self.identity.clone(),
+                depth: self.workers.outstanding as usize,
+                first_xid: self.xid().wrapping_add((worker + 1).wrapping_mul(XIDS_OF_WORKER)),
+                ..Config::default()
+            };
+            Link { initiator: AnyInitiator::Nfs(Box::new(Mount::new(now, config))), to: Some(to) }
+        };
+        Step::Open(self.workers.numbers().map(link).collect())
+    }
+
+    fn failure(&self, kind: FailureKind, message: &str) -> Failure {
+        Failure::new(kind, message, format!("nfs://{}{}", self.settings.address, self.export))
+    }
+}
+
+impl Control for Mounting {
+    fn receive(&mut self, _: Instant, bytes: &[u8]) -> Result<(), Violation> {
+        let answer = match &mut self.stage {
+            Stage::MountPort(call) => call.receive(bytes)?.map(Answer::MountPort),
+            Stage::NfsPort(call) => call.receive(bytes)?.map(Answer::NfsPort),
+            Stage::Mount(call) => call.receive(bytes)?.map(Answer::Mount),
+            Stage::Unmount(call) => {
+                if call.receive(bytes)?.is_some() {
+                    self.stage = Stage::Left;
+                }
+                None
+            }
+            Stage::Begin | Stage::Answered(_) | Stage::Opened | Stage::Leaving | Stage::Left => None,
+        };
+        if let Some(answer) = answer {
+            self.stage = Stage::Answered(answer);
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        match &mut self.stage {
+            Stage::MountPort(call) | Stage::NfsPort(call) => call.transmit(),
+            Stage::Mount(call) => call.transmit(),
+            Stage::Unmount(call) => call.transmit(),
+            Stage::Begin | Stage::Answered(_) | Stage::Opened | Stage::Leaving | Stage::Left => &mut self.nothing,
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _: Instant) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn step(&mut self, now: Instant) -> Step {
+        match mem::replace(&mut self.stage, Stage::Opened) {
+            Stage::Begin => self.begin(now),
+            Stage::Answered(answer) => self.answered(now, answer),
+            Stage::Leaving => match self.mount_port {
+                // Only who mounted by itself unmounts: workers that mounted on their own connections did so there.
+                Some(port) => {
+                    let call = ControlCall::unmount(self.xid().wrapping_add(3), &self.identity, &self.export);
+                    self.stage = Stage::Unmount(call);
+                    Step::Connect(self.at(port))
+                }
+                None => Step::Closed,
+            },
+            Stage::Left => Step::Closed,
+            waiting => {
+                self.stage = waiting;
+                Step::Wait
+            }
+        }
+    }
+
+    fn close(&mut self, _: Instant) {
+        self.stage = Stage::Leaving;
+    }
+
+    fn needs_connection(&self) -> bool {
+        !matches!(self.stage, Stage::Opened | Stage::Left)
+    }
+
+    fn facts(&self) -> Facts {
+        let mut negotiated = vec![("version", "3".to_owned()), ("stability", "unstable".to_owned())];
+        negotiated.extend(self.port.map(|port| ("port", port.to_string())));
+        negotiated.extend(self.mount_port.map(|port| ("mount_port", port.to_string())));
+        Facts { identity: Vec::new(), negotiated }
+    }
+}

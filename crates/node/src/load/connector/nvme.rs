@@ -1,0 +1,175 @@
+//! NVMe/TCP: a controller a thread, with an I/O queue a worker.
+
+use std::{net::SocketAddr, time::Duration};
+
+use iotax_proto::{
+    Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation,
+    nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
+};
+
+use super::{Facts, Settings, Workers};
+use crate::{
+    failure::{Failure, FailureKind},
+    load::link::{AnyInitiator, Control, Link, Step},
+};
+
+const HOST: &str = "nqn.2026-11.io.iotax:load";
+
+struct Controller {
+    to: SocketAddr,
+    config: ConnectConfig,
+    workers: Workers,
+    place: String,
+    admin: Option<AdminQueue>,
+    news: News,
+    opened: bool,
+    closing: bool,
+    /// Before the admin queue is there.
+    nothing: Transmit,
+}
+
+/// What the admin queue told.
+#[derive(Default)]
+struct News {
+    ready: bool,
+    closed: bool,
+}
+
+pub(super) fn control(
+    port: u16,
+    nqn: &str,
+    nsid: u32,
+    settings: &Settings,
+    workers: Workers,
+    place: &str,
+) -> Result<Box<dyn Control>, Failure> {
+    settings.refuse_nfs("NVMe/TCP")?;
+    settings.refuse_iscsi("NVMe/TCP")?;
+    let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
+    let host = settings.initiator.as_deref().unwrap_or(HOST);
+    let config = ConnectConfig {
+        digests: Digests { header: settings.header_digest, data: settings.data_digest },
+        // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
+        depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
+        io_queues: queues,
+        nsid: Some(nsid),
+        keep_alive: Duration::from_secs(30),
+        ..ConnectConfig::new(nqn, host, host_id(settings.instance))
+    };
+    Ok(Box::new(Controller {
+        to: SocketAddr::new(settings.address, port),
+        config,
+        workers,
+        place: place.to_owned(),
+        admin: None,
+        news: News::default(),
+        opened: false,
+        closing: false,
+        nothing: Transmit::default(),
+    }))
+}
+
+impl Controller {
+    fn open(&self, now: Instant, admin: &AdminQueue) -> Step {
+        let Some(info) = admin.controller() else { return Step::Wait };
+        if u32::from(info.io_queues) < self.workers.count {
+            let message = format!(
+                "the controller grants {} I/O queues and the load needs {}",
+                info.io_queues, self.workers.count
+            );
+            return Step::Failed(Failure::new(FailureKind::Usage, message, self.place.clone()));
+        }
+        let link = |qid| {
+            let queue = IoQueue::new(now, &self.config, info, qid);
+            Link { initiator: AnyInitiator::Nvme(Box::new(queue)), to: Some(self.to) }
+        };
+        Step::Open((1..=self.workers.count as u16).map(link).collect())
+    }
+}
+
+impl Control for Controller {
+    fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
+        self.admin.as_mut().map_or(Ok(()), |admin| admin.receive(now, bytes, &mut self.news))
+    }
+
+    fn transmit(&mut self) -> &mut Transmit {
+        self.admin.as_mut().map_or(&mut self.nothing, Initiator::transmit)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.admin.as_ref().and_then(Initiator::poll_timeout)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
+        self.admin.as_mut().map_or(Ok(()), |admin| admin.handle_timeout(now, &mut self.news))
+    }
+
+    fn step(&mut self, now: Instant) -> Step {
+        let Some(admin) = &self.admin else {
+            if self.closing {
+                return Step::Closed;
+            }
+            self.admin = Some(AdminQueue::new(now, self.config.clone()));
+            return Step::Connect(self.to);
+        };
+        if self.news.closed {
+            return Step::Closed;
+        }
+        if self.news.ready && !self.opened {
+            let step = self.open(now, admin);
+            self.opened = true;
+            return step;
+        }
+        Step::Wait
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.closing = true;
+        if let Some(admin) = &mut self.admin {
+            admin.close(now);
+        }
+    }
+
+    fn needs_connection(&self) -> bool {
+        true
+    }
+
+    fn facts(&self) -> Facts {
+        let Some(info) = self.admin.as_ref().and_then(AdminQueue::controller) else { return Facts::default() };
+        Facts {
+            identity: vec![
+                ("serial", info.serial.clone()),
+                ("product", info.model.clone()),
+                ("revision", info.firmware.clone()),
+            ],
+            negotiated: vec![
+                ("in_capsule_bytes", info.in_capsule_bytes.to_string()),
+                ("max_transfer_bytes", info.max_transfer_bytes.to_string()),
+                ("io_queues", info.io_queues.to_string()),
+                ("header_digest", self.config.digests.header.to_string()),
+                ("data_digest", self.config.digests.data.to_string()),
+            ],
+        }
+    }
+}
+
+impl InitiatorEvents for News {
+    fn ready(&mut self, _: Instant, _: &Geometry) {
+        self.ready = true;
+    }
+
+    fn data(&mut self, _: Tag, _: u32, _: &[u8]) {}
+
+    fn complete(&mut self, _: Instant, _: Tag, _: Result<(), IoError>) {}
+
+    fn closed(&mut self, _: Instant) {
+        self.closed = true;
+    }
+}
+
+/// A UUID of version 8 (RFC 9562 §5.8): ours to define, and one for each load, as two hosts of one NQN must differ.
+fn host_id(instance: u32) -> [u8; 16] {
+    let mut id = *b"iotax\0\x80\0\x80load\0\0\0";
+    id[12..].copy_from_slice(&instance.to_be_bytes());
+    id
+}
