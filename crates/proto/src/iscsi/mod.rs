@@ -2,6 +2,7 @@
 //! is not implemented.
 
 pub mod chap;
+pub mod decode;
 mod discovered;
 pub mod initiator;
 mod keys;

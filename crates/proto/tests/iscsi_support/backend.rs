@@ -33,7 +33,7 @@ impl<T> Shared<T> for Local<T> {
     }
 }
 
-type Completion = (IoId, Result<Option<Payload>, UnitError>);
+pub type Completion = (IoId, Result<Option<Payload>, UnitError>);
 
 /// One volume, one target, everybody welcome unless told otherwise.
 pub struct MemoryBackend {
@@ -46,9 +46,9 @@ pub struct MemoryBackend {
     pub queues: bool,
     pub device: Rc<Local<Device>>,
     pub sessions: Rc<Local<Sessions>>,
-    staged: BTreeMap<IoId, (UnitOp, Vec<u8>)>,
-    queued: VecDeque<Completion>,
-    random: Cell<u8>,
+    pub staged: BTreeMap<IoId, (UnitOp, Vec<u8>)>,
+    pub queued: VecDeque<Completion>,
+    pub random: Cell<u8>,
     pub aborted: Vec<IoId>,
 }
 
@@ -134,8 +134,9 @@ fn compare(left: &[u8], right: &[u8]) -> Result<(), UnitError> {
 
 impl Backend for MemoryBackend {
     fn geometry(&self, unit: UnitId) -> Option<Geometry> {
-        (unit == UNIT).then(|| Geometry {
-            size_bytes: self.bytes.len() as u64,
+        let size_bytes = self.bytes.len() as u64;
+        (unit == UNIT).then_some(Geometry {
+            size_bytes,
             block_size: BLOCK_SIZE,
             max_io_bytes: 1 << 20,
             read_only: false,

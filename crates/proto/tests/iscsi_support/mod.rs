@@ -1,7 +1,8 @@
 //! An initiator and a target joined by queues: bytes are delivered in pieces of a chosen size, time is virtual.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
+#![allow(dead_code, unused_imports, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 mod backend;
+mod peer;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,6 +11,7 @@ use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Target, Violation,
     iscsi::{Wishes, initiator, target},
 };
+pub use peer::Peer;
 
 pub const INITIATOR: &str = "iqn.2026-11.io.iotax:initiator";
 pub const TARGET: &str = "iqn.2026-11.io.iotax:volume";

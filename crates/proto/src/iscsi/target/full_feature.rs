@@ -58,6 +58,27 @@ enum DataKind {
     Out { solicited: bool, last: bool, bhs: Bhs },
 }
 
+impl Session {
+    /// Does what the device server says is next for a command: what then is awaited, and how many bytes of data it takes.
+    fn begin<B: IscsiBackend>(&mut self, now: Instant, id: IoId, next: Next, backend: &mut B) -> (Work, u32) {
+        match next {
+            Next::Respond(response) => (Work::Answer(response), 0),
+            Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
+                (Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR)), 0)
+            }
+            Next::Parameters { len } => (Work::Parameters(Vec::with_capacity(len as usize)), len),
+            Next::Medium { unit, op, after } => {
+                let want = op.data_len();
+                match backend.start(now, id, unit, op) {
+                    Started::NeedData => (Work::Place(after), want),
+                    Started::Queued => (Work::Medium(after), 0),
+                    Started::Done(result) => (Work::Answer(self.nexus.medium_done(after, result)), 0),
+                }
+            }
+        }
+    }
+}
+
 impl FullFeature {
     pub(super) fn new(initiator: String, cid: u16, session: Option<Session>, window: u16) -> Self {
         let tasks = if session.is_some() { window.clamp(1, 1024) + IMMEDIATE_TASKS } else { 0 };
@@ -195,27 +216,28 @@ impl FullFeature {
             &*backend,
         );
         let immediate_len = bhs.data_len();
-        let quiet = immediate_len == 0 && (command.last || !command.write);
-        if let (Next::Respond(response), true) = (&next, quiet) {
-            let answered = Answered { itt: command.itt, announced, r2ts_sent: 0 };
-            respond(link, answered, response);
-            return Ok(());
-        }
-        let collect = Collect::new(&link.agreed, announced.data_out, immediate_len, command.last);
-        let task = Task {
-            lun: command.lun,
-            cdb: command.cdb,
-            announced,
-            counted: !command.immediate,
-            collect,
-            work: Work::Idle,
-        };
-        let Some(id) = self.tasks.insert(command.itt, task) else {
+        let immediates = self.tasks.len() - link.outstanding as usize;
+        let room = !command.immediate || immediates < IMMEDIATE_TASKS.into();
+        let Some(id) = self.tasks.next_free().filter(|_| room) else {
             link.reject(reject_reason::TOO_MANY_IMMEDIATE_COMMANDS, bhs);
             return Ok(());
         };
-        link.outstanding += u32::from(!command.immediate);
-        self.go_on(now, id, next, backend);
+        let (work, want) = session.begin(now, id, next, backend);
+        let is_quiet = immediate_len == 0 && (command.last || !command.write);
+        if let (Work::Answer(response), true) = (&work, is_quiet) {
+            // Done already, as reads of memory are: no task comes of it.
+            respond(link, Answered { itt: command.itt, announced, r2ts_sent: 0 }, response);
+            return Ok(());
+        }
+        let mut collect = Collect::new(&link.agreed, announced.data_out, immediate_len, command.last);
+        collect.set_want(want);
+        let counted = !command.immediate;
+        link.outstanding += u32::from(counted);
+        self.tasks.insert(
+            id,
+            command.itt,
+            Task { lun: command.lun, cdb: command.cdb, announced, counted, collect, work },
+        );
         if immediate_len > 0 {
             let kind = DataKind::Immediate { bhs: *bhs };
             self.current = Current::Data { id, offset: 0, len: immediate_len, kind };
@@ -223,35 +245,6 @@ impl FullFeature {
             self.advance(now, id, link, backend);
         }
         Ok(())
-    }
-
-    /// Does what the device server says is next for a task.
-    fn go_on<B: IscsiBackend>(&mut self, now: Instant, id: IoId, next: Next, backend: &mut B) {
-        let work = match next {
-            Next::Respond(response) => Work::Answer(response),
-            Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
-                Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR))
-            }
-            Next::Parameters { len } => {
-                self.tasks.get_mut(id).collect.set_want(len);
-                Work::Parameters(Vec::with_capacity(len as usize))
-            }
-            Next::Medium { unit, op, after } => {
-                let want = op.data_len();
-                match backend.start(now, id, unit, op) {
-                    Started::NeedData => {
-                        self.tasks.get_mut(id).collect.set_want(want);
-                        Work::Place(after)
-                    }
-                    Started::Queued => Work::Medium(after),
-                    Started::Done(result) => match &mut self.session {
-                        Some(session) => Work::Answer(session.nexus.medium_done(after, result)),
-                        None => Work::Idle,
-                    },
-                }
-            }
-        };
-        self.tasks.get_mut(id).work = work;
     }
 
     fn data_out(&mut self, bhs: &Bhs, link: &mut Link) {
@@ -366,8 +359,7 @@ impl FullFeature {
                 };
                 let next = session.nexus.parameters(&command, &parameters, &*backend);
                 // What follows takes no data: they have been taken.
-                task.collect.set_want(0);
-                self.go_on(now, id, next, backend);
+                (task.work, _) = session.begin(now, id, next, backend);
                 self.collected(now, id, link, backend);
             }
             waiting @ (Work::Idle | Work::Medium(_)) => task.work = waiting,

@@ -71,13 +71,23 @@ impl Tasks {
         }
     }
 
-    /// Takes a slot; `None` where all are taken.
-    pub(super) fn insert(&mut self, itt: u32, task: Task) -> Option<IoId> {
-        let slot = self.free.pop()?;
-        self.itts[usize::from(slot)] = itt;
-        self.slots[usize::from(slot)] = task;
-        self.high = self.high.max(usize::from(slot) + 1);
-        Some(slot.into())
+    /// Slots taken.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The slot that the next task will have; `None` where all are taken.
+    pub(super) fn next_free(&self) -> Option<IoId> {
+        self.free.last().map(|slot| (*slot).into())
+    }
+
+    /// Takes the slot that `next_free` gave.
+    pub(super) fn insert(&mut self, id: IoId, itt: u32, task: Task) {
+        let slot = self.free.pop().map(usize::from);
+        assert_eq!(slot, Some(id as usize), "the slot is the next that is free");
+        self.itts[id as usize] = itt;
+        self.slots[id as usize] = task;
+        self.high = self.high.max(id as usize + 1);
     }
 
     /// Gives a slot back.
@@ -120,15 +130,17 @@ mod tests {
     fn slots_are_dense_found_by_itt_and_given_back() {
         let mut tasks = Tasks::new(3);
         for itt in [7, 8, 9] {
-            assert_eq!(tasks.insert(itt, Task::default()), Some(itt - 7));
+            assert_eq!(tasks.next_free(), Some(itt - 7));
+            tasks.insert(itt - 7, itt, Task::default());
         }
-        assert_eq!(tasks.insert(10, Task::default()), None);
+        assert_eq!(tasks.next_free(), None);
         assert_eq!((tasks.find(8), tasks.find(10)), (Some(1), None));
         tasks.remove(1);
         assert_eq!((tasks.find(8), tasks.itt(1), tasks.itt(99)), (None, None, None));
         assert_eq!(tasks.find(RESERVED_TAG), None);
         assert_eq!(tasks.next_where(1, |_| true), Some(2));
-        assert_eq!(tasks.insert(11, Task::default()), Some(1));
+        assert_eq!(tasks.next_free(), Some(1));
+        tasks.insert(1, 11, Task::default());
         assert_eq!(tasks.find(11), Some(1));
     }
 }

@@ -1,0 +1,151 @@
+//! An initiator made of single PDUs, for what a good initiator never sends.
+
+use iotax_proto::{
+    Instant, Target, Transmit, Violation,
+    iscsi::{
+        pdu::{Bhs, Framer, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand, Sender, Step, login::stage},
+        target::{Config, Connection},
+        text,
+    },
+};
+
+use super::{INITIATOR, MemoryBackend, TARGET};
+
+pub struct Peer {
+    pub now: Instant,
+    pub target: Connection,
+    pub backend: MemoryBackend,
+    pub sender: Sender,
+    pub framer: Framer,
+    /// Of the next command.
+    pub cmd_sn: u32,
+    pub isid: [u8; 6],
+}
+
+impl Peer {
+    /// Connected, nothing said.
+    pub fn new(config: Config, backend: MemoryBackend) -> Self {
+        let now = Instant(0);
+        Self {
+            now,
+            target: Connection::new(now, config),
+            backend,
+            sender: Sender::default(),
+            framer: Framer::new(1 << 20),
+            cmd_sn: 1,
+            isid: [0x80, 0, 0, 0, 0, 9],
+        }
+    }
+
+    /// Logged in with one request of these operational keys.
+    pub fn logged_in(config: Config, backend: MemoryBackend, keys: &[(&str, &str)]) -> Self {
+        let mut peer = Self::new(config, backend);
+        let (response, _) = peer.login(keys);
+        assert_eq!((response.status, response.nsg), (0, stage::FULL_FEATURE));
+        assert_ne!(response.tsih, 0);
+        peer
+    }
+
+    pub fn login(&mut self, keys: &[(&str, &str)]) -> (LoginResponse, String) {
+        let mut all = vec![("InitiatorName", INITIATOR), ("TargetName", TARGET)];
+        all.extend_from_slice(keys);
+        let request = self.login_request(stage::OPERATIONAL, stage::FULL_FEATURE);
+        self.say(request, &all)
+    }
+
+    pub fn login_request(&self, csg: u8, nsg: u8) -> LoginRequest {
+        LoginRequest {
+            immediate: true,
+            transit: nsg > csg,
+            csg,
+            nsg,
+            isid: self.isid,
+            itt: 0x77,
+            cmd_sn: self.cmd_sn,
+            ..LoginRequest::default()
+        }
+    }
+
+    /// Sends a Login Request and gives the response with its text, pairs apart by spaces.
+    pub fn say(&mut self, request: LoginRequest, keys: &[(&str, &str)]) -> (LoginResponse, String) {
+        let text: Vec<_> = keys.iter().flat_map(|(key, value)| [*key, "=", *value, "\0"]).collect();
+        let text = text.concat();
+        // A refusal is a violation for the driver, and a response for the peer.
+        let _ = self.send(request.encode(), text.as_bytes());
+        let [(bhs, text)] = &self.answers()[..] else { panic!("one response a request") };
+        let pairs = text::pairs(text).unwrap();
+        let text: Vec<_> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        (LoginResponse::parse(bhs), text.join(" "))
+    }
+
+    /// Delivers a PDU.
+    pub fn send(&mut self, bhs: Bhs, data: &[u8]) -> Result<(), Violation> {
+        let mut transmit = Transmit::default();
+        self.sender.bytes(&mut transmit, bhs, data);
+        self.target.receive(self.now, &transmit.take_bytes(), &mut self.backend)
+    }
+
+    /// The PDUs that the target has sent since.
+    pub fn answers(&mut self) -> Vec<(Bhs, Vec<u8>)> {
+        let bytes = Target::<MemoryBackend>::transmit(&mut self.target).take_bytes();
+        let mut input = &bytes[..];
+        let mut answers: Vec<(Bhs, Vec<u8>)> = Vec::new();
+        while let Some(step) = self.framer.next(&mut input).unwrap() {
+            match step {
+                Step::Header(bhs) => answers.push((bhs, Vec::new())),
+                Step::Data { bytes, .. } => answers.last_mut().unwrap().1.extend_from_slice(bytes),
+                Step::End { intact } => assert!(intact),
+            }
+        }
+        answers
+    }
+
+    /// Delivers a PDU and gives the only answer.
+    pub fn ask(&mut self, bhs: Bhs, data: &[u8]) -> (Bhs, Vec<u8>) {
+        self.send(bhs, data).unwrap();
+        let mut answers = self.answers();
+        assert_eq!(answers.len(), 1, "one answer");
+        answers.remove(0)
+    }
+
+    pub fn take_cmd_sn(&mut self) -> u32 {
+        self.cmd_sn += 1;
+        self.cmd_sn - 1
+    }
+
+    /// Takes the unit attention conditions that a new session finds.
+    pub fn clear_attentions(&mut self) {
+        for itt in 0..16 {
+            let test = ScsiCommand { last: true, itt, cmd_sn: self.take_cmd_sn(), ..ScsiCommand::default() };
+            let (bhs, _) = self.ask(test.encode(), &[]);
+            if bhs.0[3] == 0 {
+                return;
+            }
+        }
+        panic!("unit attention conditions end");
+    }
+
+    /// WRITE (10) of `blocks` at LBA 0, its lengths left to the caller.
+    pub fn write_command(&mut self, itt: u32, blocks: u16, expected_data_len: u32) -> ScsiCommand {
+        let mut command = self.command(itt, &[0x2a], expected_data_len);
+        command.cdb[7..9].copy_from_slice(&blocks.to_be_bytes());
+        command.write = true;
+        command
+    }
+
+    /// READ (10) of `blocks` at LBA 0.
+    pub fn read_command(&mut self, itt: u32, blocks: u16, expected_data_len: u32) -> ScsiCommand {
+        let mut command = self.command(itt, &[0x28], expected_data_len);
+        command.cdb[7..9].copy_from_slice(&blocks.to_be_bytes());
+        command.read = true;
+        command
+    }
+
+    fn command(&mut self, itt: u32, opcode: &[u8], expected_data_len: u32) -> ScsiCommand {
+        assert_ne!(itt, RESERVED_TAG);
+        let mut command =
+            ScsiCommand { last: true, itt, expected_data_len, cmd_sn: self.take_cmd_sn(), ..ScsiCommand::default() };
+        command.cdb[..opcode.len()].copy_from_slice(opcode);
+        command
+    }
+}
