@@ -172,6 +172,8 @@ pub struct Client {
     pub xid: u32,
     now: Instant,
     reply: Vec<u8>,
+    /// Every call and its reply, as they were on the wire.
+    pub wire: Vec<[Vec<u8>; 2]>,
 }
 
 impl Client {
@@ -183,6 +185,7 @@ impl Client {
             xid: 100,
             now: Instant::default(),
             reply: Vec::new(),
+            wire: Vec::new(),
         };
         client.be(0);
         client
@@ -274,5 +277,6 @@ impl Client {
         let (mark, record) = reply.split_first_chunk::<4>().expect("a reply");
         assert_eq!(u32::from_be_bytes(*mark), 1 << 31 | record.len() as u32, "one reply in one fragment");
         self.reply = record.to_vec();
+        self.wire.push([bytes.to_vec(), reply]);
     }
 }
