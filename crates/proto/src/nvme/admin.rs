@@ -92,6 +92,8 @@ pub struct AdminController {
     io_queues: u16,
     /// CIDs of Asynchronous Event Requests outstanding.
     event_requests: VecDeque<u16>,
+    /// Event requests taken back, for `poll_released`.
+    released: VecDeque<(u16, Option<Status>)>,
     pending: Option<Event>,
     /// Told already, and not read yet: no second event of the kind until its log page is read.
     masked: bool,
@@ -130,6 +132,7 @@ impl AdminController {
             event_config: 0,
             io_queues,
             event_requests: VecDeque::new(),
+            released: VecDeque::new(),
             pending: None,
             masked: false,
             changed: Vec::new(),
@@ -171,10 +174,24 @@ impl AdminController {
         Some((cid, event.result()))
     }
 
-    /// Takes back the event request of that CID, where there is one.
-    fn abort_event_request(&mut self, cid: u16) -> bool {
-        let found = self.event_requests.iter().position(|known| *known == cid);
-        found.and_then(|at| self.event_requests.remove(at)).is_some()
+    /// An event request that is not held any more: its CID, and the status to complete it with, where it is to be completed.
+    /// To be asked after `execute`, before its outcome is sent.
+    pub fn poll_released(&mut self) -> Option<(u16, Option<Status>)> {
+        self.released.pop_front()
+    }
+
+    /// Abort (NVMe base 2.1 §5.1.1) is the controller's best effort: of the commands outstanding it takes back event requests.
+    fn abort(&mut self, sqe: &Sqe) -> Outcome {
+        const NOT_ABORTED: u64 = 1;
+        let (sqid, cid) = (sqe.cdw(10) as u16, (sqe.cdw(10) >> 16) as u16);
+        match self.event_requests.iter().position(|known| *known == cid).filter(|_| sqid == 0) {
+            Some(at) => {
+                self.event_requests.remove(at);
+                self.released.push_back((cid, Some(Status::ABORT_REQUESTED)));
+                Outcome::OK
+            }
+            None => Outcome::result(NOT_ABORTED),
+        }
     }
 
     /// Ends the controller and with it its I/O queues.
@@ -183,14 +200,8 @@ impl AdminController {
         with_subsystem(&*self.subsystem, |subsystem| subsystem.destroy_controller(cntlid));
     }
 
-    /// Executes a command; none that is known takes data. An aborted event request is named in `aborted`.
-    pub fn execute<B: NvmeBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        sqe: &Sqe,
-        backend: &B,
-        aborted: &mut Option<u16>,
-    ) -> Outcome {
+    /// Executes a command; none that is known takes data.
+    pub fn execute<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &B) -> Outcome {
         self.last_activity = now;
         self.look_for_changes();
         if sqe.is_fabrics() {
@@ -218,13 +229,7 @@ impl AdminController {
                 self.event_requests.push_back(sqe.cid());
                 Outcome::Held
             }
-            admin::ABORT => {
-                let (queue, cid) = (sqe.cdw(10) as u16, (sqe.cdw(10) >> 16) as u16);
-                let is_aborted = queue == 0 && self.abort_event_request(cid);
-                *aborted = is_aborted.then_some(cid);
-                // Dword 0 bit 0: the command was not aborted. An abort is the controller's best effort (NVMe base 2.1 §5.1.1).
-                Outcome::result(u64::from(!is_aborted))
-            }
+            admin::ABORT => self.abort(sqe),
             _ => Status::INVALID_OPCODE.into(),
         }
     }
@@ -277,7 +282,7 @@ impl AdminController {
         self.io_queues = io_queues;
         self.status = 0;
         self.event_config = 0;
-        self.event_requests.clear();
+        self.released.extend(self.event_requests.drain(..).map(|cid| (cid, None)));
         self.pending = None;
         self.masked = false;
         self.changed.clear();
@@ -367,7 +372,9 @@ impl AdminController {
                 self.changed.clear();
                 page
             }
-            log_id::ANA if !self.is_discovery => log::ana(&self.known, self.seen),
+            log_id::ANA if !self.is_discovery => {
+                log::ana(&self.known, self.seen, asked.specific & log::ANA_GROUPS_ONLY != 0)
+            }
             _ => return Status::INVALID_LOG_PAGE.into(),
         };
         if asked.offset > page.len() as u64 {

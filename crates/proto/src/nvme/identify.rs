@@ -98,7 +98,8 @@ pub fn controller(config: &SubsystemConfig, is_discovery: bool, cntlid: u16, lim
         bytes[516..520].copy_from_slice(&MAX_NSID.to_le_bytes());
         bytes[520..522].copy_from_slice(&(ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES).to_le_bytes());
         bytes[525] = VWC_PRESENT;
-        // ANACAP: optimized only. One group for all namespaces.
+        // ANATT in seconds; ANACAP: optimized only. One group for all namespaces.
+        bytes[342] = 10;
         bytes[343] = 1;
         bytes[344..348].copy_from_slice(&ANA_GROUP.to_le_bytes());
         bytes[348..352].copy_from_slice(&ANA_GROUP.to_le_bytes());

@@ -21,6 +21,8 @@ const MAX_CHANGED: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetLogPage {
     pub id: u8,
+    /// Log Specific Parameter.
+    pub specific: u8,
     /// Retain Asynchronous Event: reading does not clear the event.
     pub retain_event: bool,
     pub len: u64,
@@ -32,6 +34,7 @@ impl GetLogPage {
         let dwords = u64::from(sqe.cdw(10) >> 16) | u64::from(sqe.cdw(11) & 0xffff) << 16;
         Self {
             id: sqe.cdw(10) as u8,
+            specific: (sqe.cdw(10) >> 8) as u8 & 0x7f,
             retain_event: sqe.cdw(10) & 1 << 15 != 0,
             len: (dwords + 1) * 4,
             offset: u64::from(sqe.cdw(12)) | u64::from(sqe.cdw(13)) << 32,
@@ -126,19 +129,23 @@ pub fn supported(is_discovery: bool) -> Vec<u8> {
     bytes
 }
 
+/// Log Specific Parameter of the ANA log: groups without their namespaces.
+pub const ANA_GROUPS_ONLY: u8 = 1;
+
 /// Asymmetric namespace access: every namespace in one group, optimized.
-pub fn ana(namespaces: &[Namespace], generation: u64) -> Vec<u8> {
+pub fn ana(namespaces: &[Namespace], generation: u64, groups_only: bool) -> Vec<u8> {
     const OPTIMIZED: u8 = 1;
+    let listed = if groups_only { &[] } else { namespaces };
     let mut bytes = vec![0; 16];
     bytes[..8].copy_from_slice(&generation.to_le_bytes());
     bytes[8..10].copy_from_slice(&1_u16.to_le_bytes());
     let mut group = [0; 32];
     group[..4].copy_from_slice(&super::identify::ANA_GROUP.to_le_bytes());
-    group[4..8].copy_from_slice(&(namespaces.len() as u32).to_le_bytes());
+    group[4..8].copy_from_slice(&(listed.len() as u32).to_le_bytes());
     group[8..16].copy_from_slice(&generation.to_le_bytes());
     group[16] = OPTIMIZED;
     bytes.extend_from_slice(&group);
-    for namespace in namespaces {
+    for namespace in listed {
         bytes.extend_from_slice(&namespace.nsid.to_le_bytes());
     }
     bytes
@@ -152,6 +159,9 @@ mod tests {
     fn get_log_page_fields_survive_encoding() {
         let sqe = GetLogPage::sqe(log_id::DISCOVERY, 1 << 19, 0x1_0000_0400, 3);
         let parsed = GetLogPage::parse(&sqe);
-        assert_eq!(parsed, GetLogPage { id: 0x70, retain_event: false, len: 1 << 19, offset: 0x1_0000_0400 });
+        assert_eq!(
+            parsed,
+            GetLogPage { id: 0x70, specific: 0, retain_event: false, len: 1 << 19, offset: 0x1_0000_0400 }
+        );
     }
 }

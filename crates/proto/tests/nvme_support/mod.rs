@@ -1,6 +1,8 @@
 //! A server in memory, a recorder of what an initiator tells, and two machines joined by queues and virtual time.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)]
 
+pub mod raw;
+
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use iotax_proto::{

@@ -113,13 +113,11 @@ impl AdminChannel {
         &mut self.link.sender.tx
     }
 
-    /// Sends a command that gives `len` bytes; only while idle.
-    pub(super) fn submit(&mut self, now: Instant, mut sqe: Sqe, len: u32) {
-        assert!(self.pending.is_none(), "one admin command at a time");
-        sqe.set_cid(self.next_cid);
-        sqe.set_sgl(Sgl::Transport { len });
-        self.link.sender.command(&sqe, Data::None);
-        self.expect(now, len);
+    /// Sends a command that gives `len` bytes, once the last one was answered. Nothing is sent where the end has begun.
+    pub(super) fn submit(&mut self, now: Instant, sqe: Sqe, len: u32) {
+        if !self.wants_down {
+            self.send(now, sqe, len);
+        }
     }
 
     /// Shuts the controller down as soon as no command is outstanding.
@@ -278,7 +276,7 @@ impl AdminChannel {
                 self.stage = Stage::Identify;
                 let mut sqe = Sqe::new(admin::IDENTIFY, 0, 0);
                 sqe.set_cdw(10, u32::from(cns::CONTROLLER));
-                self.submit(now, sqe, identify::LEN as u32);
+                self.send(now, sqe, identify::LEN as u32);
             }
             Stage::Identify => {
                 let Some(bytes) = data.first_chunk() else { return Ok(None) };
@@ -313,6 +311,14 @@ impl AdminChannel {
 
     // ---------------------------------------------------------------------------------------------------------- sending
 
+    fn send(&mut self, now: Instant, mut sqe: Sqe, len: u32) {
+        assert!(self.pending.is_none(), "one admin command at a time");
+        sqe.set_cid(self.next_cid);
+        sqe.set_sgl(Sgl::Transport { len });
+        self.link.sender.command(&sqe, Data::None);
+        self.expect(now, len);
+    }
+
     fn begin_shut_down(&mut self, now: Instant) {
         self.stage = Stage::ShutDown;
         self.deadline = now + self.config.admin_timeout;
@@ -323,14 +329,14 @@ impl AdminChannel {
         let mut sqe = Sqe::fabrics(fabrics::PROPERTY_GET, 0);
         sqe.0[40] = u8::from(offset == property::CAP);
         sqe.set_cdw(11, offset);
-        self.submit(now, sqe, 0);
+        self.send(now, sqe, 0);
     }
 
     fn property_set(&mut self, now: Instant, value: u32) {
         let mut sqe = Sqe::fabrics(fabrics::PROPERTY_SET, 0);
         sqe.set_cdw(11, property::CC);
         sqe.set_cdw(12, value);
-        self.submit(now, sqe, 0);
+        self.send(now, sqe, 0);
     }
 
     /// A command with the next identifier was sent.

@@ -336,11 +336,14 @@ impl TargetQueue {
 
     fn on_admin_command<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &mut B) {
         let Phase::Admin(admin) = &mut self.phase else { return };
-        let mut aborted = None;
-        let outcome = admin.execute(now, sqe, backend, &mut aborted);
-        if let Some(cid) = aborted {
+        let outcome = admin.execute(now, sqe, backend);
+        while let Phase::Admin(admin) = &mut self.phase
+            && let Some((cid, status)) = admin.poll_released()
+        {
             self.slots.clear_cid(cid);
-            self.respond(cid, Status::ABORT_REQUESTED);
+            if let Some(status) = status {
+                self.respond(cid, status);
+            }
         }
         match outcome {
             Outcome::Done { result, status } => self.respond_with(sqe.cid(), result, status),
@@ -354,8 +357,9 @@ impl TargetQueue {
     }
 
     fn tell_events(&mut self) {
-        while let Phase::Admin(admin) = &mut self.phase {
-            let Some((cid, result)) = admin.poll_event() else { return };
+        while let Phase::Admin(admin) = &mut self.phase
+            && let Some((cid, result)) = admin.poll_event()
+        {
             self.slots.clear_cid(cid);
             self.respond_with(cid, result, Status::SUCCESS);
         }
