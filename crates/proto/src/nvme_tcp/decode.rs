@@ -3,7 +3,7 @@
 use alloc::{format, string::String};
 use core::fmt::Write;
 
-use super::pdu::{COMMON_LEN, Common, DIGEST_LEN, DataHeader, Fes, Header, flags, header_len};
+use super::pdu::{COMMON_LEN, Common, DIGEST_LEN, DataHeader, Fes, Header, flags, header_len, kind};
 use crate::{
     Violation,
     nvme::{
@@ -13,10 +13,44 @@ use crate::{
     },
 };
 
+/// What a connection carries; admin commands and I/O commands share opcodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Queue {
+    /// No Connect was seen: a command is named as both.
+    #[default]
+    Unknown,
+    Admin,
+    Io,
+}
+
+/// A connection's PDUs in order, of both directions: Connect tells which commands follow.
+#[derive(Clone, Debug, Default)]
+pub struct Stream(Queue);
+
+impl Stream {
+    /// As `describe`.
+    pub fn describe(&mut self, bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
+        let described = describe_on(bytes, self.0);
+        if let (Ok(Some(_)), Some(rest)) = (&described, bytes.get(COMMON_LEN..))
+            && bytes.first() == Some(&kind::COMMAND)
+            && let Some(sqe) = rest.first_chunk().map(|bytes| Sqe(*bytes))
+            && sqe.is_fabrics()
+            && sqe.fabrics_type() == fabrics::CONNECT
+        {
+            self.0 = if Connect::parse(&sqe).qid == 0 { Queue::Admin } else { Queue::Io };
+        }
+        described
+    }
+}
+
 /// Where a PDU starts, tells what it is: the bytes that it takes and a line that describes it. `Ok(None)` where `bytes` end
-/// before the PDU does. An admin command cannot be told from an I/O command by its bytes alone: opcodes that both know are
-/// named for both.
+/// before the PDU does. By its bytes alone an admin command cannot be told from an I/O command of the same opcode: it is
+/// named as both (see `Stream`).
 pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
+    describe_on(bytes, Queue::Unknown)
+}
+
+fn describe_on(bytes: &[u8], queue: Queue) -> Result<Option<(usize, String)>, Violation> {
     let Some(first) = bytes.first_chunk::<COMMON_LEN>() else { return Ok(None) };
     let common = Common::decode(*first);
     let Some(expected) = header_len(common.kind) else {
@@ -44,7 +78,7 @@ pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
         ),
         Header::HostTerm(term) => format!("H2CTermReq {} fei={:#x}", fatal_status(term.status), term.information),
         Header::ControllerTerm(term) => format!("C2HTermReq {} fei={:#x}", fatal_status(term.status), term.information),
-        Header::Command(sqe) => format!("CapsuleCmd {}", command(&sqe)),
+        Header::Command(sqe) => format!("CapsuleCmd {}", command(&sqe, queue)),
         Header::Response(cqe) => format!("CapsuleResp {}", completion(&cqe)),
         Header::HostData(data) => format!("H2CData ttag={} {}", data.ttag, transfer(&data)),
         Header::ControllerData(data) => {
@@ -80,9 +114,17 @@ fn transfer(data: &DataHeader) -> String {
     format!("cid={:#06x} offset={} len={}{last}", data.cid, data.offset, data.len)
 }
 
-fn command(sqe: &Sqe) -> String {
+fn command(sqe: &Sqe, queue: Queue) -> String {
     let cid = sqe.cid();
-    let what = if sqe.is_fabrics() { fabrics_command(sqe) } else { nvme_command(sqe) };
+    let what = if sqe.is_fabrics() {
+        fabrics_command(sqe)
+    } else {
+        match queue {
+            Queue::Admin => admin_command(sqe),
+            Queue::Io => io_command(sqe),
+            Queue::Unknown => format!("{} | {}", io_command(sqe), admin_command(sqe)),
+        }
+    };
     let sgl = match sqe.sgl() {
         Sgl::InCapsule { offset, len } => format!("in-capsule offset={offset} len={len}"),
         Sgl::Transport { len } => format!("transport len={len}"),
@@ -104,32 +146,38 @@ fn fabrics_command(sqe: &Sqe) -> String {
     }
 }
 
-fn nvme_command(sqe: &Sqe) -> String {
+fn io_command(sqe: &Sqe) -> String {
     let nsid = sqe.nsid();
     let range = || format!("nsid={nsid} lba={} blocks={}", sqe.lba(), sqe.blocks());
     match sqe.opcode() {
         nvm::FLUSH => format!("Flush nsid={nsid}"),
         nvm::WRITE => format!("Write {}", range()),
-        nvm::READ => {
-            let log = GetLogPage::parse(sqe);
-            format!("Read {} | Get Log Page id={:#04x} len={} offset={}", range(), log.id, log.len, log.offset)
-        }
+        nvm::READ => format!("Read {}", range()),
         nvm::COMPARE => format!("Compare {}", range()),
-        nvm::WRITE_ZEROES => {
-            format!("Write Zeroes {} | Abort cid={:#06x} sqid={}", range(), sqe.cdw(10) >> 16, sqe.cdw(10) & 0xffff)
+        nvm::WRITE_ZEROES => format!("Write Zeroes {}", range()),
+        nvm::DATASET_MANAGEMENT => {
+            let ranges = (sqe.cdw(10) & 0xff) + 1;
+            format!("Dataset Management nsid={nsid} ranges={ranges} attributes={:#x}", sqe.cdw(11))
         }
-        nvm::DATASET_MANAGEMENT => format!(
-            "Dataset Management nsid={nsid} ranges={} attributes={:#x} | Set Features id={:#04x} value={:#x}",
-            (sqe.cdw(10) & 0xff) + 1,
-            sqe.cdw(11),
-            sqe.cdw(10) & 0xff,
-            sqe.cdw(11)
-        ),
-        admin::IDENTIFY => format!("Identify cns={:#04x} nsid={nsid}", sqe.cdw(10) & 0xff),
-        admin::GET_FEATURES => format!("Get Features id={:#04x}", sqe.cdw(10) & 0xff),
+        other => format!("I/O opcode={other:#04x} nsid={nsid}"),
+    }
+}
+
+fn admin_command(sqe: &Sqe) -> String {
+    let nsid = sqe.nsid();
+    let id = sqe.cdw(10) & 0xff;
+    match sqe.opcode() {
+        admin::GET_LOG_PAGE => {
+            let log = GetLogPage::parse(sqe);
+            format!("Get Log Page id={:#04x} len={} offset={}", log.id, log.len, log.offset)
+        }
+        admin::IDENTIFY => format!("Identify cns={id:#04x} nsid={nsid}"),
+        admin::ABORT => format!("Abort cid={:#06x} sqid={}", sqe.cdw(10) >> 16, sqe.cdw(10) & 0xffff),
+        admin::SET_FEATURES => format!("Set Features id={id:#04x} value={:#x}", sqe.cdw(11)),
+        admin::GET_FEATURES => format!("Get Features id={id:#04x}"),
         admin::ASYNC_EVENT => String::from("Asynchronous Event Request"),
         admin::KEEP_ALIVE => String::from("Keep Alive"),
-        other => format!("opcode={other:#04x} nsid={nsid}"),
+        other => format!("admin opcode={other:#04x} nsid={nsid}"),
     }
 }
 

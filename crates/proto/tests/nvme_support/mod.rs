@@ -274,6 +274,8 @@ pub struct Pair<I: Initiator> {
     /// Everything that was sent, by direction.
     pub to_target: Vec<u8>,
     pub to_host: Vec<u8>,
+    /// The same in the order of sending: `>` to the target, `<` to the host.
+    pub wire: Vec<(char, Vec<u8>)>,
 }
 
 impl<I: Initiator> Pair<I> {
@@ -287,6 +289,7 @@ impl<I: Initiator> Pair<I> {
             cut,
             to_target: Vec::new(),
             to_host: Vec::new(),
+            wire: Vec::new(),
         }
     }
 
@@ -296,6 +299,7 @@ impl<I: Initiator> Pair<I> {
             let to_target = self.host.transmit().take_bytes();
             let sent = self.to_target.len();
             self.to_target.extend_from_slice(&to_target);
+            self.wire.push(('>', to_target.clone()));
             for piece in cut(&to_target, self.cut, sent) {
                 self.now = self.now + Duration::from_micros(1);
                 self.target.receive(self.now, piece, server)?;
@@ -304,6 +308,7 @@ impl<I: Initiator> Pair<I> {
             let to_host = Target::<Server>::transmit(&mut self.target).take_bytes();
             let sent = self.to_host.len();
             self.to_host.extend_from_slice(&to_host);
+            self.wire.push(('<', to_host.clone()));
             for piece in cut(&to_host, self.cut, sent) {
                 self.host.receive(self.now, piece, &mut self.events)?;
             }

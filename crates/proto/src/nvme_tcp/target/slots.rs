@@ -120,7 +120,8 @@ impl Slots {
             if slot.state == State::Free {
                 continue;
             }
-            if slot.control.is_none() {
+            // A spoilt one was aborted when its digest was found wrong.
+            if slot.control.is_none() && !slot.is_spoilt {
                 with_backend(index);
             }
             self.release(index);

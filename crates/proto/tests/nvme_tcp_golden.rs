@@ -1,0 +1,175 @@
+//! The bytes of a session, pinned: `data/nvme_tcp_*.hex` has a PDU a line, `>` to the target and `<` to the host, each under
+//! its description. An independent decoder reads the same files.
+//!
+//! After a change that is meant: `BLESS=1 cargo test --test nvme_tcp_golden`.
+
+mod nvme_support;
+
+use std::{fmt::Write, fs, path::PathBuf};
+
+use iotax_proto::{
+    Initiator, Io, Payload, Target,
+    nvme::{
+        Sqe,
+        command::{Sgl, admin, fabrics, feature, log_id},
+        log::GetLogPage,
+        property,
+    },
+    nvme_tcp::{
+        ConnectConfig, TargetConfig,
+        decode::{Stream, describe},
+        pdu::{Digests, Header},
+    },
+};
+use nvme_support::{
+    BLOCK, Cut, Server, admin, connect_config, io,
+    raw::{Raw, capsule, connect, connect_data, ic_req},
+};
+
+/// An I/O queue's life: handshake, Connect, every kind of I/O, Disconnect.
+fn io_session(digests: Digests) -> Vec<(char, Vec<u8>)> {
+    let target = TargetConfig { in_capsule_bytes: BLOCK as u32, max_h2c_data_bytes: 4096, ..TargetConfig::default() };
+    let config = ConnectConfig { digests, ..connect_config() };
+    let mut server = Server::new();
+    let session = admin(&mut server, &config, &target, Cut::Never);
+    let controller = session.host.controller().expect("ready").clone();
+    let mut pair = io(&mut server, &config, &controller, 1, &target, Cut::Never);
+    let block = BLOCK as u64;
+    let ios = [
+        Io::Write { offset: 3 * block, data: Payload::from_vec(vec![0xa5; BLOCK]) },
+        Io::Read { offset: 3 * block, len: BLOCK as u32 },
+        Io::Write { offset: 8 * block, data: Payload::from_vec(vec![0x5a; 2 * BLOCK]) },
+        Io::Flush,
+        Io::WriteZeroes { offset: 3 * block, len: 4 * BLOCK as u32 },
+        Io::Unmap { offset: 8 * block, len: 2 * BLOCK as u32 },
+    ];
+    for (tag, io) in ios.into_iter().enumerate() {
+        pair.host.submit(pair.now, tag as u32, io).expect("credit");
+        pair.run(&mut server).expect("I/O");
+    }
+    pair.host.close(pair.now);
+    pair.run(&mut server).expect("disconnect");
+    let split = |(direction, bytes): &(char, Vec<u8>)| {
+        split(bytes).into_iter().map(|pdu| (*direction, pdu)).collect::<Vec<_>>()
+    };
+    pair.wire.iter().flat_map(split).collect()
+}
+
+/// The commands of an admin queue that carry little data, and a violation.
+fn admin_session() -> Vec<(char, Vec<u8>)> {
+    let mut server = Server::new();
+    let mut raw = Raw::new(&TargetConfig::default());
+    let mut smart = GetLogPage::sqe(log_id::SMART, 512, 0, 4);
+    smart.set_sgl(Sgl::Transport { len: 512 });
+    let mut cap = Sqe::fabrics(fabrics::PROPERTY_GET, 1);
+    cap.0[40] = 1;
+    cap.set_cdw(11, property::CAP);
+    let mut queues = Sqe::new(admin::SET_FEATURES, 2, 0);
+    queues.set_cdw(10, u32::from(feature::QUEUE_COUNT));
+    queues.set_cdw(11, 0x0003_0003);
+    let sqes = [cap, queues, Sqe::new(admin::KEEP_ALIVE, 3, 0), smart, Sqe::new(admin::ASYNC_EVENT, 5, 0)];
+    let mut lines = Vec::new();
+    let mut say = |raw: &mut Raw, bytes: Vec<u8>| {
+        // A violation's terminate request is queued all the same.
+        let _ = raw.target.receive(raw.now, &bytes, &mut server);
+        lines.push(('>', bytes));
+        let answer = Target::<Server>::transmit(&mut raw.target).take_bytes();
+        lines.extend(split(&answer).into_iter().map(|pdu| ('<', pdu)));
+    };
+    say(&mut raw, ic_req(0, 0));
+    let mut sqe = connect(0, 31).sqe(0);
+    sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 1024 });
+    say(&mut raw, capsule(&sqe, &connect_data(0xffff).encode()));
+    let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, 1);
+    enable.set_cdw(11, property::CC);
+    enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
+    say(&mut raw, capsule(&enable, &[]));
+    for sqe in &sqes {
+        say(&mut raw, capsule(sqe, &[]));
+    }
+    let mut wrong = capsule(&Sqe::new(admin::KEEP_ALIVE, 6, 0), &[]);
+    wrong[2] = 70;
+    say(&mut raw, wrong);
+    lines
+}
+
+/// A stream as PDUs.
+fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut pdus = Vec::new();
+    while !bytes.is_empty() {
+        let len = u32::from_le_bytes(*bytes[4..].first_chunk().expect("a length")) as usize;
+        let (pdu, rest) = bytes.split_at(len);
+        pdus.push(pdu.to_vec());
+        bytes = rest;
+    }
+    pdus
+}
+
+fn render(lines: &[(char, Vec<u8>)]) -> String {
+    let mut text = String::new();
+    let mut stream = Stream::default();
+    for (direction, pdu) in lines {
+        let description = match stream.describe(pdu) {
+            Ok(Some((len, description))) if len == pdu.len() => description,
+            Ok(other) => panic!("{other:?} of a PDU of {} bytes", pdu.len()),
+            Err(violation) => violation.to_string(),
+        };
+        writeln!(text, "# {description}").expect("a string takes it");
+        write!(text, "{direction} ").expect("a string takes it");
+        for byte in pdu {
+            write!(text, "{byte:02x}").expect("a string takes it");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn check(name: &str, lines: &[(char, Vec<u8>)]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    let rendered = render(lines);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, &rendered).expect("the file can be written");
+    }
+    let pinned = fs::read_to_string(&path).expect("the file is there");
+    for (at, (ours, theirs)) in rendered.lines().zip(pinned.lines()).enumerate() {
+        assert_eq!(ours, theirs, "{name}, line {}", at + 1);
+    }
+    assert_eq!(rendered.lines().count(), pinned.lines().count(), "{name}");
+}
+
+#[test]
+fn io_session_is_as_pinned() {
+    check("nvme_tcp_io.hex", &io_session(Digests::default()));
+}
+
+#[test]
+fn io_session_with_digests_is_as_pinned() {
+    check("nvme_tcp_io_digests.hex", &io_session(Digests { header: true, data: true }));
+}
+
+#[test]
+fn admin_session_is_as_pinned() {
+    check("nvme_tcp_admin.hex", &admin_session());
+}
+
+#[test]
+fn descriptions_need_whole_pdus_and_never_panic() {
+    for (_, pdu) in io_session(Digests { header: true, data: true }) {
+        for len in 0..pdu.len() {
+            assert!(matches!(describe(&pdu[..len]), Ok(None)), "{len} of {}", pdu.len());
+        }
+        let Ok(Some((_, line))) = describe(&pdu) else { panic!("a whole PDU") };
+        assert!(!line.contains('\n'));
+    }
+    let whole = capsule(&Sqe::new(admin::KEEP_ALIVE, 6, 0), &[]);
+    for at in 0..8 {
+        for byte in 0..=255 {
+            let mut mutated = whole.clone();
+            mutated[at] = byte;
+            if let Ok(Some((len, _))) = describe(&mutated) {
+                assert!(len <= mutated.len());
+            }
+        }
+    }
+    assert!(Header::decode(iotax_proto::nvme_tcp::pdu::Common::decode([4, 0, 72, 0, 72, 0, 0, 0]), &[0; 70]).is_none());
+}
