@@ -1,0 +1,232 @@
+//! The mount against replies made by hand: what servers other than ours may answer.
+#![allow(clippy::unwrap_used)]
+
+mod nfs_support;
+
+use iotax_proto::{
+    Initiator, Instant, Io, IoError, Payload, Violation, ViolationKind,
+    nfs3::{
+        Arguments, Failure, FileHandle, Procedure, Results, Stability, Status, Wcc,
+        arguments::WriteHead,
+        initiator::{Config, ControlCall, Mount, Root},
+        results::FailureContext,
+    },
+    rpc::{
+        Call, Encoder, Mapping, Peer, RpcError,
+        auth::{AuthStatus, Identity},
+        message::{encode_error, encode_success},
+    },
+    wire::Reader,
+};
+use nfs_support::{Log, Pair, config, server::Server};
+
+const NOW: Instant = Instant(0);
+
+/// The xids and arguments of calls that are waiting to be sent.
+fn calls(mount: &mut Mount) -> Vec<(u32, Vec<u8>)> {
+    let bytes = mount.transmit().take_bytes();
+    let mut rest = &bytes[..];
+    let mut calls = Vec::new();
+    while let Some((mark, after)) = rest.split_first_chunk::<4>() {
+        let (record, after) = after.split_at((u32::from_be_bytes(*mark) & 0x7fff_ffff) as usize);
+        calls.push((Call::decode(&mut Reader::new(record)).unwrap().xid, record.to_vec()));
+        rest = after;
+    }
+    calls
+}
+
+fn success(xid: u32, results: impl FnOnce(&mut Encoder)) -> Vec<u8> {
+    let mut reply = Encoder::default();
+    encode_success(reply.begin_record(), xid);
+    results(&mut reply);
+    reply.end_record(0).to_vec()
+}
+
+fn error(xid: u32, error: RpcError) -> Vec<u8> {
+    let mut reply = Encoder::default();
+    encode_error(reply.begin_record(), xid, error);
+    reply.end_record(0).to_vec()
+}
+
+fn read_reply(xid: u32, count: u32, eof: bool, data: &[u8]) -> Vec<u8> {
+    success(xid, |reply| {
+        Results::Read { attributes: None, count, eof, data_len: count }.encode(reply);
+        reply.raw(data).raw(&[0; 3][..data.len().wrapping_neg() % 4]);
+    })
+}
+
+fn write_reply(xid: u32, count: u32, committed: Stability) -> Vec<u8> {
+    let file = Wcc::default();
+    success(xid, |reply| Results::Write { file, count, committed, verifier: [1; 8] }.encode(reply))
+}
+
+/// A mount that is ready, whose server went away.
+fn mount(config: Config) -> (Mount, Log) {
+    let pair = Pair::new(config, Server::new(4096)).ready();
+    (pair.mount, pair.log)
+}
+
+fn answer(mount: &mut Mount, log: &mut Log, reply: &[u8]) -> Result<(), Violation> {
+    mount.receive(NOW, reply, log)
+}
+
+#[test]
+fn a_short_read_is_continued_until_all_of_it_came() {
+    let (mut mount, mut log) = mount(config());
+    mount.submit(NOW, 3, Io::Read { offset: 100, len: 10 }).unwrap();
+    for (offset, left, part) in [(100, 10, &b"abc"[..]), (103, 7, b"defgh"), (108, 2, b"ij")] {
+        let [(xid, ref record)] = calls(&mut mount)[..] else { panic!() };
+        let mut reader = Reader::new(record);
+        Call::decode(&mut reader).unwrap();
+        let Ok(Arguments::Read { offset: asked, count, .. }) = Arguments::decode(Procedure::Read, &mut reader) else {
+            panic!()
+        };
+        assert_eq!((asked, count), (offset, left));
+        answer(&mut mount, &mut log, &read_reply(xid, part.len() as u32, false, part)).unwrap();
+    }
+    assert_eq!(log.data[3], b"abcdefghij");
+    assert_eq!(log.completed, [(3, Ok(()))]);
+}
+
+#[test]
+fn a_read_that_meets_the_end_of_the_file_fails() {
+    let (mut mount, mut log) = mount(config());
+    mount.submit(NOW, 0, Io::Read { offset: 0, len: 10 }).unwrap();
+    let xid = calls(&mut mount)[0].0;
+    answer(&mut mount, &mut log, &read_reply(xid, 4, true, b"abcd")).unwrap();
+    assert!(matches!(log.completed[..], [(0, Err(IoError::Failed { status: 0, .. }))]));
+}
+
+#[test]
+fn a_short_write_is_continued_with_what_is_left() {
+    let (mut mount, mut log) = mount(config());
+    let data: Vec<u8> = (0..10).collect();
+    mount.submit(NOW, 0, Io::Write { offset: 50, data: Payload::from_vec(data) }).unwrap();
+    for (offset, left, written) in [(50, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..], 3), (53, &[3, 4, 5, 6, 7, 8, 9], 7)] {
+        let [(xid, ref record)] = calls(&mut mount)[..] else { panic!() };
+        let mut reader = Reader::new(record);
+        Call::decode(&mut reader).unwrap();
+        let head = WriteHead::decode(&mut reader).unwrap();
+        assert_eq!((head.offset, head.count, head.data_len), (offset, left.len() as u32, left.len() as u32));
+        assert_eq!(&record[reader.position()..][..left.len()], left);
+        assert_eq!(record.len() % 4, 0);
+        answer(&mut mount, &mut log, &write_reply(xid, written, Stability::Unstable)).unwrap();
+    }
+    assert_eq!(log.completed, [(0, Ok(()))]);
+}
+
+#[test]
+fn what_a_server_may_not_answer_ends_the_connection() {
+    let read = Io::Read { offset: 0, len: 8 };
+    let write = Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]) };
+    let cases: [(&Io, fn(u32) -> Vec<u8>); 9] = [
+        (&read, |xid| read_reply(xid + 1, 8, true, &[0; 8])),
+        (&read, |xid| read_reply(xid + (1 << 16), 8, true, &[0; 8])),
+        (&read, |xid| read_reply(xid, 9, true, &[0; 9])),
+        (&read, |xid| read_reply(xid, 8, true, &[0; 4])),
+        (&read, |xid| read_reply(xid, 0, false, b"")),
+        (&read, |xid| success(xid, |_| {})),
+        (&write, |xid| write_reply(xid, 0, Stability::FileSync)),
+        (&write, |xid| write_reply(xid, 9, Stability::FileSync)),
+        (&write, |xid| write_reply(xid, 8, Stability::Unstable)),
+    ];
+    for (number, (io, reply)) in cases.into_iter().enumerate() {
+        let (mut mount, mut log) = mount(Config { stability: Stability::DataSync, ..config() });
+        mount.submit(NOW, 0, io.clone()).unwrap();
+        let xid = calls(&mut mount)[0].0;
+        let violation = answer(&mut mount, &mut log, &reply(xid)).expect_err("a violation");
+        assert!(matches!(violation.kind, ViolationKind::Misbehaved | ViolationKind::Malformed), "case {number}");
+        mount.disconnected(NOW, &mut log);
+        assert_eq!(log.completed, [(0, Err(IoError::ConnectionLost))], "case {number}");
+    }
+}
+
+#[test]
+fn a_reply_cannot_come_twice() {
+    let (mut mount, mut log) = mount(config());
+    mount.submit(NOW, 0, Io::Read { offset: 0, len: 4 }).unwrap();
+    let xid = calls(&mut mount)[0].0;
+    let reply = read_reply(xid, 4, false, b"abcd");
+    answer(&mut mount, &mut log, &reply).unwrap();
+    answer(&mut mount, &mut log, &reply).unwrap_err();
+}
+
+#[test]
+fn rpc_errors_fail_the_io_and_refuse_the_mount() {
+    let (mut ready, mut log) = mount(config());
+    ready.submit(NOW, 0, Io::Read { offset: 0, len: 4 }).unwrap();
+    let xid = calls(&mut ready)[0].0;
+    answer(&mut ready, &mut log, &error(xid, RpcError::SystemError)).unwrap();
+    assert!(matches!(log.completed[..], [(0, Err(IoError::Failed { .. }))]));
+
+    for (rpc_error, word) in [
+        (RpcError::ProgramUnavailable, "another"),
+        (RpcError::Authentication(AuthStatus::TooWeak as u32), "credential"),
+        (RpcError::ProgramMismatch { low: 4, high: 4 }, "version"),
+    ] {
+        let mut fresh = Mount::new(NOW, config());
+        let xid = calls(&mut fresh)[0].0;
+        let violation = answer(&mut fresh, &mut log, &error(xid, rpc_error)).unwrap_err();
+        assert_eq!(violation.kind, ViolationKind::Refused);
+        assert!(violation.rule.contains(word), "{violation}");
+    }
+}
+
+#[test]
+fn a_failed_read_is_told_from_its_first_bytes_on() {
+    let (mut mount, mut log) = mount(config());
+    mount.submit(NOW, 0, Io::Read { offset: 0, len: 4 }).unwrap();
+    let xid = calls(&mut mount)[0].0;
+    let reply = success(xid, |reply| {
+        Failure { status: Status::Stale, context: FailureContext::PostOp(None) }.encode(reply);
+    });
+    for byte in reply.chunks(1) {
+        answer(&mut mount, &mut log, byte).unwrap();
+    }
+    assert!(matches!(log.completed[..], [(0, Err(IoError::Failed { status: 70, .. }))]));
+    mount.submit(NOW, 0, Io::Read { offset: 0, len: 4 }).unwrap();
+    let xid = calls(&mut mount)[0].0;
+    answer(&mut mount, &mut log, &read_reply(xid, 4, true, b"good")).unwrap();
+    assert_eq!(log.data[0], b"good");
+}
+
+#[test]
+fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
+    let mut pair = Pair::new(config(), Server::new(4096));
+    let config_with_mappings = iotax_proto::nfs3::target::Config {
+        peer: Peer::default(),
+        mappings: vec![Mapping::tcp(100_003, 3, 2049), Mapping::tcp(100_005, 3, 2050)],
+        ..Default::default()
+    };
+    pair.connection = iotax_proto::nfs3::target::Connection::new(config_with_mappings);
+    let port = ask(&mut pair, ControlCall::port(1, 100_005, 3));
+    assert_eq!(port, Some(2050));
+    assert_eq!(ask(&mut pair, ControlCall::port(2, 100_021, 4)), None);
+    assert_eq!(ask(&mut pair, ControlCall::mappings(3)).len(), 2);
+    let identity = Identity::None;
+    let exports = ask(&mut pair, ControlCall::exports(4, &identity));
+    assert_eq!(exports.iter().map(|export| export.path.as_str()).collect::<Vec<_>>(), ["/export", "/gone"]);
+    let root: FileHandle = ask(&mut pair, ControlCall::mount(5, &identity, "/export")).unwrap();
+    assert_eq!(ask(&mut pair, ControlCall::mounts(6, &identity))[0].path, "/export");
+    ask(&mut pair, ControlCall::unmount(7, &identity, "/export"));
+    assert!(ask(&mut pair, ControlCall::mounts(8, &identity)).is_empty());
+    ask(&mut pair, ControlCall::unmount_all(9, &identity));
+
+    // With the root's handle a mount needs no MOUNT, and leaves without it.
+    let mut pair = Pair::new(Config { root: Root::Handle(root), ..config() }, Server::new(4096)).ready();
+    pair.mount.close(NOW);
+    pair.run().unwrap();
+    assert!(pair.log.closed);
+}
+
+fn ask<T>(pair: &mut Pair, mut call: ControlCall<T>) -> T {
+    use iotax_proto::Target;
+    let bytes = call.transmit().take_bytes();
+    pair.connection.receive(NOW, &bytes, &mut pair.server).unwrap();
+    let reply = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+    let (last, before) = reply.split_last().unwrap();
+    for byte in before {
+        assert!(call.receive(&[*byte]).unwrap().is_none());
+    }
+    call.receive(&[*last]).unwrap().expect("an answer")
+}
