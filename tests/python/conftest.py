@@ -37,14 +37,14 @@ class FakeEngine:
     def endpoints(self, described: dict[str, dict[str, Any]]) -> None:
         (self.folder / "endpoints.json").write_text(json.dumps(described))
 
-    def documents(self, command: str, **having: object) -> list[dict[str, Any]]:
+    def documents(self, command: str, /, **having: object) -> list[dict[str, Any]]:
         """What the fake was asked, in order."""
         path = self.folder / "documents.jsonl"
         found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [
             each
             for each in found
-            if each["command"] == command and all(each.get(name) == value for name, value in having.items())
+            if each["to"] == command and all(each.get(name) == value for name, value in having.items())
         ]
 
 

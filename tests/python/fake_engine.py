@@ -34,7 +34,7 @@ def known(name):
 
 def note(command, document):
     with (FOLDER / "documents.jsonl").open("a") as file:
-        file.write(json.dumps({"command": command, **document}) + "\n")
+        file.write(json.dumps({"to": command, **document}) + "\n")
 
 
 def next_run():
@@ -137,7 +137,7 @@ def load(document):
         described = known("endpoints.json").get(endpoint, {"size_bytes": 1 << 40, "holds": "zeros"})
         if "error" in described:
             fail(described["error"], "the endpoint was told to fail")
-        say(event="checked", block_size_bytes=512, **described)
+        say(event="checked", **{"block_size_bytes": 512, **described})
         return
     if task == "fill":
         say(event="progress", done_bytes=1, total_bytes=2)

@@ -36,11 +36,12 @@ bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopb
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, delay, burn
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
-bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, iscsi, nvme-tcp
+bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
+iscsi, nvme-tcp
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
-bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, block_size, read, random, \
-outstanding, workers, threads, working_set, warmup, runtime, verify, size, media, fill, delay, burn, initiator, \
-header_digest, data_digest
+bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, block_size, read, \
+random, outstanding, workers, threads, working_set, warmup, runtime, verify, size, media, fill, delay, burn, \
+initiator, header_digest, data_digest
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; write [5, …]
@@ -111,7 +112,8 @@ def test_the_good_study_is_good() -> None:
          "is written; say `verify: false` under load"),
         ("baseline", "design: {replicates: 99999}\nbaseline", "s.yaml:3:1: factors: 399996 trials are more than "
          "100000; leave out levels or replicates"),
-        ("[1, 8]", "[1, 8", "s.yaml:6:9: not valid YAML: expected ',' or ']', but got ':' while parsing a flow sequence"),
+        ("[1, 8]", "[1, 8", "s.yaml:6:9: not valid YAML: expected ',' or ']', but got ':' while parsing a flow "
+         "sequence"),
     ],
 )  # fmt: skip
 def test_one_problem_is_said_with_its_line(before: str, after: str, expected: str) -> None:
@@ -153,6 +155,6 @@ def test_an_anchor_that_holds_itself_ends() -> None:
 def test_an_unknown_study_gets_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="did you mean 'quick'"):
         load_study("quik")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(StudyError, match="cannot be read"):
-        (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
         load_study(str(tmp_path / "binary.yaml"))

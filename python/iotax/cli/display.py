@@ -60,12 +60,13 @@ class Display(Listener):
 
     def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None:
         self._clock = Clock(plan, left)
-        took = show_minutes(self._clock.left_s())
         if resumed:
+            took = show_minutes(self._clock.left_s())
             done = len(plan.trials) - len(left)
             self._print(f"Resuming: {done} of {len(plan.trials)} trials are done, {len(left)} left, about {took}.")
         else:
-            self._print(f"{len(plan.trials)} trials in {plan.blocks} blocks, about {took}.")
+            took = show_minutes(plan.duration_ns / 1e9)
+            self._print(f"{len(plan.trials)} trials in {plan.blocks} block{'s'[: plan.blocks - 1]}, about {took}.")
 
     def background(self, background: Background) -> None:
         machine = background.cpu.machine

@@ -69,7 +69,7 @@ def plan(name: str) -> None:
     out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)
     out.print(table)
     out.print(
-        f"{len(made.trials)} trials in {made.blocks} block{'s' if made.blocks > 1 else ''}, "
+        f"{len(made.trials)} trials in {made.blocks} block{'s'[: made.blocks - 1]}, "
         f"about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
         soft_wrap=True,
     )

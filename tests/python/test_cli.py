@@ -1,0 +1,174 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from conftest import FakeEngine
+from iotax.cli.app import app
+from iotax.cli.exits import Exit
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def iotax(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_help_names_every_command_and_exit_code_at_once() -> None:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "iotax", "--help"], capture_output=True, text=True, check=True)
+    took_s = time.monotonic() - began
+    for command in ("run", "plan", "check", "show", "report", "export", "studies", "init"):
+        assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
+    codes = re.sub(r"\s+", " ", done.stdout).partition("Exit codes: ")[2]
+    assert {int(code) for code in re.findall(r"(?:^|· )(\d+) ", codes)} == {int(code) for code in Exit}
+    # A tenth of this where the machine is idle; imports that do not belong here take longer than that by themselves.
+    assert took_s < 3
+
+
+def test_help_loads_nothing_that_it_does_not_need() -> None:
+    code = "import iotax.cli, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pydantic", "pandas", "scipy", "rich", "sqlite3", "yaml"} & set(loaded)
+
+
+def test_every_command_has_help() -> None:
+    for command in ("run", "plan", "check", "show", "report", "export", "studies", "init"):
+        done = iotax(command, "--help")
+        assert done.exit_code == 0
+        assert "Usage: " in done.output
+
+
+def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
+    done = iotax("plan", tiny)
+    assert done.exit_code == 0
+    assert [line.rstrip() for line in done.output.splitlines()] == [
+        "tiny: Does it run?",
+        "order  block  replicate  protocol  outstanding",
+        "    1      1          1  local     8",
+        "    2      1          1  iscsi     1",
+        "    3      1          1  local     1",
+        "    4      1          1  iscsi     8",
+        "    5      2          2  iscsi     1",
+        "    6      2          2  local     8",
+        "    7      2          2  iscsi     8",
+        "    8      2          2  local     1",
+        "8 trials in 2 blocks, about 2 s; seed 7.",
+    ]
+    assert list(Path.cwd().glob("**/*.iotax")) == []
+
+
+def test_a_broken_study_is_a_usage_error_with_lines(tiny: Path) -> None:
+    tiny.write_text(tiny.read_text().replace("outstanding", "outstandin"))
+    for command in ("plan", "check", "run"):
+        done = iotax(command, tiny)
+        assert done.exit_code == 2
+        assert f"{tiny}:6:3: factors.outstandin: unknown factor, did you mean 'outstanding'?" in done.output
+
+
+def test_a_run_ends_with_its_table_and_notebook(engine: FakeEngine, tiny: Path) -> None:
+    del engine
+    done = iotax("run", tiny, "--no-report")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert "8 trials in 2 blocks, about 2 s." in lines
+    assert any(re.match(r"protocol +outstanding +IOPS", line) for line in lines)
+    assert any(re.match(r"iscsi +8 +800k +100 ", line) for line in lines)
+    assert lines[-1] == "Notebook: out/tiny.iotax"
+
+
+def test_failed_trials_end_with_their_own_exit_code(engine: FakeEngine, tiny: Path) -> None:
+    engine.faults(every="die")
+    done = iotax("run", tiny, "--no-report")
+    assert done.exit_code == 1
+    assert "Failed twice: local/8/r1, iscsi/1/r1" in done.output
+    shown = iotax("show").output
+    assert "0 of 8 trials are done." in shown
+    assert "local/8/r1, attempt 2: failed: the load process was ended by SIGKILL" in shown
+
+
+def test_without_an_engine_it_is_said_what_to_do(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOTAX_ENGINE", "/nowhere/iotax-engine")
+    for command in ("run", "check"):
+        done = iotax(command, tiny)
+        assert done.exit_code == 4
+        assert "IOTAX_ENGINE names /nowhere/iotax-engine, which is no program" in done.output
+
+
+def test_a_driver_on_the_command_line_is_another_study(engine: FakeEngine, tiny: Path) -> None:
+    assert iotax("run", tiny, "--no-report", "--driver", "epoll").exit_code == 0
+    assert {each["driver"] for each in engine.documents("serve")} == {"epoll"}
+    assert {each["driver"] for each in engine.documents("load", task="run")} == {"epoll"}
+
+
+def test_show_and_export_without_a_notebook_say_so(engine: FakeEngine) -> None:
+    del engine
+    for command in ("show", "export", "report"):
+        assert iotax(command).exit_code == 5
+        assert "there is no notebook here" in iotax(command, "none.iotax").output
+
+
+def test_exports_hold_every_attempt(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    engine.faults(run_2="die")
+    iotax("run", tiny, "--no-report")
+    rows = list(csv.DictReader(io.StringIO(iotax("export").output)))
+    assert [row["status"] for row in rows] == ["done", "failed", *["done"] * 7]
+    assert rows[1]["rate_iops"] == ""
+    assert rows[0]["protocol"] == "local"
+    assert float(rows[0]["rate_iops"]) == pytest.approx(800_000)
+    assert float(rows[0]["latency_p99_9_ns"]) > 0
+    whole = json.loads(iotax("export", "--format", "json").output)
+    assert whole["study"]["name"] == "tiny"
+    assert len(whole["attempts"]) == 9
+    assert whole["environments"][0]["engine"] == "iotax-engine 0-fake"
+    pytest.importorskip("pyarrow")
+    assert iotax("export", "-f", "parquet", "-o", "t.parquet").exit_code == 0
+    frame = pd.read_parquet(tmp_path / "t.parquet")
+    assert len(frame) == 9
+    assert frame["rate_iops"].isna().sum() == 1
+
+
+def test_an_export_of_a_run_that_is_not_there_is_refused(engine: FakeEngine, tiny: Path) -> None:
+    del engine
+    iotax("run", tiny, "--no-report")
+    done = iotax("export", "--run", "7")
+    assert done.exit_code == 5
+    assert "holds no study number 7" in done.output
+
+
+def test_init_writes_a_study_that_plans_and_overwrites_none() -> None:
+    assert iotax("init").exit_code == 0
+    assert iotax("plan", "study.yaml").exit_code == 0
+    assert json.loads(Path("study.schema.json").read_text())["title"] == "An iotax study"
+    again = iotax("init")
+    assert again.exit_code == 2
+    assert "study.yaml is there already" in again.output
+
+
+def test_studies_lists_the_built_in_ones() -> None:
+    done = iotax("studies")
+    assert re.search(r"^quick +36 +2 min \d+ s +What do NFS", done.output, re.MULTILINE)
+
+
+def test_check_of_the_quick_study_answers_for_each_protocol(engine: FakeEngine) -> None:
+    del engine
+    done = iotax("check", "quick")
+    assert done.exit_code == 0, done.output
+    for protocol in ("local", "nfs3", "iscsi", "nvme-tcp"):
+        assert f"ok {protocol}: the embedded server answers" in done.output

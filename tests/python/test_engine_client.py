@@ -1,0 +1,106 @@
+"""The engine as a process: what it says, and every way in which it can fail to."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import FAKE, FakeEngine
+from iotax.engine import LOG_LINES_MAX, Engine, EngineError, engine_version, find_engine
+
+
+def script(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "engine.sh"
+    path.write_text(f"#!/bin/sh\nread document\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def failure(program: Path, wait_s: float = 10.0) -> EngineError:
+    with Engine(program, "load", {}) as engine, pytest.raises(EngineError) as caught:
+        engine.expect("result", time.monotonic() + wait_s)
+    return caught.value
+
+
+def test_events_come_in_order_and_unknown_ones_are_passed_over(tmp_path: Path) -> None:
+    program = script(tmp_path, """echo '{"event":"news"}'; echo '{"event":"result","a":1}'""")
+    with Engine(program, "load", {}) as engine:
+        assert engine.expect("result", time.monotonic() + 10) == {"event": "result", "a": 1}
+
+
+def test_an_error_line_keeps_kind_place_and_log(tmp_path: Path) -> None:
+    error = failure(
+        script(
+            tmp_path,
+            """echo why >&2; sleep 0.2; echo '{"event":"error","kind":"denied","message":"no","where":"login"}'""",
+        )
+    )
+    assert (error.kind, str(error), error.log) == ("denied", "no (login)", "why")
+
+
+def ended(pid: int) -> bool:
+    """Gone, or dead and waiting for its parent to look."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("exit 3", "died", "the load process ended with exit code 3 before its work was done"),
+        ("kill -9 $$", "died", "the load process was ended by SIGKILL"),
+        ("echo hello", "malformed", "a line that is no event: 'hello'"),
+        ("echo '[1]'", "malformed", "no event"),
+        ("printf '\\377\\376\\n'", "malformed", "no event"),
+        ("""printf '{"event":'""", "malformed", "no event"),
+    ],
+)
+def test_an_engine_that_breaks_off_is_explained(tmp_path: Path, text: str, kind: str, said: str) -> None:
+    error = failure(script(tmp_path, text))
+    assert error.kind == kind
+    assert said in str(error)
+
+
+def test_a_silent_engine_is_given_up_and_ended(tmp_path: Path) -> None:
+    program = script(tmp_path, f"sleep 1000 & echo $! > {tmp_path}/child; sleep 1000")
+    began = time.monotonic()
+    with Engine(program, "load", {}) as engine:
+        with pytest.raises(EngineError, match="fell silent"):
+            engine.event(time.monotonic() + 0.5)
+        pid = engine.pid
+    assert time.monotonic() - began < 10
+    assert ended(pid)
+    assert ended(int((tmp_path / "child").read_text()))
+
+
+def test_the_log_is_bounded(tmp_path: Path) -> None:
+    program = script(tmp_path, "seq 1 5000 >&2; sleep 0.2; exit 1")
+    log = failure(program).log.splitlines()
+    assert len(log) == LOG_LINES_MAX
+    assert log[-1] == "5000"
+
+
+def test_a_program_that_is_none_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="cannot be started") as caught:
+        Engine(tmp_path / "nothing", "load", {})
+    assert caught.value.kind == "missing"
+
+
+def test_the_named_engine_wins_and_must_be_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("IOTAX_ENGINE", str(FAKE))
+    assert find_engine() == FAKE
+    monkeypatch.setenv("IOTAX_ENGINE", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("IOTAX_ENGINE", str(tmp_path / "file"))
+    with pytest.raises(EngineError, match="which is no program"):
+        find_engine()
+
+
+def test_the_version_is_what_the_program_says(engine: FakeEngine, tmp_path: Path) -> None:
+    del engine
+    assert engine_version(FAKE) == "iotax-engine 0-fake"
+    assert engine_version(tmp_path / "nothing") == ""

@@ -1,0 +1,164 @@
+"""Ctrl-C, kill -9 and two runs at once: real processes, a real notebook."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import FakeEngine
+from iotax.design import plan
+from iotax.notebook import Notebook
+from iotax.study.read import load_study
+from iotax.trial import Attempt
+
+Start = Callable[[], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    return tmp_path / "n.iotax"
+
+
+@pytest.fixture
+def start(tiny: Path, notebook: Path, engine: FakeEngine) -> Iterator[Start]:
+    """Starts `iotax run`; what is left running is ended."""
+    del engine
+    started: list[subprocess.Popen[str]] = []
+
+    def run() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "iotax", "run", str(tiny), "--notebook", str(notebook), "--no-report"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def attempts(notebook: Path) -> list[Attempt]:
+    with Notebook(notebook) as reader:
+        return reader.attempts()
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until, f"waited too long for {what}"
+        time.sleep(0.02)
+
+
+def engines(engine: FakeEngine) -> list[int]:
+    """Processes of the fake that belong to this test."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"FAKE_ENGINE={engine.folder}\0" in (entry / "environ").read_text() and (
+                "fake_engine" in (entry / "cmdline").read_text()
+            ):  # fmt: skip
+                found.append(int(entry.name))
+        except (OSError, UnicodeDecodeError):
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
+    engine: FakeEngine, start: Start, notebook: Path, tiny: Path, sent: signal.Signals
+) -> None:
+    engine.faults(run_4="slow")
+    process = start()
+    wait_for(
+        lambda: (engine.folder / "runs").exists() and (engine.folder / "runs").read_text() == "4", "the fourth run"
+    )
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted with 5 trials left; run the same command again to go on" in said
+    assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "interrupted"]
+    assert engines(engine) == []
+    again = start()
+    said, _ = again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert "Resuming: 3 of 8 trials are done, 5 left" in said
+    found = attempts(notebook)
+    # The randomisation is the plan's, the interrupted trial runs first.
+    assert [each.trial.id for each in found if each.status == "done"] == [
+        t.id for t in plan(load_study(str(tiny))[0]).trials
+    ]
+    assert (found[4].trial, found[4].number) == (found[3].trial, 2)
+
+
+@pytest.mark.slow
+def test_after_kill_9_the_notebook_opens_and_the_run_resumes(engine: FakeEngine, start: Start, notebook: Path) -> None:
+    engine.faults(run_4="slow")
+    process = start()
+    wait_for(
+        lambda: (engine.folder / "runs").exists() and (engine.folder / "runs").read_text() == "4", "the fourth run"
+    )
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    wait_for(lambda: not engines(engine), "the engines to see their standard input close")
+    assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "running"]
+    again = start()
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+    statuses = [each.status for each in attempts(notebook)]
+    assert statuses == ["done", "done", "done", "abandoned", *["done"] * 5]
+
+
+@pytest.mark.slow
+def test_a_second_run_on_the_same_notebook_is_refused(engine: FakeEngine, start: Start, notebook: Path) -> None:
+    engine.faults(run_1="slow")
+    first = start()
+    wait_for((engine.folder / "runs").exists, "the first run")
+    second = start()
+    _, said = second.communicate(timeout=30)
+    assert second.returncode == 5
+    assert f"another run (process {first.pid}) is writing to this notebook" in said
+    assert len(attempts(notebook)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_stops_the_run_and_room_resumes_it(
+    engine: FakeEngine, start: Start, notebook: Path, tiny: Path, tmp_path: Path
+) -> None:
+    del start
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", small], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
+    try:
+        notebook = small / "n.iotax"
+        command = [sys.executable, "-m", "iotax", "run", str(tiny), "--notebook", str(notebook), "--no-report"]
+        engine.faults(run_4="slow")
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: (engine.folder / "runs").exists() and (engine.folder / "runs").read_text() == "4", "run four")
+        (small / "ballast").write_bytes(b"\1" * (8 << 20))
+        engine.faults()
+        for pid in engines(engine):
+            if "load" in Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(pid, signal.SIGKILL)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 5
+        assert "the disk is full" in said
+        assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "failed"]
+        (small / "ballast").unlink()
+        again = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert again.returncode == 0, again.stderr
+        assert [each.status for each in attempts(notebook)].count("done") == 8
+    finally:
+        subprocess.run(["umount", small], check=True)

@@ -1,0 +1,223 @@
+"""Attempts, retries, resumption: against an engine that misbehaves on purpose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import FakeEngine
+from iotax.design import plan
+from iotax.engine import find_engine
+from iotax.labs import load as labs_load
+from iotax.labs.base import LabUnusable
+from iotax.labs.loopback import LoopbackLab, share_cpus
+from iotax.notebook import Notebook, Writer
+from iotax.runner import Listener, Summary, run_study
+from iotax.study.read import load_study
+from iotax.trial import Attempt
+
+
+class Log(Listener):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.resumed: bool | None = None
+        self.left = 0
+
+    def planned(self, plan: object, left: list, resumed: bool) -> None:
+        del plan
+        self.left, self.resumed = len(left), resumed
+
+    def warning(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def run(path: Path, study_path: Path, log: Log | None = None, *, anew: bool = False, label: str = "") -> Summary:
+    study, source = load_study(str(study_path))
+    planned = plan(study)
+    with Writer(path) as writer:
+        return run_study(
+            study,
+            planned,
+            LoopbackLab(study, planned, find_engine()),
+            writer,
+            source=source,
+            label=label,
+            anew=anew,
+            environment={"test": True},
+            listener=log or Log(),
+        )
+
+
+def attempts(path: Path) -> list[Attempt]:
+    with Notebook(path) as notebook:
+        return notebook.attempts()
+
+
+def test_a_study_runs_in_its_planned_order(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    del engine
+    path = tmp_path / "n.iotax"
+    assert run(path, tiny) == Summary(1, 8, (), interrupted=False)
+    assert [each.trial.id for each in attempts(path)] == [each.id for each in plan(load_study(str(tiny))[0]).trials]
+    first = attempts(path)[0]
+    assert first.status == "done"
+    assert first.connected is not None
+    assert first.connected.negotiated == {"Key": "Value"}
+    assert first.result is not None
+    assert first.result.rate_iops == pytest.approx(100_000 * int(first.trial.treatment["outstanding"]))
+    with Notebook(path) as notebook:
+        assert notebook.environment() == {"test": True}
+        assert [each.block for each in notebook.backgrounds()] == [1, 2]
+        assert notebook.study() == load_study(str(tiny))[0]
+        assert notebook.run().source == tiny.read_text()
+
+
+def test_the_engine_is_asked_what_the_treatment_says(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    run(tmp_path / "n.iotax", tiny)
+    documents = engine.documents("load", task="run")
+    assert len(documents) == 8
+    served = [each for each in documents if each["endpoint"].startswith("iscsi")]
+    assert [each["outstanding"] for each in served].count(8) == 2
+    assert all(each["watch_pids"] for each in served)
+    assert all(not each["watch_pids"] for each in documents if each["endpoint"].startswith("local:/proc"))
+    some = documents[0]
+    assert (some["block_size_bytes"], some["read_percent"], some["random_percent"]) == (4096, 75, 100)
+    assert (some["warmup_ns"], some["runtime_ns"], some["working_set_bytes"]) == (0, 10_000_000, 1 << 20)
+    assert len({each["seed"] for each in documents}) == 2
+    [server] = engine.documents("serve")
+    assert [each["protocol"] for each in server["exports"]] == ["nfs3", "iscsi", "nvme-tcp"]
+    assert server["volumes"][0]["size_bytes"] == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("die", "the load process was ended by SIGKILL"),
+        ("malformed", "the engine wrote a line that is no event: '{this is no JSON'"),
+        ("wrong_shape", "the engine's line does not fit its own interface: engine_version: Field required"),
+        ("no_ios", "no I/O completed within the measured window"),
+        ("error:verify", "the load was told to fail (fake)"),
+    ],
+)
+def test_a_failed_attempt_is_kept_and_tried_once_more(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, fault: str, reason: str
+) -> None:
+    engine.faults(run_3=fault)
+    log = Log()
+    assert run(tmp_path / "n.iotax", tiny, log) == Summary(1, 8, (), interrupted=False)
+    found = attempts(tmp_path / "n.iotax")
+    assert len(found) == 9
+    assert [(each.number, each.status) for each in found[2:4]] == [(1, "failed"), (2, "done")]
+    assert found[2].trial == found[3].trial
+    assert found[2].reason == reason
+    assert f"run 3 {fault}" in found[2].log
+    assert found[2].result is None
+
+
+def test_a_trial_that_fails_twice_is_left_and_the_study_goes_on(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    engine.faults(run_3="die", run_4="die")
+    summary = run(tmp_path / "n.iotax", tiny)
+    assert summary.done == 7
+    assert len(summary.failed) == 1
+    # Run again, the study takes up that trial alone.
+    log = Log()
+    assert run(tmp_path / "n.iotax", tiny, log) == Summary(1, 1, (), interrupted=False)
+    assert (log.resumed, log.left) == (True, 1)
+    assert attempts(tmp_path / "n.iotax")[-1].number == 3
+
+
+def test_a_server_that_dies_is_named_and_started_again(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    tiny.write_text(tiny.read_text().replace("[local, iscsi]", "[nfs3, iscsi]"))
+    engine.faults(run_3="kill_server")
+    assert run(tmp_path / "n.iotax", tiny).done == 8
+    failed = attempts(tmp_path / "n.iotax")[2]
+    assert failed.reason.startswith(
+        "the serve process was ended by SIGKILL; the load then said: the connection went away"
+    )
+    assert len(engine.documents("serve")) == 2
+
+
+def test_a_hanging_load_is_given_up(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labs_load, "SILENCE_S", 0.3)
+    engine.faults(run_2="hang")
+    assert run(tmp_path / "n.iotax", tiny).done == 8
+    assert attempts(tmp_path / "n.iotax")[1].reason == "the load process fell silent and was ended"
+
+
+def test_a_server_that_does_not_come_up_stops_the_study_before_it_begins(
+    engine: FakeEngine, tiny: Path, tmp_path: Path
+) -> None:
+    engine.faults(serve="port_taken")
+    with pytest.raises(LabUnusable, match="the server did not come up: the server was told to fail"):
+        run(tmp_path / "n.iotax", tiny)
+    with Notebook(tmp_path / "n.iotax") as notebook:
+        assert notebook.runs() == []
+
+
+def test_a_complete_study_runs_anew_and_both_runs_are_kept(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    del engine
+    path = tmp_path / "n.iotax"
+    assert [run(path, tiny).run, run(path, tiny).run] == [1, 2]
+    with Notebook(path) as notebook:
+        assert [len(notebook.attempts(each.id)) for each in notebook.runs()] == [8, 8]
+
+
+def test_labels_and_changed_studies_are_runs_of_their_own(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "n.iotax"
+    engine.faults(every="die")
+    assert run(path, tiny, label="before").failed
+    engine.faults()
+    log = Log()
+    assert run(path, tiny, log, label="after").run == 2
+    assert log.resumed is False
+    tiny.write_text(tiny.read_text().replace("seed: 7", "seed: 8"))
+    assert run(path, tiny, label="before").run == 3
+
+
+def test_new_begins_again_although_trials_are_left(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "n.iotax"
+    engine.faults(every="die")
+    run(path, tiny)
+    engine.faults()
+    assert run(path, tiny, anew=True) == Summary(2, 8, (), interrupted=False)
+
+
+@pytest.mark.parametrize(("refill", "fills"), [("never", 0), ("block", 1), ("trial", 7)])
+def test_the_pattern_is_restored_as_often_as_asked(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, refill: str, fills: int
+) -> None:
+    """The server fills its volume as it starts: the first block, or the first trial, needs no more."""
+    tiny.write_text(tiny.read_text().replace("1MiB", f"1MiB, refill: {refill}"))
+    run(tmp_path / "n.iotax", tiny)
+    assert len(engine.documents("serve-command", command="fill")) == fills
+
+
+def test_a_volume_factor_gets_a_server_for_each_level(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    tiny.write_text(tiny.read_text().replace("outstanding: [1, 8]", "delay: [0us, 50us]"))
+    run(tmp_path / "n.iotax", tiny)
+    delays = {each["volumes"][0]["delay_ns"] for each in engine.documents("serve")}
+    assert delays == {0, 50_000}
+
+
+def test_digests_are_asked_only_of_protocols_that_have_them(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    tiny.write_text(tiny.read_text().replace("outstanding: [1, 8]", "data_digest: [true, false]"))
+    run(tmp_path / "n.iotax", tiny)
+    for document in engine.documents("load", task="run"):
+        assert ("data_digest" in document["options"]) == document["endpoint"].startswith("iscsi")
+
+
+@pytest.mark.parametrize(
+    ("usable", "server", "load", "expected"),
+    [
+        ([0, 1], 1, 1, ([0], [1])),
+        ([2, 5, 7, 9], 1, 2, ([2], [5, 7])),
+        ([0], 1, 1, ([], [])),
+        ([0, 1, 2], 2, 2, ([], [])),
+    ],
+)
+def test_processes_get_processors_of_their_own_where_there_are_enough(
+    usable: list[int], server: int, load: int, expected: tuple[list[int], list[int]]
+) -> None:
+    assert share_cpus(usable, server, load) == expected
