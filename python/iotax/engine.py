@@ -171,6 +171,7 @@ class Engine:
 
     def ending(self) -> str:
         """How a process that stopped speaking came to its end."""
+        self._threads[1].join(STOP_S)  # the reason may stand in its last words
         try:
             code = self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:

@@ -41,11 +41,16 @@ def test_an_error_line_keeps_kind_place_and_log(tmp_path: Path) -> None:
 
 
 def ended(pid: int) -> bool:
-    """Gone, or dead and waiting for its parent to look."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
+    """Within a second: gone, or dead and waiting for its parent to look."""
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,12 @@ def options(settings: Settings) -> dict[str, Any]:
 def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
     """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
     connected: Connected | None = None
-    with Engine(program, "load", document) as engine:
-        try:
+    reason = ""
+    result: TrialResult | None = None
+    try:
+        with Engine(program, "load", document) as engine:
             deadline_s = time.monotonic() + CONNECT_S
-            while True:
+            while result is None:
                 event = engine.event(deadline_s)
                 if event["event"] == "connected":
                     connected = Connected.model_validate(event)
@@ -96,14 +98,18 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
                     progress(_sample(event))
                 elif event["event"] == "result":
                     result = TrialResult.model_validate(event)
-                    break
-        except EngineError as error:
-            raise TrialFailed(str(error), error.log, connected) from error
-        except ValidationError as error:
-            raise TrialFailed(_malformed(error), engine.log, connected) from error
         if not result.ios:
-            raise TrialFailed("no I/O completed within the measured window", engine.log, connected)
-        return Outcome(result, connected, engine.log)
+            reason = "no I/O completed within the measured window"
+    except EngineError as error:
+        if error.kind == "missing":
+            raise TrialFailed(str(error)) from error
+        reason = str(error)
+    except ValidationError as error:
+        reason = _malformed(error)
+    # Only now, with the process ended, is its log whole.
+    if result is None or reason:
+        raise TrialFailed(reason, engine.log, connected)
+    return Outcome(result, connected, engine.log)
 
 
 def run_check(program: Path, settings: Settings, endpoint: str) -> Checked:
