@@ -1,11 +1,11 @@
 //! The bytes of a session, pinned: `data/nvme_tcp_*.hex` has a PDU a line, `>` to the target and `<` to the host, each under
-//! its description. An independent decoder reads the same files.
+//! its description. tshark reads the same sessions.
 //!
-//! After a change that is meant: `BLESS=1 cargo test --test nvme_tcp_golden`.
+//! `IOTAX_RECORD=1` records them anew; look at what tshark makes of them before keeping them.
 
 mod nvme_support;
 
-use std::{fmt::Write, fs, path::PathBuf};
+use std::{fmt::Write, fs, path::PathBuf, process::Command};
 
 use iotax_proto::{
     Initiator, Io, Payload, Target,
@@ -127,7 +127,7 @@ fn render(lines: &[(char, Vec<u8>)]) -> String {
 fn check(name: &str, lines: &[(char, Vec<u8>)]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
     let rendered = render(lines);
-    if std::env::var_os("BLESS").is_some() {
+    if std::env::var_os("IOTAX_RECORD").is_some() {
         fs::write(&path, &rendered).expect("the file can be written");
     }
     let pinned = fs::read_to_string(&path).expect("the file is there");
@@ -150,6 +150,83 @@ fn io_session_with_digests_is_as_pinned() {
 #[test]
 fn admin_session_is_as_pinned() {
     check("nvme_tcp_admin.hex", &admin_session());
+}
+
+#[test]
+fn tshark_finds_every_pdu_well_formed_and_every_digest_right() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "tshark is missing");
+        eprintln!("skipped: tshark is missing");
+        return;
+    }
+    let digests = Digests { header: true, data: true };
+    let mut admin = admin_session();
+    // The last command is wrong on purpose.
+    admin.truncate(admin.len() - 2);
+    for (session, has_digests) in [(io_session(Digests::default()), false), (io_session(digests), true), (admin, false)]
+    {
+        for (at, ((_, pdu), line)) in session.iter().zip(tshark(&session)).enumerate() {
+            let [kind, malformed, expert, header_digest, data_digest] = &line[..] else { panic!("{line:?}") };
+            assert_eq!(*kind, pdu[0].to_string(), "PDU {at}");
+            assert_eq!((malformed.as_str(), expert.as_str()), ("", ""), "PDU {at}");
+            // The handshake has no digests; 1 is tshark's "good".
+            let expected = |is_there: bool| if is_there { "1" } else { "" };
+            assert_eq!(header_digest, expected(has_digests && pdu[0] > 3), "PDU {at}");
+            assert_eq!(data_digest, expected(has_digests && pdu[3] > 0), "PDU {at}");
+        }
+    }
+}
+
+/// What tshark says of each PDU: its type, what is malformed, other complaints, how header and data digest are.
+fn tshark(session: &[(char, Vec<u8>)]) -> Vec<Vec<String>> {
+    let name = format!("iotax-nvme-{}-{}.pcap", std::process::id(), session.len());
+    let capture = std::env::temp_dir().join(name);
+    fs::write(&capture, pcap(session)).expect("the capture can be written");
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(&capture).args(["-T", "fields", "-E", "separator=;"]);
+    for option in ["tcp.check_checksum:FALSE", "nvme-tcp.check_hdgst:TRUE", "nvme-tcp.check_ddgst:TRUE"] {
+        command.args(["-o", option]);
+    }
+    for field in ["nvme-tcp.type", "_ws.malformed", "_ws.expert", "nvme-tcp.hdgst.status", "nvme-tcp.ddgst.status"] {
+        command.args(["-e", field]);
+    }
+    let output = command.output().expect("tshark runs");
+    fs::remove_file(&capture).expect("the capture is there");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<Vec<String>> = text.lines().map(|line| line.split(';').map(String::from).collect()).collect();
+    assert_eq!(lines.len(), session.len());
+    lines
+}
+
+/// A capture of the session as one TCP connection over IPv4, a packet a PDU, without links' headers.
+fn pcap(session: &[(char, Vec<u8>)]) -> Vec<u8> {
+    const RAW_IP: u32 = 101;
+    const MAGIC: u32 = 0xa1b2_c3d4;
+    const VERSION: u32 = 4 << 16 | 2;
+    let mut file = Vec::new();
+    for word in [MAGIC, VERSION, 0, 0, 1 << 18, RAW_IP] {
+        file.extend(word.to_le_bytes());
+    }
+    // Sequence numbers of host and target.
+    let mut sent = [1_u32, 1];
+    for (time, (direction, pdu)) in session.iter().enumerate() {
+        let (host, target) = ((1_u8, 50_000_u16), (2_u8, 4420_u16));
+        let (from, (source, destination)) = if *direction == '>' { (0, (host, target)) } else { (1, (target, host)) };
+        let len = 40 + pdu.len();
+        for word in [time as u32, 0, len as u32, len as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend([0x45, 0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 6, 0, 0]);
+        file.extend([127, 0, 0, source.0, 127, 0, 0, destination.0]);
+        file.extend(source.1.to_be_bytes());
+        file.extend(destination.1.to_be_bytes());
+        file.extend(sent[from].to_be_bytes());
+        file.extend(sent[1 - from].to_be_bytes());
+        file.extend([0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
+        file.extend_from_slice(pdu);
+        sent[from] += pdu.len() as u32;
+    }
+    file
 }
 
 #[test]
