@@ -1,6 +1,7 @@
 """Many comparisons at once: p-values that keep the chance of any false alarm."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -36,11 +37,18 @@ def dunnett(p_values: Sequence[float], correlation: np.ndarray, df: float) -> li
         return holm(p_values)
     values, vectors = np.linalg.eigh(np.asarray(correlation, dtype=float))
     root = vectors * np.sqrt(np.clip(values, 0, None))
-    points = qmc.Sobol(k + 1, scramble=True, rng=20_260_101).random_base2(_POINTS_LOG2)
-    points = np.clip(points, 1e-12, 1 - 1e-12)
-    scale = np.sqrt(chi2.ppf(points[:, -1], df) / df)
-    largest = np.sort(np.max(np.abs(ndtri(points[:, :-1]) @ root.T), axis=1) / scale)
+    normals, uniform = _points(k)
+    scale = np.sqrt(chi2.ppf(uniform, df) / df)
+    largest = np.sort(np.max(np.abs(normals @ root.T), axis=1) / scale)
     observed = student.isf(np.clip(p_values, 1e-300, 1) / 2, df)
     beyond = 1 - np.searchsorted(largest, observed) / len(largest)
     # The points resolve no p below about 1/2^15: there Bonferroni's bound is as good.
     return [float(min(1.0, max(p, min(b if b > 0 else 1.0, k * p)))) for p, b in zip(p_values, beyond, strict=True)]
+
+
+@lru_cache(maxsize=4)
+def _points(k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(points of a k-dimensional standard normal, of a uniform beside it), the same at every call."""
+    points = qmc.Sobol(k + 1, scramble=True, rng=20_260_101).random_base2(_POINTS_LOG2)
+    points = np.clip(points, 1e-12, 1 - 1e-12)
+    return ndtri(points[:, :-1]), points[:, -1]

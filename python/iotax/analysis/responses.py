@@ -47,6 +47,11 @@ class Response:
     of: Callable[[Run], float | None]
     """None where it was not measured or does not exist."""
 
+    @property
+    def short(self) -> str:
+        """The title without what it is the sum of."""
+        return self.title.partition(",")[0]
+
 
 def _latency_us(percent: float) -> Callable[[Run], float | None]:
     return lambda run: run.latency.percentile_ns(percent) / 1e3 if run.latency.total else None

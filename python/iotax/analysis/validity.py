@@ -128,7 +128,7 @@ def _little(run: Run, _: Context) -> tuple[Level, str]:
     if not run.result.ios:
         return Level.INVALID, "no I/O completed"
     error = little_error(run)
-    text = f"|N − X·R|/N = {error:.1%}"
+    text = f"|N − X·R|/N = {100 * error:.1f} %"
     return (Level.DOUBTFUL if error > LITTLE_MAX else Level.GOOD), text
 
 
@@ -140,19 +140,21 @@ def _steady(run: Run, _: Context) -> tuple[Level, str]:
     window = steady.snia_window(steady.rounds_of(ios))
     if window is None or not window.steady:
         return Level.DOUBTFUL, "no steady state" + (
-            f": range {window.range_ratio:.0%}, drift {window.excursion_ratio:.0%} of the mean" if window else ""
+            f": range {100 * window.range_ratio:.0f} %, drift {100 * window.excursion_ratio:.0f} % of the mean"
+            if window
+            else ""
         )
     cut = steady.mser5(ios) if len(ios) >= MSER_SAMPLES_MIN else 0
     if cut is None or cut > 0:
         return Level.NOTE, "steady, but the warm-up was too short"
-    return Level.GOOD, f"range {window.range_ratio:.0%}, drift {window.excursion_ratio:.0%} of the mean"
+    return Level.GOOD, f"range {100 * window.range_ratio:.0f} %, drift {100 * window.excursion_ratio:.0f} % of the mean"
 
 
 def _wait(run: Run, _: Context) -> tuple[Level, str]:
     share = run.result.checks.run_queue_wait
     if share is None:
         return Level.UNKNOWN, "not measured"
-    return (Level.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Level.GOOD), f"{share:.1%} of the window"
+    return (Level.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Level.GOOD), f"{100 * share:.1f} % of the window"
 
 
 def _foreign(run: Run, context: Context) -> tuple[Level, str]:
@@ -174,8 +176,8 @@ def _generator(run: Run, context: Context) -> tuple[Level, str]:
         return Level.UNKNOWN, "not measured"
     busy = initiator.total_ns / run.result.window.duration_ns / context.threads
     if busy >= GENERATOR_BUSY:
-        return Level.NOTE, f"its processor was {min(busy, 1.0):.0%} busy: the initiator bounds the throughput"
-    return Level.GOOD, f"its processor was {busy:.0%} busy"
+        return Level.NOTE, f"its processor was {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"
+    return Level.GOOD, f"its processor was {100 * busy:.0f} % busy"
 
 
 def _unwritten(run: Run, _: Context) -> tuple[Level, str]:

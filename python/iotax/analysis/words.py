@@ -23,6 +23,13 @@ class Finding:
     text: str
     tone: Tone = "plain"
     details: tuple[str, ...] = ()
+    response_key: str = ""
+    """The response that it is about; empty for all."""
+    verb: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{' '.join(filter(None, (self.subject, self.verb, self.text)))}."
 
 
 def title(label: str) -> str:
@@ -102,6 +109,8 @@ def signed(share: float) -> str:
     return ("+" if share >= 0 else "−") + _percent(abs(share))
 
 
+_VERBS = {IOPS.key: "moves", LATENCY.key: "shows", CPU.key: "needs", CPU_INITIATOR.key: "needs"}
+
 _WORDS = {
     IOPS.key: ("more IOPS", "fewer IOPS", "the IOPS"),
     LATENCY.key: ("more latency", "less latency", "the latency"),
@@ -120,14 +129,18 @@ def _against_baseline(overall: Overall, by_condition: Sequence[Comparison], base
         text = (
             f"no overall winner: {response.better} than {base} at {_list(better)}, {response.worse} at {_list(worse)}"
         )
-        return Finding(arm, text, "inconclusive", details)
+        return Finding(arm, text, "inconclusive", details, response.key, "has")
     if overall.depends and len(by_condition) > 1:
         known = {c.verdict for c in by_condition}
         tone: Tone = known.pop().value if len(known) == 1 and None not in known else "plain"  # ty: ignore
-        return Finding(arm, f"{_range(response, ratios, base)}, depending on the load", tone, details)
+        text = f"{_range(response, ratios, base)}, depending on the load"
+        return Finding(arm, text, tone, details, response.key, _VERBS.get(response.key, "shows"))
     text = _one(response, overall.comparison, base)
     verdict = overall.comparison.verdict
-    return Finding(arm, text, verdict.value if verdict else "plain", details if len(by_condition) > 1 else ())
+    unsure = verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
+    verb = "is" if unsure else _VERBS.get(response.key, "shows")
+    tone = verdict.value if verdict else "plain"
+    return Finding(arm, text, tone, details if len(by_condition) > 1 else (), response.key, verb)
 
 
 def _range(response: Response, ratios: Sequence[float], base: str) -> str:

@@ -83,14 +83,14 @@ def verdicts(truth: float, margin_percent: float, sd: float, draws: int, seed: i
 
 
 def test_equal_arms_are_called_different_in_at_most_one_study_of_twenty():
-    found = verdicts(truth=0.0, margin_percent=0.1, sd=0.05, draws=400, seed=5)
+    found = verdicts(truth=0.0, margin_percent=0.1, sd=0.05, draws=300, seed=5)
     alarms = sum(bool(v & {Verdict.BETTER, Verdict.WORSE}) for v in found)
-    assert alarms / 400 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+    assert alarms / 300 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 300)
 
 
 def test_arms_at_the_margin_are_called_equivalent_in_at_most_one_study_of_twenty():
-    found = verdicts(truth=math.log(1.05), margin_percent=5, sd=0.01, draws=400, seed=6)
-    assert sum(Verdict.EQUIVALENT in v for v in found) / 400 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 400)
+    found = verdicts(truth=math.log(1.05), margin_percent=5, sd=0.01, draws=300, seed=6)
+    assert sum(Verdict.EQUIVALENT in v for v in found) / 300 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 300)
 
 
 def test_a_large_difference_is_found():

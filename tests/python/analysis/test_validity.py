@@ -42,7 +42,7 @@ def test_littles_law_finds_a_queue_that_was_not_kept_full(run):
     half = run.result.outstanding.model_copy(update={"per_worker": 16})
     bad = finding(changed(run, outstanding=half), "little")
     assert bad.level is Level.DOUBTFUL
-    assert bad.text.endswith("49.3%")
+    assert bad.text.endswith("49.3 %")
 
 
 def test_waiting_for_a_processor(run):
@@ -84,7 +84,7 @@ def test_steady_state():
 def test_the_weightiest_finding_of_a_cell_says_how_many_runs_have_it(run):
     checks = run.result.checks.model_copy(update={"run_queue_wait": 0.12})
     worst = worst_of([check_run(r, CONTEXT) for r in (run, changed(run, checks=checks), run)])
-    assert next(c.text for c in worst if c.key == "wait") == "12.0% of the window (1 of 3 runs)"
+    assert next(c.text for c in worst if c.key == "wait") == "12.0 % of the window (1 of 3 runs)"
 
 
 def test_rounds_cover_the_whole_window():

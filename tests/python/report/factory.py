@@ -75,9 +75,17 @@ QUICK: dict[str, Any] = {
 }
 
 ENVIRONMENT: dict[str, Any] = {
-    "machine": {"cpu": "AMD EPYC 7B13", "cores": CORES, "memory_bytes": 8 << 30, "kernel": "6.18.0", "os": "Debian 12"},
-    "versions": {"iotax": "0.1.0", "engine": "0.1.0", "python": "3.11.7"},
-    "command": ["iotax", "run", "quick"],
+    "machine": {
+        "cpu_model": "AMD EPYC 7B13",
+        "cpus": CORES,
+        "memory_bytes": 8 << 30,
+        "kernel": "6.18.0",
+        "system": "Debian 12",
+    },
+    "iotax": "0.1.0",
+    "python": "3.11.7",
+    "packages": {"altair": "6.0.0", "scipy": "1.17.1"},
+    "command_line": ["iotax", "run", "quick"],
 }
 
 
@@ -275,6 +283,8 @@ def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) 
 
 def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator) -> Stream:
     """Latencies around their mean with a tail of stalls, in bins of three significant digits."""
+    if ios == 0:
+        return Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
     drawn = rng.lognormal(-0.045, 0.3, min(ios, 20_000))
     drawn[rng.random(len(drawn)) < 0.002] *= 6
     drawn *= mean_us * 1e3 / drawn.mean()

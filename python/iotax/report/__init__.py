@@ -1,0 +1,46 @@
+"""The report: one self-contained HTML file made from a notebook, and its charts as files.
+
+`write(notebook, path, charts_dir=None) -> Path`. `study_data(notebook) -> StudyData` is what
+`analysis.summarise` takes.
+"""
+
+from pathlib import Path
+
+import vl_convert
+
+from iotax.analysis import StudyData, summarise
+from iotax.notebook import Notebook
+from iotax.report.page import draw, render
+
+PNG_SCALE = 2.0
+
+
+def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
+    """One run of a study out of a notebook; the latest when none is given."""
+    return StudyData(
+        study=notebook.study(run),
+        attempts=notebook.attempts(run),
+        planned=notebook.trials(run),
+        backgrounds=notebook.backgrounds(run),
+        environment=notebook.environment(run),
+    )
+
+
+def write(notebook: Notebook, path: Path, charts_dir: Path | None = None, run: int | None = None) -> Path:
+    """Writes the report to `path`, and each chart as SVG and PNG into `charts_dir`.
+
+    An earlier report is replaced whole or not at all.
+    """
+    summary = summarise(study_data(notebook, run))
+    drawings = draw(summary)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(render(summary, drawings, notebook.path.name), encoding="utf-8")
+    unfinished.replace(path)
+    if charts_dir is not None:
+        charts_dir.mkdir(parents=True, exist_ok=True)
+        for drawing in drawings.all():
+            svg = drawing.file()
+            (charts_dir / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
+            (charts_dir / f"{drawing.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+    return path

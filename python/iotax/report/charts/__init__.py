@@ -1,0 +1,23 @@
+"""The charts of a report, drawn from a `Summary`.
+
+Each function gives a `Drawing`, or None where it has nothing to show.
+"""
+
+from iotax.report.charts.base import Drawing
+from iotax.report.charts.cpu import PARTS, cpu_split
+from iotax.report.charts.hockey import hockey_stick
+from iotax.report.charts.levels import over_levels
+from iotax.report.charts.order import run_order
+from iotax.report.charts.percentiles import percentile_curves
+from iotax.report.charts.ratios import ratio_forest
+
+__all__ = [
+    "PARTS",
+    "Drawing",
+    "cpu_split",
+    "hockey_stick",
+    "over_levels",
+    "percentile_curves",
+    "ratio_forest",
+    "run_order",
+]

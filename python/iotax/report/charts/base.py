@@ -1,0 +1,186 @@
+"""What all charts share: size, axes, labels that do not collide, and the way to SVG."""
+
+import html
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import vl_convert
+
+from iotax.analysis import Summary
+from iotax.analysis.words import figure, title
+from iotax.report import palette
+from iotax.report.charts.vega import Spec, chosen, layer
+from iotax.report.palette import Look, ref
+
+PANEL_PX = 336
+"""A third of the page's column, and a phone's whole."""
+HALF_PX = 516
+WIDE_PX = 1056
+LINE_PX = 14
+"""Between two labels."""
+
+FACTOR_TITLES = {
+    "outstanding": "Outstanding I/Os for each worker",
+    "workers": "Workers",
+    "block_size": "Block size",
+    "read": "Share of reads",
+    "random": "Share of random I/O",
+    "rate_iops": "Offered rate (IOPS)",
+}
+
+_unique = itertools.count()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart at one or two widths. `draw` gives the specification for a width in pixels."""
+
+    name: str
+    """File name without extension."""
+    title: str
+    description: str
+    """What it shows, for those who cannot see it."""
+    draw: Callable[[int], Spec]
+    wide_px: int = PANEL_PX
+
+    @property
+    def widths_px(self) -> tuple[int, ...]:
+        return (self.wide_px, PANEL_PX) if self.wide_px != PANEL_PX else (PANEL_PX,)
+
+    def svg(self, width_px: int) -> str:
+        """As the chart library gives it, with stand-ins for colours."""
+        return vl_convert.vegalite_to_svg(self.draw(width_px))
+
+    def inline(self) -> list[tuple[str, str]]:
+        """(CSS class, SVG) for the page: one for every screen, or a wide and a narrow one."""
+        kinds = ("wide", "narrow") if len(self.widths_px) == 2 else ("any",)
+        return [(kind, self._inline(self.svg(w))) for kind, w in zip(kinds, self.widths_px, strict=True)]
+
+    def file(self) -> str:
+        """For a file of its own: light colours, a background, title and description inside."""
+        svg = palette.to_light(_own_ids(self.svg(self.wide_px)))
+        head = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
+        head += f'<rect width="100%" height="100%" fill="{palette.COLOURS["page"].light}"/>'
+        return re.sub(r"(<svg[^>]*>)", lambda found: found[1] + head, svg, count=1)
+
+    def _inline(self, svg: str) -> str:
+        label = html.escape(f"{self.title}. {self.description}", quote=True)
+        svg = palette.to_variables(_own_ids(svg))
+        return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', svg, count=1)
+
+
+class Scale:
+    """A linear or logarithmic axis whose ends and ticks we know, so that labels can be placed beside lines."""
+
+    def __init__(self, values: Sequence[float], *, zero: bool = False, log: bool | None = None) -> None:
+        known = [v for v in values if math.isfinite(v)] or [1.0]
+        low, high = min(known), max(known)
+        self.log = (low > 0 and high / low > 12) if log is None else log and low > 0
+        if self.log:
+            pad = (high / low) ** 0.04 if high > low else 1.5
+            self.low, self.high = low / pad, high * pad
+            self.ticks = _log_ticks(self.low, self.high)
+        else:
+            self.low = 0.0 if zero or low >= 0 else low
+            self.high = high * 1.06 if high > 0 else 1.0
+            self.ticks = _linear_ticks(self.low, self.high)
+
+    @property
+    def vega(self) -> Spec:
+        kind = "log" if self.log else "linear"
+        return {"type": kind, "domain": [self.low, self.high], "nice": False, "zero": False}
+
+    def at(self, value: float) -> float:
+        """0 at the low end, 1 at the high one."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def value(self, share: float) -> float:
+        if self.log:
+            return self.low * (self.high / self.low) ** share
+        return self.low + share * (self.high - self.low)
+
+    def spread(self, values: Sequence[float], height_px: float) -> list[float]:
+        """Where labels for these values go so that none covers another: values on this axis."""
+        gap = LINE_PX / height_px
+        order = sorted(range(len(values)), key=lambda i: values[i])
+        places = [self.at(values[i]) for i in order]
+        for _ in range(60):
+            for a, b in itertools.pairwise(range(len(places))):
+                overlap = gap - (places[b] - places[a])
+                if overlap > 1e-9:
+                    places[a] -= overlap / 2
+                    places[b] += overlap / 2
+            if places and places[0] < 0:
+                places[0] = 0.0
+            if places and places[-1] > 1:
+                places[-1] = 1.0
+        result = [0.0] * len(values)
+        for i, place in zip(order, places, strict=True):
+            result[i] = self.value(place)
+        return result
+
+
+def axis(name: str | None, scale: Scale, **more: Any) -> Spec:
+    """An axis with our ticks; numbers short (`100k`, `0.5`)."""
+    words = "format(datum.value, ',~r')" if max(map(abs, scale.ticks)) < 1000 else "format(datum.value, '~s')"
+    return {"title": name, "values": scale.ticks, "labelExpr": words, **more}
+
+
+def colour(looks: dict[str, Look], arms: Sequence[str]) -> Spec:
+    return chosen("arm", arms, [looks[arm].colour.stand_in for arm in arms])
+
+
+def shape(looks: dict[str, Look], arms: Sequence[str]) -> Spec:
+    return chosen("arm", arms, [looks[arm].shape for arm in arms])
+
+
+def dots(rows: Sequence[Spec], channels: Spec, size: int = 34) -> Spec:
+    """Points with a rim in the page's colour, so that those which touch stay apart."""
+    return layer("point", rows, channels, size=size, filled=True, opacity=0.8, stroke=ref("page"), strokeWidth=0.6)
+
+
+def arm_titles(summary: Summary) -> dict[str, str]:
+    return {arm: title(arm) for arm in summary.grid.arms}
+
+
+def factor_title(name: str | None) -> str:
+    return FACTOR_TITLES.get(name or "", (name or "").replace("_", " ").capitalize())
+
+
+def say(value: float, unit: str) -> str:
+    return f"{figure(value)} {unit}"
+
+
+def file_name(*parts: str) -> str:
+    """Words of a title as a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower()).strip("-")
+
+
+def _own_ids(svg: str) -> str:
+    """Ids are unique only within one picture; a page holds many."""
+    mark = f"c{next(_unique)}-"
+    svg = re.sub(r'\bid="', f'id="{mark}', svg)
+    return re.sub(r"url\(#", f"url(#{mark}", svg)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten; with 2 and 5 between them, or all digits, while that gives few."""
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 2, 3, 5, 7), tuple(range(1, 10)), tuple(x / 2 for x in range(2, 20))):
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [d * 10.0**k for k in decades for d in digits if low <= d * 10.0**k <= high]
+        if len(ticks) >= 4:
+            break
+    return ticks if len(ticks) >= 2 else [low, high]
+
+
+def _linear_ticks(low: float, high: float) -> list[float]:
+    step = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step *= next(m for m in (1, 2, 2.5, 5, 10) if (high - low) / (step * m) <= 6)
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -1,0 +1,98 @@
+"""The hockey stick: throughput on x, latency on y; each protocol climbs as more I/O is outstanding."""
+
+from iotax.analysis import CellSummary, Response, Summary
+from iotax.analysis.responses import IOPS
+from iotax.report.charts.base import (
+    HALF_PX,
+    Drawing,
+    Scale,
+    arm_titles,
+    axis,
+    colour,
+    dots,
+    factor_title,
+    file_name,
+    say,
+    shape,
+)
+from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.palette import Look, ref
+
+_LEFT_FROM = 0.7
+"""From this share of the width on, names stand to the left of their points."""
+
+
+def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, facet: str) -> Drawing | None:
+    factor = summary.grid.x_factor
+    cells = [
+        c
+        for c in summary.cells
+        if summary.grid.facet(c.cell) == facet and latency.key in c.values and IOPS.key in c.values
+    ]
+    if not cells or factor is None:
+        return None
+    heading = f"{latency.title} against throughput" + (f", {facet}" if facet else "")
+    return Drawing(
+        file_name("throughput against", latency.key, facet),
+        heading,
+        f"Lines join means along {factor_title(factor).lower()}; the number at each mean is its level. "
+        "Down and to the right is better.",
+        lambda width: _draw(summary, looks, latency, cells, factor, width, heading),
+        HALF_PX,
+    )
+
+
+def _draw(
+    summary: Summary,
+    looks: dict[str, Look],
+    latency: Response,
+    cells: list[CellSummary],
+    factor: str,
+    width_px: int,
+    heading: str,
+) -> Spec:
+    names = arm_titles(summary)
+    points: list[Spec] = []
+    means: list[Spec] = []
+    for cell in cells:
+        level = summary.grid.level(cell.cell, factor)
+        value = summary.grid.value(cell.cell, factor)
+        x, y = cell.values[IOPS.key].value, cell.values[latency.key].value
+        text = f"{names[cell.arm]}, {factor_title(factor).lower()} {level}: {say(x, 'IOPS')}, {say(y, latency.unit)}"
+        means.append({"x": x, "y": y, "arm": cell.arm, "level": level, "order": float(value), "say": text})
+        for run in cell.runs:
+            iops, delay = IOPS.of(run), latency.of(run)
+            if iops is not None and delay is not None:
+                points.append({"x": iops, "y": delay, "arm": cell.arm, "say": f"{text} (block {run.trial.block})"})
+    arms = [arm for arm in summary.grid.arms if any(m["arm"] == arm for m in means)]
+    height_px = 340 if width_px > 400 else 300
+    x_scale, y_scale = Scale([p["x"] for p in points]), Scale([p["y"] for p in points])
+    channels = {
+        "x": number("x", x_scale.vega, axis("Throughput (IOPS)", x_scale, grid=True, labelOverlap=True)),
+        "y": number("y", y_scale.vega, axis(f"{latency.title} ({latency.unit})", y_scale)),
+        "color": colour(looks, arms),
+    }
+    along = {"order": {"field": "order", "type": "quantitative"}, "detail": word("arm")}
+    line = layer("line", means, {**channels, **along}, strokeWidth=2, strokeJoin="round")
+    runs = dots(points, {**channels, "shape": shape(looks, arms)}, size=30)
+    plain = {"x": channels["x"], "y": channels["y"], "text": word("level")}
+    levels = layer("text", means, plain, align="right", dx=-9, dy=-1, fontSize=11, color=ref("soft"))
+    tops = [max((m for m in means if m["arm"] == arm), key=lambda m: m["order"]) for arm in arms]
+    places = y_scale.spread([t["y"] for t in tops], height_px - 70)
+    names_by_side: dict[bool, list[Spec]] = {True: [], False: []}
+    for top, place in zip(tops, places, strict=True):
+        label = {"x": top["x"], "y": place, "arm": top["arm"], "name": names[top["arm"]]}
+        names_by_side[x_scale.at(top["x"]) > _LEFT_FROM].append(label)
+    sides = [
+        layer(
+            "text",
+            rows,
+            {**channels, "text": word("name")},
+            align="right" if left else "left",
+            dx=-26 if left else 11,
+            fontWeight="bold",
+        )
+        for left, rows in names_by_side.items()
+        if rows
+    ]
+    return picture([line, runs, levels, *sides], width_px, height_px, heading)

@@ -1,0 +1,115 @@
+"""A response over the levels of a factor: every run a point, the means a line."""
+
+from iotax.analysis import CellSummary, Response, Summary
+from iotax.analysis.words import title
+from iotax.report.charts.base import (
+    PANEL_PX,
+    Drawing,
+    Scale,
+    arm_titles,
+    axis,
+    colour,
+    dots,
+    factor_title,
+    file_name,
+    say,
+    shape,
+)
+from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.palette import Look
+
+HEIGHT_PX = 280
+_LABEL_PX = 74
+
+
+def over_levels(summary: Summary, looks: dict[str, Look], response: Response, facet: str) -> Drawing | None:
+    """One panel: `response` over the numeric factor, or by arm where the study varies none."""
+    cells = [c for c in summary.cells if summary.grid.facet(c.cell) == facet and response.key in c.values]
+    if not cells:
+        return None
+    factor = summary.grid.x_factor
+    heading = f"{response.title} ({response.unit})"
+    if facet:
+        heading += f", {facet}"
+    means = "; ".join(
+        f"{title(c.arm)}{', ' + c.condition if c.condition else ''}: {say(c.values[response.key].value, response.unit)}"
+        for c in cells
+    )
+    return Drawing(
+        file_name(response.key, "over", factor or "arms", facet),
+        heading,
+        f"Every run is a point, geometric means are joined. {means}.",
+        lambda width: _draw(summary, looks, response, cells, width, heading),
+    )
+
+
+def _draw(
+    summary: Summary,
+    looks: dict[str, Look],
+    response: Response,
+    cells: list[CellSummary],
+    width_px: int,
+    heading: str,
+) -> Spec:
+    names, factor = arm_titles(summary), summary.grid.x_factor
+    points, means = [], []
+    for cell in cells:
+        x = float(summary.grid.value(cell.cell, factor)) if factor else names[cell.arm]
+        about = {"x": x, "arm": cell.arm}
+        mean = cell.values[response.key].value
+        means.append({**about, "y": mean, "say": f"{names[cell.arm]}, mean: {say(mean, response.unit)}"})
+        for run in cell.runs:
+            value = response.of(run)
+            if value is not None:
+                text = f"{names[cell.arm]}, {cell.condition or 'run'}, block {run.trial.block}"
+                points.append({**about, "y": value, "say": f"{text}: {say(value, response.unit)}"})
+    arms = [arm for arm in summary.grid.arms if any(m["arm"] == arm for m in means)]
+    scale = Scale([p["y"] for p in points])
+    channels = {
+        "x": _x(summary, factor) if factor else _x_arms([names[a] for a in arms]),
+        "y": number("y", scale.vega, axis(None, scale)),
+        "color": colour(looks, arms),
+    }
+    runs = dots(points, {**channels, "shape": shape(looks, arms)})
+    if factor is None:
+        ticks = layer("tick", means, channels, thickness=2, size=34, orient="horizontal")
+        return picture([runs, ticks], width_px, HEIGHT_PX, heading)
+    ends = [max((m for m in means if m["arm"] == arm), key=lambda m: m["x"]) for arm in arms]
+    places = scale.spread([e["y"] for e in ends], HEIGHT_PX - 60)
+    labels = [
+        {"x": e["x"], "y": place, "arm": e["arm"], "name": names[e["arm"]]}
+        for e, place in zip(ends, places, strict=True)
+    ]
+    line = layer("line", means, {**channels, "detail": word("arm")}, strokeWidth=2)
+    text = layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold")
+    return picture([line, runs, text], width_px, HEIGHT_PX, heading)
+
+
+def _x_arms(names: list[str]) -> Spec:
+    return word("x", sort=names, axis={"title": None, "labelAngle": 0, "labelLimit": 90, "labelPadding": 6})
+
+
+def _x(summary: Summary, factor: str) -> Spec:
+    """The factor's own levels as ticks, spaced by ratio where they grow by ratio; room for names at the right."""
+    levels = sorted(summary.grid.factors[factor], key=lambda level: float(level.value))
+    values = [float(level.value) for level in levels]
+    first, last = values[0], values[-1]
+    log = first > 0 and last / first >= 8
+    share = _LABEL_PX / (PANEL_PX - 50 - _LABEL_PX)
+    domain = (
+        [first * (first / last) ** 0.04, last * (last / first) ** share]
+        if log
+        else [first - 0.04 * (last - first), last + share * (last - first)]
+    )
+    words = "".join(f"datum.value == {float(x.value)} ? '{x.label}' : " for x in levels) + "''"
+    return number(
+        "x",
+        {"type": "log" if log else "linear", "domain": domain, "nice": False, "zero": False},
+        {
+            "title": factor_title(factor),
+            "values": values,
+            "labelExpr": words,
+            "labelOverlap": True,
+            "titleAnchor": "start",
+        },
+    )

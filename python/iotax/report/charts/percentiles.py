@@ -1,0 +1,82 @@
+"""Latency at every percentile up to the maximum, from counts added up over the runs."""
+
+import math
+from collections.abc import Sequence
+
+from iotax.analysis import CellSummary, Summary
+from iotax.analysis.words import figure
+from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, file_name
+from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.palette import Look
+
+HEIGHT_PX = 290
+_ROOM = 1.36
+"""Of the axis, for names at the right."""
+_TICK_APART = 0.45
+_TICKS = ((50, "50"), (90, "90"), (99, "99"), (99.9, "99.9"), (99.99, "99.99"), (99.999, "99.999"))
+
+
+def percentile_curves(summary: Summary, looks: dict[str, Look], condition: str) -> Drawing | None:
+    cells = [c for c in summary.cells if c.condition == condition and c.latency.total]
+    if not cells:
+        return None
+    names = arm_titles(summary)
+    medians = "; ".join(
+        f"{names[c.arm]}: median {figure(c.latency.percentile_ns(50) / 1e3)} µs, "
+        f"p99 {figure(c.latency.percentile_ns(99) / 1e3)} µs, maximum {figure(c.latency.percentile_ns(100) / 1e3)} µs"
+        for c in cells
+    )
+    return Drawing(
+        file_name("latency percentiles", condition),
+        condition[:1].upper() + condition[1:] or "Latency percentiles",
+        f"Latency over percentile on logarithmic scales. {medians}.",
+        lambda width: _draw(summary, looks, cells, width, condition[:1].upper() + condition[1:]),
+    )
+
+
+def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary], width_px: int, heading: str) -> Spec:
+    names = arm_titles(summary)
+    curves = {cell.arm: cell.latency.curve() for cell in cells}
+    last = max(_nines(p) for curve in curves.values() for p, _ in curve if p < 100)
+    end = last + 0.35
+    rows: list[Spec] = [
+        {
+            "x": end if percent == 100 else _nines(percent),
+            "y": max(ns, 1) / 1e3,
+            "arm": arm,
+            "say": f"{names[arm]}, {'maximum' if percent == 100 else f'p{percent:g}'}: {figure(ns / 1e3)} µs",
+        }
+        for arm, curve in curves.items()
+        for percent, ns in curve
+    ]
+    arms = list(curves)
+    scale = Scale([row["y"] for row in rows], log=True)
+    ticks = [(_nines(p), label) for p, label in _TICKS if _nines(p) <= end - _TICK_APART]
+    words = "".join(f"abs(datum.value - {x}) < 1e-6 ? '{label}' : " for x, label in ticks) + "'max'"
+    percentile = {
+        "title": "Percentile",
+        "values": [*(tick for tick, _ in ticks), end],
+        "labelExpr": words,
+        "grid": True,
+        "titleAnchor": "start",
+        "labelOverlap": False,
+    }
+    channels = {
+        "x": number("x", {"domain": [0, end * _ROOM], "nice": False}, percentile),
+        "y": number("y", scale.vega, axis("Latency (µs)", scale)),
+        "color": colour(looks, arms),
+    }
+    line = layer("line", rows, {**channels, "detail": word("arm")}, strokeWidth=2, interpolate="monotone")
+    marks = layer("point", rows, channels, size=16, filled=True, opacity=1)
+    tops = [max((r for r in rows if r["arm"] == arm), key=lambda r: r["x"]) for arm in arms]
+    places = scale.spread([t["y"] for t in tops], HEIGHT_PX - 75)
+    labels = [
+        {"x": end, "y": place, "arm": t["arm"], "name": names[t["arm"]]} for t, place in zip(tops, places, strict=True)
+    ]
+    text = layer("text", labels, {**channels, "text": word("name")}, align="left", dx=7, fontWeight="bold")
+    return picture([line, marks, text], width_px, HEIGHT_PX, heading)
+
+
+def _nines(percent: float) -> float:
+    """0 at the minimum, 1 at p90, 2 at p99: each step a tenth of the I/Os."""
+    return -math.log10(1 - percent / 100)

@@ -1,0 +1,89 @@
+"""Ratios to the baseline with their intervals and the margin of equivalence."""
+
+import math
+
+from iotax.analysis import Comparison, Response, Summary
+from iotax.analysis.words import signed
+from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
+from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.palette import Look, ref
+
+_ROW_PX = 30
+_TICK_APART = 0.16
+"""Share of the axis."""
+
+
+def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -> Drawing | None:
+    """One panel: each judged arm under each condition, baseline = 100."""
+    found = [
+        c
+        for c in summary.comparisons
+        if c.response is response and not (summary.grid.local and c.verdict is None and c.arm == summary.grid.local)
+    ]
+    if not found:
+        return None
+    names = arm_titles(summary)
+    base = names[summary.grid.baseline_arm]
+    heading = f"{response.short}, {base} = 100"
+    said = "; ".join(f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.0f}" for c in found)
+    good = "Right" if response.more_is_better else "Left"
+    return Drawing(
+        file_name("ratio", response.key),
+        heading,
+        f"{good} of 100 is better. {said}.",
+        lambda width: _draw(summary, looks, found, width, heading),
+    )
+
+
+def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], width_px: int, heading: str) -> Spec:
+    names = arm_titles(summary)
+    several = len({c.arm for c in found}) > 1
+    rows: list[Spec] = []
+    for c in found:
+        low, high = c.ratio.low or c.ratio.value, c.ratio.high or c.ratio.value
+        label = " · ".join(filter(None, (names[c.arm] if several or not c.condition else "", c.condition)))
+        rows.append(
+            {
+                "row": label,
+                "arm": c.arm,
+                "x": 100 * c.ratio.value,
+                "low": 100 * low,
+                "high": 100 * high,
+                "say": f"{label}: {100 * c.ratio.value:.1f} ({100 * low:.1f} to {100 * high:.1f}), "
+                f"{signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}",
+            }
+        )
+    margin = 1 + summary.data.study.margin / 100
+    ends = [100 / margin, 100 * margin, *(r["low"] for r in rows), *(r["high"] for r in rows)]
+    scale = Scale(ends, log=True)
+    scale.ticks = _ticks(scale)
+    x = number("x", scale.vega, axis(None, scale, grid=True, labelOverlap=True))
+    y = word("row", sort=None, scale={"padding": 0.5}, axis={"title": None, "labelLimit": 170, "domain": False})
+    arms = list(dict.fromkeys(c.arm for c in found))
+    layers = [
+        layer("rect", [{"x": 100 / margin, "x2": 100 * margin}], {"x": x, "x2": end("x2")}, color=ref("band")),
+        layer("rule", [{"x": 100}], {"x": x}, color=ref("axis")),
+        layer(
+            "rule",
+            rows,
+            {"x": number("low", scale.vega), "x2": end("high"), "y": y, "color": colour(looks, arms)},
+            strokeWidth=2.5,
+            strokeCap="round",
+        ),
+        dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=62),
+    ]
+    return picture(layers, width_px, 62 + _ROW_PX * len(rows), heading)
+
+
+def _ticks(scale: Scale) -> list[float]:
+    """100, and round percentages on both sides as far apart as their labels need."""
+    round_ones = sorted(
+        (d * 10.0**k for k in range(5) for d in (1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)),
+        key=lambda t: abs(math.log(t / 100)),
+    )
+    chosen: list[float] = []
+    for tick in round_ones:
+        inside = scale.low <= tick <= scale.high
+        if inside and all(abs(scale.at(tick) - scale.at(other)) > _TICK_APART for other in chosen):
+            chosen.append(tick)
+    return sorted(chosen)

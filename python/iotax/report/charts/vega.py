@@ -1,0 +1,75 @@
+"""Vega-Lite specifications, as far as the charts need them: layers of marks with channels, in one theme."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from iotax.report.palette import ref
+
+Spec: TypeAlias = dict[str, Any]
+
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""Faces of one width, so that what is measured here fits in the reader's browser."""
+FONT_PX = 12
+
+
+def layer(mark: str, rows: Sequence[Spec], channels: Spec, **style: Any) -> Spec:
+    """One kind of mark for each row. A row's `say` is what the mark stands for, in words."""
+    spoken = {"description": word("say")} if rows and "say" in rows[0] else {}
+    return {"mark": {"type": mark, **style}, "data": {"values": list(rows)}, "encoding": {**channels, **spoken}}
+
+
+def number(field: str, scale: Spec, axis: Spec | None = None) -> Spec:
+    return {"field": field, "type": "quantitative", "scale": scale, **({"axis": axis} if axis is not None else {})}
+
+
+def end(field: str) -> Spec:
+    """The other end of a bar or a rule."""
+    return {"field": field}
+
+
+def word(field: str, **more: Any) -> Spec:
+    return {"field": field, "type": "nominal", **more}
+
+
+def chosen(field: str, domain: Sequence[str], values: Sequence[str]) -> Spec:
+    """A colour or a shape for each word; the legend stands in the page."""
+    return word(field, scale={"domain": list(domain), "range": list(values)}, legend=None)
+
+
+def picture(layers: Sequence[Spec], width_px: int, height_px: int, heading: str = "") -> Spec:
+    """The whole chart. Its size includes axes and labels."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": width_px,
+        "height": height_px,
+        "autosize": {"type": "fit", "contains": "padding"},
+        "padding": {"left": 2, "right": 2, "top": 4, "bottom": 2},
+        "title": {"text": heading, "anchor": "start", "frame": "bounds"} if heading else None,
+        "layer": list(layers),
+        "config": _theme(),
+    }
+
+
+def _theme() -> Spec:
+    return {
+        "font": FONT,
+        "background": None,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": ref("soft"),
+            "titleColor": ref("soft"),
+            "gridColor": ref("grid"),
+            "domainColor": ref("axis"),
+            "tickColor": ref("axis"),
+            "labelFontSize": FONT_PX - 1,
+            "titleFontSize": FONT_PX,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+            "labelPadding": 5,
+            "ticks": False,
+            "domain": False,
+        },
+        "axisX": {"grid": False, "domain": True, "ticks": True, "tickSize": 4},
+        "title": {"color": ref("ink"), "fontSize": FONT_PX + 1, "fontWeight": "bold", "offset": 8},
+        "text": {"fontSize": FONT_PX, "color": ref("ink")},
+    }

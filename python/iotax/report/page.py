@@ -1,0 +1,222 @@
+"""The page: one file, nothing loaded from anywhere."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from iotax import __version__
+from iotax.analysis import Summary
+from iotax.analysis.data import PROTOCOL
+from iotax.analysis.factorial import Share
+from iotax.analysis.responses import LATENCY, P99
+from iotax.analysis.validity import TITLES
+from iotax.analysis.words import figure, title
+from iotax.report import charts, palette, tables
+from iotax.report.charts import Drawing
+from iotax.report.checklist import checklist
+from iotax.report.redact import redact, redact_data
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s)\b|%)")
+FIRST_PANELS = 6
+"""Further panels of a section are folded away."""
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Every drawing of a report, by section."""
+
+    ratios: list[Drawing]
+    levels: list[Drawing]
+    hockey: list[Drawing]
+    percentiles: list[Drawing]
+    cpu: list[Drawing]
+    order: list[Drawing]
+
+    def all(self) -> list[Drawing]:
+        return [*self.ratios, *self.levels, *self.hockey, *self.percentiles, *self.cpu, *self.order]
+
+
+def draw(summary: Summary) -> Charts:
+    looks = _looks(summary)
+    grid = summary.grid
+    facets = list(dict.fromkeys(grid.facet(c.cell) for c in summary.cells))
+    conditions = list(dict.fromkeys(c.condition for c in summary.cells))
+    return Charts(
+        ratios=_some(charts.ratio_forest(summary, looks, r) for r in summary.responses),
+        levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses),
+        hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
+        percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
+        cpu=_some(charts.cpu_split(summary, c) for c in conditions),
+        order=_some(charts.run_order(summary, looks, r) for r in summary.responses[:1]),
+    )
+
+
+def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
+    """The report as HTML."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["tight"] = _tight
+    data, study = summary.data, summary.data.study
+    shares = {r.title: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
+    context: dict[str, Any] = {
+        "palette_css": Markup(palette.css()),  # noqa: S704 - our own constants
+        "style": Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        "script": Markup((_TEMPLATES / "hover.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        "summary": summary,
+        "study": study,
+        "base": title(summary.grid.baseline_arm),
+        "looks": _looks(summary),
+        "names": {arm: title(arm) for arm in summary.grid.arms},
+        "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
+        "lead": [f for f in summary.verdicts if summary.responses and f.response_key == summary.responses[0].key],
+        "local_findings": [f for f in summary.verdicts if not f.response_key],
+        "cards": tables.cards(summary),
+        "panels": {name: [_panel(d) for d in getattr(drawings, name)] for name in Charts.__dataclass_fields__},
+        "first_panels": FIRST_PANELS,
+        "parts": charts.PARTS,
+        "tables": tables,
+        "checks": list(TITLES.values()),
+        "symbols": list(tables.SYMBOLS.values()),
+        "items": checklist(summary),
+        "how_local": _how_local(summary),
+        "how_cpu": _how_cpu(summary),
+        "environment": _environment(summary),
+        "connections": _connections(summary),
+        "study_yaml": redact(
+            yaml.safe_dump(
+                redact_data(study.model_dump(mode="json", exclude_defaults=True)), sort_keys=False, allow_unicode=True
+            )
+        ),
+        "command": redact(_command(summary)),
+        "notebook": notebook_name,
+        "shares": shares,
+        "share_rows": _share_rows(list(shares.values())),
+        "version": __version__,
+        "bin_error": max((c.latency.bin_error for c in summary.cells), default=0.001),
+    }
+    return environment.get_template("report.html").render(context)
+
+
+def _tight(text: str) -> str:
+    """No line break between a number and its unit."""
+    return _UNIT.sub("\u00a0", text)
+
+
+def _share_rows(shares: list[list[Share]]) -> list[tuple[str, ...]]:
+    """Combinations of factors, by what they explain of the primary response; what none explains last."""
+    rows = list(dict.fromkeys(s.factors for found in shares for s in found if s.factors))
+    return [*rows, ()] if rows else []
+
+
+def _panel(drawing: Drawing) -> dict[str, Any]:
+    """The SVG is ours and the chart library's: it escapes what it writes."""
+    return {
+        "name": drawing.name,
+        "title": drawing.title,
+        "description": drawing.description,
+        "svgs": [(kind, Markup(svg)) for kind, svg in drawing.inline()],  # noqa: S704
+    }
+
+
+def _some(found: Any) -> list[Drawing]:
+    return [drawing for drawing in found if drawing is not None]
+
+
+def _looks(summary: Summary) -> dict[str, palette.Look]:
+    endpoints = summary.data.study.endpoints() if PROTOCOL in summary.grid.compared else {}
+    return palette.looks(summary.grid.arms, {label: each.protocol for label, each in endpoints.items()})
+
+
+def _how_local(summary: Summary) -> str:
+    run = next((r for r in summary.data.runs if r.local), None)
+    if run is None:
+        return ""
+    if run.result.endpoint.startswith("local:/proc/"):
+        return (
+            "The load process maps the memory of the server's own volume and copies blocks from and to it: the same "
+            "bytes, without a protocol, a socket or a system call. It is the floor under every protocol here, not a "
+            "disk."
+        )
+    return (
+        f"The load process opens {redact(run.result.endpoint.removeprefix('local:'))} itself and reads and writes it "
+        "without a protocol."
+    )
+
+
+def _how_cpu(summary: Summary) -> list[str]:
+    text = [
+        "Initiator and target are processes of their own. Their CPU time comes from precise process clocks, read at "
+        "both ends of the measured window by the load process, and is divided by the I/Os that completed inside it.",
+        "The whole machine's busy time is that of /proc/stat over the same window (ticks of 10 ms), interrupts and "
+        "softirqs included. What neither process accounts for is the rest of the machine.",
+    ]
+    cores = summary.data.background_cores
+    if cores is not None:
+        text.append(
+            f"Without load the machine kept {figure(cores)} processors busy. This background is shown as its share of "
+            "the rest of the machine; nothing is subtracted from any number."
+        )
+    else:
+        text.append("The machine's background without load was not measured; nothing is subtracted from any number.")
+    return text
+
+
+def _environment(summary: Summary) -> list[tuple[str, str]]:
+    """What the notebook says of machine and versions, flattened and without secrets."""
+    rows: list[tuple[str, str]] = []
+    hidden = {"command_line", "engine_path"}
+
+    def add(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, each in value.items():
+                if key not in hidden:
+                    add(f"{prefix} {key}".strip(), each)
+        elif isinstance(value, list):
+            rows.append((prefix.replace("_", " "), ", ".join(map(str, value))))
+        elif prefix.endswith("_bytes"):
+            rows.append((prefix.removesuffix("_bytes").replace("_", " "), f"{int(value) / (1 << 30):.1f} GiB"))
+        else:
+            rows.append((prefix.replace("_", " "), str(value)))
+
+    add("", redact_data(dict(summary.data.environment)))
+    drivers = sorted({run.result.driver for run in summary.data.runs})
+    engines = sorted({run.result.engine_version for run in summary.data.runs})
+    if drivers:
+        rows.append(("I/O driver of the load", ", ".join(drivers)))
+    if engines:
+        rows.append(("engine that measured", ", ".join(engines)))
+    return rows
+
+
+def _connections(summary: Summary) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """(arm, endpoint, what it said and what was agreed) of the first connection of each arm."""
+    found: dict[str, tuple[str, str, list[tuple[str, str]]]] = {}
+    for attempt in summary.data.attempts:
+        arm = summary.grid.arm(summary.grid.cell(attempt.trial))
+        if attempt.connected is None or attempt.status != "done" or arm in found:
+            continue
+        connected = attempt.connected
+        rows = [(key, value) for key, value in connected.identity.items() if value]
+        if connected.max_io_bytes:
+            rows.append(("largest I/O", f"{connected.max_io_bytes:,} bytes"))
+        rows += list(connected.negotiated.items())
+        found[arm] = (title(arm), redact(connected.endpoint), [(k, str(redact_data({k: v})[k])) for k, v in rows])
+    return list(found.values())
+
+
+def _command(summary: Summary) -> str:
+    words = summary.data.environment.get("command_line")
+    if not words:
+        return f"iotax run {summary.data.study.name}"
+    return " ".join(["iotax", *map(str, words[1:])])

@@ -1,0 +1,103 @@
+"""Colours by meaning, in a light and a dark variant.
+
+Protocol colours are Okabe and Ito's, which colour-blind readers tell apart, darkened or lightened to stand 3:1 against
+the page; each protocol keeps its own over all reports. Charts are drawn once, with a stand-in for each colour; in the
+page a stand-in becomes a CSS variable, in a file the light colour.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Colour:
+    name: str
+    """The CSS variable, without its dashes."""
+    light: str
+    dark: str
+    stand_in: str
+    """A colour that nothing else uses, for the chart library to carry."""
+
+
+def _colours(*rows: tuple[str, str, str]) -> dict[str, Colour]:
+    return {name: Colour(name, light, dark, f"#0f1e{i:02x}") for i, (name, light, dark) in enumerate(rows)}
+
+
+COLOURS = _colours(
+    ("ink", "#1b1f24", "#e6e8eb"),
+    ("soft", "#5a626d", "#a3abb6"),
+    ("grid", "#e3e6ea", "#2c323a"),
+    ("axis", "#b4bac2", "#535b66"),
+    ("page", "#ffffff", "#14171b"),
+    ("band", "#eef1f5", "#20252c"),
+    ("gray", "#6b7280", "#9aa3b0"),
+    ("blue", "#0068a8", "#5cb3f0"),
+    ("vermilion", "#c85200", "#ff9350"),
+    ("green", "#00855f", "#3fc99b"),
+    ("purple", "#9a4a8c", "#d891cb"),
+    ("ochre", "#9a6c00", "#e3b341"),
+    ("sky", "#2a7f9e", "#7fd0ee"),
+    ("wine", "#8a2346", "#ee88a6"),
+    ("part-initiator", "#30588c", "#7fa9dd"),
+    ("part-target", "#7d9fc9", "#4a6f9f"),
+    ("part-rest", "#d8cbb5", "#6d6353"),
+    ("part-background", "#ece6da", "#423c33"),
+)
+
+_PROTOCOLS = {
+    "local": "gray",
+    "iscsi": "blue",
+    "nfs3": "vermilion",
+    "nfs4": "wine",
+    "nvme-tcp": "green",
+    "fc-nvme": "ochre",
+    "fcp": "purple",
+}
+_OTHERS = ("blue", "vermilion", "green", "purple", "ochre", "sky", "wine", "gray")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an arm is drawn everywhere."""
+
+    colour: Colour
+    shape: str
+
+
+def looks(arms: Sequence[str], protocol_of: dict[str, str]) -> dict[str, Look]:
+    """A colour and a shape for each arm: its protocol's where no other arm has that, else the next that is free."""
+    taken: list[str] = []
+    result: dict[str, Look] = {}
+    for i, arm in enumerate(arms):
+        wanted = _PROTOCOLS.get(protocol_of.get(arm, arm))
+        free = [name for name in _OTHERS if name not in taken]
+        name = wanted if wanted and wanted not in taken else (free or _OTHERS)[0 if free else i % len(_OTHERS)]
+        taken.append(name)
+        result[arm] = Look(COLOURS[name], SHAPES[i % len(SHAPES)])
+    return result
+
+
+def ref(name: str) -> str:
+    """The stand-in of a colour, for a chart's specification."""
+    return COLOURS[name].stand_in
+
+
+def to_variables(svg: str) -> str:
+    return _replace(svg, {c.stand_in: f"var(--{c.name})" for c in COLOURS.values()})
+
+
+def to_light(svg: str) -> str:
+    return _replace(svg, {c.stand_in: c.light for c in COLOURS.values()})
+
+
+def css() -> str:
+    """The variables, for both colour schemes."""
+    light = "".join(f"--{c.name}:{c.light};" for c in COLOURS.values())
+    dark = "".join(f"--{c.name}:{c.dark};" for c in COLOURS.values())
+    return f":root{{color-scheme:light dark;{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def _replace(svg: str, colours: dict[str, str]) -> str:
+    return re.sub("|".join(map(re.escape, colours)), lambda found: colours[found[0]], svg)

@@ -1,0 +1,358 @@
+"""The figures of a report as rows of text."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response, Summary, Verdict
+from iotax.analysis.responses import (
+    BANDWIDTH,
+    CPU,
+    CPU_INITIATOR,
+    CPU_MACHINE,
+    CPU_TARGET,
+    IOPS,
+    LATENCY,
+    P50,
+    P99,
+    P999,
+)
+from iotax.analysis.validity import TITLES, Level
+from iotax.analysis.words import figure, title
+from iotax.report.charts.cpu import PARTS, parts_us
+from iotax.report.redact import redact
+from iotax.trial import Attempt
+
+SYMBOLS = {
+    Level.GOOD: ("●", "good"),
+    Level.UNKNOWN: ("○", "not known"),
+    Level.NOTE: ("◐", "note"),
+    Level.DOUBTFUL: ("▲", "doubtful"),
+    Level.INVALID: ("■", "invalid"),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A cell of a table: the number, and its interval in smaller type."""
+
+    value: str
+    interval: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    arm: str
+    """As the palette knows it."""
+    name: str
+    figures: list[Figure]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one condition."""
+
+    condition: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    unit: str
+
+
+def main_columns(summary: Summary) -> list[Column]:
+    base = title(summary.grid.baseline_arm)
+    columns = []
+    for response in _main_responses(summary):
+        columns += [Column(response.short, response.unit), Column("relative", f"{base} = 100")]
+    return columns
+
+
+def main_groups(summary: Summary) -> list[Group]:
+    """Absolute and relative, condition by condition."""
+    responses = _main_responses(summary)
+    return _groups(summary.cells, lambda cell: [f for r in responses for f in _both(summary, cell, r)])
+
+
+DETAIL = (BANDWIDTH, P50, P99, P999)
+
+
+def detail_columns() -> list[Column]:
+    return [*(Column(r.title, r.unit) for r in DETAIL), Column("Maximum latency", "µs"), Column("I/Os", "counted")]
+
+
+def detail_groups(summary: Summary) -> list[Group]:
+    """Bandwidth and percentiles: geometric means of the runs' own; the maximum is that of all runs together."""
+
+    def figures(cell: CellSummary) -> list[Figure]:
+        own = [_absolute(cell.values.get(r.key)) for r in DETAIL]
+        return [*own, Figure(figure(cell.latency.percentile_ns(100) / 1e3)), Figure(f"{cell.latency.total:,}")]
+
+    return _groups(summary.cells, figures)
+
+
+def cpu_columns() -> list[Column]:
+    return [
+        Column("Initiator", "µs an I/O"),
+        Column("Target", "µs an I/O"),
+        Column("Both", "µs an I/O"),
+        Column("Whole machine", "µs an I/O"),
+        Column(PARTS[3][0], "µs an I/O"),
+        Column("Busy", "processors"),
+    ]
+
+
+def cpu_groups(summary: Summary) -> list[Group]:
+    def figures(cell: CellSummary) -> list[Figure]:
+        background = parts_us(summary, cell).get(PARTS[3][0])
+        own = [_absolute(cell.values.get(r.key)) for r in (CPU_INITIATOR, CPU_TARGET, CPU, CPU_MACHINE)]
+        machine, iops = cell.values.get(CPU_MACHINE.key), cell.values.get(IOPS.key)
+        busy = figure(machine.value * iops.value / 1e6) if machine and iops else "–"
+        return [*own, Figure("–" if background is None else figure(background)), Figure(busy)]
+
+    return _groups([c for c in summary.cells if CPU_INITIATOR.key in c.values], figures)
+
+
+def tax_groups(summary: Summary) -> list[Group]:
+    groups: dict[str, list[Row]] = {}
+    for tax in summary.taxes:
+        figures = [
+            _added(tax.latency_us, " µs"),
+            _added(tax.cpu_us, " µs") if tax.cpu_us else Figure("–"),
+            _lost(tax.throughput_percent),
+        ]
+        groups.setdefault(tax.condition, []).append(Row(tax.arm, title(tax.arm), figures))
+    return [Group(_capital(condition), rows) for condition, rows in groups.items()]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The verdict on one arm."""
+
+    arm: str
+    name: str
+    lines: list["CardLine"]
+
+
+@dataclass(frozen=True)
+class CardLine:
+    response: str
+    ratio: str
+    verdict: str
+    tone: str
+    text: str
+    details: tuple[str, ...]
+
+
+def cards(summary: Summary) -> list[Card]:
+    found = []
+    for arm in dict.fromkeys(o.arm for o in summary.overalls):
+        lines = []
+        for overall in (o for o in summary.overalls if o.arm == arm):
+            sentence = next(
+                f for f in summary.verdicts if f.subject == title(arm) and f.response_key == overall.response.key
+            )
+            by_condition = [c for c in summary.comparisons if c.response is overall.response and c.arm == arm]
+            verdict, tone = _verdict(overall, by_condition)
+            lines.append(
+                CardLine(
+                    overall.response.title,
+                    _ratio_range(overall, by_condition),
+                    verdict,
+                    tone,
+                    sentence.text,
+                    sentence.details,
+                )
+            )
+        found.append(Card(arm, title(arm), lines))
+    return found
+
+
+@dataclass(frozen=True)
+class ValidityRow:
+    arm: str
+    name: str
+    condition: str
+    marks: list[tuple[str, str, str]]
+    """(symbol, its word, the finding) for each check."""
+
+
+def validity_rows(summary: Summary) -> list[ValidityRow]:
+    return [
+        ValidityRow(
+            cell.arm,
+            title(cell.arm),
+            cell.condition,
+            [(*SYMBOLS[check.level], check.text) for check in cell.checks],
+        )
+        for cell in summary.cells
+    ]
+
+
+def validity_findings(summary: Summary) -> list[tuple[str, str]]:
+    """What is not simply good, said once for all cells that share it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cell in summary.cells:
+        for check in cell.checks:
+            if check.level != Level.GOOD:
+                where = ", ".join(filter(None, (title(cell.arm), cell.condition)))
+                found.setdefault((TITLES[check.key], check.text), []).append(where)
+    every = len(summary.cells)
+    return [
+        (f"{name}: {text}", "all treatments" if len(where) == every else "; ".join(where))
+        for (name, text), where in found.items()
+    ]
+
+
+@dataclass(frozen=True)
+class OrderRow:
+    place: int
+    arm: str
+    name: str
+    condition: str
+    block: int
+    started: str
+    figures: list[str]
+    planned: int
+
+
+def order_rows(summary: Summary) -> list[OrderRow]:
+    rows = []
+    for place, run in enumerate(summary.data.runs, start=1):
+        cell = summary.grid.cell(run.trial)
+        values = [r.of(run) for r in (IOPS, LATENCY, CPU, CPU_INITIATOR)]
+        rows.append(
+            OrderRow(
+                place,
+                summary.grid.arm(cell),
+                title(summary.grid.arm(cell)),
+                summary.grid.condition(cell),
+                run.trial.block,
+                clock(run.result.window.start_unix_ns),
+                ["–" if v is None else figure(v) for v in values],
+                run.trial.order,
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    trial: str
+    number: int
+    status: str
+    reason: str
+    started: str
+    log: str
+    after: str
+
+
+def attempt_rows(summary: Summary) -> list[AttemptRow]:
+    """Every attempt that did not end well, and what became of its trial."""
+    done = {a.trial.id: a.number for a in summary.data.attempts if a.status == "done"}
+
+    def after(attempt: Attempt) -> str:
+        number = done.get(attempt.trial.id)
+        return f"measured by attempt {number}" if number else "not measured"
+
+    return [
+        AttemptRow(a.trial.id, a.number, a.status, redact(a.reason), clock(a.started_unix_ns), redact(a.log), after(a))
+        for a in summary.data.not_done
+    ]
+
+
+def clock(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / 1e9, UTC).strftime("%H:%M:%S")
+
+
+def day(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / 1e9, UTC).strftime("%-d %B %Y, %H:%M UTC")
+
+
+def _main_responses(summary: Summary) -> list[Response]:
+    return [*summary.responses, *([P99] if LATENCY in summary.responses else [])]
+
+
+def _groups(cells: Iterable[CellSummary], figures_of: Callable[[CellSummary], list[Figure]]) -> list[Group]:
+    groups: dict[str, list[Row]] = {}
+    for cell in cells:
+        runs = len(cell.runs)
+        groups.setdefault(cell.condition, []).append(
+            Row(cell.arm, title(cell.arm), figures_of(cell), f"{runs} run" + ("" if runs == 1 else "s"))
+        )
+    return [Group(_capital(condition), rows) for condition, rows in groups.items()]
+
+
+def _both(summary: Summary, cell: CellSummary, response: Response) -> list[Figure]:
+    absolute = _absolute(cell.values.get(response.key))
+    if cell.arm == summary.grid.baseline_arm:
+        return [absolute, Figure("100", tone="base")]
+    return [absolute, _relative(cell.ratios.get(response.key))]
+
+
+def _absolute(estimate: Estimate | None) -> Figure:
+    if estimate is None:
+        return Figure("–")
+    return Figure(figure(estimate.value), _interval(estimate))
+
+
+def _relative(comparison: Comparison | None) -> Figure:
+    if comparison is None:
+        return Figure("–")
+    r = comparison.ratio
+    percent = Estimate(100 * r.value, None if r.low is None else 100 * r.low, None if r.high is None else 100 * r.high)
+    return Figure(figure(percent.value), _interval(percent), comparison.verdict or "")
+
+
+def _added(estimate: Estimate, unit: str) -> Figure:
+    sign = "+" if estimate.value >= 0 else ""
+    return Figure(f"{sign}{figure(estimate.value)}{unit}", _interval(estimate))
+
+
+def _lost(estimate: Estimate) -> Figure:
+    def text(value: float) -> str:
+        return f"{abs(value):.1f}"
+
+    sign = "−" if estimate.value >= 0 else "+"
+    inside = "" if estimate.low is None or estimate.high is None else f"{text(estimate.low)}–{text(estimate.high)}"
+    return Figure(f"{sign}{text(estimate.value)} %", inside)
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"{figure(estimate.low)}–{figure(estimate.high)}"
+
+
+def _ratio_range(overall: Overall, by_condition: list[Comparison]) -> str:
+    ratios = [c.ratio.value for c in by_condition]
+    if overall.depends and len(ratios) > 1:
+        return f"{100 * min(ratios):,.0f}–{100 * max(ratios):,.0f}"
+    return f"{100 * overall.comparison.ratio.value:,.0f}"
+
+
+def _verdict(overall: Overall, by_condition: list[Comparison]) -> tuple[str, str]:
+    response = overall.response
+    words = {
+        Verdict.BETTER: response.better,
+        Verdict.WORSE: response.worse,
+        Verdict.EQUIVALENT: "equivalent",
+        Verdict.INCONCLUSIVE: "inconclusive",
+        None: "no verdict",
+    }
+    if not overall.depends:
+        verdict = overall.comparison.verdict
+        return words[verdict], verdict or "none"
+    verdicts = {c.verdict for c in by_condition}
+    if len(verdicts) == 1:
+        verdict = verdicts.pop()
+        return words[verdict], verdict or "none"
+    return "depends", "depends"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,176 @@
+"""The report as text: what is in it, what is not, and how long it takes."""
+
+import re
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from iotax import report
+from iotax.analysis import StudyData
+from iotax.notebook import Notebook
+from report.factory import Simulation, study, write_notebook
+
+SECTIONS = [
+    "verdict",
+    "figures",
+    "tax",
+    "load",
+    "percentiles",
+    "cpu",
+    "validity",
+    "design",
+    "environment",
+    "method",
+    "checklist",
+    "again",
+]
+
+
+def written(folder, data: StudyData, charts: bool = False) -> str:
+    notebook = write_notebook(folder / "study.iotax", data)
+    with Notebook(notebook) as opened:
+        path = report.write(opened, folder / "out" / "report.html", folder / "charts" if charts else None)
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quick")
+    return folder, written(folder, Simulation(failed=["iscsi/8/r2"]).data(study()), charts=True)
+
+
+def test_every_section_is_there_once(quick):
+    assert re.findall(r'<section id="(\w+)"', quick[1]) == SECTIONS
+    anchors = re.findall(r'<a href="#(\w+)"', quick[1])
+    assert set(anchors) <= set(SECTIONS)
+
+
+def test_nothing_is_loaded_from_anywhere(quick):
+    text = quick[1]
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:,)""", text)
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert "default-src 'none'" in text
+
+
+def test_ids_are_unique(quick):
+    ids = re.findall(r'\sid="([^"]+)"', quick[1])
+    assert len(ids) == len(set(ids))
+
+
+def test_verdict_comes_in_words_before_any_table(quick):
+    text = quick[1]
+    assert text.index("times the IOPS of iSCSI, depending on the load.") < text.index("<table")
+
+
+def test_failed_attempt_is_listed_with_its_reason_and_what_became_of_it(quick):
+    text = quick[1]
+    assert "lost: the target closed the connection" in text
+    assert "measured by attempt 2" in text
+
+
+def test_charts_are_labelled_and_coloured_for_both_schemes(quick):
+    text = quick[1]
+    pictures = re.findall(r"<svg role=\"img\" aria-label=\"([^\"]{20,})\"", text)
+    assert len(pictures) >= 15
+    assert "var(--green)" in text
+    assert "#0f1e" not in text
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_chart_files_are_well_formed_and_have_a_title(quick):
+    files = sorted((quick[0] / "charts").glob("*.svg"))
+    assert {f.stem for f in files} >= {"iops-over-outstanding", "ratio-iops", "throughput-against-latency"}
+    for file in files:
+        root = ET.fromstring(file.read_text(encoding="utf-8"))
+        assert root.find("{http://www.w3.org/2000/svg}title").text
+        assert "var(--" not in file.read_text(encoding="utf-8")
+        assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_secrets_do_not_leave(tmp_path):
+    data = Simulation(failed=["iscsi/1/r1"]).data(study())
+    leaky = [
+        a.model_copy(
+            update={
+                "reason": "login to iscsi://fred:hunter2@host/iqn.x/0 was refused",
+                "log": "chap_secret=hunter2 used\npassword: hunter2",
+                "connected": None,
+            }
+        )
+        if a.status == "failed"
+        else a.model_copy(
+            update={"connected": a.connected.model_copy(update={"negotiated": {"CHAP_secret": "hunter2"}})}
+        )
+        for a in data.attempts
+    ]
+    environment = {
+        **data.environment,
+        "api_token": "hunter2",
+        "command_line": ["x", "run", "--password=hunter2", "quick"],
+    }
+    text = written(tmp_path, StudyData(data.study, leaky, data.planned, data.backgrounds, environment))
+    assert "hunter2" not in text
+    assert "was refused" in text
+    assert "iotax run" in text
+
+
+def test_words_of_a_study_are_text_not_markup(tmp_path):
+    text = written(tmp_path, Simulation().data(study(question="Is <script>alert(1)</script> & more safe?")))
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more safe?" in text
+
+
+@pytest.mark.parametrize("attempts", [0, 1, 15])
+def test_unfinished_study_still_gives_a_report(tmp_path, attempts):
+    data = Simulation().data(study())
+    part = StudyData(data.study, list(data.attempts)[:attempts], data.planned, data.backgrounds, data.environment)
+    text = written(tmp_path, part)
+    assert f"{attempts} of 36 planned trials were measured" in text
+
+
+def test_study_without_protocol_or_numeric_factor(tmp_path):
+    of = study(
+        factors={"data_digest": [False, True]}, connection={"protocol": "iscsi"}, baseline={"data_digest": False}
+    )
+    text = written(tmp_path, Simulation().data(of))
+    assert "Every run" in text
+    assert 'id="tax"' not in text
+
+
+def test_several_factors_give_a_panel_for_each_combination(tmp_path):
+    factors = {"protocol": ["iscsi", "nvme-tcp"], "block_size": ["4KiB", "64KiB"], "outstanding": [1, 8, 32]}
+    of = study(factors=factors)
+    text = written(tmp_path, Simulation().data(of))
+    assert "Throughput (IOPS), block size 64KiB" in text
+    assert text.count('class="panel"') > 20
+
+
+def test_labels_with_endpoints_keep_their_protocols_colour(tmp_path):
+    factors = {
+        "protocol": {
+            "old array": "iscsi://10.0.0.1/iqn.2020-01.com.example:a/0",
+            "new array": "nvme-tcp://10.0.0.2/nqn.2020-01.com.example:b?ns=1",
+        },
+        "outstanding": [1, 8],
+    }
+    text = written(tmp_path, Simulation().data(study(factors=factors, baseline={"protocol": "old array"})))
+    assert "--arm:var(--green)" in text
+    assert "old array = 100" in text
+
+
+def test_report_of_a_thousand_trials_takes_less_than_ten_seconds(tmp_path):
+    factors = {
+        "protocol": ["local", "nfs3", "iscsi", "nvme-tcp"],
+        "outstanding": [1, 2, 4, 8, 16],
+        "read": [0, 50, 100],
+    }
+    data = Simulation().data(study(factors=factors, design={"replicates": 17, "blocks": "replicate", "seed": 1}))
+    notebook = write_notebook(tmp_path / "large.iotax", data)
+    assert len(data.attempts) == 1020
+    with Notebook(notebook) as opened:
+        start = time.process_time()
+        path = report.write(opened, tmp_path / "report.html")
+        taken_s = time.process_time() - start
+    assert taken_s < 10
+    assert path.stat().st_size < 8_000_000
