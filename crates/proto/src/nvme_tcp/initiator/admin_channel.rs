@@ -280,8 +280,14 @@ impl AdminChannel {
             }
             Stage::Identify => {
                 let Some(bytes) = data.first_chunk() else { return Ok(None) };
+                let fields = identify::parse_controller(bytes);
+                if fields.cntlid != self.cntlid {
+                    return Err(Violation::misbehaved(
+                        "NVMe base 2.1 §6.3: Connect and Identify name different controllers",
+                    ));
+                }
                 self.stage = Stage::Up;
-                return Ok(Some(Event::Up(Box::new(identify::parse_controller(bytes)))));
+                return Ok(Some(Event::Up(Box::new(fields))));
             }
             Stage::ShutDown => {
                 self.stage = Stage::WaitShutDown;

@@ -17,10 +17,12 @@ use crate::{
     },
 };
 
-/// The smallest in-capsule size and queue count are what they are; a controller without MDTS may be given this much at once.
+/// A controller without MDTS is given this much at once.
 const MAX_TRANSFER_WITHOUT_MDTS_BYTES: u32 = 1 << 20;
 /// NLB has 16 bits and is 0's based.
 const MAX_BLOCKS: u64 = 1 << 16;
+/// 1 GiB: whatever the controller allows, more at once is of no use.
+const MAX_TRANSFER_SHIFT: u32 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -153,10 +155,10 @@ impl AdminQueue {
         }
         let cap = self.channel.cap();
         let mdts = match fields.mdts {
-            0 => u64::from(MAX_TRANSFER_WITHOUT_MDTS_BYTES),
-            mdts => property::min_page_size_bytes(cap).checked_shl(u32::from(mdts)).unwrap_or(u64::MAX),
+            0 => MAX_TRANSFER_WITHOUT_MDTS_BYTES,
+            mdts => 1 << (property::min_page_size_bytes(cap).ilog2() + u32::from(mdts)).min(MAX_TRANSFER_SHIFT),
         };
-        let max_transfer_bytes = mdts.min(MAX_BLOCKS << namespace.block_shift).min(1 << 30) as u32;
+        let max_transfer_bytes = mdts.min(u32::try_from(MAX_BLOCKS << namespace.block_shift).unwrap_or(u32::MAX));
         let max_outstanding = if fields.max_outstanding == 0 { u16::MAX } else { fields.max_outstanding };
         let size_bytes = namespace.blocks.checked_mul(1 << namespace.block_shift).ok_or(NO_NAMESPACE)?;
         Ok(ControllerInfo {
