@@ -65,10 +65,7 @@ class Grid:
             for labels in product(*([x.label for x in self.factors[f]] for f in self.others))
         ]
         self.baseline_arm = " · ".join(
-            self._labels.get(
-                (name, study.baseline.get(name)), str(study.baseline.get(name, self.factors[name][0].label))
-            )
-            for name in self.compared
+            (study.baseline_level(name) or self.factors[name][0]).label for name in self.compared
         )
         endpoints = study.endpoints() if PROTOCOL in self.factors else {}
         self.local = next((label for label, endpoint in endpoints.items() if endpoint.protocol == "local"), None)

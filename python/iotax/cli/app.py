@@ -132,14 +132,14 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="The HTML file; beside the notebook when not given.", show_default=False),
     ] = None,
+    charts: Annotated[
+        Path | None, typer.Option(help="Also write each chart as SVG and PNG into this folder.", show_default=False)
+    ] = None,
 ) -> None:
-    """Write the report of a notebook again.
-
-    One HTML file that opens offline, and its charts as SVG and PNG beside it.
-    """
+    """Write the report of a notebook again: one HTML file that opens offline."""
     from iotax.cli import show as command
 
-    command.report(notebook, run, output)
+    command.report(notebook, run, output, charts)
 
 
 @app.command()

@@ -51,16 +51,16 @@ def show(path: Path | None, run: int | None) -> None:
             print_summary(notebook, chosen.id)
 
 
-def write_report(notebook: Notebook, run: int | None, output: Path | None) -> Path:
-    """Writes the HTML file and its charts; the file's path."""
-    from iotax.report import write_report as write  # ty: ignore[import-not-found]
+def write_report(notebook: Notebook, run: int | None, output: Path | None, charts: Path | None = None) -> Path:
+    """Writes the HTML file, and its charts where a folder for them is named; the file's path."""
+    from iotax.report import write
 
-    return write(notebook, run, output or notebook.path.with_suffix(".html"))
+    return write(notebook, output or notebook.path.with_suffix(".html"), charts, run)
 
 
-def report(path: Path | None, run: int | None, output: Path | None) -> None:
+def report(path: Path | None, run: int | None, output: Path | None, charts: Path | None) -> None:
     with open_notebook(path) as notebook:
         try:
-            typer.echo(write_report(notebook, run, output))
+            typer.echo(write_report(notebook, run, output, charts))
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
