@@ -68,7 +68,7 @@ impl Ledger {
         let last = self.index(offset).and_then(|index| self.last.get(index)).copied();
         let possible = match (last, verdict) {
             (Some(UNKNOWN), _) | (Some(UNTOUCHED) | None, Verdict::NeverWritten) => true,
-            (Some(UNTOUCHED), Verdict::Ours(stamp)) => stamp.run != self.run,
+            (Some(UNTOUCHED), Verdict::Ours(stamp)) => stamp.run != self.run || stamp.writer == 0,
             (Some(last), Verdict::Ours(stamp)) => {
                 stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last
             }

@@ -17,7 +17,7 @@ pub(super) fn failure(trouble: Trouble, place: &str) -> Failure {
         }
         Trouble::Io(error, offset) => {
             let at = offset.map_or(String::new(), |offset| format!(" at byte {offset}"));
-            Failure::new(FailureKind::Io, format!("the target failed I/O{at}: {error}"), place)
+            Failure::new(failed_io(&error), format!("the target failed I/O{at}: {error}"), place)
         }
         Trouble::Wrong(wrong) => Failure::new(FailureKind::Verify, wrong.to_string(), place),
         Trouble::Misuse(misuse) => Failure::new(FailureKind::Internal, misuse.to_string(), place),
@@ -46,6 +46,21 @@ fn refusal(rule: &str) -> FailureKind {
         FailureKind::DiskFull
     } else {
         FailureKind::Denied
+    }
+}
+
+/// What an I/O failed of, as far as the words of the protocols' statuses tell.
+fn failed_io(error: &IoError) -> FailureKind {
+    const READ_ONLY: [&str; 3] = ["read-only", "Write Protected", "WRITE PROTECTED"];
+    const FULL: [&str; 4] = ["no space", "quota", "Capacity Exceeded", "SPACE ALLOCATION FAILED"];
+    let IoError::Failed { what, .. } = error else { return FailureKind::Io };
+    let what_says = |words: &[&str]| words.iter().any(|words| what.contains(words));
+    if what_says(&READ_ONLY) {
+        FailureKind::ReadOnly
+    } else if what_says(&FULL) {
+        FailureKind::DiskFull
+    } else {
+        FailureKind::Io
     }
 }
 

@@ -1,6 +1,8 @@
 //! A driver in memory: two nodes, virtual time, connections that hand bytes over in random pieces. One seed decides everything.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
+pub mod server;
+
 use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_node::{
@@ -303,6 +305,13 @@ impl<'a, C: Node> Lab<'a, C> {
                 let result = perform(&self.disks[disk.0 as usize], &op);
                 self.disk_ops.push_back((side, token, result));
             }
+        }
+    }
+
+    /// Ends what is still open when the client is finished, as its driver does.
+    pub fn close_all(&mut self) {
+        for pipe in std::mem::take(&mut self.pipes) {
+            self.end(&pipe, &CloseReason::Ended);
         }
     }
 

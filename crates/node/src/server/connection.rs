@@ -1,0 +1,143 @@
+//! One connection: a protocol's target and its desk.
+
+use iotax_proto::{
+    Instant, IoId, Payload, Target, Transmit, UnitError, Violation, iscsi,
+    nfs3::{self, MOUNT_PROGRAM, PROGRAM, VERSION},
+    nvme_tcp,
+    rpc::{Peer, portmap::Mapping},
+};
+
+use super::{
+    desk::Desk,
+    portals::{Protocol, Service},
+};
+
+/// Bytes waiting to be sent beyond which nothing more is taken from a peer: it reads slower than it asks.
+const SEND_QUEUE_MAX: usize = 16 << 20;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) desk: Desk,
+    target: AnyTarget,
+    /// The driver was asked to close it.
+    pub(super) is_closing: bool,
+    pub(super) deadline: Option<Instant>,
+}
+
+/// Told apart here once for all, instead of at each call through a table.
+enum AnyTarget {
+    Nfs(Box<nfs3::target::Connection>),
+    Iscsi(Box<iscsi::target::Connection>),
+    Nvme(Box<nvme_tcp::TargetQueue>),
+}
+
+macro_rules! each {
+    ($target:expr, $bound:ident => $use_it:expr) => {
+        match $target {
+            AnyTarget::Nfs($bound) => $use_it,
+            AnyTarget::Iscsi($bound) => $use_it,
+            AnyTarget::Nvme($bound) => $use_it,
+        }
+    };
+}
+
+impl Connection {
+    pub(super) fn new(now: Instant, desk: Desk) -> Self {
+        let peer = Peer { address: desk.peer.ip(), port: desk.peer.port() };
+        let target = match desk.portal().service {
+            Service::Protocol(Protocol::Nfs3) | Service::Portmap => {
+                let config = nfs3::target::Config { peer, mappings: mappings(&desk), ..Default::default() };
+                AnyTarget::Nfs(Box::new(nfs3::target::Connection::new(config)))
+            }
+            Service::Protocol(Protocol::Iscsi) => {
+                AnyTarget::Iscsi(Box::new(iscsi::target::Connection::new(now, iscsi::target::Config::default())))
+            }
+            Service::Protocol(Protocol::NvmeTcp) => {
+                let config = nvme_tcp::TargetConfig::default();
+                AnyTarget::Nvme(Box::new(nvme_tcp::TargetQueue::new(now, config)))
+            }
+        };
+        let mut connection = Self { desk, target, is_closing: false, deadline: None };
+        connection.deadline = connection.next_deadline();
+        connection
+    }
+
+    #[inline]
+    pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
+        self.desk.now = now;
+        each!(&mut self.target, target => target.receive(now, bytes, &mut self.desk))
+    }
+
+    pub(super) fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>) {
+        self.desk.now = now;
+        each!(&mut self.target, target => target.complete(now, id, result, &mut self.desk));
+    }
+
+    /// What is due by `now`: delayed operations, the protocol's own timers.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
+        self.desk.now = now;
+        while let Some((id, result)) = self.desk.operations.take_due(now) {
+            self.complete(now, id, result);
+        }
+        each!(&mut self.target, target => {
+            let due = Target::<Desk>::poll_timeout(target.as_ref()).is_some_and(|at| at <= now);
+            if due { target.handle_timeout(now, &mut self.desk) } else { Ok(()) }
+        })
+    }
+
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let protocol = each!(&self.target, target => Target::<Desk>::poll_timeout(target.as_ref()));
+        match (protocol, self.desk.operations.next_due()) {
+            (Some(protocol), Some(due)) => Some(protocol.min(due)),
+            (one, None) | (None, one) => one,
+        }
+    }
+
+    #[inline]
+    pub(super) fn transmit(&mut self) -> &mut Transmit {
+        each!(&mut self.target, target => Target::<Desk>::transmit(target.as_mut()))
+    }
+
+    pub(super) fn wants_receive(&mut self) -> bool {
+        self.is_closing || self.transmit().len() < SEND_QUEUE_MAX
+    }
+
+    /// The peer logged out or was refused.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        each!(&self.target, target => Target::<Desk>::is_closing(target.as_ref()))
+    }
+
+    pub(super) fn disconnected(&mut self, now: Instant) {
+        each!(&mut self.target, target => target.disconnected(now, &mut self.desk));
+        self.desk.operations.abort_all();
+    }
+}
+
+/// What this portal's portmapper tells: where the exports that named it are served.
+fn mappings(desk: &Desk) -> Vec<Mapping> {
+    if desk.portal().service != Service::Portmap {
+        return Vec::new();
+    }
+    let portals = desk.counter.server.config.portals.iter();
+    let served = portals.filter(|portal| {
+        portal.service == Service::Protocol(Protocol::Nfs3)
+            && portal.exports.iter().any(|export| desk.portal().exports.contains(export))
+    });
+    // A portmapper has one port for a program; the first is it.
+    let port = served.map(|portal| portal.address.port()).next();
+    port.map_or(Vec::new(), |port| {
+        vec![Mapping::tcp(PROGRAM, VERSION, port), Mapping::tcp(MOUNT_PROGRAM, VERSION, port)]
+    })
+}
+
+impl std::fmt::Debug for AnyTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nfs(_) => "Nfs",
+            Self::Iscsi(_) => "Iscsi",
+            Self::Nvme(_) => "Nvme",
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Data of the ordinary files of NFS exports: on the heap, for what clients write beside a volume.
+
+use iotax_proto::{Instant, IoId, Payload, Started, UnitError, UnitOp};
+
+use super::shared::{Server, Target};
+use crate::{
+    fs::{Tree, TreeUnit},
+    volume::MAX_IO_BYTES,
+};
+
+/// Writes under way of one connection, by `IoId`.
+#[derive(Debug, Default)]
+pub(super) struct FileWrites {
+    writes: Vec<Option<FileWrite>>,
+}
+
+#[derive(Debug)]
+struct FileWrite {
+    unit: TreeUnit,
+    offset: u64,
+    data: Vec<u8>,
+}
+
+impl FileWrites {
+    pub(super) fn start(&mut self, server: &Server, now: Instant, id: IoId, unit: TreeUnit, op: &UnitOp) -> Started {
+        Started::Done(match *op {
+            UnitOp::Read { offset, len } => with_tree(server, unit, |tree| {
+                tree.read(unit.number, offset, len, server.time(now)).map(|bytes| Some(Payload::from_vec(bytes)))
+            }),
+            UnitOp::Write { offset, len, .. } if len <= MAX_IO_BYTES => {
+                let index = id as usize;
+                if index >= self.writes.len() {
+                    self.writes.resize_with(index + 1, || None);
+                }
+                self.writes[index] = Some(FileWrite { unit, offset, data: vec![0; len as usize] });
+                return Started::NeedData;
+            }
+            UnitOp::Flush => Ok(None),
+            _ => Err(UnitError::OutOfRange),
+        })
+    }
+
+    /// False where `id` is no write of a file.
+    pub(super) fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) -> bool {
+        let Some(Some(write)) = self.writes.get_mut(id as usize) else { return false };
+        let begin = offset as usize;
+        write.data[begin..begin + bytes.len()].copy_from_slice(bytes);
+        true
+    }
+
+    /// `None` where `id` is no write of a file.
+    pub(super) fn finish(&mut self, server: &Server, now: Instant, id: IoId) -> Option<Started> {
+        let write = self.writes.get_mut(id as usize)?.take()?;
+        let result = with_tree(server, write.unit, |tree| {
+            tree.write(write.unit.number, write.offset, &write.data, server.time(now)).map(|()| None)
+        });
+        Some(Started::Done(result))
+    }
+
+    pub(super) fn abort(&mut self, id: IoId) {
+        if let Some(write) = self.writes.get_mut(id as usize) {
+            *write = None;
+        }
+    }
+}
+
+pub(super) fn with_tree<R>(
+    server: &Server,
+    unit: TreeUnit,
+    use_it: impl FnOnce(&mut Tree) -> Result<R, UnitError>,
+) -> Result<R, UnitError> {
+    match server.targets.get(unit.export as usize) {
+        Some(Target::Nfs(export)) => use_it(&mut export.tree.lock()),
+        _ => Err(UnitError::NoUnit),
+    }
+}

@@ -1,0 +1,48 @@
+//! Names and numbers of a volume, the same over every protocol and every start of a server.
+
+use crate::load::streams::Stream;
+
+/// Identities depend on a volume's name alone.
+const SEED: u64 = 0x696f_7461_785f_6964;
+
+/// The iSCSI target of a volume.
+pub fn iscsi_name(volume: &str) -> String {
+    format!("iqn.2026-11.io.iotax:{volume}")
+}
+
+/// The NVM subsystem of a volume.
+pub fn nvme_name(volume: &str) -> String {
+    format!("nqn.2026-11.io.iotax:{volume}")
+}
+
+/// 16 hexadecimal digits: SCSI's unit serial number and NVMe's controller serial number.
+pub(super) fn serial(volume: &str) -> String {
+    format!("{:016x}", Stream::new(SEED, volume, 0).draw())
+}
+
+/// A UUID of version 8 (RFC 9562 §5.8); NVMe's NGUID too.
+pub(super) fn uuid(volume: &str) -> [u8; 16] {
+    let mut stream = Stream::new(SEED, volume, 1);
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&stream.draw().to_be_bytes());
+    id[8..].copy_from_slice(&stream.draw().to_be_bytes());
+    id[6] = id[6] & 0x0f | 0x80;
+    id[8] = id[8] & 0x3f | 0x80;
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hosts keep these numbers in their configuration.
+    #[test]
+    fn identity_is_fixed_by_the_name() {
+        assert_eq!(serial("v0"), serial("v0"));
+        assert_ne!(serial("v0"), serial("v1"));
+        assert_eq!(serial("v0").len(), 16);
+        let id = uuid("v0");
+        assert_eq!((id[6] >> 4, id[8] >> 6), (8, 2));
+        assert_ne!(id, uuid("v1"));
+    }
+}

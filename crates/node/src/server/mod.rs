@@ -1,0 +1,22 @@
+//! The storage server: volumes behind exports, behind listeners, for those who may come in.
+//!
+//! A [`Server`] is what all threads share; each thread drives a [`ServerNode`] of its own. README.md beside this file tells what
+//! is shared, which limits hold and who is let in.
+
+mod connection;
+mod desk;
+mod files;
+mod groups;
+mod identity;
+mod iscsi;
+mod nfs;
+mod node;
+mod nvme;
+mod portals;
+mod shared;
+
+pub use groups::{Group, GroupError};
+pub use identity::{iscsi_name, nvme_name};
+pub use node::{Notice, ServerNode};
+pub use portals::{Export, Portal, Protocol, Service, plan_portals};
+pub use shared::{Server, ServerConfig};

@@ -1,0 +1,217 @@
+//! One thread of the server as a node.
+
+use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, sync::Arc};
+
+use iotax_proto::{Instant, Region, Transmit, Violation};
+
+use super::{
+    connection::Connection,
+    desk::{Counter, Desk},
+    shared::Server,
+};
+use crate::{
+    load::streams::Stream,
+    node::{ConnId, DiskToken, Input, Node, Output},
+    volume::{Buffers, Burn, Disks, RegionOf, Volumes},
+};
+
+/// Notices kept for whoever logs them; the oldest go.
+const NOTICES_MAX: usize = 256;
+
+/// Something that an operator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub peer: SocketAddr,
+    pub text: String,
+}
+
+pub struct ServerNode {
+    counter: Rc<Counter>,
+    /// By `ConnId`. Behind a cell for `wants_receive` alone, which looks at a queue that only `&mut` reaches.
+    connections: Vec<Option<RefCell<Box<Connection>>>>,
+    open: usize,
+    outputs: VecDeque<Output>,
+    to_send: Vec<ConnId>,
+    /// Not later than the earliest deadline of a connection.
+    next_timer: Option<Instant>,
+    notices: VecDeque<Notice>,
+}
+
+impl ServerNode {
+    /// `thread` is this thread's number; `region_of` gives its handle of a memory volume, `allocate` memory for staging.
+    pub fn new(
+        server: Arc<Server>,
+        thread: u64,
+        region_of: &mut RegionOf<'_>,
+        allocate: Box<dyn FnMut(usize) -> Rc<dyn Region>>,
+        burn: Option<Burn>,
+    ) -> Self {
+        let volumes = Rc::new(Volumes::new(&server.config.volumes, region_of, burn));
+        let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(allocate))));
+        let random = RefCell::new(Stream::new(server.config.secret, "challenge", thread));
+        Self {
+            counter: Rc::new(Counter { server, volumes, disks, random }),
+            connections: Vec::new(),
+            open: 0,
+            outputs: VecDeque::new(),
+            to_send: Vec::new(),
+            next_timer: None,
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.open
+    }
+
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        self.connections.get_mut(conn.0 as usize)?.as_mut().map(|cell| cell.get_mut().as_mut())
+    }
+
+    fn accepted(&mut self, now: Instant, conn: ConnId, listener: usize, peer: SocketAddr) {
+        let config = &self.counter.server.config;
+        if self.open >= config.connections_max || listener >= config.portals.len() {
+            self.notice(peer, "too many connections".to_owned());
+            self.outputs.push_back(Output::Close { conn });
+            return;
+        }
+        let desk = Desk::new(Rc::clone(&self.counter), conn, peer, listener);
+        let index = conn.0 as usize;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(RefCell::new(Box::new(Connection::new(now, desk))));
+        self.open += 1;
+        self.settle(conn, Ok(()));
+    }
+
+    /// After anything that happened to a connection: what is to be sent, whether it ends, when it is due.
+    #[inline]
+    fn settle(&mut self, conn: ConnId, result: Result<(), Violation>) {
+        let Some(connection) = self.connections.get_mut(conn.0 as usize).and_then(Option::as_mut) else { return };
+        let connection = connection.get_mut();
+        if !connection.transmit().is_empty() {
+            self.to_send.push(conn);
+        }
+        connection.deadline = if connection.is_closing { None } else { connection.next_deadline() };
+        self.next_timer = earlier(self.next_timer, connection.deadline);
+        if (result.is_err() || connection.has_ended()) && !connection.is_closing {
+            connection.is_closing = true;
+            connection.deadline = None;
+            let peer = connection.desk.peer;
+            self.outputs.push_back(Output::Close { conn });
+            if let Err(violation) = result {
+                self.notice(peer, violation.to_string());
+            }
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+        let Some(connection) = self.connection(conn) else { return };
+        if connection.is_closing {
+            return;
+        }
+        let result = connection.receive(now, bytes);
+        self.settle(conn, result);
+    }
+
+    fn closed(&mut self, now: Instant, conn: ConnId) {
+        let Some(place) = self.connections.get_mut(conn.0 as usize) else { return };
+        if let Some(connection) = place.take() {
+            connection.into_inner().disconnected(now);
+            self.open -= 1;
+        }
+    }
+
+    fn timer(&mut self, now: Instant) {
+        for index in 0..self.connections.len() {
+            let conn = ConnId(index as u32);
+            let Some(connection) = self.connection(conn) else { continue };
+            if connection.deadline.is_some_and(|at| at <= now) {
+                let result = connection.handle_timeout(now);
+                self.settle(conn, result);
+            }
+        }
+        let deadlines = self.connections.iter_mut().flatten().map(|connection| connection.get_mut().deadline);
+        self.next_timer = deadlines.fold(None, earlier);
+    }
+
+    fn disk_done(&mut self, now: Instant, token: DiskToken, result: Result<u32, i32>) {
+        let waiting = self.counter.disks.borrow_mut().done(token);
+        let Some((conn, id)) = waiting else { return };
+        let Some(connection) = self.connection(conn) else { return };
+        if let Some(done) = connection.desk.operations.disk_done(now, id, result) {
+            connection.complete(now, id, done);
+        }
+        self.settle(conn, Ok(()));
+    }
+
+    #[cold]
+    fn notice(&mut self, peer: SocketAddr, text: String) {
+        if self.notices.len() >= NOTICES_MAX {
+            self.notices.pop_front();
+        }
+        self.notices.push_back(Notice { peer, text });
+    }
+}
+
+impl Node for ServerNode {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Received { conn, bytes } => self.received(now, conn, bytes),
+            Input::Accepted { conn, listener, peer } => self.accepted(now, conn, listener.0 as usize, peer),
+            Input::Closed { conn, .. } => self.closed(now, conn),
+            Input::DiskDone { token, result } => self.disk_done(now, token, result),
+            Input::Timer => self.timer(now),
+            Input::Connected { .. } => {}
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if let Some(request) = self.counter.disks.borrow_mut().poll() {
+            return Some(Output::Disk { token: request.token, disk: request.disk, op: request.op });
+        }
+        self.outputs.pop_front()
+    }
+
+    fn poll_transmit(&mut self) -> Option<ConnId> {
+        self.to_send.pop()
+    }
+
+    fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
+        self.connection(conn).map(Connection::transmit)
+    }
+
+    fn wants_receive(&self, conn: ConnId) -> bool {
+        let connection = self.connections.get(conn.0 as usize).and_then(Option::as_ref);
+        connection.is_none_or(|connection| connection.borrow_mut().wants_receive())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.next_timer
+    }
+
+    /// A server serves until its driver is stopped.
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
+}
+
+impl std::fmt::Debug for ServerNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ServerNode({} connections)", self.open)
+    }
+}

@@ -1,0 +1,109 @@
+//! What is exported where: exports as the user names them, and the listeners that they need.
+
+use std::net::SocketAddr;
+
+use super::groups::Group;
+use crate::failure::Failure;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Nfs3,
+    Iscsi,
+    NvmeTcp,
+}
+
+/// A volume by one protocol.
+#[derive(Clone, Debug)]
+pub struct Export {
+    pub protocol: Protocol,
+    /// Index of the volume.
+    pub volume: usize,
+    pub read_only: bool,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Who may come in; `None`: whoever reaches the listener.
+    pub groups: Option<Vec<Group>>,
+    /// Where portmapper calls are answered for it.
+    pub portmap: Option<SocketAddr>,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Protocol(Protocol),
+    Portmap,
+}
+
+/// One listening socket. The driver's listeners are in the same order.
+#[derive(Clone, Debug)]
+pub struct Portal {
+    pub service: Service,
+    /// To listen at; once it does, the address that was taken.
+    pub address: SocketAddr,
+    /// Indices of the exports that are reached through it.
+    pub exports: Vec<usize>,
+}
+
+/// The listeners of a list of exports: exports of one protocol share an address where they name the same one.
+pub fn plan_portals(exports: &[Export]) -> Result<Vec<Portal>, Failure> {
+    let mut portals = Vec::new();
+    for (index, export) in exports.iter().enumerate() {
+        put(&mut portals, Service::Protocol(export.protocol), export.listen, index)?;
+        if let Some(portmap) = export.portmap {
+            if export.protocol != Protocol::Nfs3 {
+                return Err(Failure::usage("only an nfs3 export has a portmapper", "exports.portmap"));
+            }
+            put(&mut portals, Service::Portmap, portmap, index)?;
+        }
+    }
+    Ok(portals)
+}
+
+fn put(portals: &mut Vec<Portal>, service: Service, address: SocketAddr, export: usize) -> Result<(), Failure> {
+    let same = portals.iter_mut().find(|portal| portal.address == address && address.port() != 0);
+    match same {
+        Some(portal) if portal.service == service => portal.exports.push(export),
+        Some(_) => return Err(Failure::usage("two protocols cannot share a port", format!("listen {address}"))),
+        None => portals.push(Portal { service, address, exports: vec![export] }),
+    }
+    Ok(())
+}
+
+impl Export {
+    pub(super) fn admits(&self, name: Option<&str>, address: std::net::IpAddr) -> bool {
+        self.groups.as_ref().is_none_or(|groups| groups.iter().any(|group| group.has(name, address)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn export(protocol: Protocol, listen: &str) -> Export {
+        let listen = listen.parse().expect("an address");
+        Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None }
+    }
+
+    #[test]
+    fn exports_of_one_protocol_share_a_port_and_free_ports_are_each_their_own() {
+        let exports = [
+            export(Protocol::Iscsi, "127.0.0.1:3260"),
+            export(Protocol::Iscsi, "127.0.0.1:3260"),
+            export(Protocol::Iscsi, "127.0.0.1:0"),
+            export(Protocol::NvmeTcp, "127.0.0.1:0"),
+        ];
+        let portals = plan_portals(&exports).expect("a plan");
+        assert_eq!(
+            portals.iter().map(|portal| portal.exports.clone()).collect::<Vec<_>>(),
+            [vec![0, 1], vec![2], vec![3]]
+        );
+    }
+
+    #[test]
+    fn two_protocols_on_one_port_are_refused() {
+        let exports = [export(Protocol::Iscsi, "127.0.0.1:3260"), export(Protocol::NvmeTcp, "127.0.0.1:3260")];
+        assert!(plan_portals(&exports).is_err());
+        let portmap = Export { portmap: "127.0.0.1:111".parse().ok(), ..export(Protocol::Iscsi, "127.0.0.1:0") };
+        assert!(plan_portals(&[portmap]).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! A server of one volume by every protocol, and loads against it.
+
+use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
+
+use iotax_node::{
+    Failure, LoadNode, Server, ServerConfig, ServerNode,
+    load::{Endpoint, LoadConfig, Measured, Outcome, RunConfig, TaskConfig, connector, pattern::Pool},
+    server::{Export, Group, Protocol, plan_portals},
+    volume::{self, Media, VolumeSpec},
+};
+use iotax_proto::{Instant, Region};
+
+use super::{Heap, Lab, World, allocate, load};
+
+pub const SIZE: usize = 4 << 20;
+pub const PROTOCOLS: [Protocol; 3] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp];
+const LIMIT: Instant = Instant(120_000_000_000);
+
+pub struct Bench {
+    pub server: Arc<Server>,
+    pub node: ServerNode,
+    pub memory: Rc<Heap>,
+    pub world: World,
+    /// The address that loads come from.
+    pub peer: SocketAddr,
+    runs: Cell<u64>,
+    /// CPU that the volume was asked to burn, ns.
+    pub burnt_ns: Rc<Cell<u64>>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(|_| {}, |_| {})
+    }
+
+    pub fn with(tune: impl Fn(&mut VolumeSpec), export: impl Fn(&mut Export)) -> Self {
+        let mut spec = VolumeSpec::new("v0", SIZE as u64, Media::Memory);
+        tune(&mut spec);
+        let exports: Vec<_> = PROTOCOLS
+            .iter()
+            .zip(40_001..)
+            .map(|(protocol, port)| {
+                let listen = SocketAddr::from(([127, 0, 0, 1], port));
+                let mut made =
+                    Export { protocol: *protocol, volume: 0, read_only: false, listen, groups: None, portmap: None };
+                export(&mut made);
+                made
+            })
+            .collect();
+        let portals = plan_portals(&exports).expect("a plan");
+        let server = Server::new(ServerConfig {
+            volumes: vec![spec],
+            exports,
+            portals,
+            started_unix_ns: 1_700_000_000_000_000_000,
+            secret: 11,
+            connections_max: 64,
+        });
+        let memory = Heap::new(SIZE);
+        let region: Rc<dyn Region> = memory.clone();
+        let burnt_ns = Rc::new(Cell::new(0));
+        let counter = Rc::clone(&burnt_ns);
+        let node = ServerNode::new(
+            Arc::clone(&server),
+            0,
+            &mut |_| Rc::clone(&region),
+            Box::new(|len| Heap::new(len)),
+            Some(Rc::new(move |ns| counter.set(counter.get() + ns))),
+        );
+        let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
+        Self { server, node, memory, world: World::default(), peer, runs: Cell::new(0), burnt_ns }
+    }
+
+    pub fn endpoint(&self, protocol: Protocol) -> Endpoint {
+        let index = PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them");
+        Endpoint::parse(&self.server.endpoint(index)).expect("an endpoint")
+    }
+
+    pub fn fill(&self) {
+        volume::fill(&*self.memory, &Pool::default(), 0, SIZE as u64, 5);
+    }
+
+    pub fn load(&self, endpoint: &Endpoint, config: LoadConfig) -> Result<LoadNode, Failure> {
+        self.load_as(endpoint, config, |_| {})
+    }
+
+    pub fn load_as(
+        &self,
+        endpoint: &Endpoint,
+        config: LoadConfig,
+        set: impl Fn(&mut connector::Settings),
+    ) -> Result<LoadNode, Failure> {
+        self.runs.set(self.runs.get() + 1);
+        let config = LoadConfig { run: self.runs.get(), ..config };
+        let mut settings = connector::Settings::new([127, 0, 0, 1].into(), 77);
+        set(&mut settings);
+        let control = connector::control(endpoint, &settings, &config)?;
+        LoadNode::remote(config, endpoint, control, &mut allocate)
+    }
+
+    /// Drives a load to its end; `each` sees it before every step.
+    pub fn drive(
+        &mut self,
+        mut load: LoadNode,
+        mut each: impl FnMut(&mut LoadNode, Instant),
+    ) -> Result<Outcome, Failure> {
+        let addresses: Vec<_> = self.server.config().portals.iter().map(|portal| portal.address).collect();
+        let mut lab = Lab::new(&mut load, Some(&mut self.node), &addresses).world(self.world.clone());
+        lab.peer = self.peer;
+        let ended = lab.run_until(LIMIT, |load, now| {
+            load.begin(now);
+            each(load, now);
+            false
+        });
+        lab.close_all();
+        assert!(ended, "the load did not end: {load:?}");
+        load.outcome().expect("an outcome").clone()
+    }
+
+    pub fn run(&mut self, protocol: Protocol, config: RunConfig, workers: u32) -> Result<Measured, Failure> {
+        let endpoint = self.endpoint(protocol);
+        let load = self.load(&endpoint, load(TaskConfig::Run(config), workers))?;
+        match self.drive(load, |_, _| {})? {
+            Outcome::Run(measured) => Ok(*measured),
+            other => panic!("a run gave {other:?}"),
+        }
+    }
+
+    pub fn task(&mut self, protocol: Protocol, task: TaskConfig) -> Result<Outcome, Failure> {
+        let endpoint = self.endpoint(protocol);
+        let load = self.load(&endpoint, load(task, 1))?;
+        self.drive(load, |_, _| {})
+    }
+}
+
+pub fn group(members: &[&str]) -> Vec<Group> {
+    let members: Vec<_> = members.iter().map(|member| (*member).to_owned()).collect();
+    vec![Group::new("lab", &members).expect("a group")]
+}
