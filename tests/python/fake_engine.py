@@ -130,7 +130,7 @@ def load(document):
     task = document["task"]
     if task == "idle":
         window = {"start_unix_ns": time.time_ns(), "start_ns": 0, "duration_ns": document["runtime_ns"]}
-        say(event="result", window=window, cpu={"initiator": process(os.getpid(), 1000), "machine": machine(5000)})
+        say(event="idle", window=window, cpu={"initiator": process(os.getpid(), 1000), "machine": machine(5000)})
         return
     endpoint = document["endpoint"]
     if task == "check":

@@ -1,1 +1,45 @@
-fn main() {}
+//! `iotax-engine`: serves volumes, issues load, measures. See docs/reference/engine.md.
+
+mod decode;
+mod document;
+mod failure;
+mod input;
+mod load;
+mod output;
+mod schema;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "iotax-engine", version, about = "The iotax engine: serves volumes, issues load, measures")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Put load on an endpoint and measure it; the JSON document comes on the first line of standard input
+    Load,
+    /// Print the PDUs of a capture or a hex dump, one a line
+    Decode(decode::Arguments),
+    /// Print the JSON Schema of the documents and of every line that comes out
+    Schema,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Decode(arguments) => decode::run(&arguments),
+        Command::Schema => schema::run(),
+        Command::Load => load::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::emit(&document::Event::Error(failure::event(&failure)));
+            failure::exit_code(&failure)
+        }
+    }
+}

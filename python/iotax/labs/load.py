@@ -147,7 +147,7 @@ def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str
     """The machine and the watched processes without load. Raises TrialFailed."""
     document = {"task": "idle", "runtime_ns": BACKGROUND_NS, "cpus": cpus, "watch_pids": watch_pids}
     try:
-        idle = _Idle.model_validate(_to_the_end(program, document, "result", lambda _: None))
+        idle = _Idle.model_validate(_to_the_end(program, document, "idle", lambda _: None))
     except EngineError as error:
         raise TrialFailed(str(error), error.log) from error
     except ValidationError as error:

@@ -1,0 +1,57 @@
+# The README's commands: `make run`, `make test`, `make bench`. Everything goes into this checkout: .venv, target, out.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ENGINE := target/release/iotax-engine
+STUDY  ?= quick
+
+.PHONY: run test test-long check check-rust check-python bench fuzz engine install test-packages clean
+
+run: install
+	@$(BIN)/iotax run $(STUDY)
+
+install: engine $(VENV)/.installed
+
+engine:
+	@command -v cargo >/dev/null || { echo "iotax: cargo not found: install a Rust toolchain (https://rustup.rs), 1.89 or newer" >&2; exit 1; }
+	@cargo build --release --locked --quiet -p iotax-engine
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "iotax: $(PYTHON) is older than 3.11: set PYTHON=python3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "iotax: no virtual environment could be made: on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
+	@echo "installing locked Python packages into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@scripts/link-checkout $(VENV)
+	@touch $@
+
+# Format, lint, types, import rules.
+check: check-rust check-python
+
+check-rust:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings
+
+check-python: $(VENV)/.installed
+	$(BIN)/ruff format --check python tests/python
+	$(BIN)/ruff check python tests/python
+	$(BIN)/ty check python
+	$(BIN)/pytest --quiet tests/python/test_import_rules.py
+
+test: install test-packages
+	cargo test --locked --workspace --quiet
+	$(BIN)/pytest --quiet tests/python
+
+# What takes too long for every change: coverage of intervals, long fuzzing, every study.
+test-long: install test-packages
+	cargo test --locked --workspace --quiet -- --include-ignored
+	$(BIN)/pytest --quiet tests/python --long
+
+test-packages:
+	@scripts/test-packages
+
+bench: install
+	@$(BIN)/python bench/bench.py
+
+clean:
+	rm -rf $(VENV) target out

@@ -1,0 +1,92 @@
+//! `iotax-engine decode`: the PDUs of a capture or a hex dump, one a line.
+
+mod capture;
+mod describer;
+mod hex;
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    path::PathBuf,
+};
+
+use clap::{Args, ValueEnum};
+
+use iotax_node::failure::Failure;
+
+use crate::failure;
+use describer::Describer;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Which protocol the bytes are
+    #[arg(long, value_enum)]
+    protocol: Protocol,
+    /// A capture file (pcap or pcapng); each direction of each TCP connection is followed
+    #[arg(long, conflicts_with = "hex")]
+    pcap: Option<PathBuf>,
+    /// A text file of hexadecimal bytes (white space, offsets ending in `:` and comments after `#` are passed over); absent: standard input
+    #[arg(long)]
+    hex: Option<PathBuf>,
+    /// The connection negotiated iSCSI header digests
+    #[arg(long)]
+    header_digest: bool,
+    /// The connection negotiated iSCSI data digests
+    #[arg(long)]
+    data_digest: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Protocol {
+    Iscsi,
+    NvmeTcp,
+    Nfs3,
+}
+
+/// Bytes at one place: a hex dump, or one direction of a connection.
+struct Stream {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let streams = match (&arguments.pcap, &arguments.hex) {
+        (Some(path), _) => {
+            let place = path.display().to_string();
+            let file = File::open(path).map_err(|error| failure::io(&error, &place))?;
+            capture::streams(file, &place)?
+        }
+        (None, Some(path)) => {
+            let place = path.display().to_string();
+            let text = std::fs::read_to_string(path).map_err(|error| failure::io(&error, &place))?;
+            vec![Stream { bytes: hex::parse(&text, &place)?, name: place }]
+        }
+        (None, None) => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|error| failure::io(&error, "standard input"))?;
+            vec![Stream { bytes: hex::parse(&text, "standard input")?, name: "standard input".into() }]
+        }
+    };
+    let mut describer = Describer::new(arguments);
+    let mut out = std::io::stdout().lock();
+    for stream in &streams {
+        for line in lines(&mut describer, stream) {
+            writeln!(out, "{line}").map_err(|error| failure::io(&error, "standard output"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A line for each PDU: where it begins, then what it says.
+fn lines(describer: &mut Describer, stream: &Stream) -> Vec<String> {
+    describer.begin_stream();
+    let mut lines = Vec::new();
+    let mut at = 0;
+    while at < stream.bytes.len() {
+        let described = describer.describe(&stream.bytes[at..]);
+        let (consumed, text) = described.unwrap_or_else(|why| (stream.bytes.len() - at, why));
+        lines.push(format!("{} {at:#08x} {text}", stream.name));
+        at += consumed.max(1);
+    }
+    lines
+}

@@ -1,0 +1,247 @@
+//! What the engine says: one JSON object a line.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::WireProtocol;
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event {
+    Ready(ReadyEvent),
+    Filled(FilledEvent),
+    Status(StatusEvent),
+    Connected(ConnectedEvent),
+    Sample(SampleEvent),
+    Progress(ProgressEvent),
+    Checked(CheckedEvent),
+    Result(Box<ResultEvent>),
+    Idle(IdleEvent),
+    Error(ErrorEvent),
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ErrorEvent {
+    /// One of the kinds that docs/reference/engine.md lists
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+    #[serde(rename = "where")]
+    pub(crate) place: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ReadyEvent {
+    pub(crate) pid: u32,
+    pub(crate) driver: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) engine_version: &'static str,
+    pub(crate) volumes: Vec<ReadyVolume>,
+    pub(crate) portals: Vec<Portal>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ReadyVolume {
+    pub(crate) name: String,
+    pub(crate) size_bytes: u64,
+    /// A file that reaches the same bytes without a protocol; null for `null` media
+    pub(crate) path: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Portal {
+    pub(crate) protocol: WireProtocol,
+    pub(crate) address: String,
+    pub(crate) endpoint: String,
+}
+
+/// Answers the `fill` command of a server (`volume`) and ends the `fill` task of a load (`bytes`, `seconds`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FilledEvent {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) volume: Option<String>,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StatusEvent {
+    pub(crate) connections: usize,
+    pub(crate) max_rss_bytes: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ConnectedEvent {
+    pub(crate) driver: &'static str,
+    pub(crate) endpoint: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) block_size_bytes: u32,
+    pub(crate) max_io_bytes: u32,
+    /// Vendor, product, serial number, as far as the protocol tells
+    pub(crate) identity: BTreeMap<&'static str, String>,
+    /// What login, connect or mount agreed on
+    pub(crate) negotiated: BTreeMap<&'static str, String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SampleEvent {
+    pub(crate) at_ns: u64,
+    pub(crate) phase: &'static str,
+    pub(crate) iops: f64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
+    pub(crate) latency_p50_ns: u64,
+    pub(crate) latency_p99_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProgressEvent {
+    pub(crate) done_bytes: u64,
+    pub(crate) total_bytes: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CheckedEvent {
+    pub(crate) size_bytes: u64,
+    pub(crate) block_size_bytes: u32,
+    pub(crate) read_only: bool,
+    /// `zeros`, `pattern` or `foreign`
+    pub(crate) holds: &'static str,
+    /// What the foreign data look like, such as `ext4 file system`
+    pub(crate) what: Option<String>,
+    pub(crate) at_bytes: Option<u64>,
+    pub(crate) scanned_bytes: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ResultEvent {
+    pub(crate) engine_version: &'static str,
+    pub(crate) driver: &'static str,
+    pub(crate) endpoint: String,
+    pub(crate) window: Window,
+    pub(crate) read: Stream,
+    pub(crate) write: Stream,
+    pub(crate) cpu: CpuReport,
+    pub(crate) series: Vec<SeriesPoint>,
+    pub(crate) outstanding: Outstanding,
+    pub(crate) verify: VerifyReport,
+    pub(crate) checks: Checks,
+}
+
+/// The machine with no load, over a window like a run's.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct IdleEvent {
+    pub(crate) engine_version: &'static str,
+    pub(crate) window: Window,
+    pub(crate) cpu: CpuReport,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Window {
+    pub(crate) start_unix_ns: u64,
+    /// Since the load process began
+    pub(crate) start_ns: u64,
+    pub(crate) duration_ns: u64,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Stream {
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    pub(crate) latency_sum_ns: u64,
+    pub(crate) latency_min_ns: u64,
+    pub(crate) latency_max_ns: u64,
+    pub(crate) histogram: Histogram,
+}
+
+/// Sparse pairs (highest value equivalent of the bin, count).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Histogram {
+    pub(crate) unit: &'static str,
+    pub(crate) significant_digits: u8,
+    pub(crate) counts: Vec<(u64, u64)>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { unit: "ns", significant_digits: 3, counts: Vec::new() }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CpuReport {
+    pub(crate) initiator: ProcessCpu,
+    pub(crate) target: Option<ProcessCpu>,
+    pub(crate) machine: MachineCpu,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ProcessCpu {
+    pub(crate) pid: u32,
+    pub(crate) total_ns: u64,
+    pub(crate) user_ns: u64,
+    pub(crate) system_ns: u64,
+    pub(crate) run_queue_wait_ns: u64,
+    pub(crate) max_rss_bytes: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct MachineCpu {
+    pub(crate) cores: Vec<CoreCpu>,
+    pub(crate) busy_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CoreCpu {
+    pub(crate) cpu: u32,
+    pub(crate) user_ns: u64,
+    pub(crate) nice_ns: u64,
+    pub(crate) system_ns: u64,
+    pub(crate) irq_ns: u64,
+    pub(crate) softirq_ns: u64,
+    pub(crate) steal_ns: u64,
+    pub(crate) idle_ns: u64,
+    pub(crate) iowait_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SeriesPoint {
+    /// Start of the interval, from the start of the window
+    pub(crate) at_ns: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
+    pub(crate) latency_p50_ns: u64,
+    pub(crate) latency_p99_ns: u64,
+    pub(crate) latency_max_ns: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Outstanding {
+    pub(crate) workers: u32,
+    pub(crate) per_worker: u32,
+    /// Mean over the window, from the time integral
+    pub(crate) mean: f64,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct VerifyReport {
+    pub(crate) checked_blocks: u64,
+    pub(crate) never_written_blocks: u64,
+    pub(crate) wrong_blocks: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Checks {
+    pub(crate) errors: u64,
+    /// Between the readings of the CPU clocks: the window, but for lateness in scheduling
+    pub(crate) cpu_window_ns: u64,
+    /// Run-queue wait of initiator and target over the window's length
+    pub(crate) run_queue_wait: f64,
+    pub(crate) clock: &'static str,
+}

@@ -1,0 +1,113 @@
+//! What `iotax-engine load` is told.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::DriverChoice;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadDocument {
+    pub(crate) task: Task,
+    /// `nfs://…`, `iscsi://…`, `nvme-tcp://…` or `local:PATH`; not needed by `idle`
+    pub(crate) endpoint: Option<String>,
+    #[serde(default)]
+    pub(crate) options: Options,
+    /// Streams of I/O, each with a connection and `outstanding` I/Os of its own
+    #[serde(default = "one_u32")]
+    pub(crate) workers: u32,
+    #[serde(default = "one_u32")]
+    pub(crate) outstanding: u32,
+    #[serde(default = "one")]
+    pub(crate) threads: usize,
+    #[serde(default = "block_4k")]
+    pub(crate) block_size_bytes: u32,
+    #[serde(default = "hundred")]
+    pub(crate) read_percent: f64,
+    #[serde(default = "hundred")]
+    pub(crate) random_percent: f64,
+    /// Absent: from the offset to the end of the unit
+    pub(crate) working_set_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) working_set_offset_bytes: u64,
+    #[serde(default)]
+    pub(crate) pacing: PacingSpec,
+    #[serde(default)]
+    pub(crate) warmup_ns: u64,
+    #[serde(default)]
+    pub(crate) runtime_ns: u64,
+    #[serde(default = "second")]
+    pub(crate) sample_ns: u64,
+    #[serde(default)]
+    pub(crate) seed: u64,
+    #[serde(default)]
+    pub(crate) verify: bool,
+    /// Of a `fill`: the endpoint whose foreign data may be overwritten, spelled as in `endpoint`
+    pub(crate) destroy: Option<String>,
+    #[serde(default)]
+    pub(crate) driver: DriverChoice,
+    #[serde(default)]
+    pub(crate) cpus: Vec<usize>,
+    /// Other processes whose CPU time is read at the window's ends, by role
+    #[serde(default)]
+    pub(crate) watch_pids: BTreeMap<String, u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Task {
+    Run,
+    Check,
+    Fill,
+    Idle,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum PacingSpec {
+    /// Each completion starts the next I/O
+    #[default]
+    Closed,
+}
+
+/// What a connection asks for; what a protocol does not know is refused.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Options {
+    /// The IQN or NQN that the load goes by
+    pub(crate) initiator: Option<String>,
+    pub(crate) header_digest: bool,
+    pub(crate) data_digest: bool,
+    /// iSCSI `ImmediateData`
+    pub(crate) immediate_data: Option<bool>,
+    /// iSCSI `InitialR2T`
+    pub(crate) initial_r2t: Option<bool>,
+    pub(crate) first_burst_bytes: Option<u32>,
+    pub(crate) max_burst_bytes: Option<u32>,
+    pub(crate) max_recv_data_segment_bytes: Option<u32>,
+    /// NFS credentials
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_u32() -> u32 {
+    1
+}
+
+fn hundred() -> f64 {
+    100.0
+}
+
+fn block_4k() -> u32 {
+    4096
+}
+
+fn second() -> u64 {
+    1_000_000_000
+}

@@ -1,0 +1,33 @@
+//! The engine's interface as types: documents in, events out. docs/reference/engine.md says what each field means.
+
+mod event;
+mod load;
+mod serve;
+
+pub(crate) use event::*;
+pub(crate) use load::*;
+pub(crate) use serve::*;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which way of doing I/O a driver takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DriverChoice {
+    /// `io_uring`, or epoll where `io_uring` is refused
+    #[default]
+    Auto,
+    IoUring,
+    Epoll,
+}
+
+impl From<DriverChoice> for iotax_runtime::DriverChoice {
+    fn from(choice: DriverChoice) -> Self {
+        match choice {
+            DriverChoice::Auto => Self::Auto,
+            DriverChoice::IoUring => Self::IoUring,
+            DriverChoice::Epoll => Self::Epoll,
+        }
+    }
+}

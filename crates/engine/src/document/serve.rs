@@ -1,0 +1,115 @@
+//! What `iotax-engine serve` is told.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::DriverChoice;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServeDocument {
+    pub(crate) volumes: Vec<VolumeSpec>,
+    pub(crate) exports: Vec<ExportSpec>,
+    #[serde(default)]
+    pub(crate) groups: Vec<GroupSpec>,
+    #[serde(default)]
+    pub(crate) driver: DriverChoice,
+    #[serde(default = "one")]
+    pub(crate) threads: usize,
+    /// Processors to pin the threads to, in turn; empty: not pinned
+    #[serde(default)]
+    pub(crate) cpus: Vec<usize>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VolumeSpec {
+    pub(crate) name: String,
+    pub(crate) media: Media,
+    pub(crate) size_bytes: u64,
+    /// Of a file volume
+    pub(crate) path: Option<PathBuf>,
+    /// Bypass the page cache of a file volume
+    #[serde(default = "yes")]
+    pub(crate) direct: bool,
+    #[serde(default)]
+    pub(crate) fill: Fill,
+    /// Seed of the data pattern
+    #[serde(default)]
+    pub(crate) seed: u64,
+    /// Time that each operation is made to wait
+    #[serde(default)]
+    pub(crate) delay_ns: u64,
+    /// CPU time that each operation is made to cost
+    #[serde(default)]
+    pub(crate) burn_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Media {
+    Memory,
+    File,
+    /// Reads give zeros, writes vanish
+    Null,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fill {
+    #[default]
+    Zeros,
+    /// Every block holds the data pattern, written by writer 0
+    Pattern,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExportSpec {
+    pub(crate) protocol: WireProtocol,
+    pub(crate) listen: SocketAddr,
+    pub(crate) volume: String,
+    /// Initiator groups that may come in; absent: whoever reaches the listener
+    pub(crate) groups: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) read_only: bool,
+    /// Where to answer portmapper calls for an NFS export
+    pub(crate) portmap: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
+pub(crate) enum WireProtocol {
+    #[serde(rename = "nfs3")]
+    Nfs3,
+    #[serde(rename = "iscsi")]
+    Iscsi,
+    #[serde(rename = "nvme-tcp")]
+    NvmeTcp,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GroupSpec {
+    pub(crate) name: String,
+    /// IQNs, NQNs, addresses and networks (`127.0.0.0/8`)
+    pub(crate) initiators: Vec<String>,
+}
+
+/// A line after the document.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum ServeCommand {
+    Stop,
+    Fill { volume: String },
+    Status,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}

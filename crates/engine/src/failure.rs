@@ -1,0 +1,37 @@
+//! Failures of the system in the terms of the engine's interface.
+
+use std::process::ExitCode;
+
+use iotax_node::failure::{Failure, FailureKind};
+
+use crate::document::ErrorEvent;
+
+/// A failed system call on `place`: a file, an address.
+pub(crate) fn io(error: &std::io::Error, place: impl Into<String>) -> Failure {
+    Failure::new(kind_of(error), error.to_string(), place)
+}
+
+pub(crate) fn kind_of(error: &std::io::Error) -> FailureKind {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => FailureKind::PortTaken,
+        std::io::ErrorKind::StorageFull => FailureKind::DiskFull,
+        std::io::ErrorKind::NotFound => FailureKind::NotFound,
+        std::io::ErrorKind::PermissionDenied => FailureKind::Denied,
+        std::io::ErrorKind::ReadOnlyFilesystem => FailureKind::ReadOnly,
+        std::io::ErrorKind::ConnectionRefused => FailureKind::Refused,
+        _ => FailureKind::Io,
+    }
+}
+
+/// What cannot fail for a reason of the user's.
+pub(crate) fn internal(error: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Internal, error.to_string(), "engine")
+}
+
+pub(crate) fn event(failure: &Failure) -> ErrorEvent {
+    ErrorEvent { kind: failure.kind.name(), message: failure.message.clone(), place: failure.place.clone() }
+}
+
+pub(crate) fn exit_code(failure: &Failure) -> ExitCode {
+    ExitCode::from(if failure.kind == FailureKind::Usage { 2 } else { 1 })
+}

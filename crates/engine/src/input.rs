@@ -1,0 +1,52 @@
+//! The document on the first line of standard input, and the commands on the lines after it.
+
+use std::io::{BufRead as _, Read as _};
+
+use serde::de::DeserializeOwned;
+
+use iotax_node::failure::Failure;
+
+use crate::failure;
+
+/// A document longer than this is no document.
+const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+pub(crate) fn read_document<T: DeserializeOwned>() -> Result<T, Failure> {
+    let mut line = String::new();
+    let mut first = std::io::stdin().lock().take(DOCUMENT_BYTES_MAX);
+    first.read_line(&mut line).map_err(|error| failure::io(&error, "standard input"))?;
+    parse(&line)
+}
+
+fn parse<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
+    if line.trim().is_empty() {
+        return Err(Failure::usage("no document: its first line must be one JSON object", "standard input"));
+    }
+    serde_json::from_str(line)
+        .map_err(|error| Failure::usage(error.to_string(), format!("standard input, column {}", error.column())))
+}
+
+/// Calls `handle` with every further line, then once with `None` at the end of input. Runs on a thread of its own.
+pub(crate) fn follow(mut handle: impl FnMut(Option<&str>) + Send + 'static) {
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            match line {
+                Ok(line) => handle(Some(line.trim())),
+                Err(_) => break,
+            }
+        }
+        handle(None);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::LoadDocument;
+
+    #[test]
+    fn document_with_an_unknown_field_is_refused_by_name() {
+        let failure = parse::<LoadDocument>(r#"{"task":"idle","runtime_ns":1,"outstandig":4}"#).unwrap_err();
+        assert!(failure.message.contains("unknown field `outstandig`"), "{}", failure.message);
+    }
+}

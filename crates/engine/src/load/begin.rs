@@ -1,0 +1,124 @@
+//! From the document to what each thread is told.
+
+use std::{net::ToSocketAddrs as _, time::Duration};
+
+use iotax_node::{
+    failure::{Failure, FailureKind},
+    load::{Endpoint, LoadConfig, Pacing, RunConfig, TaskConfig, connector::Settings},
+};
+
+use crate::document::{LoadDocument, PacingSpec, Task};
+
+pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
+    let text = document.endpoint.as_deref().ok_or_else(|| Failure::usage("this task needs an endpoint", "endpoint"))?;
+    Endpoint::parse(text)
+}
+
+/// How to reach the endpoint; `None` where it is of this machine.
+pub(super) fn settings(document: &LoadDocument, endpoint: &Endpoint) -> Result<Option<Settings>, Failure> {
+    let Some(host) = endpoint.unit.host() else { return Ok(None) };
+    let unreachable =
+        |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint.text.clone());
+    let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unreachable(&error.to_string()))?;
+    let address = addresses.next().ok_or_else(|| unreachable("the name has no address"))?.ip();
+    let options = &document.options;
+    Ok(Some(Settings {
+        initiator: options.initiator.clone(),
+        header_digest: options.header_digest,
+        data_digest: options.data_digest,
+        immediate_data: options.immediate_data,
+        initial_r2t: options.initial_r2t,
+        first_burst_bytes: options.first_burst_bytes,
+        max_burst_bytes: options.max_burst_bytes,
+        max_recv_data_segment_bytes: options.max_recv_data_segment_bytes,
+        uid: options.uid,
+        gid: options.gid,
+        ..Settings::new(address, std::process::id())
+    }))
+}
+
+/// What each thread is told: workers are dealt out evenly.
+pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfig>, Failure> {
+    let task = task(document)?;
+    // A check and a fill go over the unit once.
+    let workers = if document.task == Task::Run { document.workers } else { 1 };
+    if workers == 0 {
+        return Err(Failure::usage("must be at least 1", "workers"));
+    }
+    let threads = document.threads.clamp(1, workers as usize) as u32;
+    let mut first_worker = 0;
+    let configs = (0..threads).map(|thread| {
+        let own_workers = workers / threads + u32::from(thread < workers % threads);
+        let config = LoadConfig {
+            task: task.clone(),
+            workers,
+            first_worker,
+            own_workers,
+            working_set_bytes: document.working_set_bytes,
+            working_set_offset_bytes: document.working_set_offset_bytes,
+            run,
+        };
+        first_worker += own_workers;
+        config
+    });
+    Ok(configs.collect())
+}
+
+fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
+    let config = match document.task {
+        Task::Fill => TaskConfig::Fill { destroy: may_destroy(document)? },
+        Task::Check | Task::Idle => TaskConfig::Check,
+        Task::Run => {
+            let PacingSpec::Closed = document.pacing;
+            let run = RunConfig {
+                outstanding: document.outstanding,
+                block_size_bytes: document.block_size_bytes,
+                read_percent: document.read_percent,
+                random_percent: document.random_percent,
+                pacing: Pacing::Closed,
+                warmup: Duration::from_nanos(document.warmup_ns),
+                runtime: Duration::from_nanos(document.runtime_ns),
+                sample: Duration::from_nanos(document.sample_ns),
+                seed: document.seed,
+                verify: document.verify,
+            };
+            run.check()?;
+            TaskConfig::Run(run)
+        }
+    };
+    Ok(config)
+}
+
+/// Data are destroyed only where the user named the very endpoint that holds them.
+fn may_destroy(document: &LoadDocument) -> Result<bool, Failure> {
+    match (&document.destroy, &document.endpoint) {
+        (None, _) => Ok(false),
+        (Some(named), Some(endpoint)) if named == endpoint => Ok(true),
+        (Some(named), _) => Err(Failure::usage(format!("names another endpoint: {named}"), "destroy")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(json: &str) -> LoadDocument {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn workers_are_dealt_out_to_threads_without_gaps() {
+        let document = document(r#"{"task":"run","runtime_ns":1,"workers":7,"threads":3}"#);
+        let dealt: Vec<_> =
+            configs(&document, 1).unwrap().iter().map(|config| (config.first_worker, config.own_workers)).collect();
+        assert_eq!(dealt, [(0, 3), (3, 2), (5, 2)]);
+    }
+
+    #[test]
+    fn fill_destroys_only_the_endpoint_that_was_named() {
+        let named = document(r#"{"task":"fill","endpoint":"local:/a","destroy":"local:/a"}"#);
+        assert!(matches!(configs(&named, 1).unwrap()[0].task, TaskConfig::Fill { destroy: true }));
+        let other = document(r#"{"task":"fill","endpoint":"local:/a","destroy":"local:/b"}"#);
+        assert!(configs(&other, 1).is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! Starts the threads, lets them begin together, reads CPU clocks at the window's ends, passes on samples, gives the result.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock, mpsc},
+    time::Duration,
+};
+
+use iotax_node::{
+    failure::Failure,
+    load::{Content, LoadConfig, Outcome, Sample, TaskConfig},
+};
+use iotax_proto::{Geometry, Instant};
+use iotax_runtime::Clock;
+
+use super::{
+    begin, report,
+    threads::{Finished, Plan, Standing, Thread, Unit},
+    window::{Span, Window},
+};
+use crate::{
+    document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, Task},
+    failure, output,
+};
+
+/// How often a thread is asked whether its connections stand, whether it has finished, and how far it is.
+const OPENING_PERIOD: Duration = Duration::from_millis(1);
+const FINISH_PERIOD: Duration = Duration::from_millis(5);
+const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
+const SAMPLES_PERIOD: Duration = Duration::from_millis(200);
+/// From the decision to begin to the beginning: every thread has heard by then.
+const BEGIN_AFTER: Duration = Duration::from_millis(5);
+
+pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
+    let clock = Clock::start();
+    let endpoint = begin::endpoint(document)?;
+    // Distinct in every run on a unit: the time of its start is.
+    let configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
+    let plan = Arc::new(Plan {
+        settings: begin::settings(document, &endpoint)?,
+        endpoint,
+        driver: document.driver.into(),
+        clock,
+        writes: configs.iter().any(writes),
+        begin_at: OnceLock::new(),
+    });
+    let load = Load::start(document, configs, &plan)?;
+    match document.task {
+        Task::Run => load.measure(document, &plan),
+        Task::Check | Task::Fill | Task::Idle => load.follow_to_the_end(document, &plan),
+    }
+}
+
+fn writes(config: &LoadConfig) -> bool {
+    match &config.task {
+        TaskConfig::Run(run) => run.read_percent < 100.0,
+        TaskConfig::Fill { .. } => true,
+        TaskConfig::Check => false,
+    }
+}
+
+struct Load {
+    threads: Vec<Thread>,
+    reports: mpsc::Receiver<Standing>,
+    driver: &'static str,
+    /// Samples of each thread that are not passed on yet.
+    samples: Vec<VecDeque<Sample>>,
+}
+
+impl Load {
+    fn start(document: &LoadDocument, configs: Vec<LoadConfig>, plan: &Arc<Plan>) -> Result<Self, Failure> {
+        let (sender, reports) = mpsc::channel();
+        let samples = vec![VecDeque::new(); configs.len()];
+        let mut threads = Vec::new();
+        for (index, config) in configs.into_iter().enumerate() {
+            let cpu = (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]);
+            threads.push(Thread::start(index, cpu, config, plan, sender.clone())?);
+        }
+        Ok(Self { threads, reports, driver: "", samples })
+    }
+
+    /// Waits until every connection of every thread stands, or a thread has ended instead.
+    fn wait_until_ready(&mut self) -> Option<Unit> {
+        let mut ready = vec![false; self.threads.len()];
+        let mut unit = None;
+        while !ready.iter().all(|ready| *ready) {
+            if self.any_finished() {
+                return None;
+            }
+            self.wake();
+            std::thread::sleep(OPENING_PERIOD);
+            for standing in self.reports.try_iter() {
+                self.driver = standing.driver.name();
+                ready[standing.thread] |= standing.ready;
+                unit = standing.unit.or(unit);
+            }
+        }
+        unit
+    }
+
+    fn measure(mut self, document: &LoadDocument, plan: &Plan) -> Result<(), Failure> {
+        if let Some(unit) = self.wait_until_ready() {
+            output::emit(&Event::Connected(report::connected(&plan.endpoint.text, self.driver, &unit)));
+        }
+        let begin_at = plan.clock.now() + BEGIN_AFTER;
+        let start = begin_at + Duration::from_nanos(document.warmup_ns);
+        let end = start + Duration::from_nanos(document.runtime_ns);
+        // Set here only.
+        let _ = plan.begin_at.set(begin_at);
+        self.wake();
+
+        self.pass_samples_until(plan, start);
+        let window = Window::open(&document.watch_pids, plan.clock)?;
+        self.pass_samples_until(plan, end);
+        let usage = window.close()?;
+
+        let Outcome::Run(measured) = self.join()?.outcome else {
+            return Err(failure::internal("a run gave no figures"));
+        };
+        let span = Span { start, end };
+        output::emit(&Event::Result(Box::new(report::result(document, plan, self.driver, span, &measured, &usage))));
+        Ok(())
+    }
+
+    /// Passes on each interval once every thread has completed it.
+    fn pass_samples_until(&mut self, plan: &Plan, until: Instant) {
+        loop {
+            let left = until.since(plan.clock.now());
+            // No thread is disturbed so close to an end of the window.
+            std::thread::sleep(left.min(SAMPLES_PERIOD));
+            if left <= SAMPLES_PERIOD || self.any_finished() {
+                return;
+            }
+            self.wake();
+            for standing in self.reports.try_iter() {
+                self.samples[standing.thread].extend(standing.samples);
+            }
+            while self.samples.iter().all(|samples| !samples.is_empty()) {
+                let mut together: Option<Sample> = None;
+                for sample in self.samples.iter_mut().filter_map(VecDeque::pop_front) {
+                    match &mut together {
+                        Some(together) => together.merge(&sample),
+                        None => together = Some(sample),
+                    }
+                }
+                if let Some(together) = together {
+                    output::emit(&Event::Sample(report::sample(&together)));
+                }
+            }
+        }
+    }
+
+    /// A check or a fill: shows how far it is, then what came of it.
+    fn follow_to_the_end(mut self, document: &LoadDocument, plan: &Plan) -> Result<(), Failure> {
+        let mut told_at = plan.clock.now();
+        while !self.any_finished() {
+            std::thread::sleep(FINISH_PERIOD);
+            let now = plan.clock.now();
+            if now.since(told_at) < PROGRESS_PERIOD {
+                continue;
+            }
+            told_at = now;
+            self.wake();
+            if let Some(standing) = self.reports.try_iter().last()
+                && let Some(unit) = standing.unit
+            {
+                let rest_bytes = unit.geometry.size_bytes.saturating_sub(document.working_set_offset_bytes);
+                let total_bytes = document.working_set_bytes.unwrap_or(rest_bytes);
+                output::emit(&Event::Progress(ProgressEvent { done_bytes: standing.progress_bytes, total_bytes }));
+            }
+        }
+        let finished = self.join()?;
+        match finished.outcome {
+            Outcome::Checked { content, scanned_bytes } => {
+                output::emit(&Event::Checked(checked(&finished.geometry, content, scanned_bytes)));
+            }
+            Outcome::Filled { bytes } => {
+                let seconds = plan.clock.now().since(Instant(0)).as_secs_f64();
+                output::emit(&Event::Filled(FilledEvent { volume: None, bytes, seconds }));
+            }
+            Outcome::Run(_) => return Err(failure::internal("a check or a fill gave figures of a run")),
+        }
+        Ok(())
+    }
+
+    /// What came of all threads together; the first failure stops the others.
+    fn join(&mut self) -> Result<Finished, Failure> {
+        let mut together: Option<Finished> = None;
+        let mut failed: Option<Failure> = None;
+        for thread in std::mem::take(&mut self.threads) {
+            if failed.is_some() {
+                thread.waker.stop();
+            }
+            match (thread.join(), &mut together) {
+                (Err(failure), _) => {
+                    failed.get_or_insert(failure);
+                }
+                (Ok(theirs), Some(ours)) => ours.merge(&theirs),
+                (Ok(finished), None) => together = Some(finished),
+            }
+        }
+        match (failed, together) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(finished)) => Ok(finished),
+            (None, None) => Err(failure::internal("no load thread ran")),
+        }
+    }
+
+    fn wake(&self) {
+        for thread in &self.threads {
+            thread.waker.wake();
+        }
+    }
+
+    fn any_finished(&self) -> bool {
+        self.threads.iter().any(Thread::is_finished)
+    }
+}
+
+fn checked(geometry: &Geometry, content: Content, scanned_bytes: u64) -> CheckedEvent {
+    let (holds, what, at_bytes) = match content {
+        Content::Zeros => ("zeros", None, None),
+        Content::Pattern => ("pattern", None, None),
+        Content::Foreign { at, what } => ("foreign", Some(what), Some(at)),
+    };
+    CheckedEvent {
+        size_bytes: geometry.size_bytes,
+        block_size_bytes: geometry.block_size,
+        read_only: geometry.read_only,
+        holds,
+        what,
+        at_bytes,
+        scanned_bytes,
+    }
+}

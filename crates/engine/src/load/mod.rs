@@ -1,0 +1,28 @@
+//! `iotax-engine load`: one task against one endpoint.
+
+mod begin;
+mod coordinator;
+mod idle;
+mod report;
+mod threads;
+mod window;
+
+use crate::{
+    document::{LoadDocument, Task},
+    input,
+};
+use iotax_node::failure::Failure;
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let document: LoadDocument = input::read_document()?;
+    // Whoever started the load speaks no more when it has gone: the measurement is nobody's then.
+    input::follow(|line| {
+        if line.is_none() {
+            std::process::exit(1);
+        }
+    });
+    match document.task {
+        Task::Idle => idle::run(&document),
+        Task::Run | Task::Check | Task::Fill => coordinator::run(&document),
+    }
+}

@@ -1,0 +1,167 @@
+//! From what was measured to what is said.
+
+use std::collections::BTreeMap;
+
+use iotax_node::load::{Measured, Sample, Sparse, StreamResult};
+use iotax_runtime::cpu::{MachineTimes, ProcessTimes};
+
+use super::{
+    threads::{Plan, Unit},
+    window::{Span, Usage},
+};
+use crate::document::{
+    Checks, ConnectedEvent, CoreCpu, CpuReport, Histogram, LoadDocument, MachineCpu, Outstanding, ProcessCpu,
+    ResultEvent, SampleEvent, SeriesPoint, Stream, VerifyReport, Window,
+};
+
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(super) fn connected(endpoint: &str, driver: &'static str, unit: &Unit) -> ConnectedEvent {
+    ConnectedEvent {
+        driver,
+        endpoint: endpoint.to_owned(),
+        size_bytes: unit.geometry.size_bytes,
+        block_size_bytes: unit.geometry.block_size,
+        max_io_bytes: unit.geometry.max_io_bytes,
+        identity: words(&unit.facts.identity),
+        negotiated: words(&unit.facts.negotiated),
+    }
+}
+
+fn words(pairs: &[(&'static str, String)]) -> BTreeMap<&'static str, String> {
+    pairs.iter().cloned().collect()
+}
+
+pub(super) fn sample(sample: &Sample) -> SampleEvent {
+    SampleEvent {
+        at_ns: sample.at_ns,
+        phase: if sample.in_window { "run" } else { "warmup" },
+        iops: per_second(sample.reads + sample.writes, sample.duration_ns),
+        read_bytes: sample.read_bytes,
+        write_bytes: sample.write_bytes,
+        latency_p50_ns: sample.latency.quantile_ns(0.5),
+        latency_p99_ns: sample.latency.quantile_ns(0.99),
+    }
+}
+
+pub(super) fn result(
+    document: &LoadDocument,
+    plan: &Plan,
+    driver: &'static str,
+    span: Span,
+    measured: &Measured,
+    usage: &Usage,
+) -> ResultEvent {
+    let duration_ns = span.end.since(span.start).as_nanos() as u64;
+    let target = usage.watched.get("target");
+    let waits = std::iter::once(&usage.initiator).chain(target).map(|(_, times)| times.run_queue_wait_ns);
+    ResultEvent {
+        engine_version: VERSION,
+        driver,
+        endpoint: plan.endpoint.text.clone(),
+        window: Window { start_unix_ns: plan.clock.unix_ns(span.start), start_ns: span.start.0, duration_ns },
+        read: stream(&measured.read),
+        write: stream(&measured.write),
+        cpu: cpu(usage),
+        series: series(&measured.series),
+        outstanding: Outstanding {
+            workers: document.workers,
+            per_worker: document.outstanding,
+            mean: measured.mean_outstanding,
+        },
+        verify: VerifyReport {
+            checked_blocks: measured.verify.checked_blocks,
+            never_written_blocks: measured.verify.never_written_blocks,
+            wrong_blocks: measured.verify.wrong_blocks,
+        },
+        checks: Checks {
+            errors: measured.read.errors + measured.write.errors + measured.errors_outside,
+            cpu_window_ns: usage.duration_ns,
+            run_queue_wait: ratio(waits.sum(), usage.duration_ns),
+            clock: "CLOCK_MONOTONIC",
+        },
+    }
+}
+
+/// The machine's CPU over a window in which nothing was loaded; shares its form with a result's.
+pub(super) fn cpu(usage: &Usage) -> CpuReport {
+    CpuReport {
+        initiator: process(&usage.initiator),
+        target: usage.watched.get("target").map(process),
+        machine: machine(&usage.machine),
+    }
+}
+
+fn stream(stream: &StreamResult) -> Stream {
+    Stream {
+        ios: stream.ios,
+        bytes: stream.bytes,
+        errors: stream.errors,
+        latency_sum_ns: stream.latency_sum_ns,
+        latency_min_ns: stream.latency_min_ns,
+        latency_max_ns: stream.latency_max_ns,
+        histogram: histogram(&stream.latency),
+    }
+}
+
+fn histogram(sparse: &Sparse) -> Histogram {
+    Histogram { counts: sparse.0.clone(), ..Histogram::default() }
+}
+
+fn series(samples: &[Sample]) -> Vec<SeriesPoint> {
+    let mut at_ns = 0;
+    let points = samples.iter().filter(|sample| sample.in_window).map(|sample| {
+        let point = SeriesPoint {
+            at_ns,
+            duration_ns: sample.duration_ns,
+            reads: sample.reads,
+            writes: sample.writes,
+            read_bytes: sample.read_bytes,
+            write_bytes: sample.write_bytes,
+            latency_p50_ns: sample.latency.quantile_ns(0.5),
+            latency_p99_ns: sample.latency.quantile_ns(0.99),
+            latency_max_ns: sample.latency_max_ns,
+        };
+        at_ns += sample.duration_ns;
+        point
+    });
+    points.collect()
+}
+
+/// By the precise clock in all; split into user and system as the tick-based account splits it.
+fn process((pid, times): &(u32, ProcessTimes)) -> ProcessCpu {
+    let user_share = ratio(times.user_ns, times.user_ns + times.system_ns);
+    let user_ns = (times.total_ns as f64 * user_share) as u64;
+    ProcessCpu {
+        pid: *pid,
+        total_ns: times.total_ns,
+        user_ns,
+        system_ns: times.total_ns - user_ns.min(times.total_ns),
+        run_queue_wait_ns: times.run_queue_wait_ns,
+        max_rss_bytes: times.max_rss_bytes,
+    }
+}
+
+fn machine(times: &MachineTimes) -> MachineCpu {
+    let cores = times.cores.iter().map(|core| CoreCpu {
+        cpu: core.cpu,
+        user_ns: core.user_ns,
+        nice_ns: core.nice_ns,
+        system_ns: core.system_ns,
+        irq_ns: core.irq_ns,
+        softirq_ns: core.softirq_ns,
+        steal_ns: core.steal_ns,
+        idle_ns: core.idle_ns,
+        iowait_ns: core.iowait_ns,
+    });
+    MachineCpu { cores: cores.collect(), busy_ns: times.busy_ns() }
+}
+
+fn per_second(count: u64, duration_ns: u64) -> f64 {
+    ratio(count, duration_ns) * 1e9
+}
+
+#[allow(clippy::cast_precision_loss)] // counts and nanoseconds of a run, far below 2^53
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

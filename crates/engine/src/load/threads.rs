@@ -1,0 +1,210 @@
+//! The load's threads: each drives a `LoadNode` of its own and tells the coordinator how it stands when it is woken.
+
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock, mpsc},
+    thread::JoinHandle,
+};
+
+use iotax_node::{
+    DiskId,
+    failure::{Failure, FailureKind},
+    load::{
+        Endpoint, LoadConfig, LoadNode, LocalUnit, Outcome, Sample,
+        connector::{self, Facts, Settings},
+        endpoint,
+    },
+};
+use iotax_proto::{Geometry, Instant};
+use iotax_runtime::{
+    Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker,
+    disk::{Disk, DiskError, DiskOptions},
+    memory::{MemoryError, SharedRegion},
+};
+
+use crate::failure;
+
+/// What all threads of a load share.
+pub(super) struct Plan {
+    pub(super) endpoint: Endpoint,
+    /// How to reach the endpoint; none for one of this machine.
+    pub(super) settings: Option<Settings>,
+    pub(super) driver: DriverChoice,
+    pub(super) clock: Clock,
+    pub(super) writes: bool,
+    /// Set once all threads are ready: when the warm-up begins.
+    pub(super) begin_at: OnceLock<Instant>,
+}
+
+/// How a thread stands.
+pub(super) struct Standing {
+    pub(super) thread: usize,
+    pub(super) driver: DriverKind,
+    /// Every connection of the thread stands.
+    pub(super) ready: bool,
+    pub(super) unit: Option<Unit>,
+    /// Intervals completed since the last report.
+    pub(super) samples: Vec<Sample>,
+    pub(super) progress_bytes: u64,
+}
+
+/// What is loaded, once a connection to it stands.
+pub(super) struct Unit {
+    pub(super) geometry: Geometry,
+    pub(super) facts: Facts,
+}
+
+/// What a thread ends with.
+pub(super) struct Finished {
+    pub(super) outcome: Outcome,
+    pub(super) geometry: Geometry,
+}
+
+impl Finished {
+    /// Adds what another thread of the same run measured.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if let (Outcome::Run(ours), Outcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
+            ours.merge(theirs);
+        }
+    }
+}
+
+pub(super) struct Thread {
+    pub(super) waker: Waker,
+    handle: JoinHandle<Result<Finished, Failure>>,
+}
+
+impl Thread {
+    pub(super) fn start(
+        index: usize,
+        cpu: Option<usize>,
+        config: LoadConfig,
+        plan: &Arc<Plan>,
+        reports: mpsc::Sender<Standing>,
+    ) -> Result<Self, Failure> {
+        let mut driver = DriverConfig::new(plan.driver, plan.clock).map_err(failure::internal)?;
+        let waker = driver.waker.clone();
+        let plan = Arc::clone(plan);
+        let handle = std::thread::Builder::new()
+            .name(format!("load-{index}"))
+            .spawn(move || {
+                if let Some(cpu) = cpu {
+                    iotax_runtime::cpu::pin_thread(&[cpu]).map_err(failure::internal)?;
+                }
+                let mut node = make_node(config, &plan, &mut driver)?;
+                drive(index, &mut node, &plan, driver, &reports)
+            })
+            .map_err(failure::internal)?;
+        Ok(Self { waker, handle })
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    pub(super) fn join(self) -> Result<Finished, Failure> {
+        self.handle
+            .join()
+            .unwrap_or_else(|_| Err(Failure::new(FailureKind::Internal, "a load thread panicked", "load")))
+    }
+}
+
+fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Result<LoadNode, Failure> {
+    let mut allocate = |len: usize| {
+        let memory = SharedRegion::anonymous(len, true).map_err(|error| failure::internal(error))?;
+        Ok(memory.region())
+    };
+    match (&plan.endpoint.unit, &plan.settings) {
+        (endpoint::Unit::Local { path }, _) => {
+            let unit = local_unit(path, plan.writes, driver)?;
+            LoadNode::local(config, &plan.endpoint, &unit, &mut allocate)
+        }
+        (_, Some(settings)) => {
+            let control = connector::control(&plan.endpoint, settings, &config)?;
+            LoadNode::remote(config, &plan.endpoint, control, &mut allocate)
+        }
+        (_, None) => Err(failure::internal("an endpoint without an address")),
+    }
+}
+
+/// Memory of another process (`/proc/PID/fd/N`) is mapped; everything else is a disk.
+fn local_unit(path: &str, writes: bool, driver: &mut DriverConfig) -> Result<LocalUnit, Failure> {
+    let (place, path) = (|| format!("local:{path}"), Path::new(path));
+    if is_memory_file(path) {
+        let memory = SharedRegion::open(path, writes).map_err(|error| memory_failure(&error, place()))?;
+        return Ok(LocalUnit::Memory(memory.region()));
+    }
+    let options = DiskOptions { read_only: !writes, ..DiskOptions::default() };
+    let disk = Disk::open(path, options).map_err(|error| disk_failure(&error, place()))?;
+    // A check opens it for reading only; what a run may do is another question.
+    let read_only = disk.is_read_only() && !is_writable(path);
+    let geometry = Geometry {
+        size_bytes: disk.size_bytes(),
+        block_size: disk.block_size_bytes(),
+        max_io_bytes: 1 << 20,
+        read_only,
+    };
+    driver.disks.push(Arc::new(disk));
+    Ok(LocalUnit::Disk { disk: DiskId(0), geometry })
+}
+
+fn disk_failure(error: &DiskError, place: String) -> Failure {
+    let kind = match error {
+        DiskError::Io { source, .. } => failure::kind_of(source),
+        DiskError::WrongKind { .. } => FailureKind::Usage,
+        DiskError::InUse { .. } => FailureKind::ForeignData,
+        DiskError::NoSpace { .. } => FailureKind::DiskFull,
+    };
+    Failure::new(kind, error.to_string(), place)
+}
+
+fn memory_failure(error: &MemoryError, place: String) -> Failure {
+    let kind = match error {
+        MemoryError::Map { source, .. } => failure::kind_of(source),
+        _ => FailureKind::Io,
+    };
+    Failure::new(kind, error.to_string(), place)
+}
+
+fn is_writable(path: &Path) -> bool {
+    std::fs::File::options().write(true).open(path).is_ok()
+}
+
+fn is_memory_file(path: &Path) -> bool {
+    path.starts_with("/proc")
+        && std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"))
+}
+
+fn drive(
+    index: usize,
+    node: &mut LoadNode,
+    plan: &Plan,
+    config: DriverConfig,
+    reports: &mpsc::Sender<Standing>,
+) -> Result<Finished, Failure> {
+    let driver = Driver::new(config).map_err(failure::internal)?;
+    let kind = driver.kind();
+    let mut samples_told = 0;
+    let report = |node: &mut LoadNode, _now: Instant| {
+        if let Some(at) = plan.begin_at.get() {
+            node.begin(*at);
+        }
+        let samples = node.samples(samples_told).to_vec();
+        samples_told += samples.len();
+        let standing = Standing {
+            thread: index,
+            driver: kind,
+            ready: node.is_ready(),
+            unit: node.geometry().map(|geometry| Unit { geometry: geometry.clone(), facts: node.facts() }),
+            samples,
+            progress_bytes: node.progress_bytes(),
+        };
+        // A coordinator that is gone has stopped this driver too.
+        let _ = reports.send(standing);
+        Flow::Continue
+    };
+    driver.run(node, report).map_err(failure::internal)?;
+    let stopped = || Failure::new(FailureKind::Internal, "stopped before the end", plan.endpoint.text.clone());
+    let outcome = node.outcome().ok_or_else(stopped)?.clone()?;
+    Ok(Finished { outcome, geometry: node.geometry().ok_or_else(stopped)?.clone() })
+}

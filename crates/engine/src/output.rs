@@ -1,0 +1,15 @@
+//! JSON lines on standard output.
+
+use std::io::Write as _;
+
+use crate::document::Event;
+
+/// Writes one line. A reader that went away ends the process: nobody is left to measure for.
+pub(crate) fn emit(event: &Event) {
+    let Ok(mut line) = serde_json::to_vec(event) else { return };
+    line.push(b'\n');
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(&line).and_then(|()| stdout.flush()).is_err() {
+        std::process::exit(1);
+    }
+}

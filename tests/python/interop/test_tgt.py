@@ -1,0 +1,116 @@
+"""Our iSCSI initiator against tgt, a target that is not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import program
+
+IQN = "iqn.2026-11.io.iotax.test:tgt"
+SIZE_BYTES = 64 << 20
+Load = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def tgt(tmp_path: Path) -> Iterator[str]:
+    """An endpoint of a tgtd of our own, on a file of zeros."""
+    tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    backing = tmp_path / "lun.img"
+    with backing.open("wb") as file:
+        file.truncate(SIZE_BYTES)
+    control = str(port)
+    environment = os.environ | {"TGT_IPC_SOCKET": str(tmp_path / "s")}
+    daemon = subprocess.Popen(
+        [tgtd, "-f", "-C", control, "--iscsi", f"portal=127.0.0.1:{port}"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def admin(*words: str) -> None:
+        subprocess.run(
+            [tgtadm, "-C", control, "--lld", "iscsi", *words], env=environment, check=True, capture_output=True
+        )
+
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.05)
+        admin("--op", "new", "--mode", "target", "--tid", "1", "-T", IQN)
+        admin("--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", "1", "-b", str(backing))
+        admin("--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL")
+        yield f"iscsi://127.0.0.1:{port}/{IQN}/1"
+    finally:
+        daemon.send_signal(signal.SIGKILL)  # it ignores SIGTERM
+        daemon.wait()
+
+
+def test_tgt_gives_back_what_was_written_whatever_was_negotiated(tgt: str, load: Load) -> None:
+    filled = load({"task": "fill", "endpoint": tgt, "seed": 5})
+    assert filled[-1]["event"] == "filled", filled[-1]
+    assert filled[-1]["bytes"] == SIZE_BYTES
+    for options in (
+        {},
+        {"header_digest": True, "data_digest": True},
+        {"immediate_data": False, "initial_r2t": True},
+        {"first_burst_bytes": 4096, "max_burst_bytes": 8192},
+    ):
+        for block_size_bytes in (512, 4096, 65536):
+            events = load(
+                {
+                    "task": "run",
+                    "endpoint": tgt,
+                    "options": options,
+                    "outstanding": 8,
+                    "block_size_bytes": block_size_bytes,
+                    "read_percent": 50,
+                    "runtime_ns": 200_000_000,
+                    "seed": 5,
+                    "verify": True,
+                }
+            )
+            result = events[-1]
+            assert result["event"] == "result", (options, block_size_bytes, result)
+            assert result["read"]["ios"] > 0
+            assert result["write"]["ios"] > 0
+            assert result["verify"]["checked_blocks"] > 0
+            assert result["verify"]["wrong_blocks"] == 0
+            assert result["checks"]["errors"] == 0
+
+
+def test_check_finds_foreign_data_on_tgt_and_fill_leaves_them(tgt: str, load: Load, tmp_path: Path) -> None:
+    backing = tmp_path / "lun.img"
+    with backing.open("r+b") as file:
+        file.seek(1024 + 56)
+        file.write(b"\x53\xef")  # the magic number of ext2, ext3 and ext4
+    checked = load({"task": "check", "endpoint": tgt})[-1]
+    assert (checked["event"], checked["holds"]) == ("checked", "foreign")
+    assert "ext" in checked["what"]
+    refused = load({"task": "fill", "endpoint": tgt})[-1]
+    assert (refused["event"], refused["kind"]) == ("error", "foreign_data")
+    with backing.open("rb") as file:
+        file.seek(1024 + 56)
+        assert file.read(2) == b"\x53\xef"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [(("/" + IQN, "/" + IQN + "x"), "not_found"), (("/1", "/9"), "not_found")],
+)
+def test_wrong_name_or_lun_is_said_to_be_not_found(tgt: str, load: Load, change: tuple[str, str], kind: str) -> None:
+    head, _, tail = tgt.rpartition(change[0])
+    last = load({"task": "check", "endpoint": head + change[1] + tail})[-1]
+    assert (last["event"], last["kind"]) == ("error", kind)
