@@ -9,8 +9,8 @@ use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use iotax_node::fs::Limits;
 use iotax_proto::nfs3::{
-    Arguments, CreateHow, FileHandle, MOUNT_PROGRAM, NodeKind, Place, SetAttributes, SetTime, Stability, Time, VERSION,
-    arguments::WriteHead, decode::describe, results::Results,
+    Arguments, CreateHow, FileHandle, FileRange, MOUNT_PROGRAM, NodeKind, Place, SetAttributes, SetTime, Stability,
+    Time, VERSION, arguments::WriteHead, decode::describe, results::Results,
 };
 use iotax_proto::rpc::portmap;
 use nfs_support::{Client, Server};
@@ -45,8 +45,8 @@ fn session() -> Client {
         let head = WriteHead { file, offset: 10, count, stability, data_len };
         client.call(&Arguments::Write(head), data).0.unwrap();
     }
-    client.status(&Arguments::Commit { file, offset: 0, count: 0 }).unwrap();
-    client.status(&Arguments::Read { file, offset: 8, count: 13 }).unwrap();
+    client.status(&Arguments::Commit(FileRange { file, offset: 0, count: 0 })).unwrap();
+    client.status(&Arguments::Read(FileRange { file, offset: 8, count: 13 })).unwrap();
     client.status(&Arguments::Create { place: place("exclusive"), how: CreateHow::Exclusive(*b"verifier") }).unwrap();
     client.status(&Arguments::Create { place: place("guarded"), how: CreateHow::Guarded(set) }).unwrap();
     client.status(&Arguments::Create { place: place("guarded"), how: CreateHow::Guarded(set) }).unwrap_err();

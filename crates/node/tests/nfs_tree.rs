@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use iotax_node::fs::Limits;
 use iotax_proto::{
     nfs3::{
-        Arguments, CreateHow, FileHandle, FileType, MAX_IO_BYTES, MOUNT_PROGRAM, NodeKind, PROGRAM, Place, Procedure,
-        SetAttributes, SetTime, Stability, Status, Time, VERSION,
+        Arguments, CreateHow, FileHandle, FileRange, FileType, MAX_IO_BYTES, MOUNT_PROGRAM, NodeKind, PROGRAM, Place,
+        Procedure, SetAttributes, SetTime, Stability, Status, Time, VERSION,
         arguments::WriteHead,
         mount::{MountEntry, MountError, decode_exports, decode_mounts},
         results::{FailureContext, Results},
@@ -74,7 +74,7 @@ fn write(client: &mut Client, file: FileHandle, offset: u64, data: &[u8]) -> Res
 }
 
 fn read(client: &mut Client, file: FileHandle, offset: u64, count: u32) -> Result<(Vec<u8>, bool), Status> {
-    match client.call(&Arguments::Read { file, offset, count }, &[]) {
+    match client.call(&Arguments::Read(FileRange { file, offset, count }), &[]) {
         (Ok(Results::Read { attributes: Some(_), count, eof, data_len }), data) => {
             assert_eq!(count, data_len);
             assert_eq!(data.len(), (count as usize).next_multiple_of(4));
@@ -104,7 +104,7 @@ fn data_are_written_and_read_and_the_end_is_told() {
         assert_eq!(read(&mut client, file, 2, 6), Ok((b"\0hello".to_vec(), name == "a")));
         assert_eq!(read(&mut client, file, 1 << 40, 6), Ok((vec![], true)));
         assert_eq!(read(&mut client, file, 4, 0).unwrap().0, b"");
-        let commit = Arguments::Commit { file, offset: 0, count: 0 };
+        let commit = Arguments::Commit(FileRange { file, offset: 0, count: 0 });
         let Ok(Results::Commit { verifier, file: wcc }) = client.call(&commit, &[]).0 else { panic!() };
         assert_eq!(&verifier, b"verifier");
         assert!(wcc.before.is_some() && wcc.after.is_some());

@@ -6,7 +6,7 @@ mod nfs_support;
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Violation, ViolationKind,
     nfs3::{
-        Arguments, Failure, FileHandle, Procedure, Results, Stability, Status, Wcc,
+        Arguments, Failure, FileHandle, FileRange, Procedure, Results, Stability, Status, Wcc,
         arguments::WriteHead,
         initiator::{Config, ControlCall, Mount, Root},
         results::FailureContext,
@@ -21,6 +21,9 @@ use iotax_proto::{
 use nfs_support::{Log, Pair, config, server::Server};
 
 const NOW: Instant = Instant(0);
+
+/// A reply made for an xid.
+type Reply = fn(u32) -> Vec<u8>;
 
 /// The xids and arguments of calls that are waiting to be sent.
 fn calls(mount: &mut Mount) -> Vec<(u32, Vec<u8>)> {
@@ -78,7 +81,9 @@ fn a_short_read_is_continued_until_all_of_it_came() {
         let [(xid, ref record)] = calls(&mut mount)[..] else { panic!() };
         let mut reader = Reader::new(record);
         Call::decode(&mut reader).unwrap();
-        let Ok(Arguments::Read { offset: asked, count, .. }) = Arguments::decode(Procedure::Read, &mut reader) else {
+        let Ok(Arguments::Read(FileRange { offset: asked, count, .. })) =
+            Arguments::decode(Procedure::Read, &mut reader)
+        else {
             panic!()
         };
         assert_eq!((asked, count), (offset, left));
@@ -119,7 +124,7 @@ fn a_short_write_is_continued_with_what_is_left() {
 fn what_a_server_may_not_answer_ends_the_connection() {
     let read = Io::Read { offset: 0, len: 8 };
     let write = Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]) };
-    let cases: [(&Io, fn(u32) -> Vec<u8>); 9] = [
+    let cases: [(&Io, Reply); 9] = [
         (&read, |xid| read_reply(xid + 1, 8, true, &[0; 8])),
         (&read, |xid| read_reply(xid + (1 << 16), 8, true, &[0; 8])),
         (&read, |xid| read_reply(xid, 9, true, &[0; 9])),

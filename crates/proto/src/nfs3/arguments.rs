@@ -74,6 +74,25 @@ impl Stability {
     }
 }
 
+/// What READ and COMMIT are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRange {
+    pub file: FileHandle,
+    pub offset: u64,
+    pub count: u32,
+}
+
+impl FileRange {
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
+        Ok(Self { file: FileHandle::decode(reader)?, offset: reader.u64_be()?, count: reader.u32_be()? })
+    }
+
+    fn encode(&self, encoder: &mut Encoder) {
+        self.file.encode(encoder);
+        encoder.u64(self.offset).u32(self.count);
+    }
+}
+
 /// Head of a WRITE; `data_len` bytes of data and their padding follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteHead {
@@ -121,11 +140,7 @@ pub enum Arguments<'a> {
     ReadLink {
         link: FileHandle,
     },
-    Read {
-        file: FileHandle,
-        offset: u64,
-        count: u32,
-    },
+    Read(FileRange),
     Write(WriteHead),
     Create {
         place: Place<'a>,
@@ -178,11 +193,7 @@ pub enum Arguments<'a> {
     PathConf {
         file: FileHandle,
     },
-    Commit {
-        file: FileHandle,
-        offset: u64,
-        count: u32,
-    },
+    Commit(FileRange),
 }
 
 impl<'a> Arguments<'a> {
@@ -194,7 +205,7 @@ impl<'a> Arguments<'a> {
             Self::Lookup(_) => Procedure::Lookup,
             Self::Access { .. } => Procedure::Access,
             Self::ReadLink { .. } => Procedure::ReadLink,
-            Self::Read { .. } => Procedure::Read,
+            Self::Read(_) => Procedure::Read,
             Self::Write(_) => Procedure::Write,
             Self::Create { .. } => Procedure::Create,
             Self::MkDir { .. } => Procedure::MkDir,
@@ -209,7 +220,7 @@ impl<'a> Arguments<'a> {
             Self::FsStat { .. } => Procedure::FsStat,
             Self::FsInfo { .. } => Procedure::FsInfo,
             Self::PathConf { .. } => Procedure::PathConf,
-            Self::Commit { .. } => Procedure::Commit,
+            Self::Commit(_) => Procedure::Commit,
         }
     }
 
@@ -225,9 +236,7 @@ impl<'a> Arguments<'a> {
             Procedure::Lookup => Self::Lookup(Place::decode(reader)?),
             Procedure::Access => Self::Access { file: FileHandle::decode(reader)?, rights: reader.u32_be()? },
             Procedure::ReadLink => Self::ReadLink { link: FileHandle::decode(reader)? },
-            Procedure::Read => {
-                Self::Read { file: FileHandle::decode(reader)?, offset: reader.u64_be()?, count: reader.u32_be()? }
-            }
+            Procedure::Read => Self::Read(FileRange::decode(reader)?),
             Procedure::Write => Self::Write(WriteHead::decode(reader)?),
             Procedure::Create => Self::Create { place: Place::decode(reader)?, how: CreateHow::decode(reader)? },
             Procedure::MkDir => {
@@ -259,9 +268,7 @@ impl<'a> Arguments<'a> {
             Procedure::FsStat => Self::FsStat { root: FileHandle::decode(reader)? },
             Procedure::FsInfo => Self::FsInfo { root: FileHandle::decode(reader)? },
             Procedure::PathConf => Self::PathConf { file: FileHandle::decode(reader)? },
-            Procedure::Commit => {
-                Self::Commit { file: FileHandle::decode(reader)?, offset: reader.u64_be()?, count: reader.u32_be()? }
-            }
+            Procedure::Commit => Self::Commit(FileRange::decode(reader)?),
         })
     }
 
@@ -283,10 +290,7 @@ impl<'a> Arguments<'a> {
                 file.encode(encoder);
                 encoder.u32(*rights);
             }
-            Self::Read { file, offset, count } | Self::Commit { file, offset, count } => {
-                file.encode(encoder);
-                encoder.u64(*offset).u32(*count);
-            }
+            Self::Read(range) | Self::Commit(range) => range.encode(encoder),
             Self::Write(head) => head.encode(encoder),
             Self::Create { place, how } => {
                 place.encode(encoder);
@@ -465,7 +469,7 @@ pub(super) mod tests {
             Arguments::Lookup(place),
             Arguments::Access { file, rights: 0x3f },
             Arguments::ReadLink { link: file },
-            Arguments::Read { file, offset: 1 << 33, count: 4096 },
+            Arguments::Read(FileRange { file, offset: 1 << 33, count: 4096 }),
             Arguments::Write(WriteHead { file, offset: 7, count: 9, stability: Stability::DataSync, data_len: 9 }),
             Arguments::Create { place, how: CreateHow::Unchecked(attributes) },
             Arguments::Create { place, how: CreateHow::Guarded(attributes) },
@@ -486,7 +490,7 @@ pub(super) mod tests {
             Arguments::FsStat { root: file },
             Arguments::FsInfo { root: file },
             Arguments::PathConf { file },
-            Arguments::Commit { file, offset: 0, count: 0 },
+            Arguments::Commit(FileRange { file, offset: 0, count: 0 }),
         ]
     }
 

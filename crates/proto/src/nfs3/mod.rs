@@ -12,7 +12,7 @@ pub mod results;
 pub mod target;
 pub mod types;
 
-pub use arguments::{Arguments, CreateHow, NodeKind, Place, SetAttributes, SetTime, Stability};
+pub use arguments::{Arguments, CreateHow, FileRange, NodeKind, Place, SetAttributes, SetTime, Stability};
 pub use procedure::Procedure;
 pub use results::{Failure, Results, Wcc};
 pub use types::{Attributes, FileHandle, FileType, Status, Time};

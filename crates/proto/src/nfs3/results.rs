@@ -421,6 +421,10 @@ impl<'a> Entry<'a> {
     }
 }
 
+impl PreOp {
+    pub const ENCODED_LEN: usize = 24;
+}
+
 impl From<&Attributes> for PreOp {
     fn from(attributes: &Attributes) -> Self {
         Self { size: attributes.size, modified: attributes.modified, changed: attributes.changed }

@@ -241,6 +241,7 @@ pub struct FileHandle {
 impl FileHandle {
     pub const MAX_LEN: usize = 64;
 
+    #[inline]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut handle = Self { len: u8::try_from(bytes.len()).ok()?, bytes: [0; Self::MAX_LEN] };
         handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -114,6 +114,34 @@ impl Credentials {
     }
 }
 
+/// The caller of the last call. A client sends the same credential with nearly every call: it is compared, not decoded.
+#[derive(Debug)]
+pub struct LastCaller {
+    flavor: u32,
+    body: Vec<u8>,
+    who: Credentials,
+}
+
+impl Default for LastCaller {
+    fn default() -> Self {
+        Self { flavor: AUTH_NONE, body: Vec::new(), who: Credentials::nobody() }
+    }
+}
+
+impl LastCaller {
+    /// `Credentials::decode`, or what it gave last time.
+    #[inline]
+    pub fn decode(&mut self, auth: OpaqueAuth<'_>) -> Result<&Credentials, AuthStatus> {
+        if auth.flavor != self.flavor || auth.body != self.body {
+            self.who = Credentials::decode(auth)?;
+            self.flavor = auth.flavor;
+            self.body.clear();
+            self.body.extend_from_slice(auth.body);
+        }
+        Ok(&self.who)
+    }
+}
+
 /// A credential as a caller sends it: encoded once, sent with every call.
 #[derive(Clone, Debug, Default)]
 pub enum Identity {
@@ -150,13 +178,13 @@ impl Identity {
     }
 }
 
-pub(super) fn decode_opaque<'a>(reader: &mut Reader<'a>) -> Result<OpaqueAuth<'a>, Garbage> {
-    Ok(OpaqueAuth { flavor: reader.u32_be()?, body: xdr::opaque(reader, MAX_AUTH_LEN)? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn decode_opaque<'a>(reader: &mut Reader<'a>) -> Result<OpaqueAuth<'a>, Garbage> {
+        Ok(OpaqueAuth { flavor: reader.u32_be()?, body: xdr::opaque(reader, MAX_AUTH_LEN)? })
+    }
 
     #[test]
     fn a_credential_comes_back_as_it_was_sent() {
@@ -166,6 +194,19 @@ mod tests {
         let auth = decode_opaque(&mut reader).expect("a credential");
         assert_eq!(Credentials::decode(auth), Ok(credentials));
         assert_eq!(decode_opaque(&mut reader), Ok(OpaqueAuth { flavor: AUTH_NONE, body: &[] }));
+    }
+
+    #[test]
+    fn the_last_caller_is_known_again_and_a_bad_one_is_refused() {
+        let mut last = LastCaller::default();
+        assert_eq!(last.decode(OpaqueAuth { flavor: AUTH_NONE, body: &[] }), Ok(&Credentials::nobody()));
+        for uid in [1, 1, 2] {
+            let mut body = Encoder::default();
+            body.u32(0).opaque(b"h").u32(uid).u32(3).u32(0);
+            let auth = OpaqueAuth { flavor: AUTH_SYS, body: body.bytes() };
+            assert_eq!(last.decode(auth), Ok(&Credentials::new(uid, 3, &[])));
+            assert_eq!(last.decode(OpaqueAuth { body: &[1], ..auth }), Err(AuthStatus::BadCredential));
+        }
     }
 
     #[test]

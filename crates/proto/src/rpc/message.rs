@@ -2,7 +2,7 @@
 
 use super::{
     auth::{self, AUTH_NONE, OpaqueAuth},
-    xdr::{Encoder, Garbage},
+    xdr::{Encoder, padding},
 };
 use crate::wire::{Reader, Short};
 
@@ -74,6 +74,8 @@ pub enum AcceptStatus {
 }
 
 impl<'a> Call<'a> {
+    #[allow(clippy::inline_always)] // Moving the result is what costs.
+    #[inline(always)]
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, HeadError> {
         let xid = reader.u32_be()?;
         if reader.u32_be()? != CALL {
@@ -153,14 +155,17 @@ fn encode_accepted(encoder: &mut Encoder, xid: u32, status: AcceptStatus) {
     encoder.u32(xid).u32(REPLY).u32(ACCEPTED).u32(AUTH_NONE).u32(0).u32(status as u32);
 }
 
-/// An authenticator; one that is too long is an error even before all of it is there.
+/// An authenticator (`opaque_auth`); one that is too long is an error even before all of it is there.
+#[allow(clippy::inline_always)]
+#[inline(always)]
 fn decode_auth<'a>(reader: &mut Reader<'a>, xid: u32, status: auth::AuthStatus) -> Result<OpaqueAuth<'a>, HeadError> {
-    let mut ahead = *reader;
-    ahead.skip(4)?;
-    if ahead.u32_be()? as usize > auth::MAX_AUTH_LEN {
+    let (flavor, len) = (reader.u32_be()?, reader.u32_be()? as usize);
+    if len > auth::MAX_AUTH_LEN {
         return Err(HeadError::Answer { xid, error: RpcError::Authentication(status as u32) });
     }
-    auth::decode_opaque(reader).map_err(|Garbage| HeadError::Short)
+    let body = reader.take(len)?;
+    reader.skip(padding(len))?;
+    Ok(OpaqueAuth { flavor, body })
 }
 
 #[cfg(test)]

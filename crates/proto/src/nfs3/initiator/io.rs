@@ -7,8 +7,8 @@ use crate::{
     machine::{InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation},
     nfs3::{
         PROGRAM, Procedure, VERSION,
-        arguments::{Arguments, Stability, WriteHead},
-        results::Results,
+        arguments::{Arguments, FileRange, Stability, WriteHead},
+        results::{PreOp, Results},
         types::{Attributes, FileHandle, Status},
     },
     rpc::{
@@ -89,10 +89,11 @@ impl Templates {
             encoder.end_record(0).to_vec()
         };
         let file = *file;
+        let range = FileRange { file, offset: 0, count: 0 };
         Self {
-            read: template(Arguments::Read { file, offset: 0, count: 0 }),
+            read: template(Arguments::Read(range)),
             write: template(Arguments::Write(WriteHead { file, offset: 0, count: 0, stability, data_len: 0 })),
-            commit: template(Arguments::Commit { file, offset: 0, count: 0 }),
+            commit: template(Arguments::Commit(range)),
         }
     }
 }
@@ -317,11 +318,10 @@ impl Mount {
         reader: &mut Reader<'_>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let (count, committed, verifier) = match Results::decode(Procedure::Write, reader).map_err(malformed)? {
-            Ok(Results::Write { count, committed, verifier, .. }) => (count, committed, verifier),
-            Ok(_) => return Err(malformed(Garbage)),
-            Err(failure) => {
-                self.fail(now, tag, failure.status, events);
+        let WriteDone { count, committed, verifier } = match write_done(reader).map_err(malformed)? {
+            Ok(done) => done,
+            Err(status) => {
+                self.fail(now, tag, status, events);
                 return Ok(());
             }
         };
@@ -411,6 +411,26 @@ fn read_head(reader: &mut Reader<'_>) -> Result<Result<(u32, bool), Status>, Gar
     let (count, eof, data_len) = (reader.u32_be()?, xdr::boolean(reader)?, reader.u32_be()?);
     // A length that differs from the count would leave the record's data unaccounted for.
     if count == data_len { Ok(Ok((count, eof))) } else { Err(Garbage) }
+}
+
+/// What of a WRITE's results is of use here.
+struct WriteDone {
+    count: u32,
+    committed: Stability,
+    verifier: [u8; 8],
+}
+
+fn write_done(reader: &mut Reader<'_>) -> Result<Result<WriteDone, Status>, Garbage> {
+    if let Err(status) = Status::decode(reader)? {
+        return Ok(Err(status));
+    }
+    if xdr::boolean(reader)? {
+        reader.skip(PreOp::ENCODED_LEN)?;
+    }
+    if xdr::boolean(reader)? {
+        reader.skip(Attributes::ENCODED_LEN)?;
+    }
+    Ok(Ok(WriteDone { count: reader.u32_be()?, committed: Stability::decode(reader)?, verifier: reader.array()? }))
 }
 
 fn malformed(_: Garbage) -> Violation {

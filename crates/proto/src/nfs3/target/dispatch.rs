@@ -5,7 +5,7 @@ use crate::{
     machine::{Instant, Violation},
     nfs3::{
         MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
-        arguments::{Arguments, WriteHead},
+        arguments::{Arguments, FileRange, WriteHead},
         results::Failure,
         types::{FileHandle, Status},
     },
@@ -82,8 +82,8 @@ impl Connection {
             self.incoming = Incoming::Call;
             return false;
         }
-        let who = match Credentials::decode(call.credential) {
-            Ok(who) => who,
+        let who = match self.last_caller.decode(call.credential) {
+            Ok(who) => *who,
             Err(status) => {
                 self.reply_error(call.xid, RpcError::Authentication(status as u32));
                 self.incoming = Incoming::Skip;
@@ -91,7 +91,7 @@ impl Connection {
             }
         };
         let Ok(head) = WriteHead::decode(&mut reader) else { return false };
-        self.incoming = match self.begin_write(now, call.xid, who, &head, backend) {
+        self.incoming = match self.begin_write(now, call.xid, &who, &head, backend) {
             Some(mut write) => {
                 write.place(&bytes[reader.position()..], backend);
                 Incoming::WriteData(write)
@@ -114,24 +114,33 @@ impl Connection {
             self.reply_null(call.xid);
             return Ok(());
         }
-        let who = Credentials::decode(call.credential).map_err(|status| RpcError::Authentication(status as u32))?;
-        let arguments = Arguments::decode(procedure, reader).map_err(|Garbage| RpcError::GarbageArguments)?;
-        match arguments {
-            Arguments::Read { file, offset, count } => {
-                self.read(now, call.xid, who, &file, offset, count, backend);
+        let who =
+            *self.last_caller.decode(call.credential).map_err(|status| RpcError::Authentication(status as u32))?;
+        let garbage = |Garbage| RpcError::GarbageArguments;
+        match procedure {
+            Procedure::Read => {
+                let range = FileRange::decode(reader).map_err(garbage)?;
+                self.read(now, call.xid, &who, &range, backend);
             }
-            Arguments::Write(head) => {
+            Procedure::Write => {
+                let head = WriteHead::decode(reader).map_err(garbage)?;
                 let data = &record[reader.position()..];
                 if (data.len() as u64) < u64::from(head.data_len) {
                     return Err(RpcError::GarbageArguments);
                 }
-                if let Some(mut write) = self.begin_write(now, call.xid, who, &head, backend) {
+                if let Some(mut write) = self.begin_write(now, call.xid, &who, &head, backend) {
                     write.place(data, backend);
                     self.end_write(now, &write, backend);
                 }
             }
-            Arguments::Commit { file, .. } => self.commit(now, call.xid, who, &file, backend),
-            _ => self.files_call(now, call.xid, who, &arguments, record, backend),
+            Procedure::Commit => {
+                let range = FileRange::decode(reader).map_err(garbage)?;
+                self.commit(now, call.xid, &who, &range, backend);
+            }
+            _ => {
+                let arguments = Arguments::decode(procedure, reader).map_err(garbage)?;
+                self.files_call(now, call.xid, &who, &arguments, record, backend);
+            }
         }
         Ok(())
     }
@@ -151,12 +160,12 @@ impl Connection {
     pub(super) fn reach<B: NfsBackend + ?Sized>(
         &mut self,
         handle: &FileHandle,
-        who: Credentials,
+        who: &Credentials,
         backend: &B,
     ) -> Result<Reached, Status> {
         let (export, file) = handle::decode(handle).ok_or(Status::BadHandle)?;
         let access = self.admission(export, backend).ok_or(Status::Access)?;
-        Ok(Reached { export, file, who: access.squash.apply(who), access })
+        Ok(Reached { export, file, who: access.squash.apply(*who), access })
     }
 
     /// How the peer may use an export, if at all.

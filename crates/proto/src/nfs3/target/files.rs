@@ -22,7 +22,7 @@ impl Connection {
         &mut self,
         now: Instant,
         xid: u32,
-        who: Credentials,
+        who: &Credentials,
         arguments: &Arguments<'_>,
         record: &[u8],
         backend: &mut B,
@@ -70,14 +70,13 @@ fn first_handle(arguments: &Arguments<'_>) -> FileHandle {
         | Arguments::SetAttr { file, .. }
         | Arguments::Access { file, .. }
         | Arguments::ReadLink { link: file }
-        | Arguments::Read { file, .. }
         | Arguments::Link { file, .. }
         | Arguments::ReadDir { directory: file, .. }
         | Arguments::ReadDirPlus { directory: file, .. }
         | Arguments::FsStat { root: file }
         | Arguments::FsInfo { root: file }
-        | Arguments::PathConf { file }
-        | Arguments::Commit { file, .. } => *file,
+        | Arguments::PathConf { file } => *file,
+        Arguments::Read(range) | Arguments::Commit(range) => range.file,
         Arguments::Write(head) => head.file,
         Arguments::Lookup(place)
         | Arguments::Remove(place)
@@ -154,7 +153,7 @@ impl Operation<'_, '_> {
                 let limits = self.files.names.attributes(file).map(|_| self.files.names.limits());
                 self.answer(file, limits, |attributes, limits| Results::PathConf { attributes, limits })
             }
-            Arguments::Null | Arguments::Read { .. } | Arguments::Write(_) | Arguments::Commit { .. } => {
+            Arguments::Null | Arguments::Read(_) | Arguments::Write(_) | Arguments::Commit(_) => {
                 unreachable!("carried out without the name space")
             }
         }

@@ -7,7 +7,7 @@ use crate::{
     machine::{Instant, IoId, Started, UnitError, UnitOp},
     nfs3::{
         MAX_IO_BYTES, Procedure,
-        arguments::{Stability, WriteHead},
+        arguments::{FileRange, Stability, WriteHead},
         results::{PreOp, Results, Wcc},
         types::{Attributes, FileHandle, FileType, Status},
     },
@@ -52,18 +52,16 @@ enum Kind {
 }
 
 impl Connection {
-    #[allow(clippy::too_many_arguments)] // The procedure's own three, and the four of every call.
     pub(super) fn read<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
         xid: u32,
-        who: Credentials,
-        handle: &FileHandle,
-        offset: u64,
-        count: u32,
+        who: &Credentials,
+        range: &FileRange,
         backend: &mut B,
     ) {
-        let (reached, open) = match self.open(handle, who, false, backend) {
+        let FileRange { ref file, offset, count } = *range;
+        let (reached, open) = match self.open(file, who, false, backend) {
             Ok(found) => found,
             Err(status) => return self.reply_failure(xid, Procedure::Read, status),
         };
@@ -91,7 +89,7 @@ impl Connection {
         &mut self,
         now: Instant,
         xid: u32,
-        who: Credentials,
+        who: &Credentials,
         head: &WriteHead,
         backend: &mut B,
     ) -> Option<WriteUnderway> {
@@ -158,11 +156,11 @@ impl Connection {
         &mut self,
         now: Instant,
         xid: u32,
-        who: Credentials,
-        handle: &FileHandle,
+        who: &Credentials,
+        range: &FileRange,
         backend: &mut B,
     ) {
-        let (reached, open) = match self.open(handle, who, true, backend) {
+        let (reached, open) = match self.open(&range.file, who, true, backend) {
             Ok(found) => found,
             Err(status) => return self.reply_failure(xid, Procedure::Commit, status),
         };
@@ -207,7 +205,7 @@ impl Connection {
     fn open<B: NfsBackend + ?Sized>(
         &mut self,
         handle: &FileHandle,
-        who: Credentials,
+        who: &Credentials,
         write: bool,
         backend: &mut B,
     ) -> Result<(Reached, OpenFile), Status> {

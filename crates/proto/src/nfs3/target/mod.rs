@@ -20,7 +20,7 @@ use core::time::Duration;
 use super::{MAX_CONTROL_LEN, MAX_IO_BYTES};
 use crate::{
     machine::{Instant, IoId, Target, UnitError, Violation, ViolationKind},
-    rpc::{Encoder, Peer, Piece, Records, portmap::Mapping},
+    rpc::{Encoder, Mapping, Peer, Piece, Records, auth::LastCaller},
     wire::{Payload, Transmit},
 };
 use io::{IoTable, WriteUnderway};
@@ -57,6 +57,7 @@ pub struct Connection {
     reply: Encoder,
     listing: Encoder,
     ios: IoTable,
+    last_caller: LastCaller,
     /// Exports that the peer was admitted to.
     admitted: Vec<(ExportId, ExportAccess)>,
     last_receive: Instant,
@@ -86,6 +87,7 @@ impl Connection {
             reply: Encoder::default(),
             listing: Encoder::default(),
             ios,
+            last_caller: LastCaller::default(),
             admitted: Vec::new(),
             last_receive: Instant::default(),
         }
