@@ -116,10 +116,14 @@ def result(document, ios):
         cpu={
             "initiator": process(os.getpid(), ios * 2000),
             "target": process(target, ios * 3000) if target else None,
-            "machine": machine(ios * 6000),
+            "machine": machine(ios * (5000 if target else 2000)),
         },
         series=[],
-        outstanding={"workers": document["workers"], "per_worker": document["outstanding"], "mean": 1.0},
+        outstanding={
+            "workers": document["workers"],
+            "per_worker": document["outstanding"],
+            "mean": ios * latency_ns / document["runtime_ns"],
+        },
         verify={"checked_blocks": reads, "never_written_blocks": 0, "wrong_blocks": 0},
         checks={"errors": 0, "start_skew_ns": 0, "run_queue_wait": 0.0, "clock": "CLOCK_MONOTONIC"},
         a_field_of_tomorrow=1,

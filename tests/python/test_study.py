@@ -75,8 +75,7 @@ def test_a_baseline_may_be_written_as_its_level_is() -> None:
     for block_size, verify in (("4k", "on"), ("4096", "true"), ("4KiB", "true")):
         baseline = f"{{protocol: iscsi, block_size: {block_size}, verify: {verify}}}"
         study = read_study("s", text.replace("{protocol: iscsi}", baseline), ROOT)
-        levels = [study.baseline_level(name) for name in ("block_size", "verify")]
-        assert [level.value for level in levels if level] == [4096, True]
+        assert study.baseline == {"protocol": "iscsi", "block_size": 4096, "verify": True}
 
 
 def test_yaml_words_stay_words() -> None:

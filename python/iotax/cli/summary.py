@@ -1,75 +1,96 @@
-"""The table at the end of a run: each treatment, absolute and relative to the baseline."""
+"""The table at the end of a run: each treatment, absolute and relative to the baseline, and what it says."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from iotax.analysis import RESPONSES, CellSummary, Finding, Response, StudyData, Summary, Verdict, summarise
 from iotax.cli.console import console
 from iotax.notebook import Notebook
-from iotax.study import Study
-from iotax.study.model import format_level
-from iotax.trial import LevelValue, TrialResult
 from iotax.units import show_rate
+
+_COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
+_RESPONSES = {response.key: response for response in RESPONSES}
 
 
 def print_summary(notebook: Notebook, run: int) -> None:
-    """Geometric means over the runs of each treatment; relative values take the baseline as 100."""
-    study = notebook.study(run)
-    cells: dict[tuple[LevelValue, ...], list[TrialResult]] = {}
-    for trial in notebook.trials(run):
-        cells.setdefault(tuple(trial.treatment.values()), [])
-    for attempt in notebook.attempts(run):
-        if attempt.result is not None:
-            cells[tuple(attempt.trial.treatment.values())].append(attempt.result)
-    factors = list(study.levels())
-    # Rows in the study's own order, not in the order of the runs.
-    places = [{level.value: place for place, level in enumerate(levels)} for levels in study.levels().values()]
+    """Geometric means over the runs of each treatment; the baseline is 100, with the 95 % interval of the ratio."""
+    data = StudyData(
+        notebook.study(run),
+        notebook.attempts(run),
+        notebook.trials(run),
+        notebook.backgrounds(run),
+        notebook.environment(run),
+    )
+    if not data.runs:
+        return
+    summary = summarise(data)
+    primary = summary.responses[0] if summary.responses else _RESPONSES["iops"]
+    out = console()
+    out.print(_table(summary, primary))
+    out.print(
+        f"Relative: {primary.title.lower()}, {escape(summary.grid.baseline_arm)} = 100, with 95 % intervals. "
+        f"Within {data.study.margin:g} % counts as equivalent.",
+        style="dim",
+        soft_wrap=True,
+    )
+    for finding in [*_headlines(summary, primary), *(each for each in summary.trust if each.tone == "warning")]:
+        out.print(Text(finding.text, style="yellow" if finding.tone == "warning" else ""), soft_wrap=True)
+
+
+def _headlines(summary: Summary, primary: Response) -> list[Finding]:
+    """What is found of the primary response, which the verdicts name first."""
+    return summary.verdicts[: sum(1 for overall in summary.overalls if overall.response is primary)]
+
+
+def _table(summary: Summary, primary: Response) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for factor in factors:
-        table.add_column(factor)
-    for title in ("IOPS", "relative", "mean µs", "p50 µs", "p99 µs", "CPU µs/IO", "target µs/IO", "runs"):
+    for factor in summary.grid.factors:
+        table.add_column(factor.replace("_", " "))
+    for title in ("IOPS", "p50\nµs", "p99\nµs", "CPU µs/IO\ninitiator", "CPU µs/IO\ntarget"):
         table.add_column(title, justify="right", no_wrap=True)
-    for cell in sorted(cells, key=lambda each: [places[index][value] for index, value in enumerate(each)]):
-        results = cells[cell]
-        base = cells.get(_baseline_cell(study, factors, cell), [])
-        levels = [format_level(factor, value) for factor, value in zip(factors, cell, strict=True)]
-        table.add_row(*map(escape, levels), *_figures(results, base))
-    console().print(table)
+    table.add_column("relative", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("runs", justify="right")
+    for cell in summary.cells:
+        table.add_row(
+            *map(escape, cell.cell),
+            _iops(cell),
+            *(_us(cell, key) for key in ("latency_p50", "latency_p99", "cpu_initiator", "cpu_target")),
+            _relative(cell, primary, summary.grid.baseline_arm),
+            _verdict(cell, primary),
+            str(len(cell.runs)),
+        )
+    return table
 
 
-def _figures(results: list[TrialResult], base: list[TrialResult]) -> list[str]:
-    rate = _mean([each.rate_iops for each in results])
-    against = _mean([each.rate_iops for each in base])
-    return [
-        show_rate(rate) if rate else "–",
-        f"{100 * rate / against:.0f}" if rate and against else "–",
-        _us([each.latency_mean_ns for each in results]),
-        _us([each.latency_ns(50) for each in results]),
-        _us([each.latency_ns(99) for each in results]),
-        _us([each.cpu_per_io_ns("initiator") for each in results]),
-        _us([each.cpu_per_io_ns("target") for each in results]),
-        str(len(results)),
-    ]
+def _iops(cell: CellSummary) -> str:
+    return show_rate(cell.values["iops"].value) if "iops" in cell.values else "–"
 
 
-def _baseline_cell(study: Study, factors: list[str], cell: tuple[LevelValue, ...]) -> tuple[LevelValue, ...]:
-    """The treatment that `cell` is compared with: its own levels but for the factors that the baseline names."""
-    levels = [(study.baseline_level(factor), value) for factor, value in zip(factors, cell, strict=True)]
-    return tuple(level.value if level else value for level, value in levels)
+def _us(cell: CellSummary, key: str) -> str:
+    if key not in cell.values:
+        return "–"
+    value = cell.values[key].value
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _us(values: Sequence[float | None]) -> str:
-    mean = _mean(values)
-    return "–" if mean is None else f"{mean / 1000:.3g}" if mean < 1e6 else f"{mean / 1000:,.0f}"
+def _relative(cell: CellSummary, primary: Response, baseline: str) -> str:
+    if cell.arm == baseline:
+        return "100"
+    if primary.key not in cell.ratios:
+        return "–"
+    ratio = cell.ratios[primary.key].ratio
+    if ratio.low is None or ratio.high is None:
+        return f"{100 * ratio.value:.0f}"
+    return f"{100 * ratio.value:.0f} \\[{100 * ratio.low:.0f}, {100 * ratio.high:.0f}]"
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Geometric; None where a value is missing or zero."""
-    known = [value for value in values if value is not None and value > 0]
-    if not known or len(known) < len(values):
-        return None
-    return math.exp(math.fsum(map(math.log, known)) / len(known))
+def _verdict(cell: CellSummary, primary: Response) -> Text:
+    verdict = cell.ratios[primary.key].verdict if primary.key in cell.ratios else None
+    if verdict is None:
+        return Text("")
+    words = {Verdict.BETTER: primary.better, Verdict.WORSE: primary.worse}
+    return Text(words.get(verdict, verdict.value), style=_COLORS[verdict])

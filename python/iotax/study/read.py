@@ -72,7 +72,7 @@ def read_study(name: str, text: str, folder: Path) -> Study:
         problems += _baseline_problems(document, {problem.place for problem in problems})
     if problems or study is None:
         raise StudyError(name, problems)
-    return study
+    return _settle_baseline(study)
 
 
 def _factor_problems(document: Document) -> list[Problem]:
@@ -124,6 +124,12 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
             holder[place[-1]] = EMBEDDED[-1]  # so that the rest of the study can still be judged
         else:
             holder[place[-1]] = endpoint.uri or endpoint.protocol
+
+
+def _settle_baseline(study: Study) -> Study:
+    """The baseline's levels as the factors have them: `4k` under baseline is the level 4KiB."""
+    levels = {name: level.value for name in study.baseline if (level := study.baseline_level(name))}
+    return study.model_copy(update={"baseline": levels})
 
 
 def _pydantic_problems(error: ValidationError, document: Document) -> Iterable[Problem]:
