@@ -6,9 +6,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import RESPONSES, CellSummary, Finding, Response, StudyData, Summary, Verdict, summarise
+from iotax.analysis import RESPONSES, CellSummary, Response, Summary, Verdict, summarise
 from iotax.cli.console import console
 from iotax.notebook import Notebook
+from iotax.report import study_data
 from iotax.units import show_rate
 
 _COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
@@ -17,13 +18,7 @@ _RESPONSES = {response.key: response for response in RESPONSES}
 
 def print_summary(notebook: Notebook, run: int) -> None:
     """Geometric means over the runs of each treatment; the baseline is 100, with the 95 % interval of the ratio."""
-    data = StudyData(
-        notebook.study(run),
-        notebook.attempts(run),
-        notebook.trials(run),
-        notebook.backgrounds(run),
-        notebook.environment(run),
-    )
+    data = study_data(notebook, run)
     if not data.runs:
         return
     summary = summarise(data)
@@ -36,13 +31,9 @@ def print_summary(notebook: Notebook, run: int) -> None:
         style="dim",
         soft_wrap=True,
     )
-    for finding in [*_headlines(summary, primary), *(each for each in summary.trust if each.tone == "warning")]:
-        out.print(Text(finding.text, style="yellow" if finding.tone == "warning" else ""), soft_wrap=True)
-
-
-def _headlines(summary: Summary, primary: Response) -> list[Finding]:
-    """What is found of the primary response, which the verdicts name first."""
-    return summary.verdicts[: sum(1 for overall in summary.overalls if overall.response is primary)]
+    headlines = [finding for finding in summary.verdicts if finding.response_key == primary.key]
+    for finding in [*headlines, *(each for each in summary.trust if each.tone == "warning")]:
+        out.print(Text(finding.sentence, style="yellow" if finding.tone == "warning" else ""), soft_wrap=True)
 
 
 def _table(summary: Summary, primary: Response) -> Table:
