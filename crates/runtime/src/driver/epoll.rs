@@ -2,9 +2,8 @@
 
 use std::{
     fmt, io,
-    mem::MaybeUninit,
     net::{SocketAddr, TcpListener},
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::Arc,
     time::Duration,
 };
@@ -21,18 +20,15 @@ use rustix::{
 
 use super::{
     DriverConfig,
-    gather::Gather,
+    gather::{Gather, Sent},
     life::{Life, Step},
     pool::Pool,
-    run::{Common, Port, Until, settle},
+    run::{Common, MAX_RECEIVE_BYTES, Port, Until, receive_limit, settle},
     socket,
     table::Table,
     waker::Handed,
 };
 use crate::disk::Disk;
-
-/// Bytes taken in one receive, after which the replies to them are sent: the peer works on those while we work on the rest.
-const RECEIVE_BYTES: usize = 64 * 1024;
 
 /// Receives from one connection before the others have their turn.
 const RECEIVES_A_TURN: usize = 8;
@@ -80,6 +76,8 @@ struct Conn {
     /// The system has said since the last `EAGAIN` that a receive may bring something.
     readable: bool,
     writable: bool,
+    /// Bytes received since there were none.
+    streak_bytes: usize,
     /// The peer has ended its side: receive until that shows, short receives or not.
     ended: bool,
     queued: bool,
@@ -95,6 +93,7 @@ impl Conn {
             connecting,
             readable: false,
             writable: !connecting,
+            streak_bytes: 0,
             ended: false,
             queued: false,
             dirty: false,
@@ -128,7 +127,7 @@ impl EpollPort {
             paused: Vec::new(),
             closing_count: 0,
             events: Vec::with_capacity(EVENTS),
-            receive_buffer: vec![0; RECEIVE_BYTES],
+            receive_buffer: vec![0; MAX_RECEIVE_BYTES],
             gather: Gather::default(),
             disks: config.disks,
             pool,
@@ -316,23 +315,27 @@ impl EpollPort {
                 }
                 break;
             }
-            buffer.clear();
-            match rustix::net::recv(&conn.socket, spare_capacity(&mut buffer), RecvFlags::DONTWAIT) {
+            let limit = receive_limit(conn.streak_bytes);
+            match rustix::net::recv(&conn.socket, &mut buffer[..limit], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
                     let step = conn.life.peer_ended();
                     self.take_step(id, step);
                 }
                 Ok((_, count)) => {
                     // Less than asked for: nothing is left, unless the peer's end is.
-                    conn.readable = count == RECEIVE_BYTES || conn.ended;
+                    conn.readable = count == limit || conn.ended;
+                    conn.streak_bytes = if count == limit { conn.streak_bytes + count } else { 0 };
                     received += 1;
                     if !discard {
-                        node.handle(self.common.clock.now(), Input::Received { conn: id, bytes: &buffer });
+                        node.handle(self.common.clock.now(), Input::Received { conn: id, bytes: &buffer[..count] });
                         settle(node, self);
                         self.send(id, node);
                     }
                 }
-                Err(Errno::AGAIN) => conn.readable = false,
+                Err(Errno::AGAIN) => {
+                    conn.readable = false;
+                    conn.streak_bytes = 0;
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     let step = conn.life.receive_failed(error.raw_os_error());
@@ -348,35 +351,29 @@ impl EpollPort {
         if conn.connecting {
             return;
         }
-        let mut all_sent = true;
         if let Some(transmit) = node.transmit(id) {
             if conn.life.send_failed() {
                 transmit.clear();
-                return;
-            }
-            while conn.writable && !transmit.is_empty() {
-                self.gather.fill(transmit, usize::MAX);
-                match send_gathered(&conn.socket, &self.gather) {
-                    Ok(sent) => transmit.advance(sent),
-                    Err(Errno::AGAIN) => conn.writable = false,
-                    Err(Errno::INTR) => {}
-                    Err(error) => {
-                        transmit.clear();
+            } else if conn.writable {
+                match self.gather.send(transmit, &conn.socket) {
+                    Sent::All => {}
+                    Sent::Blocked => conn.writable = false,
+                    Sent::Failed(error) => {
                         // The peer's last words, and its end, are to be received.
                         conn.readable = true;
-                        let step = conn.life.set_send_error(error.raw_os_error());
+                        let step = conn.life.set_send_error(error);
                         self.queue(id);
                         self.take_step(id, step);
                         return;
                     }
                 }
             }
-            all_sent = transmit.is_empty();
+            if !transmit.is_empty() {
+                return;
+            }
         }
-        if all_sent && !conn.life.send_failed() {
-            let step = conn.life.all_sent();
-            self.take_step(id, step);
-        }
+        let step = conn.life.all_sent();
+        self.take_step(id, step);
     }
 }
 
@@ -524,17 +521,4 @@ impl fmt::Debug for EpollPort {
 
 fn listener_data(index: usize) -> EventData {
     EventData::new_u64((LISTENER << KIND_SHIFT) | index as u64)
-}
-
-fn send_gathered(socket: &OwnedFd, gather: &Gather) -> Result<usize, Errno> {
-    let iovecs = gather.iovecs();
-    // SAFETY: all-zero bytes are a valid msghdr (no name, no control data).
-    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = iovecs.as_ptr().cast_mut();
-    message.msg_iovlen = iovecs.len();
-    // SAFETY: the vectors point into memory that is alive: the caller gathered them from a queue that it has not touched since.
-    // The system only reads it.
-    let sent =
-        unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
-    usize::try_from(sent).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

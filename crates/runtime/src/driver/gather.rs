@@ -1,4 +1,10 @@
-//! From a queue of chunks to the vectors of one send.
+//! From a queue of chunks to the vectors of one send, and to the socket.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, OwnedFd},
+};
 
 use iotax_proto::{Transmit, wire::Chunk};
 
@@ -16,14 +22,23 @@ pub(super) struct Gather {
     staging: Vec<u8>,
 }
 
+/// How far a send came.
+pub(super) enum Sent {
+    All,
+    /// The socket is full.
+    Blocked,
+    /// The system's error number; the queue is cleared.
+    Failed(i32),
+}
+
 impl Gather {
-    /// Gathers from the front of the queue, at most about `limit` bytes; returns the bytes gathered.
-    pub(super) fn fill(&mut self, transmit: &Transmit, limit: usize) -> usize {
+    /// Gathers from the front of the queue; returns the bytes gathered.
+    fn fill(&mut self, transmit: &Transmit) -> usize {
         self.iovecs.clear();
         self.staging.clear();
         let mut total = 0;
         for chunk in transmit.chunks() {
-            if self.iovecs.len() == MAX_IOVECS || total >= limit {
+            if self.iovecs.len() == MAX_IOVECS {
                 break;
             }
             let (address, len) = match chunk {
@@ -56,7 +71,37 @@ impl Gather {
         total
     }
 
-    pub(super) fn iovecs(&self) -> &[libc::iovec] {
+    /// Sends from the queue all that the socket takes.
+    pub(super) fn send(&mut self, transmit: &mut Transmit, socket: &OwnedFd) -> Sent {
+        while !transmit.is_empty() {
+            self.fill(transmit);
+            match self.send_filled(socket) {
+                Ok(count) => transmit.advance(count),
+                Err(libc::EAGAIN) => return Sent::Blocked,
+                Err(libc::EINTR) => {}
+                Err(error) => {
+                    transmit.clear();
+                    return Sent::Failed(error);
+                }
+            }
+        }
+        Sent::All
+    }
+
+    fn send_filled(&self, socket: &OwnedFd) -> Result<usize, i32> {
+        // SAFETY: all-zero bytes are a valid msghdr (no name, no control data).
+        let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_iov = self.iovecs.as_ptr().cast_mut();
+        message.msg_iovlen = self.iovecs.len();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: the vectors point into memory that is alive: `send` filled them from a queue that it has not touched since.
+        // The system only reads it.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    #[cfg(test)]
+    fn iovecs(&self) -> &[libc::iovec] {
         &self.iovecs
     }
 
@@ -105,7 +150,7 @@ mod tests {
         let mut gather = Gather::default();
         let mut seen = Vec::new();
         while !transmit.is_empty() {
-            let count = gather.fill(&transmit, usize::MAX);
+            let count = gather.fill(&transmit);
             assert!(count > 0);
             for iovec in gather.iovecs() {
                 // SAFETY: the vectors point into `transmit` and `gather.staging`, both alive and unchanged since `fill`.
@@ -128,8 +173,8 @@ mod tests {
             transmit.payload(Payload::from_vec(vec![1]));
         }
         let mut gather = Gather::default();
-        assert_eq!(gather.fill(&transmit, usize::MAX), MAX_IOVECS);
+        assert_eq!(gather.fill(&transmit), MAX_IOVECS);
         transmit.advance(MAX_IOVECS);
-        assert_eq!(gather.fill(&transmit, 100), 100);
+        assert_eq!(gather.fill(&transmit), 2000 - MAX_IOVECS);
     }
 }

@@ -74,7 +74,7 @@ impl Life {
 
     /// Nothing is queued to be sent.
     pub(super) fn all_sent(&mut self) -> Step {
-        if !self.closing || self.shut {
+        if !self.closing || self.shut || self.send_failed() {
             return Step::Stay;
         }
         self.shut = true;

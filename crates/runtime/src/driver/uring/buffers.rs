@@ -8,11 +8,8 @@ use std::{
 use io_uring::types::BufRingEntry;
 use iotax_proto::Region;
 
-use super::ring::Ring;
+use super::{super::run::MAX_RECEIVE_BYTES, ring::Ring};
 use crate::memory::SharedRegion;
-
-/// Bytes of one buffer: as many as one receive brings, after which the replies to them are sent while the rest is worked on.
-pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Buffers, a power of two. Few, so that they stay in the processor's cache; when all are in use, receiving waits for one.
 const BUFFERS: u16 = 16;
@@ -33,7 +30,8 @@ impl Buffers {
     pub(super) fn new(ring: &Ring) -> io::Result<Self> {
         let entries = SharedRegion::anonymous(usize::from(BUFFERS) * size_of::<BufRingEntry>(), true)
             .map_err(io::Error::other)?;
-        let memory = SharedRegion::anonymous(usize::from(BUFFERS) * BUFFER_BYTES, true).map_err(io::Error::other)?;
+        let memory =
+            SharedRegion::anonymous(usize::from(BUFFERS) * MAX_RECEIVE_BYTES, true).map_err(io::Error::other)?;
         let mut buffers = Self { entries, memory, tail: 0 };
         let address = buffers.entry(0) as u64;
         // SAFETY: the entries are page-aligned, long enough, and outlive the ring as the caller promises.
@@ -46,7 +44,7 @@ impl Buffers {
 
     /// The bytes that the kernel put into a buffer, which is ours until it is given back.
     pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
-        assert!(buffer < BUFFERS && len <= BUFFER_BYTES, "a completion names a buffer of the group");
+        assert!(buffer < BUFFERS && len <= MAX_RECEIVE_BYTES, "a completion names a buffer of the group");
         let address = self.address(buffer);
         // SAFETY: the range lies inside the memory; the kernel wrote it before the completion and does not touch it until
         // `give_back`, which needs `&mut self`.
@@ -59,7 +57,7 @@ impl Buffers {
         // SAFETY: the entry lies inside the ring, and the kernel reads it only once the tail has passed it.
         unsafe {
             (*entry).set_addr(self.address(buffer) as u64);
-            (*entry).set_len(BUFFER_BYTES as u32);
+            (*entry).set_len(MAX_RECEIVE_BYTES as u32);
             (*entry).set_bid(buffer);
         }
         self.tail = self.tail.wrapping_add(1);
@@ -69,7 +67,7 @@ impl Buffers {
     }
 
     fn address(&self, buffer: u16) -> *const u8 {
-        match self.memory.address(usize::from(buffer) * BUFFER_BYTES) {
+        match self.memory.address(usize::from(buffer) * MAX_RECEIVE_BYTES) {
             Some(address) => address,
             None => unreachable!("mapped memory has addresses"),
         }

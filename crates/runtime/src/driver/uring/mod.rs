@@ -1,4 +1,4 @@
-//! Sockets and disks over io_uring: in the steady state one system call sends the replies, sleeps, and receives.
+//! Sockets and disks over io_uring: in the steady state a wake costs one wait, which also receives, and one send.
 
 mod buffers;
 mod conn;
@@ -8,12 +8,12 @@ mod ring;
 use std::{
     fmt, io,
     net::{SocketAddr, TcpListener},
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
     sync::Arc,
 };
 
 use io_uring::{
-    opcode,
+    opcode, squeue,
     types::{CancelBuilder, FsyncFlags},
 };
 use iotax_node::{CloseReason, ConnId, DiskToken, Input, ListenerId, Node, Output};
@@ -21,14 +21,15 @@ use iotax_proto::Instant;
 
 use super::{
     DriverConfig,
+    gather::{Gather, Sent},
     life::Step,
-    run::{Common, Port, Until, settle},
+    run::{Common, Port, Until, receive_limit, settle},
     socket,
     table::Table,
     waker::Handed,
 };
 use crate::disk::{Disk, SystemOp, Transfer};
-use buffers::{BUFFER_BYTES, Buffers};
+use buffers::Buffers;
 use conn::Conn;
 pub(super) use probe::refusal;
 use ring::{Completion, Ring, fd};
@@ -36,12 +37,15 @@ use ring::{Completion, Ring, fd};
 /// Kinds of operations, in the top byte of their user data; a key or an index is below.
 const KIND_SHIFT: u32 = 56;
 const RECEIVE: u64 = 0;
-const SEND: u64 = 1;
+const ROOM: u64 = 1;
 const CONNECT: u64 = 2;
 const ACCEPT: u64 = 3;
 const WAKE: u64 = 4;
 const DISK: u64 = 5;
 const CANCEL: u64 = 6;
+
+/// `IORING_RECVSEND_POLL_FIRST`.
+const POLL_FIRST: u16 = 1;
 
 pub(super) struct UringPort {
     common: Common,
@@ -51,7 +55,7 @@ pub(super) struct UringPort {
     listeners: Vec<TcpListener>,
     conns: Table<Conn>,
     completions: Vec<Completion>,
-    /// Connections with held bytes, or without a receive.
+    /// Connections that may need a receive or have held bytes.
     ready: Vec<ConnId>,
     ready_now: Vec<ConnId>,
     /// Connections with bytes to send.
@@ -60,6 +64,7 @@ pub(super) struct UringPort {
     /// Connections whose bytes the node does not want for now.
     paused: Vec<ConnId>,
     closing_count: usize,
+    gather: Gather,
     disks: Vec<Arc<Disk>>,
     /// Disk operations with the kernel, by slot.
     transfers: Vec<Option<(DiskToken, Transfer)>>,
@@ -83,6 +88,7 @@ impl UringPort {
             dirty_now: Vec::new(),
             paused: Vec::new(),
             closing_count: 0,
+            gather: Gather::default(),
             disks: config.disks,
             transfers: Vec::new(),
             free_transfers: Vec::new(),
@@ -112,12 +118,11 @@ impl UringPort {
             }
         };
         let mut conn = Conn::new(socket);
-        conn.connecting = true;
-        let address = conn.flight.address.insert(to.into());
+        let address = conn.connecting.insert(Box::new(to.into()));
         let entry = opcode::Connect::new(fd(conn.socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
         self.conns.insert(id, conn);
         let entry = entry.user_data((CONNECT << KIND_SHIFT) | self.conns.key(id));
-        // SAFETY: the address lives in the connection's box, which stays until the operation has completed.
+        // SAFETY: the address is boxed in the connection, which stays until the operation has completed.
         unsafe { self.ring.push(&entry) };
     }
 
@@ -126,11 +131,10 @@ impl UringPort {
         if conn.ending.is_some() || !conn.life.start_closing() {
             return;
         }
-        if conn.connecting {
+        if conn.connecting.is_some() {
             self.end(id, CloseReason::Ended);
             return;
         }
-        conn.held = Vec::new();
         self.closing_count += 1;
         self.common.start_closing(self.conns.key(id));
         self.has_bytes(id);
@@ -142,7 +146,7 @@ impl UringPort {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.ending.is_none() {
             conn.ending = Some(reason);
-            if conn.life.is_closing() && !conn.connecting {
+            if conn.life.is_closing() && conn.connecting.is_none() {
                 self.closing_count -= 1;
             }
             if !conn.is_still() {
@@ -196,7 +200,7 @@ impl UringPort {
         let data = completion.user_data;
         match data >> KIND_SHIFT {
             RECEIVE => self.received(completion, node),
-            SEND => self.sent(completion),
+            ROOM => self.has_room(completion),
             CONNECT => self.connected(completion, node),
             ACCEPT => self.accepted(completion),
             WAKE if !completion.has_more() => self.watch_waker(),
@@ -208,17 +212,16 @@ impl UringPort {
     fn connected<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
         let Some(id) = self.conns.find(completion.user_data) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.connecting = false;
-        conn.flight.address = None;
+        conn.connecting = None;
         if conn.ending.is_some() {
             self.end_if_still(id);
         } else if let Err(error) = completion.outcome() {
             self.end(id, CloseReason::Failed(error));
         } else {
-            self.arm_receive(id);
             node.handle(self.common.clock.now(), Input::Connected { conn: id });
             settle(node, self);
             self.has_bytes(id);
+            self.queue(id);
         }
     }
 
@@ -255,81 +258,63 @@ impl UringPort {
         // The key finds the connection: its slot is kept while the kernel has a receive.
         let Some(id) = self.conns.find(completion.user_data) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if !completion.has_more() {
-            conn.receiving = false;
-        }
+        conn.receiving = false;
+        conn.more_waits = completion.leaves_bytes();
         let over = conn.ending.is_some();
+        let wanted = node.wants_receive(id);
+        let discard = over || conn.life.discards(wanted);
         match (completion.outcome(), completion.buffer()) {
-            (Ok(0), buffer) => {
-                if let Some(buffer) = buffer {
-                    self.buffers.give_back(buffer);
-                }
-                if !over {
-                    let step = conn.life.peer_ended();
-                    self.take_step(id, step);
-                }
-            }
-            (Ok(len), Some(buffer)) => {
+            (Ok(len @ 1..), Some(buffer)) => {
+                conn.streak_bytes = if conn.more_waits { conn.streak_bytes + len as usize } else { 0 };
                 let bytes = self.buffers.bytes(buffer, len as usize);
-                let wanted = node.wants_receive(id);
-                if wanted && !over && !conn.life.discards(wanted) && !conn.paused && conn.held.is_empty() {
+                if discard {
+                } else if wanted && conn.held.is_empty() {
                     node.handle(self.common.clock.now(), Input::Received { conn: id, bytes });
                     settle(node, self);
-                } else if !over && !conn.life.discards(wanted) {
+                } else {
                     conn.held.extend_from_slice(bytes);
-                    self.pause(id);
-                }
-                self.buffers.give_back(buffer);
-            }
-            // All buffers were in use, or we asked for the end of it: armed again below, when it is wanted.
-            (Err(libc::ENOBUFS | libc::ECANCELED), _) | (Ok(_), None) => {}
-            (Err(error), _) => {
-                if !over {
-                    let step = conn.life.receive_failed(error);
-                    self.take_step(id, step);
                 }
             }
+            (Ok(_), _) if !over => {
+                let step = conn.life.peer_ended();
+                self.take_step(id, step);
+            }
+            // All buffers were in use: tried again in this turn.
+            (Err(libc::ENOBUFS | libc::EINTR | libc::EAGAIN) | Ok(_), _) => {}
+            (Err(error), _) if !over => {
+                let step = conn.life.receive_failed(error);
+                self.take_step(id, step);
+            }
+            (Err(_), _) => {}
+        }
+        if let Some(buffer) = completion.buffer() {
+            self.buffers.give_back(buffer);
         }
         self.end_if_still(id);
-        self.queue_if_deaf(id);
+        self.send(id, node);
+        self.receive_on(id, node);
     }
 
-    /// Has a receive armed in this turn where there should be one.
-    fn queue_if_deaf(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get(id)
-            && !conn.receiving
-            && !conn.paused
-        {
-            self.queue(id);
-        }
-    }
-
-    /// Stops receiving until the node wants more.
-    fn pause(&mut self, id: ConnId) {
-        let key = self.conns.key(id);
+    /// Has the kernel receive once more, or waits until the node wants it.
+    fn receive_on<N: Node + ?Sized>(&mut self, id: ConnId, node: &N) {
+        let wanted = node.wants_receive(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if !conn.paused {
+        if conn.life.discards(wanted) || (wanted && conn.held.is_empty()) {
+            self.arm_receive(id);
+        } else if !conn.paused {
             conn.paused = true;
             self.paused.push(id);
-        }
-        if conn.receiving && !conn.stopping {
-            conn.stopping = true;
-            let entry = opcode::AsyncCancel::new((RECEIVE << KIND_SHIFT) | key).build().user_data(CANCEL << KIND_SHIFT);
-            // SAFETY: the entry points to nothing.
-            unsafe { self.ring.push(&entry) };
         }
     }
 
     fn arm_receive(&mut self, id: ConnId) {
         let key = self.conns.key(id);
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if conn.receiving || conn.connecting || conn.ending.is_some() || !conn.life.receives() {
+        if conn.receiving || conn.connecting.is_some() || conn.ending.is_some() || !conn.life.receives() {
             return;
         }
         conn.receiving = true;
-        conn.stopping = false;
-        let entry = opcode::RecvMulti::new(fd(conn.socket.as_raw_fd()), buffers::GROUP)
-            .build()
+        let entry = receive(conn.socket.as_raw_fd(), conn.more_waits, receive_limit(conn.streak_bytes))
             .user_data((RECEIVE << KIND_SHIFT) | key);
         // SAFETY: the entry points to nothing; the buffers are the ring's and live as long.
         unsafe { self.ring.push(&entry) };
@@ -339,78 +324,34 @@ impl UringPort {
     fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.queued = false;
-        if conn.ending.is_some() {
-            return;
-        }
-        let mut held = std::mem::take(&mut conn.held);
-        let mut given = 0;
-        while given < held.len() {
-            let wanted = node.wants_receive(id);
-            match self.conns.get(id) {
-                None => return,
-                Some(conn) if conn.ending.is_some() || conn.life.discards(wanted) => given = held.len(),
-                Some(_) if wanted => {
-                    let piece = &held[given..held.len().min(given + BUFFER_BYTES)];
-                    given += piece.len();
-                    node.handle(self.common.clock.now(), Input::Received { conn: id, bytes: piece });
-                    settle(node, self);
-                }
-                Some(_) => break,
+        if !conn.held.is_empty() && node.wants_receive(id) {
+            let held = std::mem::take(&mut conn.held);
+            if !conn.life.discards(true) && conn.ending.is_none() {
+                node.handle(self.common.clock.now(), Input::Received { conn: id, bytes: &held });
+                settle(node, self);
+                self.send(id, node);
             }
         }
-        held.drain(..given);
-        let wanted = node.wants_receive(id);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        let full = !held.is_empty();
-        conn.held = held;
-        if full || (!wanted && !conn.life.discards(wanted)) {
-            self.pause(id);
-        } else {
-            self.arm_receive(id);
-        }
+        self.receive_on(id, node);
     }
 
-    fn sent(&mut self, completion: Completion) {
+    /// A full socket takes bytes again; or it has failed, which the next send says better.
+    fn has_room(&mut self, completion: Completion) {
         let Some(id) = self.conns.find(completion.user_data) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.sending = false;
-        match completion.outcome() {
-            Ok(count) => {
-                conn.flight.transmit.advance(count as usize);
-                if conn.ending.is_none() {
-                    if conn.flight.transmit.is_empty() {
-                        self.has_bytes(id);
-                    } else {
-                        self.send_flight(id);
-                    }
-                }
-            }
-            Err(libc::EINTR | libc::EAGAIN) if conn.ending.is_none() => self.send_flight(id),
-            Err(error) => {
-                conn.flight.transmit.clear();
-                if conn.ending.is_none() {
-                    let step = conn.life.set_send_error(error);
-                    self.take_step(id, step);
-                    self.has_bytes(id);
-                }
-            }
+        conn.blocked = false;
+        if conn.ending.is_some() {
+            self.end_if_still(id);
+        } else {
+            self.has_bytes(id);
         }
-        self.end_if_still(id);
     }
 
-    fn send_flight(&mut self, id: ConnId) {
-        let key = self.conns.key(id);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.sending = true;
-        let entry = conn.flight.send(&conn.socket).user_data((SEND << KIND_SHIFT) | key);
-        // SAFETY: the flight is boxed in the connection, which stays until the operation has completed, and holds on to the
-        // memory of its payloads.
-        unsafe { self.ring.push(&entry) };
-    }
-
+    /// Sends at once, by a system call of its own: through the ring it would cost an operation and a completion more, and the
+    /// completion would end the next wait for nothing.
     fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if conn.connecting || conn.sending || conn.ending.is_some() {
+        if conn.connecting.is_some() || conn.blocked || conn.ending.is_some() {
             return;
         }
         if let Some(transmit) = node.transmit(id) {
@@ -418,16 +359,32 @@ impl UringPort {
                 transmit.clear();
                 return;
             }
-            if !transmit.is_empty() {
-                std::mem::swap(transmit, &mut conn.flight.transmit);
-                self.send_flight(id);
-                return;
+            match self.gather.send(transmit, &conn.socket) {
+                Sent::All => {}
+                Sent::Blocked => {
+                    self.watch_room(id);
+                    return;
+                }
+                Sent::Failed(error) => {
+                    let step = conn.life.set_send_error(error);
+                    self.take_step(id, step);
+                    return;
+                }
             }
         }
-        if !conn.life.send_failed() {
-            let step = conn.life.all_sent();
-            self.take_step(id, step);
-        }
+        let step = conn.life.all_sent();
+        self.take_step(id, step);
+    }
+
+    fn watch_room(&mut self, id: ConnId) {
+        let key = self.conns.key(id);
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.blocked = true;
+        let entry = opcode::PollAdd::new(fd(conn.socket.as_raw_fd()), libc::POLLOUT as u32)
+            .build()
+            .user_data((ROOM << KIND_SHIFT) | key);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(&entry) };
     }
 
     fn start_disk(&mut self, token: DiskToken, transfer: Transfer) {
@@ -501,7 +458,7 @@ impl Port for UringPort {
         }
         let conn = self.conns.free_id();
         self.conns.insert(conn, Conn::new(handed.socket));
-        self.arm_receive(conn);
+        self.queue(conn);
         Some(Input::Accepted { conn, listener: handed.listener, peer: handed.peer })
     }
 
@@ -572,15 +529,8 @@ impl Port for UringPort {
 
     fn process<N: Node + ?Sized>(&mut self, node: &mut N) {
         let mut completions = std::mem::take(&mut self.completions);
-        let last = completions.len().saturating_sub(1);
-        for (at, completion) in completions.drain(..).enumerate() {
+        for completion in completions.drain(..) {
             self.take_completion(completion, node);
-            if at < last && !self.dirty.is_empty() {
-                // The peer works on what is sent now while we work on the rest.
-                self.flush(node);
-                // A failure here comes back from the wait.
-                let _ = self.ring.submit();
-            }
         }
         self.completions = completions;
         std::mem::swap(&mut self.ready, &mut self.ready_now);
@@ -592,6 +542,17 @@ impl Port for UringPort {
         }
         self.ready_now.clear();
     }
+}
+
+/// Receives once, into a buffer of the kernel's choice.
+fn receive(socket: RawFd, more_waits: bool, limit: usize) -> squeue::Entry {
+    // Where nothing is there yet, trying before waiting would be in vain.
+    let order = if more_waits { 0 } else { POLL_FIRST };
+    opcode::Recv::new(fd(socket), std::ptr::null_mut(), limit as u32)
+        .buf_group(buffers::GROUP)
+        .ioprio(order)
+        .build()
+        .flags(squeue::Flags::BUFFER_SELECT)
 }
 
 impl Drop for UringPort {
@@ -615,13 +576,13 @@ impl Drop for UringPort {
             }
             for completion in completions {
                 match completion.user_data >> KIND_SHIFT {
-                    kind @ (RECEIVE | SEND | CONNECT) => {
+                    kind @ (RECEIVE | ROOM | CONNECT) => {
                         if let Some(id) = self.conns.find(completion.user_data)
                             && let Some(conn) = self.conns.get_mut(id)
                         {
-                            conn.receiving &= kind != RECEIVE || completion.has_more();
-                            conn.sending &= kind != SEND;
-                            conn.connecting &= kind != CONNECT;
+                            conn.receiving &= kind != RECEIVE;
+                            conn.blocked &= kind != ROOM;
+                            conn.connecting.take_if(|_| kind == CONNECT);
                         }
                     }
                     DISK => {

@@ -5,16 +5,12 @@ use std::{fs, io, os::fd::AsRawFd, time::Duration};
 use io_uring::{Probe, opcode};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::{
-    super::run::Until,
-    buffers::{Buffers, GROUP},
-    ring::{Ring, fd},
-};
+use super::{super::run::Until, buffers::Buffers, receive, ring::Ring};
 use crate::clock::Clock;
 
 /// Why io_uring cannot be used; `None` where it can. Tries what the driver needs on a pair of sockets of its own.
 pub(in super::super) fn refusal() -> Option<String> {
-    let mut ring = match Ring::new() {
+    let ring = match Ring::new() {
         Ok(ring) => ring,
         Err(error) => return Some(explain_setup(&error)),
     };
@@ -25,9 +21,7 @@ pub(in super::super) fn refusal() -> Option<String> {
     for (code, name) in [
         (opcode::Accept::CODE, "accept"),
         (opcode::Connect::CODE, "connect"),
-        (opcode::RecvMulti::CODE, "recv"),
-        (opcode::Send::CODE, "send"),
-        (opcode::SendMsg::CODE, "sendmsg"),
+        (opcode::Recv::CODE, "recv"),
         (opcode::PollAdd::CODE, "poll"),
         (opcode::AsyncCancel2::CODE, "cancel"),
         (opcode::Read::CODE, "read"),
@@ -39,40 +33,30 @@ pub(in super::super) fn refusal() -> Option<String> {
             return Some(format!("the kernel's io_uring has no {name}"));
         }
     }
-    match receive_something(&mut ring) {
+    match receive_something(ring) {
         Ok(()) => None,
         Err(error) => Some(format!("a receive through io_uring failed: {error}")),
     }
 }
 
-/// A multishot receive into provided buffers, as the driver uses it (Linux 6.0).
-fn receive_something(ring: &mut Ring) -> io::Result<()> {
-    let buffers = Buffers::new(ring)?;
+/// A receive into a provided buffer, as the driver uses it.
+fn receive_something(ring: Ring) -> io::Result<()> {
+    let buffers = Buffers::new(&ring)?;
+    // Dropped before the buffers, which the kernel may use until then.
+    let mut ring = ring;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::io::write(&theirs, b"io_uring")?;
-    // SAFETY: the entry points to nothing; the buffers outlive the receive, which ends below when the peer does.
-    unsafe { ring.push(&opcode::RecvMulti::new(fd(ours.as_raw_fd()), GROUP).build()) };
+    // SAFETY: the entry points to nothing; the buffers outlive the receive, which finds its bytes waiting.
+    unsafe { ring.push(&receive(ours.as_raw_fd(), true, 64)) };
     let clock = Clock::start();
-    let deadline = clock.now() + Duration::from_secs(1);
     let mut completions = Vec::new();
-    let mut theirs = Some(theirs);
-    let mut received = false;
-    while clock.now() < deadline {
-        ring.wait(Until::At(deadline), clock, &mut completions)?;
-        for completion in completions.drain(..) {
-            let count = completion.outcome().map_err(io::Error::from_raw_os_error)?;
-            if let Some(buffer) = completion.buffer()
-                && count > 0
-            {
-                received |= buffers.bytes(buffer, count as usize) == b"io_uring";
-                theirs = None;
-            }
-            if !completion.has_more() && theirs.is_none() {
-                return if received { Ok(()) } else { Err(io::Error::other("it brought other bytes")) };
-            }
-        }
+    ring.wait(Until::At(clock.now() + Duration::from_secs(1)), clock, &mut completions)?;
+    let completion = completions.first().ok_or(io::ErrorKind::TimedOut)?;
+    let len = completion.outcome().map_err(io::Error::from_raw_os_error)?;
+    match completion.buffer() {
+        Some(buffer) if buffers.bytes(buffer, len as usize) == b"io_uring" => Ok(()),
+        _ => Err(io::Error::other("it brought other bytes")),
     }
-    Err(io::ErrorKind::TimedOut.into())
 }
 
 fn explain_setup(error: &io::Error) -> String {

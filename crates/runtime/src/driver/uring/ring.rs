@@ -45,18 +45,6 @@ impl Ring {
         }
     }
 
-    /// Begins what is queued, without waiting for anything.
-    pub(super) fn submit(&mut self) -> io::Result<()> {
-        if self.0.submission().is_empty() {
-            return Ok(());
-        }
-        match self.0.submit() {
-            Ok(_) => Ok(()),
-            Err(error) if is_transient(&error) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Begins what is queued, waits for at least one completion, and takes all there are.
     pub(super) fn wait(&mut self, until: Until, clock: Clock, into: &mut Vec<Completion>) -> io::Result<()> {
         let ready = !self.0.completion().is_empty();
@@ -121,6 +109,11 @@ impl Completion {
     /// More completions of the same operation will come.
     pub(super) fn has_more(&self) -> bool {
         cqueue::more(self.flags)
+    }
+
+    /// A receive left bytes in the socket.
+    pub(super) fn leaves_bytes(&self) -> bool {
+        cqueue::sock_nonempty(self.flags)
     }
 
     /// The provided buffer that was used.
