@@ -81,7 +81,7 @@ fn digests_that_only_one_side_wants_refuse_the_login() {
     let ours = Wishes { header_digest: DigestWish::Require, ..Wishes::default() };
     let target = Config { wishes: theirs, ..Config::default() };
     let mut pair = Pair::new(config(ours), target, MemoryBackend::new(512), Cut::Whole);
-    assert_eq!(pair.run().unwrap_err().kind, ViolationKind::Misbehaved);
+    assert_eq!(pair.run().unwrap_err().kind, ViolationKind::Refused);
 }
 
 /// The status of a login whose first request is this.

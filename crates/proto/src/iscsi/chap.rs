@@ -32,8 +32,9 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The initiator's offer: the best first.
-    pub const OFFER: &str = "7,5";
+    /// The initiator's offer. MD5 is what every target must have (RFC 7143 §12.1.3); it stands first because targets of old
+    /// took 7 for SHA-1 before it was given to SHA-256.
+    pub const OFFER: &str = "5,7";
 
     pub fn from_number(number: &str) -> Option<Self> {
         match number {

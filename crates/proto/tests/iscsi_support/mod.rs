@@ -66,6 +66,8 @@ pub struct Pair {
     /// All that was sent by each side, kept for golden vectors.
     pub to_target: Vec<u8>,
     pub to_initiator: Vec<u8>,
+    /// The same in the order of sending: whether the initiator sent it, and what.
+    pub order: Vec<(bool, Vec<u8>)>,
     cut: Cut,
 }
 
@@ -80,6 +82,7 @@ impl Pair {
             events: Recorder::default(),
             to_target: Vec::new(),
             to_initiator: Vec::new(),
+            order: Vec::new(),
             cut,
         }
     }
@@ -101,6 +104,7 @@ impl Pair {
                 self.target.receive(self.now, piece, &mut self.backend)?;
             }
             self.to_target.extend_from_slice(&out);
+            self.order.push((true, out));
             while let Some((id, result)) = self.backend.take_queued() {
                 moved = true;
                 self.target.complete(self.now, id, result, &mut self.backend);
@@ -111,6 +115,7 @@ impl Pair {
                 self.initiator.receive(self.now, piece, &mut self.events)?;
             }
             self.to_initiator.extend_from_slice(&out);
+            self.order.push((false, out));
             if !moved {
                 return Ok(());
             }
