@@ -206,7 +206,7 @@ fn waiting() -> (Session, Recorder, Bhs) {
     );
     let now = pair.now;
     // The last status the target sent tells where the counters stand.
-    let last = Bhs(*pair.to_initiator.last_chunk_of_pdus());
+    let last = pair.last_of_target();
     for tag in 0..2 {
         pair.initiator.submit(now, tag, Io::Read { offset: 0, len: 1024 }).unwrap();
         let data = Payload::from_vec(vec![1; 2048]);
@@ -214,24 +214,6 @@ fn waiting() -> (Session, Recorder, Bhs) {
     }
     pair.initiator.transmit().clear();
     (pair.initiator, pair.events, last)
-}
-
-trait LastPdu {
-    fn last_chunk_of_pdus(&self) -> &[u8; 48];
-}
-
-impl LastPdu for Vec<u8> {
-    /// Header of the last PDU of a stream without digests.
-    fn last_chunk_of_pdus(&self) -> &[u8; 48] {
-        let mut at = 0;
-        loop {
-            let (len, _) = describe(&self[at..]).unwrap();
-            if at + len == self.len() {
-                return self[at..].first_chunk().unwrap();
-            }
-            at += len;
-        }
-    }
 }
 
 fn receive(

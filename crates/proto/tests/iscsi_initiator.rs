@@ -33,12 +33,7 @@ impl Stage {
         let config = Config { wishes: wishes.clone(), ..Config::default() };
         let mut pair = Pair::ready(wishes, config, MemoryBackend::new(1 << 16), Cut::Whole);
         pair.events.completed.clear();
-        let mut at = 0;
-        let mut last = Bhs([0; 48]);
-        while at < pair.to_initiator.len() {
-            last = Bhs(*pair.to_initiator[at..].first_chunk().unwrap());
-            at += describe(&pair.to_initiator[at..]).unwrap().0;
-        }
+        let last = pair.last_of_target();
         let field = |at: usize| u32::from_be_bytes(last.0[at..at + 4].try_into().unwrap());
         Self { session: pair.initiator, events: pair.events, stat_sn: field(24) + 1, exp_cmd_sn: field(28) }
     }

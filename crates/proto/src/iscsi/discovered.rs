@@ -6,6 +6,7 @@ use alloc::{string::String, vec::Vec};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveredTarget {
     pub name: String,
-    /// `address:port,portal-group-tag`; none where the target is at the portal that was asked.
+    /// `address:port,portal-group-tag`. None says that the target is at the portal that was asked, which libiscsi does not
+    /// understand: name one.
     pub portals: Vec<String>,
 }

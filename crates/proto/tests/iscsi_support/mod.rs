@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub use backend::MemoryBackend;
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Target, Violation,
-    iscsi::{Wishes, initiator, target},
+    iscsi::{Wishes, decode::describe, initiator, pdu::Bhs, target},
 };
 pub use peer::Peer;
 
@@ -140,6 +140,18 @@ impl Pair {
 
     pub fn read(&mut self, tag: Tag, offset: u64, len: usize) -> Vec<u8> {
         self.io(tag, Io::Read { offset, len: len as u32 }).expect("a read")
+    }
+
+    /// Header of the last PDU that the target sent, on a connection without digests.
+    pub fn last_of_target(&self) -> Bhs {
+        let mut rest = &self.to_initiator[..];
+        loop {
+            let (len, _) = describe(rest).expect("a PDU");
+            if len == rest.len() {
+                return Bhs(*rest.first_chunk().expect("a header"));
+            }
+            rest = &rest[len..];
+        }
     }
 
     pub fn close(&mut self) {
