@@ -258,7 +258,8 @@ impl<'a, C: Node> Lab<'a, C> {
 
     fn end(&mut self, pipe: &Pipe, reason: &CloseReason) {
         self.closed += 1;
-        for side in SIDES {
+        // The server first: the client may connect again at once, and its new connection may get the same id there.
+        for side in [Side::Server, Side::Client] {
             self.handle(side, Input::Closed { conn: ConnId(pipe.0[side as usize].conn), reason: reason.clone() });
         }
     }
