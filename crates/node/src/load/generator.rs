@@ -346,7 +346,7 @@ impl LoadNode {
     fn step_control(&mut self, now: Instant) {
         let Some(link) = &mut self.control else { return };
         let step = link.control.step(now);
-        if !link.control.transmit().is_empty() {
+        if link.next.is_none() && !link.control.transmit().is_empty() {
             self.to_send.push(CONTROL);
         }
         match step {
@@ -604,7 +604,8 @@ impl Node for LoadNode {
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         match (conn.0 as usize).checked_sub(1) {
             Some(index) => Some(self.workers.get_mut(index)?.link.initiator.get().transmit()),
-            None => Some(self.control.as_mut()?.control.transmit()),
+            // What is queued already is for the next connection.
+            None => Some(self.control.as_mut().filter(|link| link.next.is_none())?.control.transmit()),
         }
     }
 
