@@ -7,6 +7,10 @@ use std::{
     collections::VecDeque,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,22 +18,6 @@ use iotax_node::{CloseReason, ConnId, Input, Node, Output};
 use iotax_proto::{Instant, Transmit};
 use iotax_runtime::{Driver, DriverChoice, DriverKind, Ended, Flow, driver::SocketOptions};
 use support::{Client, Echo, GOODBYE, Queues, Server, TINY, config, run, stream_bytes};
-
-/// Runs each test over both drivers.
-macro_rules! for_both_drivers {
-    ($($name:ident),* $(,)?) => {
-        mod epoll {
-            $(#[test] fn $name() { super::$name(iotax_runtime::DriverChoice::Epoll); })*
-        }
-        mod io_uring {
-            $(#[test] fn $name() {
-                if super::support::has_io_uring() {
-                    super::$name(iotax_runtime::DriverChoice::IoUring);
-                }
-            })*
-        }
-    };
-}
 
 for_both_drivers!(
     a_stream_comes_back_whole,
@@ -47,6 +35,8 @@ for_both_drivers!(
     commands_reach_the_node_and_stop_ends_the_run,
     connections_are_spread_over_drivers_in_turn,
     connections_beyond_the_limit_are_closed,
+    an_idle_driver_sleeps,
+    a_flood_does_not_starve_others,
 );
 
 fn echo(choice: DriverChoice, conns: u32, total: u64, burst: usize, window: u64, socket: SocketOptions) {
@@ -264,6 +254,86 @@ fn connections_beyond_the_limit_are_closed(choice: DriverChoice) {
     }
     waker.stop();
     assert_eq!(server.join().unwrap(), 2);
+}
+
+fn an_idle_driver_sleeps(choice: DriverChoice) {
+    let (send, receive) = std::sync::mpsc::channel();
+    let node = move || {
+        send.send(ProcessorTime::of_this_thread()).unwrap();
+        Echo::new(0).queue_limit(0)
+    };
+    let server = Server::start(choice, TINY, node, |echo| echo.accepted);
+    let time = receive.recv().unwrap();
+    // Bytes that the node never wants, an end behind them, and a connection that just stands.
+    let mut unwanted = TcpStream::connect(server.address).unwrap();
+    unwanted.write_all(&vec![0; 100_000]).unwrap();
+    unwanted.shutdown(std::net::Shutdown::Write).unwrap();
+    let _standing = TcpStream::connect(server.address).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let before = time.read();
+    std::thread::sleep(Duration::from_millis(300));
+    let used = time.read().saturating_sub(before);
+    assert!(used < Duration::from_millis(5), "{used:?} of processor time in 300 idle ms");
+    assert_eq!(server.stop(), 2);
+}
+
+/// A thread's processor clock, to be read from another thread.
+struct ProcessorTime(libc::clockid_t);
+
+impl ProcessorTime {
+    fn of_this_thread() -> Self {
+        let mut clock = 0;
+        // SAFETY: the thread is this one, and `clock` is a place for the one value that the call writes.
+        assert_eq!(unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) }, 0);
+        Self(clock)
+    }
+
+    fn read(&self) -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is a place for the one value that the call writes.
+        assert_eq!(unsafe { libc::clock_gettime(self.0, &raw mut time) }, 0);
+        Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
+    }
+}
+
+fn a_flood_does_not_starve_others(choice: DriverChoice) {
+    let node = || Echo::new(0).queue_limit(usize::MAX);
+    let server = Server::start(choice, SocketOptions::default(), node, |echo| echo.accepted);
+    let address = server.address;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (flowing, flows) = std::sync::mpsc::channel();
+    let floods: Vec<_> = (0..2)
+        .map(|_| {
+            let stop = Arc::clone(&stop);
+            let flowing = flowing.clone();
+            std::thread::spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let mut reader = stream.try_clone().unwrap();
+                let drain = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()).unwrap());
+                let bytes = vec![1; 1 << 20];
+                stream.write_all(&bytes).unwrap();
+                flowing.send(()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    stream.write_all(&bytes).unwrap();
+                }
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                drain.join().unwrap()
+            })
+        })
+        .collect();
+    assert_eq!(flows.iter().take(2).count(), 2);
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut byte = [0];
+    for round in 0..50 {
+        stream.write_all(&[round]).unwrap();
+        stream.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [round]);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for flood in floods {
+        assert!(flood.join().unwrap() > 0);
+    }
+    assert_eq!(server.stop(), 3);
 }
 
 /// A node that does what a test tells it.

@@ -45,8 +45,17 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Fails with the system's error number where there is no memory to bounce through.
+    /// Fails with an error number of the system: where there is no memory to bounce through, or no such place on any disk.
     pub(crate) fn new(disk: Arc<Disk>, op: DiskOp) -> Result<Self, i32> {
+        if let DiskOp::Read { offset, .. }
+        | DiskOp::Write { offset, .. }
+        | DiskOp::WriteZeroes { offset, .. }
+        | DiskOp::Unmap { offset, .. } = op
+            && i64::try_from(offset).is_err()
+        {
+            // To io_uring the highest offset would mean the file's current position.
+            return Err(libc::EINVAL);
+        }
         let (op, payload, bounce) = match op {
             DiskOp::Read { offset, into } => {
                 let (address, bounce) = place(&disk, &into)?;
@@ -170,7 +179,7 @@ fn vector(address: usize, len: u32) -> libc::iovec {
     libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len as usize }
 }
 
-/// Offsets beyond the system's own limit come back as its `EINVAL`.
+/// Lengths beyond the system's own limit come back as its `EINVAL`; offsets were checked.
 fn signed(offset: u64) -> i64 {
     i64::try_from(offset).unwrap_or(-1)
 }

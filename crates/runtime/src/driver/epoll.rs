@@ -28,7 +28,7 @@ use super::{
     table::Table,
     waker::Handed,
 };
-use crate::disk::Disk;
+use crate::disk::{Disk, Transfer};
 
 /// Receives from one connection before the others have their turn.
 const RECEIVES_A_TURN: usize = 8;
@@ -386,10 +386,10 @@ impl Port for EpollPort {
         match output {
             Output::Connect { conn, to } => self.connect(conn, to),
             Output::Close { conn } => self.close(conn),
-            Output::Disk { token, disk, op } => {
-                let disk = Arc::clone(&self.disks[disk.0 as usize]);
-                self.pool.submit(token, disk, op);
-            }
+            Output::Disk { token, disk, op } => match Transfer::new(Arc::clone(&self.disks[disk.0 as usize]), op) {
+                Ok(transfer) => self.pool.submit(token, transfer),
+                Err(error) => self.common.disk_done.push_back((token, Err(error))),
+            },
         }
     }
 

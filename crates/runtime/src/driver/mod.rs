@@ -1,6 +1,6 @@
 //! Runs one [`Node`] on one thread: sockets, files and time on one side, `Input` and `Output` on the other.
 //!
-//! Two drivers behave alike: io_uring, and epoll where io_uring is refused.
+//! Two drivers behave alike: io_uring, and epoll where io_uring is refused. README.md beside this file says how.
 
 mod epoll;
 mod gather;

@@ -8,10 +8,10 @@ use std::{
     thread::JoinHandle,
 };
 
-use iotax_node::{DiskOp, DiskToken};
+use iotax_node::DiskToken;
 
 use super::waker::Notifier;
-use crate::disk::{Disk, SystemOp, Transfer};
+use crate::disk::{SystemOp, Transfer};
 
 /// Operations that wait for the disk at a time. More are queued here.
 const MAX_THREADS: usize = 32;
@@ -24,8 +24,6 @@ pub(super) struct Pool {
     /// Operations under way by slot, with what they keep alive; these never leave the driver's thread.
     under_way: Vec<Option<(DiskToken, Transfer)>>,
     free: Vec<usize>,
-    /// Operations that could not be begun.
-    failed: VecDeque<(DiskToken, i32)>,
     done: Vec<(usize, i32)>,
 }
 
@@ -63,7 +61,6 @@ impl Pool {
             threads: Vec::new(),
             under_way: Vec::new(),
             free: Vec::new(),
-            failed: VecDeque::new(),
             done: Vec::new(),
         })
     }
@@ -74,18 +71,10 @@ impl Pool {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.free.len() == self.under_way.len() && self.failed.is_empty()
+        self.free.len() == self.under_way.len()
     }
 
-    pub(super) fn submit(&mut self, token: DiskToken, disk: Arc<Disk>, op: DiskOp) {
-        let transfer = match Transfer::new(disk, op) {
-            Ok(transfer) => transfer,
-            Err(error) => {
-                self.failed.push_back((token, error));
-                self.shared.notifier.notify();
-                return;
-            }
-        };
+    pub(super) fn submit(&mut self, token: DiskToken, transfer: Transfer) {
         let (fd, op) = (transfer.fd(), transfer.op());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.under_way.push(None);
@@ -97,7 +86,6 @@ impl Pool {
 
     pub(super) fn take_done(&mut self, into: &mut VecDeque<(DiskToken, Result<u32, i32>)>) {
         self.shared.notifier.take();
-        into.extend(self.failed.drain(..).map(|(token, error)| (token, Err(error))));
         std::mem::swap(&mut *lock(&self.shared.done), &mut self.done);
         while let Some((slot, answer)) = self.done.pop() {
             let Some((token, mut transfer)) = self.under_way[slot].take() else { continue };

@@ -144,6 +144,10 @@ impl Common {
         })
     }
 
+    fn has_undelivered(&self) -> bool {
+        !self.gone.is_empty() || !self.accepted.is_empty() || !self.disk_done.is_empty()
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         let closing = self.closing.front().map(|&(_, deadline)| deadline);
         closing.into_iter().chain(self.listen_again_at).min()
@@ -195,7 +199,7 @@ pub(super) fn run<N: Node + ?Sized>(
 
         port.flush(node);
         port.resume(node);
-        let undelivered = !port.common().gone.is_empty() || !port.common().accepted.is_empty();
+        let undelivered = port.common().has_undelivered();
         if node.is_finished() && !undelivered && !port.is_closing() {
             return Ok(Ended::Finished);
         }

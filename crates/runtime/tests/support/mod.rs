@@ -12,6 +12,23 @@ use iotax_runtime::{
     memory::SharedRegion,
 };
 
+/// Runs each test over both drivers.
+#[macro_export]
+macro_rules! for_both_drivers {
+    ($($name:ident),* $(,)?) => {
+        mod epoll {
+            $(#[test] fn $name() { super::$name(iotax_runtime::DriverChoice::Epoll); })*
+        }
+        mod io_uring {
+            $(#[test] fn $name() {
+                if $crate::support::has_io_uring() {
+                    super::$name(iotax_runtime::DriverChoice::IoUring);
+                }
+            })*
+        }
+    };
+}
+
 /// Queues by connection, told of when they stop being empty: what every node needs.
 #[derive(Default)]
 pub(crate) struct Queues {
