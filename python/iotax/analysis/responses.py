@@ -54,7 +54,9 @@ class Response:
 
 
 def _latency_us(percent: float) -> Callable[[Run], float | None]:
-    return lambda run: run.latency.percentile_ns(percent) / 1e3 if run.latency.total else None
+    """None where a run has too few I/Os to carry the percentile."""
+    enough = histogram.smallest_count(percent)
+    return lambda run: run.latency.percentile_ns(percent) / 1e3 if run.latency.total >= enough else None
 
 
 def _latency_mean_us(run: Run) -> float | None:

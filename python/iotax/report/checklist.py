@@ -84,9 +84,8 @@ def _before(summary: Summary) -> Item:
 def _shown(summary: Summary) -> Item:
     data = summary.data
     complete = len(data.runs) == (len(data.planned) or len(data.runs))
-    bad = (
-        f"{len(data.not_done)} attempts that failed or were interrupted are listed" if data.not_done else "none failed"
-    )
+    several = "attempts that did not end well are" if len(data.not_done) > 1 else "attempt that did not end well is"
+    bad = f"{len(data.not_done)} {several} listed" if data.not_done else "no attempt failed"
     return Item(
         "Design, blocks, seed, actual order, failed and excluded runs shown",
         "yes" if complete else "partly",

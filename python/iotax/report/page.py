@@ -172,30 +172,45 @@ def _how_cpu(summary: Summary) -> list[str]:
     return text
 
 
+_ENVIRONMENT = {
+    "cpu_model": "Processor",
+    "cpus": "Processors",
+    "cpus_usable": "Processors usable",
+    "memory_bytes": "Memory",
+    "kernel": "Kernel",
+    "system": "System",
+    "architecture": "Architecture",
+    "governor": "Frequency governor",
+    "turbo_off": "Turbo off",
+    "hypervisor": "Hypervisor",
+    "commit": "Commit",
+    "python": "Python",
+    "packages": "Packages",
+    "engine": "Engine",
+}
+
+
 def _environment(summary: Summary) -> list[tuple[str, str]]:
-    """What the notebook says of machine and versions, flattened and without secrets."""
-    rows: list[tuple[str, str]] = []
-    hidden = {"command_line", "engine_path"}
-
-    def add(prefix: str, value: Any) -> None:
+    """What the notebook says of machine and versions, without secrets. Paths and the command line stand elsewhere."""
+    found = redact_data(dict(summary.data.environment))
+    flat = {**found.pop("machine", {}), **found}
+    rows = []
+    for key, value in flat.items():
+        if key in ("command_line", "engine_path"):
+            continue
         if isinstance(value, dict):
-            for key, each in value.items():
-                if key not in hidden:
-                    add(f"{prefix} {key}".strip(), each)
-        elif isinstance(value, list):
-            rows.append((prefix.replace("_", " "), ", ".join(map(str, value))))
-        elif prefix.endswith("_bytes"):
-            rows.append((prefix.removesuffix("_bytes").replace("_", " "), f"{int(value) / (1 << 30):.1f} GiB"))
+            text = ", ".join(f"{name} {each}" for name, each in value.items())
+        elif key.endswith("_bytes"):
+            text = f"{int(value) / (1 << 30):.1f} GiB"
         else:
-            rows.append((prefix.replace("_", " "), str(value)))
-
-    add("", redact_data(dict(summary.data.environment)))
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        rows.append((_ENVIRONMENT.get(key, key.removesuffix("_bytes").replace("_", " ")), text))
     drivers = sorted({run.result.driver for run in summary.data.runs})
     engines = sorted({run.result.engine_version for run in summary.data.runs})
     if drivers:
         rows.append(("I/O driver of the load", ", ".join(drivers)))
-    if engines:
-        rows.append(("engine that measured", ", ".join(engines)))
+    if engines and "engine" not in flat:
+        rows.append(("Engine", ", ".join(engines)))
     return rows
 
 

@@ -67,16 +67,16 @@ class Look:
 
 
 def looks(arms: Sequence[str], protocol_of: dict[str, str]) -> dict[str, Look]:
-    """A colour and a shape for each arm: its protocol's where no other arm has that, else the next that is free."""
-    taken: list[str] = []
-    result: dict[str, Look] = {}
-    for i, arm in enumerate(arms):
+    """A colour and a shape for each arm: its protocol's where no arm before has that, else one that is free."""
+    named: dict[str, str] = {}
+    for arm in arms:
         wanted = _PROTOCOLS.get(protocol_of.get(arm, arm))
-        free = [name for name in _OTHERS if name not in taken]
-        name = wanted if wanted and wanted not in taken else (free or _OTHERS)[0 if free else i % len(_OTHERS)]
-        taken.append(name)
-        result[arm] = Look(COLOURS[name], SHAPES[i % len(SHAPES)])
-    return result
+        if wanted is not None and wanted not in named.values():
+            named[arm] = wanted
+    free = [name for name in _OTHERS if name not in named.values()] or list(_OTHERS)
+    for i, arm in enumerate(arm for arm in arms if arm not in named):
+        named[arm] = free[i % len(free)]
+    return {arm: Look(COLOURS[named[arm]], SHAPES[i % len(SHAPES)]) for i, arm in enumerate(arms)}
 
 
 def ref(name: str) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from iotax.analysis import CellSummary, Summary
+from iotax.analysis.histogram import Histogram
 from iotax.analysis.words import figure
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, file_name
 from iotax.report.charts.vega import Spec, layer, number, picture, word
@@ -36,7 +37,8 @@ def percentile_curves(summary: Summary, looks: dict[str, Look], condition: str) 
 
 def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary], width_px: int, heading: str) -> Spec:
     names = arm_titles(summary)
-    curves = {cell.arm: cell.latency.curve() for cell in cells}
+    latencies = {cell.arm: cell.latency for cell in cells}
+    curves = {arm: latency.curve() for arm, latency in latencies.items()}
     last = max(_nines(p) for curve in curves.values() for p, _ in curve if p < 100)
     end = last + 0.35
     rows: list[Spec] = [
@@ -44,7 +46,7 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
             "x": end if percent == 100 else _nines(percent),
             "y": max(ns, 1) / 1e3,
             "arm": arm,
-            "say": f"{names[arm]}, {'maximum' if percent == 100 else f'p{percent:g}'}: {figure(ns / 1e3)} µs",
+            "say": _say(names[arm], latencies[arm], percent, ns),
         }
         for arm, curve in curves.items()
         for percent, ns in curve
@@ -75,6 +77,15 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
     ]
     text = layer("text", labels, {**channels, "text": word("name")}, align="left", dx=7, fontWeight="bold")
     return picture([line, marks, text], width_px, HEIGHT_PX, heading)
+
+
+def _say(name: str, latency: Histogram, percent: float, ns: float) -> str:
+    """The interval is that of independent I/Os; those of one queue are not quite, so it is unsure by that at least."""
+    if percent == 100:
+        return f"{name}, maximum: {figure(ns / 1e3)} µs"
+    bounds = latency.percentile_interval_ns(percent) if percent > 0 else None
+    inside = f" ({figure(bounds[0] / 1e3)} to {figure(bounds[1] / 1e3)} at least)" if bounds else ""
+    return f"{name}, p{percent:g}: {figure(ns / 1e3)} µs{inside}"
 
 
 def _nines(percent: float) -> float:

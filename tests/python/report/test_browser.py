@@ -1,0 +1,179 @@
+"""The report in a real browser: Chromium at desktop and phone width, light and dark."""
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iotax import report
+from iotax.notebook import Notebook
+from report.factory import Simulation, study, write_notebook
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+SIZES = [(1280, "light"), (1280, "dark"), (820, "light"), (390, "light"), (390, "dark"), (360, "light")]
+QUIET = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+# Elements that reach beyond the page's width and are not inside something that scrolls by itself.
+BEYOND = """
+return [...document.querySelectorAll("body *")].filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.width && box.right > document.documentElement.clientWidth + 1 && !e.closest(".scroll, nav, pre, svg");
+}).map(e => e.tagName + "." + e.className);
+"""
+# Words in charts that leave their picture.
+CLIPPED = """
+return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width).flatMap(s => {
+  const all = s.getBoundingClientRect();
+  return [...s.querySelectorAll("text")].filter(t => {
+    const box = t.getBoundingClientRect();
+    return box.width && (box.left < all.left - 2 || box.right > all.right + 2 ||
+                         box.top < all.top - 3 || box.bottom > all.bottom + 3);
+  }).map(t => s.getAttribute("aria-label").slice(0, 40) + ": " + t.textContent);
+});
+"""
+# Pairs of words in one chart that cover each other.
+COVERED = """
+return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width).flatMap(s => {
+  const words = [...s.querySelectorAll("text")].filter(t => t.textContent.trim() &&
+    getComputedStyle(t).opacity !== "0" && t.getAttribute("opacity") !== "0");
+  const boxes = words.map(t => t.getBoundingClientRect());
+  const found = [];
+  for (let i = 0; i < words.length; i++) for (let j = i + 1; j < words.length; j++) {
+    const a = boxes[i], b = boxes[j];
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (wide > 3 && high > 5)
+      found.push([s.getAttribute("aria-label").slice(0, 40), words[i].textContent, words[j].textContent].join(" / "));
+  }
+  return found;
+});
+"""
+
+
+def missing(program: str) -> None:
+    """A test whose tool is missing is skipped, but not where everything must be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{program} is not installed")
+    pytest.skip(f"{program} is not installed")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("browser")
+    data = Simulation(failed=["iscsi/8/r2"], unsteady=["nfs3/8/r1"]).data(study())
+    notebook = write_notebook(folder / "quick.iotax", data)
+    with Notebook(notebook) as opened:
+        return report.write(opened, folder / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator["webdriver.Chrome"]:
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None:
+        missing("chromium")
+    if driver is None:
+        missing("chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in (*QUIET, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture(params=SIZES, ids=lambda size: f"{size[0]}-{size[1]}")
+def shown(request, browser, page) -> "webdriver.Chrome":
+    width, scheme = request.param
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700},
+    )
+    browser.get_log("browser")
+    browser.get_log("performance")
+    browser.get(page.as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    return browser
+
+
+def test_nothing_reaches_beyond_the_page(shown):
+    assert shown.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert shown.execute_script(BEYOND) == []
+
+
+def test_no_word_of_a_chart_is_clipped_or_covered(shown):
+    assert shown.execute_script(CLIPPED) == []
+    assert shown.execute_script(COVERED) == []
+
+
+def test_every_section_and_chart_can_be_seen(shown):
+    heights = shown.execute_script("return [...document.querySelectorAll('section')].map(s => s.offsetHeight)")
+    assert len(heights) == 12
+    assert min(heights) > 50
+    seen = shown.execute_script(
+        "return [...document.querySelectorAll('.panel')].map(p => [...p.children].filter(c => c.offsetHeight).length)"
+    )
+    assert set(seen) == {1}
+
+
+def test_nothing_is_asked_of_the_network_and_the_console_is_silent(shown, page):
+    asked = [entry["message"] for entry in shown.get_log("performance") if "requestWillBeSent" in entry["message"]]
+    assert all(page.as_uri() in message or '"url":"data:,"' in message for message in asked)
+    assert shown.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert shown.get_log("browser") == []
+
+
+def test_text_stands_out_from_the_page(shown):
+    colours = shown.execute_script(
+        "const s = getComputedStyle(document.body);"
+        "return [s.color, s.backgroundColor].map(c => c.match(/\\d+/g).map(Number))"
+    )
+    assert contrast(*colours) > 10
+
+
+def test_a_mark_says_what_it_stands_for(shown):
+    said = shown.execute_script(
+        """
+        const mark = [...document.querySelectorAll("#load svg [aria-label]")]
+          .find(m => m.getAttribute("aria-label").includes("block 2") && m.getBoundingClientRect().width);
+        mark.scrollIntoView({block: "center"});
+        mark.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+        const box = document.getElementById("hover");
+        const at = box.getBoundingClientRect();
+        return [box.hidden, box.textContent, at.left >= 0 && at.right <= innerWidth && at.top >= 0];
+        """
+    )
+    assert said[0] is False
+    assert "block 2" in said[1]
+    assert said[2] is True
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    """WCAG 2.2, relative luminance."""
+
+    def luminance(rgb: list[int]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb[:3]]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
