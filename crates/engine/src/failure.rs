@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use iotax_node::failure::{Failure, FailureKind};
+use iotax_runtime::disk::DiskError;
 
 use crate::document::ErrorEvent;
 
@@ -21,6 +22,16 @@ pub(crate) fn kind_of(error: &std::io::Error) -> FailureKind {
         std::io::ErrorKind::ConnectionRefused => FailureKind::Refused,
         _ => FailureKind::Io,
     }
+}
+
+pub(crate) fn disk(error: &DiskError, place: String) -> Failure {
+    let kind = match error {
+        DiskError::Io { source, .. } => kind_of(source),
+        DiskError::WrongKind { .. } => FailureKind::Usage,
+        DiskError::InUse { .. } => FailureKind::ForeignData,
+        DiskError::NoSpace { .. } => FailureKind::DiskFull,
+    };
+    Failure::new(kind, error.to_string(), place)
 }
 
 /// What cannot fail for a reason of the user's.

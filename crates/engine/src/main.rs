@@ -7,6 +7,7 @@ mod input;
 mod load;
 mod output;
 mod schema;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve volumes over NFS, iSCSI and NVMe/TCP; the JSON document comes on the first line of standard input
+    Serve,
     /// Put load on an endpoint and measure it; the JSON document comes on the first line of standard input
     Load,
     /// Print the PDUs of a capture or a hex dump, one a line
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Schema => schema::run(),
+        Command::Serve => serve::run(),
         Command::Load => load::run(),
     };
     match done {

@@ -102,7 +102,7 @@ impl Flow {
         }
         self.early.insert(sequence, payload.to_vec());
         while let Some(next) = self.next_sequence
-            && let Some(due) = self.early.keys().copied().find(|start| next.wrapping_sub(*start) as i32 >= 0)
+            && let Some(due) = self.early.keys().copied().find(|start| next.wrapping_sub(*start).cast_signed() >= 0)
             && let Some(segment) = self.early.remove(&due)
         {
             // A retransmission may carry new bytes after old ones.

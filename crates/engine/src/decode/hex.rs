@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str, place: &str) -> Result<Vec<u8>, Failure> {
         if !digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(wrong("not hexadecimal"));
         }
-        if digits.len() % 2 != 0 {
+        if !digits.len().is_multiple_of(2) {
             return Err(wrong("an odd number of digits"));
         }
         bytes.extend((0..digits.len()).step_by(2).filter_map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()));

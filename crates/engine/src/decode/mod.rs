@@ -83,8 +83,8 @@ fn lines(describer: &mut Describer, stream: &Stream) -> Vec<String> {
     let mut lines = Vec::new();
     let mut at = 0;
     while at < stream.bytes.len() {
-        let described = describer.describe(&stream.bytes[at..]);
-        let (consumed, text) = described.unwrap_or_else(|why| (stream.bytes.len() - at, why));
+        let pdu = describer.describe(&stream.bytes[at..]);
+        let (consumed, text) = pdu.unwrap_or_else(|why| (stream.bytes.len() - at, why));
         lines.push(format!("{} {at:#08x} {text}", stream.name));
         at += consumed.max(1);
     }

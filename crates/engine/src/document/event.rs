@@ -1,5 +1,7 @@
 //! What the engine says: one JSON object a line.
 
+#![allow(clippy::struct_field_names)] // units are part of names
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;

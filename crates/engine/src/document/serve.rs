@@ -23,7 +23,7 @@ pub(crate) struct ServeDocument {
     pub(crate) cpus: Vec<usize>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VolumeSpec {
     pub(crate) name: String,

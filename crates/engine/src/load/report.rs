@@ -130,8 +130,8 @@ fn series(samples: &[Sample]) -> Vec<SeriesPoint> {
 
 /// By the precise clock in all; split into user and system as the tick-based account splits it.
 fn process((pid, times): &(u32, ProcessTimes)) -> ProcessCpu {
-    let user_share = ratio(times.user_ns, times.user_ns + times.system_ns);
-    let user_ns = (times.total_ns as f64 * user_share) as u64;
+    let split_ns = u128::from(times.user_ns + times.system_ns).max(1);
+    let user_ns = (u128::from(times.total_ns) * u128::from(times.user_ns) / split_ns) as u64;
     ProcessCpu {
         pid: *pid,
         total_ns: times.total_ns,

@@ -18,7 +18,7 @@ use iotax_node::{
 use iotax_proto::{Geometry, Instant};
 use iotax_runtime::{
     Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker,
-    disk::{Disk, DiskError, DiskOptions},
+    disk::{Disk, DiskOptions},
     memory::{MemoryError, SharedRegion},
 };
 
@@ -111,7 +111,7 @@ impl Thread {
 
 fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Result<LoadNode, Failure> {
     let mut allocate = |len: usize| {
-        let memory = SharedRegion::anonymous(len, true).map_err(|error| failure::internal(error))?;
+        let memory = SharedRegion::anonymous(len, true).map_err(failure::internal)?;
         Ok(memory.region())
     };
     match (&plan.endpoint.unit, &plan.settings) {
@@ -135,7 +135,7 @@ fn local_unit(path: &str, writes: bool, driver: &mut DriverConfig) -> Result<Loc
         return Ok(LocalUnit::Memory(memory.region()));
     }
     let options = DiskOptions { read_only: !writes, ..DiskOptions::default() };
-    let disk = Disk::open(path, options).map_err(|error| disk_failure(&error, place()))?;
+    let disk = Disk::open(path, options).map_err(|error| failure::disk(&error, place()))?;
     // A check opens it for reading only; what a run may do is another question.
     let read_only = disk.is_read_only() && !is_writable(path);
     let geometry = Geometry {
@@ -146,16 +146,6 @@ fn local_unit(path: &str, writes: bool, driver: &mut DriverConfig) -> Result<Loc
     };
     driver.disks.push(Arc::new(disk));
     Ok(LocalUnit::Disk { disk: DiskId(0), geometry })
-}
-
-fn disk_failure(error: &DiskError, place: String) -> Failure {
-    let kind = match error {
-        DiskError::Io { source, .. } => failure::kind_of(source),
-        DiskError::WrongKind { .. } => FailureKind::Usage,
-        DiskError::InUse { .. } => FailureKind::ForeignData,
-        DiskError::NoSpace { .. } => FailureKind::DiskFull,
-    };
-    Failure::new(kind, error.to_string(), place)
 }
 
 fn memory_failure(error: &MemoryError, place: String) -> Failure {

@@ -1,0 +1,139 @@
+//! `iotax-engine serve`: volumes behind exports until somebody says stop.
+
+mod fill;
+mod plan;
+mod threads;
+mod volumes;
+
+use std::{
+    net::TcpListener,
+    sync::{Arc, mpsc},
+};
+
+use iotax_node::{
+    failure::{Failure, FailureKind},
+    server::{Portal, Server, ServerConfig, plan_portals},
+};
+use iotax_proto::Instant;
+use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
+
+use crate::{
+    document::{self, Event, FilledEvent, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, StatusEvent},
+    failure, input, output,
+};
+use threads::Threads;
+use volumes::OpenVolume;
+
+/// Connections that a thread keeps at most.
+const CONNECTIONS_MAX: usize = 4096;
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let document: ServeDocument = input::read_document()?;
+    let clock = Clock::start();
+    let volumes = volumes::open(&document)?;
+    let exports = plan::exports(&document)?;
+    let mut portals = plan_portals(&exports)?;
+    let listeners = listen_all(&mut portals)?;
+    for volume in volumes.iter().filter(|volume| volume.spec.fill == document::Fill::Pattern) {
+        fill::fill(volume)?;
+    }
+    let server = Server::new(ServerConfig {
+        volumes: volumes::specs(&volumes),
+        exports,
+        portals,
+        started_unix_ns: clock.unix_ns(Instant(0)),
+        secret: secret()?,
+        connections_max: CONNECTIONS_MAX,
+    });
+    let threads = Threads::start(&document, &server, &volumes, listeners, clock)?;
+    output::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
+    obey(&volumes, &threads);
+    threads.stop()
+}
+
+/// Listens wherever the plan says, and writes the addresses that were taken into it.
+fn listen_all(portals: &mut [Portal]) -> Result<Vec<TcpListener>, Failure> {
+    let listeners = portals.iter_mut().map(|portal| {
+        let place = format!("listen {}", portal.address);
+        let listener = listen(portal.address).map_err(|error| failure::io(&error, &place))?;
+        portal.address = listener.local_addr().map_err(|error| failure::io(&error, &place))?;
+        Ok(listener)
+    });
+    listeners.collect()
+}
+
+fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], threads: &Threads) -> ReadyEvent {
+    let portals = document.exports.iter().enumerate().map(|(index, export)| {
+        let endpoint = server.endpoint(index);
+        let address = endpoint.split('/').nth(2).unwrap_or_default().to_owned();
+        document::Portal { protocol: export.protocol, address, endpoint }
+    });
+    ReadyEvent {
+        pid: std::process::id(),
+        driver: threads.driver.name(),
+        threads: document.threads,
+        cpus: document.cpus.clone(),
+        engine_version: env!("CARGO_PKG_VERSION"),
+        volumes: volumes
+            .iter()
+            .map(|volume| ReadyVolume {
+                name: volume.spec.name.clone(),
+                size_bytes: volume.size_bytes(),
+                path: volume.path(),
+            })
+            .collect(),
+        portals: portals.collect(),
+    }
+}
+
+/// Does what the lines on standard input say until one says stop, or none comes any more, or a thread ends.
+fn obey(volumes: &[OpenVolume], threads: &Threads) {
+    let (sender, commands) = mpsc::channel();
+    let ended = sender.clone();
+    input::follow(move |line| {
+        // Nobody listens any more: the server is ending.
+        let _ = sender.send(line.map(str::to_owned));
+    });
+    threads.when_ended(move || {
+        let _ = ended.send(None);
+    });
+    while let Ok(Some(line)) = commands.recv() {
+        if line.is_empty() {
+            continue;
+        }
+        let done = match serde_json::from_str(&line) {
+            Ok(ServeCommand::Stop) => return,
+            Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
+            Ok(ServeCommand::Status) => status(threads),
+            Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
+        };
+        output::emit(&done.unwrap_or_else(|failure| Event::Error(failure::event(&failure))));
+    }
+}
+
+fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
+    let volume = volumes.iter().find(|volume| volume.spec.name == name);
+    let volume = volume.ok_or_else(|| Failure::usage(format!("there is no volume '{name}'"), "volume"))?;
+    let started = std::time::Instant::now();
+    fill::fill(volume)?;
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Event::Filled(FilledEvent { volume: Some(name.to_owned()), bytes: volume.size_bytes(), seconds }))
+}
+
+fn status(threads: &Threads) -> Result<Event, Failure> {
+    let process = ProcessClock::of(std::process::id()).and_then(|clock| clock.read()).map_err(failure::internal)?;
+    Ok(Event::Status(StatusEvent { connections: threads.connections(), max_rss_bytes: process.max_rss_bytes }))
+}
+
+/// What no peer can guess.
+fn secret() -> Result<u64, Failure> {
+    use std::io::Read as _;
+    let mut bytes = [0; 8];
+    let place = "/dev/urandom";
+    std::fs::File::open(place)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::new(FailureKind::Io, error.to_string(), place))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+type SharedServer = Arc<Server>;

@@ -1,0 +1,192 @@
+//! The server's threads: each drives a `ServerNode`; the first accepts and deals connections out in turn.
+
+use std::{
+    net::TcpListener,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+};
+
+use iotax_node::{failure::Failure, server::ServerNode, volume::Burn};
+use iotax_proto::Region;
+use iotax_runtime::{Clock, Driver, DriverConfig, DriverKind, Flow, Waker, memory::SharedRegion};
+
+use super::{
+    SharedServer,
+    volumes::{OpenVolume, Store},
+};
+use crate::{document::ServeDocument, failure, output};
+
+pub(super) struct Threads {
+    pub(super) driver: DriverKind,
+    wakers: Vec<Waker>,
+    handles: Mutex<Vec<JoinHandle<Result<(), Failure>>>>,
+    connections: Arc<Vec<AtomicUsize>>,
+    ended: Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+/// What a thread is given.
+struct Work {
+    index: usize,
+    cpu: Option<usize>,
+    server: SharedServer,
+    /// By volume; `None` where it is not memory.
+    memories: Vec<Option<SharedRegion>>,
+    clock: Clock,
+    config: DriverConfig,
+    connections: Arc<Vec<AtomicUsize>>,
+}
+
+impl Threads {
+    pub(super) fn start(
+        document: &ServeDocument,
+        server: &SharedServer,
+        volumes: &[OpenVolume],
+        mut listeners: Vec<TcpListener>,
+        clock: Clock,
+    ) -> Result<Self, Failure> {
+        let count = document.threads.max(1);
+        let configs =
+            (0..count).map(|_| DriverConfig::new(document.driver.into(), clock)).collect::<Result<Vec<_>, _>>();
+        let configs = configs.map_err(failure::internal)?;
+        let wakers: Vec<Waker> = configs.iter().map(|config| config.waker.clone()).collect();
+        let connections = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+        let (started, starts) = mpsc::channel();
+        let (ended_sender, ended) = mpsc::channel();
+        let mut handles = Vec::new();
+        for (index, mut config) in configs.into_iter().enumerate() {
+            config.listeners = std::mem::take(&mut listeners);
+            config.accept_to.clone_from(&wakers);
+            config.disks = volumes.iter().filter_map(OpenVolume::disk).collect();
+            let work = Work {
+                index,
+                cpu: (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]),
+                server: Arc::clone(server),
+                memories: volumes.iter().map(OpenVolume::memory).collect(),
+                clock,
+                config,
+                connections: Arc::clone(&connections),
+            };
+            let (started, ended) = (started.clone(), ended_sender.clone());
+            let body = move || {
+                let result = serve(work, &started);
+                let _ = ended.send(());
+                result
+            };
+            let thread = std::thread::Builder::new().name(format!("serve-{index}")).spawn(body);
+            handles.push(thread.map_err(failure::internal)?);
+        }
+        drop(started);
+        let mut driver = DriverKind::Epoll;
+        for _ in 0..count {
+            match starts.recv() {
+                Ok(kind) => driver = kind,
+                // A thread ended before it could serve: its result says why.
+                Err(_) => return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no thread serves"))),
+            }
+        }
+        Ok(Self { driver, wakers, handles: Mutex::new(handles), connections, ended: Mutex::new(Some(ended)) })
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        for waker in &self.wakers {
+            waker.wake();
+        }
+        self.connections.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Calls `tell` once a thread has ended, whatever the reason.
+    pub(super) fn when_ended(&self, tell: impl FnOnce() + Send + 'static) {
+        if let Some(ended) = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            std::thread::spawn(move || {
+                let _ = ended.recv();
+                tell();
+            });
+        }
+    }
+
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        for waker in &self.wakers {
+            waker.stop();
+        }
+        let handles = self.handles.into_inner().unwrap_or_else(PoisonError::into_inner);
+        first_failure(handles).map_or(Ok(()), Err)
+    }
+}
+
+fn first_failure(handles: Vec<JoinHandle<Result<(), Failure>>>) -> Option<Failure> {
+    let results = handles
+        .into_iter()
+        .map(|handle| handle.join().unwrap_or_else(|_| Err(failure::internal("a server thread panicked"))));
+    results.find_map(Result::err)
+}
+
+fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> {
+    if let Some(cpu) = work.cpu {
+        let place = format!("cpus: {cpu}");
+        iotax_runtime::cpu::pin_thread(&[cpu]).map_err(|error| failure::io(&error, place))?;
+    }
+    let mut region_of = |index: usize| -> Rc<dyn Region> {
+        // Asked of memory volumes only, and of a page of zeros for the others.
+        work.memories[index].as_ref().map_or_else(|| staging(1 << 20), SharedRegion::region)
+    };
+    let burn = burn(work.clock);
+    let mut node =
+        ServerNode::new(Arc::clone(&work.server), work.index as u64, &mut region_of, Box::new(staging), Some(burn));
+    let driver = Driver::new(work.config).map_err(failure::internal)?;
+    if let Some(reason) = driver.fallback_reason().filter(|_| work.index == 0) {
+        eprintln!("io_uring cannot be used ({reason}): serving over epoll");
+    }
+    let _ = started.send(driver.kind());
+    let connections = &work.connections[work.index];
+    let control = |node: &mut ServerNode, _| {
+        connections.store(node.connections(), Ordering::Relaxed);
+        while let Some(notice) = node.poll_notice() {
+            eprintln!("{}: {}", notice.peer, notice.text);
+        }
+        Flow::Continue
+    };
+    driver.run(&mut node, control).map_err(failure::internal)?;
+    Ok(())
+}
+
+/// Memory for staging. A server that has none left cannot keep its promises: it ends and says so.
+fn staging(len: usize) -> Rc<dyn Region> {
+    match SharedRegion::anonymous(len, false) {
+        Ok(memory) => memory.region(),
+        Err(error) => {
+            output::emit(&crate::document::Event::Error(failure::event(&failure::internal(error))));
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Spends CPU time by watching the clock.
+fn burn(clock: Clock) -> Burn {
+    Rc::new(move |burn_ns| {
+        let start = clock.now();
+        while clock.now().since(start).as_nanos() < u128::from(burn_ns) {
+            std::hint::spin_loop();
+        }
+    })
+}
+
+impl OpenVolume {
+    fn disk(&self) -> Option<Arc<iotax_runtime::disk::Disk>> {
+        match &self.store {
+            Store::Disk(disk) => Some(Arc::clone(disk)),
+            Store::Memory(_) | Store::Null => None,
+        }
+    }
+
+    fn memory(&self) -> Option<SharedRegion> {
+        match &self.store {
+            Store::Memory(memory) => Some(memory.clone()),
+            Store::Disk(_) | Store::Null => None,
+        }
+    }
+}

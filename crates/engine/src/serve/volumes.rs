@@ -1,0 +1,99 @@
+//! Opens what volumes are made of.
+
+use std::{path::Path, sync::Arc};
+
+use iotax_node::{
+    DiskId,
+    failure::{Failure, FailureKind},
+    volume::{Media, VolumeSpec},
+};
+use iotax_runtime::{
+    disk::{Disk, DiskOptions},
+    memory::SharedRegion,
+};
+
+use crate::{
+    document::{self, ServeDocument},
+    failure,
+};
+
+/// A volume with its memory mapped or its file open.
+pub(super) struct OpenVolume {
+    pub(super) spec: document::VolumeSpec,
+    pub(super) store: Store,
+}
+
+pub(super) enum Store {
+    Memory(SharedRegion),
+    Disk(Arc<Disk>),
+    Null,
+}
+
+pub(super) fn open(document: &ServeDocument) -> Result<Vec<OpenVolume>, Failure> {
+    document.volumes.iter().map(open_one).collect()
+}
+
+fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
+    let place = || format!("volume {}", spec.name);
+    let usage = |message: &str| Err(Failure::usage(message, place()));
+    if spec.name.is_empty() || !spec.name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    {
+        return usage("its name may hold letters, digits, '-', '_' and '.' only");
+    }
+    let size_bytes = usize::try_from(spec.size_bytes).unwrap_or(usize::MAX);
+    let store = match (spec.media, &spec.path) {
+        (document::Media::Memory | document::Media::Null, _) if size_bytes == 0 => return usage("its size is 0"),
+        (document::Media::Memory, _) => {
+            let memory = SharedRegion::new(&spec.name, size_bytes, true)
+                .map_err(|error| Failure::new(FailureKind::Io, error.to_string(), place()))?;
+            Store::Memory(memory)
+        }
+        (document::Media::Null, _) => Store::Null,
+        (document::Media::File, None) => return usage("a file volume needs a path"),
+        (document::Media::File, Some(path)) => Store::Disk(Arc::new(open_disk(path, spec)?)),
+    };
+    Ok(OpenVolume { spec: spec.clone(), store })
+}
+
+fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> {
+    let create_bytes = (spec.size_bytes > 0).then_some(spec.size_bytes);
+    let options = DiskOptions { read_only: false, direct: spec.direct, create_bytes };
+    Disk::open(path, options).map_err(|error| failure::disk(&error, format!("volume {}", spec.name)))
+}
+
+/// Volumes as the server's threads know them; disks are numbered in order.
+pub(super) fn specs(volumes: &[OpenVolume]) -> Vec<VolumeSpec> {
+    let mut disks = 0..;
+    let specs = volumes.iter().map(|volume| {
+        let media = match &volume.store {
+            Store::Memory(_) => Media::Memory,
+            Store::Null => Media::Null,
+            Store::Disk(disk) => {
+                Media::Disk { disk: DiskId(disks.next().unwrap_or_default()), block_size: disk.block_size_bytes() }
+            }
+        };
+        let mut spec = VolumeSpec::new(volume.spec.name.clone(), volume.size_bytes(), media);
+        spec.delay_ns = volume.spec.delay_ns;
+        spec.burn_ns = volume.spec.burn_ns;
+        spec
+    });
+    specs.collect()
+}
+
+impl OpenVolume {
+    pub(super) fn size_bytes(&self) -> u64 {
+        match &self.store {
+            Store::Disk(disk) if self.spec.size_bytes == 0 => disk.size_bytes(),
+            _ => self.spec.size_bytes,
+        }
+    }
+
+    /// A file that reaches the same bytes without a protocol.
+    pub(super) fn path(&self) -> Option<String> {
+        match &self.store {
+            Store::Memory(memory) => memory.path().map(|path| path.display().to_string()),
+            Store::Disk(disk) => Some(disk.path().display().to_string()),
+            Store::Null => None,
+        }
+    }
+}
