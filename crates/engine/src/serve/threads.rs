@@ -119,7 +119,7 @@ impl Threads {
 }
 
 fn first_failure(handles: Vec<JoinHandle<Result<(), Failure>>>) -> Option<Failure> {
-    let results = handles
+    let mut results = handles
         .into_iter()
         .map(|handle| handle.join().unwrap_or_else(|_| Err(failure::internal("a server thread panicked"))));
     results.find_map(Result::err)
