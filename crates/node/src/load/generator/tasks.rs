@@ -1,0 +1,131 @@
+//! What a worker does: its task, once the unit's geometry is known, and what came of it.
+
+use std::rc::Rc;
+
+use iotax_proto::Geometry;
+
+use super::{
+    super::{
+        config::{RunConfig, TaskConfig},
+        fill::FillTask,
+        pattern::BLOCK_BYTES,
+        run::{self, RunTask},
+        scan::ScanTask,
+        verify::{Content, Tally},
+        worker::Task,
+    },
+    LoadNode, Outcome, TRANSFER_BYTES, TRANSFERS,
+};
+use crate::failure::{Failure, FailureKind};
+
+impl LoadNode {
+    pub(super) fn task(&mut self, index: usize) -> Result<Task, Failure> {
+        let geometry = self.workers[index].state.geometry.clone().expect("asked when ready");
+        let place = &self.place;
+        let working_set_end = self.config.working_set_bytes.map(|len| self.config.working_set_offset_bytes + len);
+        if working_set_end.is_some_and(|end| end > geometry.size_bytes) {
+            let message = format!(
+                "the working set ends at byte {} and the unit has {}",
+                working_set_end.unwrap_or(0),
+                geometry.size_bytes
+            );
+            return Err(Failure::new(FailureKind::TooSmall, message, place.clone()));
+        }
+        match &self.config.task {
+            TaskConfig::Run(run) => {
+                let worker = self.config.first_worker + index as u32;
+                check_geometry(run, &geometry, place)?;
+                let zone = run::zone(&self.config, run, worker, &geometry).map_err(|needed_bytes| {
+                    let message = format!("the working set must hold every I/O at once: at least {needed_bytes} bytes");
+                    Failure::new(FailureKind::TooSmall, message, place.clone())
+                })?;
+                let buffers = std::mem::take(&mut self.buffers[index]);
+                let task = RunTask::new(run, self.config.run, worker, zone, Rc::clone(&self.pool), buffers);
+                Ok(Task::Run(Box::new(task)))
+            }
+            TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),
+            TaskConfig::Fill { destroy: true } => Ok(self.fill(&geometry)),
+            TaskConfig::Check | TaskConfig::Fill { .. } => {
+                let (begin, end) = self.range(&geometry);
+                let task = ScanTask::new(Rc::clone(&self.pool), begin, end, io_bytes(&geometry), TRANSFERS);
+                Ok(Task::Scan(task))
+            }
+        }
+    }
+
+    fn fill(&mut self, geometry: &Geometry) -> Task {
+        let (begin, end) = self.range(geometry);
+        let end = end - end % BLOCK_BYTES as u64;
+        let io_bytes = io_bytes(geometry) as usize;
+        let buffers = std::mem::take(&mut self.buffers[0]);
+        let buffers = buffers.into_iter().map(|buffer| buffer.slice(0, io_bytes)).collect();
+        Task::Fill(FillTask::new(Rc::clone(&self.pool), self.config.run, begin, end, buffers))
+    }
+
+    /// What follows a scan that was the guard of a fill.
+    pub(super) fn after_scan(&mut self) -> Option<Result<Task, Failure>> {
+        if !matches!(self.config.task, TaskConfig::Fill { .. }) {
+            return None;
+        }
+        let Some(Task::Scan(scan)) = self.workers.first()?.state.task.as_ref() else { return None };
+        if let Content::Foreign { at, what } = scan.content() {
+            let message = format!("holds {what} (at byte {at}); nothing was written");
+            return Some(Err(Failure::new(FailureKind::ForeignData, message, self.place.clone())));
+        }
+        let geometry = self.workers[0].state.geometry.clone()?;
+        Some(Ok(self.fill(&geometry)))
+    }
+
+    /// The working set: begin and end in the unit, bytes.
+    fn range(&self, geometry: &Geometry) -> (u64, u64) {
+        let begin = self.config.working_set_offset_bytes.min(geometry.size_bytes);
+        (begin, self.config.working_set_bytes.map_or(geometry.size_bytes, |len| begin + len))
+    }
+
+    pub(super) fn take_outcome(&mut self) -> Outcome {
+        match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
+            Some(Task::Scan(task)) => {
+                Outcome::Checked { content: task.content().clone(), scanned_bytes: task.scanned_bytes }
+            }
+            Some(Task::Fill(task)) => Outcome::Filled { bytes: task.done_bytes },
+            Some(Task::Run(_)) | None => {
+                let mut tally = Tally::default();
+                for worker in &self.workers {
+                    if let Some(Task::Run(task)) = &worker.state.task {
+                        tally.merge(task.tally);
+                    }
+                }
+                let measured = self.recorder.as_ref().map(|recorder| recorder.measured(tally));
+                Outcome::Run(Box::new(measured.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// Size of a check's or a fill's I/Os on this unit.
+fn io_bytes(geometry: &Geometry) -> u32 {
+    let unit = geometry.block_size.max(BLOCK_BYTES as u32);
+    let most = TRANSFER_BYTES.min(geometry.max_io_bytes);
+    (most - most % unit).max(unit)
+}
+
+fn check_geometry(run: &RunConfig, geometry: &Geometry, place: &str) -> Result<(), Failure> {
+    let size = run.block_size_bytes;
+    if run.read_percent < 100.0 && geometry.read_only {
+        return Err(read_only(place));
+    }
+    if !size.is_multiple_of(geometry.block_size.max(1)) {
+        let message = format!("block_size_bytes {size} is no multiple of the unit's blocks of {}", geometry.block_size);
+        return Err(Failure::usage(message, place));
+    }
+    if size > geometry.max_io_bytes {
+        let message =
+            format!("block_size_bytes {size} is more than one I/O may carry there ({})", geometry.max_io_bytes);
+        return Err(Failure::usage(message, place));
+    }
+    Ok(())
+}
+
+fn read_only(place: &str) -> Failure {
+    Failure::new(FailureKind::ReadOnly, "the unit is read-only and the load writes: use read_percent 100", place)
+}
