@@ -37,6 +37,7 @@ for_both_drivers!(
     connections_beyond_the_limit_are_closed,
     an_idle_driver_sleeps,
     a_flood_does_not_starve_others,
+    spinning_finds_work_and_stops_where_there_is_none,
 );
 
 fn echo(choice: DriverChoice, conns: u32, total: u64, burst: usize, window: u64, socket: SocketOptions) {
@@ -275,6 +276,26 @@ fn an_idle_driver_sleeps(choice: DriverChoice) {
     let used = time.read().saturating_sub(before);
     assert!(used < Duration::from_millis(5), "{used:?} of processor time in 300 idle ms");
     assert_eq!(server.stop(), 2);
+}
+
+fn spinning_finds_work_and_stops_where_there_is_none(choice: DriverChoice) {
+    let spin = Duration::from_micros(500);
+    let server = Server::start(choice, SocketOptions::default(), || Echo::new(1), |echo| echo.closed);
+    let mut client = Client::new(server.address, 1, 100_000, 100, 100);
+    let mut spinning = config(choice);
+    spinning.spin = spin;
+    run(spinning, &mut client);
+    assert!(client.is_complete());
+    assert_eq!(server.join().1, [CloseReason::Ended]);
+
+    let mut node = Scripted { timer_period: Some(Duration::from_millis(5)), timers_left: 40, ..Scripted::default() };
+    let mut waiting = config(choice);
+    waiting.spin = spin;
+    let time = ProcessorTime::of_this_thread();
+    let before = time.read();
+    run(waiting, &mut node);
+    let used = time.read().saturating_sub(before);
+    assert!(used < 20 * spin, "{used:?} of processor time for 40 waits that were long");
 }
 
 /// A thread's processor clock, to be read from another thread.

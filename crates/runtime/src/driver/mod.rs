@@ -94,7 +94,7 @@ pub struct DriverConfig {
     pub accept_to: Vec<Waker>,
     /// `DiskId` is the index. Threads may share a disk.
     pub disks: Vec<Arc<Disk>>,
-    /// How long to look for work before sleeping; zero never spins.
+    /// How long to look for work before sleeping, while work comes that soon; zero never spins.
     pub spin: Duration,
     /// How long a closing connection may take to accept its last bytes and to end.
     pub close_timeout: Duration,

@@ -173,6 +173,7 @@ pub(super) fn run<N: Node + ?Sized>(
     set_timer_slack();
     let clock = port.common().clock;
     let waker = port.common().waker.clone();
+    let mut patience = Patience { spin: port.common().spin, last_was_short: true };
     let mut called = true;
     loop {
         if called {
@@ -216,37 +217,44 @@ pub(super) fn run<N: Node + ?Sized>(
         };
         // A node that is always due (a load on memory) must not pay for system calls that cannot bring news.
         if until != Until::Now || !port.is_alone() {
-            let until = spin(&mut port, until, clock)?;
-            if let Some(until) = until {
-                port.wait(until)?;
-            }
+            patience.wait(&mut port, until, clock)?;
         }
         called = waker.notifier().take();
         port.process(node);
     }
 }
 
-/// Looks for news for a while before a sleep; returns how to wait still, if at all.
-fn spin(port: &mut impl Port, until: Until, clock: Clock) -> io::Result<Option<Until>> {
-    let spin = port.common().spin;
-    if until == Until::Now || spin.is_zero() {
-        return Ok(Some(until));
-    }
-    let end = clock.now() + spin;
-    loop {
-        port.wait(Until::Now)?;
-        if port.has_work() || port.common().waker.notifier().is_pending() {
-            return Ok(None);
+/// Whether to look for news for a while before a sleep. It pays while news comes sooner than a sleep and a wake would cost, so it is
+/// done only while it does: after a long wait the next one sleeps at once.
+struct Patience {
+    spin: Duration,
+    last_was_short: bool,
+}
+
+impl Patience {
+    fn wait(&mut self, port: &mut impl Port, until: Until, clock: Clock) -> io::Result<()> {
+        if until == Until::Now || self.spin.is_zero() {
+            return port.wait(until);
         }
-        let now = clock.now();
-        if let Until::At(at) = until
-            && at <= now
-        {
-            return Ok(None);
+        let begun = clock.now();
+        let end = begun + self.spin;
+        if self.last_was_short {
+            loop {
+                port.wait(Until::Now)?;
+                let now = clock.now();
+                let due = matches!(until, Until::At(at) if at <= now);
+                if due || port.has_work() || port.common().waker.notifier().is_pending() {
+                    return Ok(());
+                }
+                if now >= end {
+                    break;
+                }
+            }
         }
-        if now >= end {
-            return Ok(Some(until));
-        }
+        port.wait(until)?;
+        // A sleep takes its own time to end: news that came within the time to spin shows up to as much later.
+        self.last_was_short = clock.now() < end + self.spin;
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ mod buffers;
 mod conn;
 mod probe;
 mod ring;
+mod transfers;
 
 use std::{
     fmt, io,
@@ -12,11 +13,8 @@ use std::{
     sync::Arc,
 };
 
-use io_uring::{
-    opcode, squeue,
-    types::{CancelBuilder, FsyncFlags},
-};
-use iotax_node::{CloseReason, ConnId, DiskToken, Input, ListenerId, Node, Output};
+use io_uring::{opcode, squeue, types::CancelBuilder};
+use iotax_node::{CloseReason, ConnId, Input, ListenerId, Node, Output};
 use iotax_proto::Instant;
 
 use super::{
@@ -28,11 +26,12 @@ use super::{
     table::Table,
     waker::Handed,
 };
-use crate::disk::{Disk, SystemOp, Transfer};
+use crate::disk::{Disk, Transfer};
 use buffers::Buffers;
 use conn::Conn;
 pub(super) use probe::refusal;
 use ring::{Completion, Ring, fd};
+use transfers::Transfers;
 
 /// Kinds of operations, in the top byte of their user data; a key or an index is below.
 const KIND_SHIFT: u32 = 56;
@@ -66,9 +65,7 @@ pub(super) struct UringPort {
     closing_count: usize,
     gather: Gather,
     disks: Vec<Arc<Disk>>,
-    /// Disk operations with the kernel, by slot.
-    transfers: Vec<Option<(DiskToken, Transfer)>>,
-    free_transfers: Vec<usize>,
+    transfers: Transfers,
 }
 
 impl UringPort {
@@ -90,8 +87,7 @@ impl UringPort {
             closing_count: 0,
             gather: Gather::default(),
             disks: config.disks,
-            transfers: Vec::new(),
-            free_transfers: Vec::new(),
+            transfers: Transfers::default(),
         };
         port.watch_waker();
         port.listen_again();
@@ -204,7 +200,7 @@ impl UringPort {
             CONNECT => self.connected(completion, node),
             ACCEPT => self.accepted(completion),
             WAKE if !completion.has_more() => self.watch_waker(),
-            DISK => self.disk_done(completion),
+            DISK => self.transfers.take_done(&mut self.ring, completion, &mut self.common.disk_done),
             _ => {}
         }
     }
@@ -386,45 +382,6 @@ impl UringPort {
         // SAFETY: the entry points to nothing.
         unsafe { self.ring.push(&entry) };
     }
-
-    fn start_disk(&mut self, token: DiskToken, transfer: Transfer) {
-        let slot = self.free_transfers.pop().unwrap_or_else(|| {
-            self.transfers.push(None);
-            self.transfers.len() - 1
-        });
-        let disk = fd(transfer.fd());
-        let entry = match transfer.op() {
-            SystemOp::Read { offset, address, len } => {
-                opcode::Read::new(disk, address as *mut u8, len).offset(offset).build()
-            }
-            SystemOp::Write { offset, address, len, durable } => opcode::Write::new(disk, address as *const u8, len)
-                .offset(offset)
-                .rw_flags(if durable { libc::RWF_DSYNC } else { 0 })
-                .build(),
-            SystemOp::Sync => opcode::Fsync::new(disk).flags(FsyncFlags::DATASYNC).build(),
-            op @ (SystemOp::Zero { offset, len } | SystemOp::Punch { offset, len }) => {
-                opcode::Fallocate::new(disk, len).offset(offset).mode(op.fallocate_mode()).build()
-            }
-        };
-        self.transfers[slot] = Some((token, transfer));
-        // SAFETY: the transfer keeps the memory and the disk alive until the operation has completed.
-        unsafe { self.ring.push(&entry.user_data((DISK << KIND_SHIFT) | slot as u64)) };
-    }
-
-    fn disk_done(&mut self, completion: Completion) {
-        let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
-        let Some((token, mut transfer)) = self.transfers[slot].take() else { return };
-        self.free_transfers.push(slot);
-        if transfer.fall_back(-completion.result).is_some() {
-            self.start_disk(token, transfer);
-        } else {
-            self.common.disk_done.push_back((token, transfer.finish(completion.result)));
-        }
-    }
-
-    fn disks_are_idle(&self) -> bool {
-        self.free_transfers.len() == self.transfers.len()
-    }
 }
 
 impl Port for UringPort {
@@ -437,7 +394,7 @@ impl Port for UringPort {
             Output::Connect { conn, to } => self.connect(conn, to),
             Output::Close { conn } => self.close(conn),
             Output::Disk { token, disk, op } => match Transfer::new(Arc::clone(&self.disks[disk.0 as usize]), op) {
-                Ok(transfer) => self.start_disk(token, transfer),
+                Ok(transfer) => self.transfers.start(&mut self.ring, token, transfer),
                 Err(error) => self.common.disk_done.push_back((token, Err(error))),
             },
         }
@@ -516,7 +473,7 @@ impl Port for UringPort {
     }
 
     fn is_alone(&self) -> bool {
-        self.conns.is_empty() && self.listeners.is_empty() && self.disks_are_idle()
+        self.conns.is_empty() && self.listeners.is_empty() && self.transfers.is_idle()
     }
 
     fn is_closing(&self) -> bool {
@@ -564,7 +521,7 @@ impl Drop for UringPort {
         let ids: Vec<_> = self.conns.ids().collect();
         loop {
             let busy = |id: &ConnId| self.conns.get(*id).is_some_and(|conn| !conn.is_still());
-            if self.disks_are_idle() && !ids.iter().any(busy) {
+            if self.transfers.is_idle() && !ids.iter().any(busy) {
                 return;
             }
             let mut completions = std::mem::take(&mut self.completions);
@@ -585,11 +542,7 @@ impl Drop for UringPort {
                             conn.connecting.take_if(|_| kind == CONNECT);
                         }
                     }
-                    DISK => {
-                        let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
-                        self.transfers[slot] = None;
-                        self.free_transfers.push(slot);
-                    }
+                    DISK => self.transfers.take_done(&mut self.ring, completion, &mut self.common.disk_done),
                     _ => {}
                 }
             }
