@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -20,7 +19,7 @@ from iotax.labs.loopback import LoopbackLab
 from iotax.study import Study
 from iotax.study.model import format_level
 from iotax.study.read import builtin_studies, load_study
-from iotax.study.schema import study_schema
+from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.units import show_minutes
 
@@ -114,7 +113,7 @@ def init(path: Path) -> None:
         leave(Exit.USAGE, f"{path} is there already; name another file")
     try:
         path.write_text(TEMPLATE, encoding="utf-8")
-        schema.write_text(json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         leave(Exit.USAGE, f"{error.filename}: {error.strerror}")
     typer.echo(f"{path} is a study to begin with; {schema} lets editors complete and check it.")

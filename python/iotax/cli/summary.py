@@ -32,8 +32,11 @@ def print_summary(notebook: Notebook, run: int) -> None:
         soft_wrap=True,
     )
     headlines = [finding for finding in summary.verdicts if finding.response_key == primary.key]
-    for finding in [*headlines, *(each for each in summary.trust if each.tone == "warning")]:
-        out.print(Text(finding.sentence, style="yellow" if finding.tone == "warning" else ""), soft_wrap=True)
+    for finding in headlines:
+        out.print(Text(finding.sentence), soft_wrap=True)
+    for finding in summary.trust:
+        if finding.tone == "warning":
+            out.print(Text(finding.text, style="yellow"), soft_wrap=True)
 
 
 def _table(summary: Summary, primary: Response) -> Table:

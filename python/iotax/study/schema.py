@@ -1,7 +1,11 @@
-"""The JSON Schema of study files, for editors. schema/study.schema.json is this, kept equal by a test."""
+"""The JSON Schema of study files, for editors.
+
+`python -m iotax.study.schema > schema/study.schema.json` writes the copy that is checked in; a test compares them.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from iotax.study.model import Study
@@ -22,3 +26,12 @@ def study_schema() -> dict[str, Any]:
         "default": "loopback",
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "An iotax study"}
+
+
+def schema_text() -> str:
+    """The schema as it stands in files."""
+    return json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")

@@ -70,7 +70,9 @@ class Relay:
             self._pump(connection, True, reader, server_writer), self._pump(connection, False, server_reader, writer)
         )
 
-    async def _pump(self, connection: int, to_server: bool, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, connection: int, to_server: bool, source: asyncio.StreamReader, sink: asyncio.StreamWriter
+    ) -> None:
         try:
             while data := await source.read(65_536):
                 self.recording.pieces.append((connection, to_server, data))

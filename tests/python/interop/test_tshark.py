@@ -89,9 +89,11 @@ def test_tshark_finds_nothing_malformed_and_counts_the_same_ios(
         bad = {"iscsi": "iscsi.headerdigest.status", "nvme-tcp": "nvme-tcp.hdgst.status"}[protocol]
         assert set(values(tshark(capture, port, name, bad), 0)) <= {"1", "Good", "0x01", "True"}
     opcodes = values(rows, 2)
-    read, write = {"nfs3": ({"6"}, {"7"}), "iscsi": ({"0x28", "0x88"}, {"0x2a", "0x8a"}), "nvme-tcp": ({"0x02"}, {"0x01"})}[
-        protocol
-    ]
+    read, write = {
+        "nfs3": ({"6"}, {"7"}),
+        "iscsi": ({"0x28", "0x88"}, {"0x2a", "0x8a"}),
+        "nvme-tcp": ({"0x02"}, {"0x01"}),
+    }[protocol]
     # Outside the window (none here: no warm-up) come only the I/Os that were outstanding at its end.
     for kind, codes in (("read", read), ("write", write)):
         seen = sum(count for code, count in opcodes.items() if code in codes)
@@ -101,7 +103,9 @@ def test_tshark_finds_nothing_malformed_and_counts_the_same_ios(
 
 
 @pytest.mark.parametrize("protocol", PORTS)
-def test_decode_prints_a_line_for_each_pdu_of_a_capture(protocol: str, serve: Serve, load: Load, tmp_path: Path) -> None:
+def test_decode_prints_a_line_for_each_pdu_of_a_capture(
+    protocol: str, serve: Serve, load: Load, tmp_path: Path
+) -> None:
     recording, result = record(protocol, {}, serve, load)
     capture = tmp_path / "run.pcap"
     recording.write_pcap(capture, PORTS[protocol][0])
