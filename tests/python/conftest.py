@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is slow, not wrong.
+settings.register_profile("iotax", deadline=None)
+settings.load_profile("iotax")
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 
