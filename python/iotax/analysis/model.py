@@ -23,6 +23,10 @@ Cell: TypeAlias = Hashable
 Weights: TypeAlias = Mapping[Cell, float]
 
 
+_DUST = 1e-12
+"""Logarithms that differ by less are equal: what is left is rounding."""
+
+
 @dataclass(frozen=True)
 class Contrast:
     """A weighted sum of cell means. Without error where the runs leave none to estimate."""
@@ -73,13 +77,14 @@ class Layout:
     def contrast(self, y: np.ndarray, weights: Weights, residuals: np.ndarray) -> Contrast:
         load = self.load_of(weights)
         estimate = float(load @ y)
+        estimate = 0.0 if abs(estimate) < _DUST else estimate
         used = np.abs(load) > 1e-12
         if self.residual_df < 1 or any(self.count(cell) < 2 for cell in weights) or np.any(self._free[used] < 1e-9):
             return Contrast(estimate, None, None)
         share, cell_df, df_max = self._variance_parts(weights, load)
         by_cell = np.bincount(self.cell_of, residuals**2 * share, minlength=len(self.cells))
         variance = float(by_cell.sum())
-        if variance <= 0:
+        if variance < _DUST**2:
             return Contrast(estimate, 0.0, df_max)
         df = variance**2 / float(np.sum(by_cell**2 / cell_df))
         return Contrast(estimate, float(np.sqrt(variance)), max(1.0, min(df, df_max)))
@@ -140,6 +145,8 @@ class CellModel:
         additive = np.hstack((_dummies(arms), _dummies(conditions), self.layout.block_columns))
         residuals = self.y - additive @ (np.linalg.pinv(additive) @ self.y)
         df = len(self.y) - int(np.linalg.matrix_rank(additive))
+        if residuals @ residuals < _DUST * len(self.y):
+            return None
         return compare_nested((float(residuals @ residuals), df), (self.sse, self.layout.residual_df))
 
 

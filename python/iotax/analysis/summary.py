@@ -78,7 +78,7 @@ class Summary:
 def summarise(data: StudyData) -> Summary:
     """The whole analysis. Works on any part of a study that has run: cells without runs are left out."""
     grid = Grid(data.study)
-    context = Context(data.study.load.threads, data.background_cores)
+    context = Context(data.study.load.threads)
     run_checks = {run.trial.id: check_run(run, context) for run in data.runs}
     layouts = LayoutCache()
     models = {response.key: Model(response, grid, data.runs, layouts) for response in RESPONSES}

@@ -11,7 +11,7 @@ LITTLE_MAX = 0.05
 RUN_QUEUE_WAIT_MAX = 0.05
 """Share of the window that a process was ready but had no processor; above it runs visibly scatter."""
 FOREIGN_CORES_MAX = 0.1
-"""Processors' worth of work that was neither ours nor there before the load."""
+"""Processors' worth of work that was not ours."""
 START_SKEW_MAX = 0.01
 """Share of the window."""
 GENERATOR_BUSY = 0.95
@@ -43,8 +43,6 @@ class Context:
 
     threads: int
     """Load threads."""
-    background_cores: float | None
-    """Busy processors without load; None where it was not measured."""
 
 
 TITLES = {
@@ -99,13 +97,17 @@ def little_error(run: Run) -> float:
     return abs(run.total_outstanding - busy) / run.total_outstanding
 
 
-def foreign_cores(run: Run, context: Context) -> float | None:
-    """Busy processors that neither the initiator, the target nor the background accounts for; None where unknown."""
+def foreign_cores(run: Run) -> float | None:
+    """Busy processors that neither initiator, target nor interrupts account for; None where unknown.
+
+    Interrupts are left to us: where the kernel accounts for them apart, they carry our own network traffic.
+    """
     cpu = run.result.cpu
     if cpu.machine is None or cpu.initiator is None or (cpu.target is None and not run.local):
         return None
     ours_ns = cpu.initiator.total_ns + (cpu.target.total_ns if cpu.target else 0)
-    return (cpu.machine.busy_ns - ours_ns) / run.result.window.duration_ns - (context.background_cores or 0.0)
+    interrupts_ns = sum(core.irq_ns + core.softirq_ns for core in cpu.machine.cores)
+    return max(0.0, (cpu.machine.busy_ns - ours_ns - interrupts_ns) / run.result.window.duration_ns)
 
 
 def _errors(run: Run, _: Context) -> tuple[Level, str]:
@@ -157,12 +159,11 @@ def _wait(run: Run, _: Context) -> tuple[Level, str]:
     return (Level.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Level.GOOD), f"{100 * share:.1f} % of the window"
 
 
-def _foreign(run: Run, context: Context) -> tuple[Level, str]:
-    cores = foreign_cores(run, context)
+def _foreign(run: Run, _: Context) -> tuple[Level, str]:
+    cores = foreign_cores(run)
     if cores is None:
         return Level.UNKNOWN, "not measured"
-    text = f"{max(0.0, cores):.2f} processors busy with other work"
-    return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), text
+    return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), f"{cores:.2f} processors busy with it"
 
 
 def _skew(run: Run, _: Context) -> tuple[Level, str]:

@@ -62,6 +62,10 @@ def trust(data: StudyData, cells: Sequence[Sequence[Check]], runs: dict[str, lis
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {_count(len(data.not_done), 'attempt')} did not end well and {are} listed"
     found = [Finding("", text + ".", "warning" if len(data.runs) < planned else "plain")]
+    spoilt = sum(any(check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values())
+    if spoilt * 2 > len(runs):
+        text = f"{spoilt} of {len(runs)} runs were disturbed: measure again on a quiet machine before you rely on this."
+        found.append(Finding("disturbed", text, "warning"))
     for index, (key, name) in enumerate(TITLES.items()):
         levels = [checks[index].level for checks in runs.values()]
         bad = sum(level >= Level.DOUBTFUL for level in levels)
@@ -150,8 +154,9 @@ def _range(response: Response, ratios: Sequence[float], base: str) -> str:
     if high >= 1.995:
         return f"{figure(low)} to {figure(high)} times {times} of {base}"
     if low >= 1 or high < 1:
-        near, far = sorted((abs(low - 1), abs(high - 1)))
-        return f"{_percent(near).removesuffix(' %')} to {_percent(far)} {more if low >= 1 else less} than {base}"
+        near, far = (_percent(share) for share in sorted((abs(low - 1), abs(high - 1))))
+        reach = far if near == far else f"{near.removesuffix(' %')} to {far}"
+        return f"{reach} {more if low >= 1 else less} than {base}"
     return f"from {_percent(1 - low)} {less} to {_percent(high - 1)} {more} than {base}"
 
 

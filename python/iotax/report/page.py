@@ -101,11 +101,20 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "command": redact(_command(summary)),
         "notebook": notebook_name,
         "shares": shares,
+        "judged": list(dict.fromkeys(o.arm for o in summary.overalls)),
+        "load_title": _load_title(summary),
         "share_rows": _share_rows(list(shares.values())),
         "version": __version__,
         "bin_error": max((c.latency.bin_error for c in summary.cells), default=0.001),
     }
     return environment.get_template("report.html").render(context)
+
+
+def _load_title(summary: Summary) -> str:
+    factor = summary.grid.x_factor
+    if factor is None:
+        return "Every run"
+    return "Over the load" if factor in charts.LOAD_FACTORS else f"Over {charts.factor_title(factor).lower()}"
 
 
 def _tight(text: str) -> str:

@@ -169,3 +169,21 @@ def test_most_of_the_variation_is_explained_by_the_factors(quick):
     shares = {s.factors: s.share for s in quick.shares["iops"]}
     assert sum(shares.values()) == pytest.approx(1)
     assert shares[()] < 0.02
+
+
+def test_results_without_any_scatter_give_no_false_findings():
+    data = Simulation().data(study())
+    first = next(a for a in data.attempts if a.trial.treatment["protocol"] == "iscsi")
+    same = [a.model_copy(update={"result": first.result}) for a in data.attempts]
+    summary = summarise(type(data)(data.study, same, data.planned))
+    assert all(o.comparison.verdict is Verdict.EQUIVALENT for o in summary.overalls)
+    assert not any(o.depends for o in summary.overalls)
+
+
+def test_mostly_disturbed_runs_are_said_first_of_all_findings():
+    of = study()
+    every = [f"{p}/{n}/r{r}" for p in ("nfs3", "iscsi", "nvme-tcp") for n in (1, 8, 32) for r in (1, 2, 3)]
+    summary = summarise(Simulation(unsteady=every).data(of))
+    assert summary.trust[1].subject == "disturbed"
+    assert "27 of 36 runs were disturbed" in summary.trust[1].text
+    assert not any(f.subject == "disturbed" for f in summarise(Simulation().data(of)).trust)

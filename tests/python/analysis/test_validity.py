@@ -5,7 +5,7 @@ from iotax.analysis.steady import mser5, rounds_of
 from iotax.analysis.validity import Context, check_run, worst_of
 from report.factory import Simulation, study
 
-CONTEXT = Context(threads=1, background_cores=0.04)
+CONTEXT = Context(threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,15 @@ def test_waiting_for_a_processor(run):
     assert finding(changed(run, checks=checks), "wait").level is Level.DOUBTFUL
 
 
-def test_foreign_load_is_what_nobody_accounts_for(run):
+def test_foreign_load_is_what_neither_we_nor_interrupts_account_for(run):
     cpu = run.result.cpu
-    machine = cpu.machine.model_copy(update={"busy_ns": cpu.machine.busy_ns + run.result.window.duration_ns // 2})
-    bad = changed(run, cpu=cpu.model_copy(update={"machine": machine}))
+    interrupts_ns = sum(core.softirq_ns for core in cpu.machine.cores)
+    ours_ns = cpu.initiator.total_ns + cpu.target.total_ns
+    busy_ns = ours_ns + interrupts_ns + run.result.window.duration_ns // 2
+    bad = changed(run, cpu=cpu.model_copy(update={"machine": cpu.machine.model_copy(update={"busy_ns": busy_ns})}))
     assert finding(bad, "foreign").level is Level.DOUBTFUL
     assert finding(bad, "foreign").text.startswith("0.50")
+    assert finding(changed(run, cpu=cpu.model_copy(update={"machine": None})), "foreign").level is Level.UNKNOWN
 
 
 def test_start_skew(run):

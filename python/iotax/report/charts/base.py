@@ -4,7 +4,7 @@ import html
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ HALF_PX = 516
 WIDE_PX = 1056
 LINE_PX = 14
 """Between two labels."""
+_NAME_MAX = 14
 
 FACTOR_TITLES = {
     "outstanding": "Outstanding I/Os for each worker",
@@ -128,7 +129,7 @@ class Scale:
 
 def axis(name: str | None, scale: Scale, **more: Any) -> Spec:
     """An axis with our ticks; numbers short (`100k`, `0.5`)."""
-    words = "format(datum.value, ',~r')" if max(map(abs, scale.ticks)) < 1000 else "format(datum.value, '~s')"
+    words = "abs(datum.value) < 1000 ? format(datum.value, ',~r') : format(datum.value, '~s')"
     return {"title": name, "values": scale.ticks, "labelExpr": words, **more}
 
 
@@ -147,6 +148,16 @@ def dots(rows: Sequence[Spec], channels: Spec, size: int = 34) -> Spec:
 
 def arm_titles(summary: Summary) -> dict[str, str]:
     return {arm: title(arm) for arm in summary.grid.arms}
+
+
+def short(name: str) -> str:
+    """A name beside its line; the whole one stands in the legend."""
+    return name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1].rstrip() + "…"
+
+
+def room_px(names: Iterable[str]) -> float:
+    """What the names beside lines need at the right of a chart."""
+    return 14 + 7 * max((len(short(name)) for name in names), default=0)
 
 
 def factor_title(name: str | None) -> str:

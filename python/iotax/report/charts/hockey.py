@@ -14,12 +14,17 @@ from iotax.report.charts.base import (
     file_name,
     say,
     shape,
+    short,
 )
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
 _LEFT_FROM = 0.7
 """From this share of the width on, names stand to the left of their points."""
+
+
+LOAD_FACTORS = ("outstanding", "workers", "rate_iops")
+"""Those that ask more of the same path; along any other factor the curve is no hockey stick."""
 
 
 def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, facet: str) -> Drawing | None:
@@ -29,7 +34,7 @@ def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, fa
         for c in summary.cells
         if summary.grid.facet(c.cell) == facet and latency.key in c.values and IOPS.key in c.values
     ]
-    if not cells or factor is None:
+    if not cells or factor not in LOAD_FACTORS:
         return None
     heading = f"{latency.title} against throughput" + (f", {facet}" if facet else "")
     return Drawing(
@@ -81,7 +86,7 @@ def _draw(
     places = y_scale.spread([t["y"] for t in tops], height_px - 70)
     names_by_side: dict[bool, list[Spec]] = {True: [], False: []}
     for top, place in zip(tops, places, strict=True):
-        label = {"x": top["x"], "y": place, "arm": top["arm"], "name": names[top["arm"]]}
+        label = {"x": top["x"], "y": place, "arm": top["arm"], "name": short(names[top["arm"]])}
         names_by_side[x_scale.at(top["x"]) > _LEFT_FROM].append(label)
     sides = [
         layer(

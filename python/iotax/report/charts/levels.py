@@ -12,14 +12,15 @@ from iotax.report.charts.base import (
     dots,
     factor_title,
     file_name,
+    room_px,
     say,
     shape,
+    short,
 )
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
 
 HEIGHT_PX = 280
-_LABEL_PX = 74
 
 
 def over_levels(summary: Summary, looks: dict[str, Look], response: Response, facet: str) -> Drawing | None:
@@ -66,7 +67,7 @@ def _draw(
     arms = [arm for arm in summary.grid.arms if any(m["arm"] == arm for m in means)]
     scale = Scale([p["y"] for p in points])
     channels = {
-        "x": _x(summary, factor) if factor else _x_arms([names[a] for a in arms]),
+        "x": _x(summary, factor, room_px(names[a] for a in arms)) if factor else _x_arms([names[a] for a in arms]),
         "y": number("y", scale.vega, axis(None, scale)),
         "color": colour(looks, arms),
     }
@@ -77,7 +78,7 @@ def _draw(
     ends = [max((m for m in means if m["arm"] == arm), key=lambda m: m["x"]) for arm in arms]
     places = scale.spread([e["y"] for e in ends], HEIGHT_PX - 60)
     labels = [
-        {"x": e["x"], "y": place, "arm": e["arm"], "name": names[e["arm"]]}
+        {"x": e["x"], "y": place, "arm": e["arm"], "name": short(names[e["arm"]])}
         for e, place in zip(ends, places, strict=True)
     ]
     line = layer("line", means, {**channels, "detail": word("arm")}, strokeWidth=2)
@@ -89,13 +90,13 @@ def _x_arms(names: list[str]) -> Spec:
     return word("x", sort=names, axis={"title": None, "labelAngle": 0, "labelLimit": 90, "labelPadding": 6})
 
 
-def _x(summary: Summary, factor: str) -> Spec:
+def _x(summary: Summary, factor: str, free_px: float) -> Spec:
     """The factor's own levels as ticks, spaced by ratio where they grow by ratio; room for names at the right."""
     levels = sorted(summary.grid.factors[factor], key=lambda level: float(level.value))
     values = [float(level.value) for level in levels]
     first, last = values[0], values[-1]
     log = first > 0 and last / first >= 8
-    share = _LABEL_PX / (PANEL_PX - 50 - _LABEL_PX)
+    share = free_px / (PANEL_PX - 50 - free_px)
     domain = (
         [first * (first / last) ** 0.04, last * (last / first) ** share]
         if log

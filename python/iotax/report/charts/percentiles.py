@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from iotax.analysis import CellSummary, Summary
 from iotax.analysis.histogram import Histogram
 from iotax.analysis.words import figure
-from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, file_name
+from iotax.report.charts.base import PANEL_PX, Drawing, Scale, arm_titles, axis, colour, file_name, room_px, short
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
 
 HEIGHT_PX = 290
-_ROOM = 1.36
-"""Of the axis, for names at the right."""
 _TICK_APART = 0.45
 _TICKS = ((50, "50"), (90, "90"), (99, "99"), (99.9, "99.9"), (99.99, "99.99"), (99.999, "99.999"))
 
@@ -55,6 +53,7 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
     scale = Scale([row["y"] for row in rows], log=True)
     ticks = [(_nines(p), label) for p, label in _TICKS if _nines(p) <= end - _TICK_APART]
     words = "".join(f"abs(datum.value - {x}) < 1e-6 ? '{label}' : " for x, label in ticks) + "'max'"
+    free_px = room_px(names[arm] for arm in arms)
     percentile = {
         "title": "Percentile",
         "values": [*(tick for tick, _ in ticks), end],
@@ -64,7 +63,7 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
         "labelOverlap": False,
     }
     channels = {
-        "x": number("x", {"domain": [0, end * _ROOM], "nice": False}, percentile),
+        "x": number("x", {"domain": [0, end * (1 + free_px / (PANEL_PX - 60 - free_px))], "nice": False}, percentile),
         "y": number("y", scale.vega, axis("Latency (µs)", scale)),
         "color": colour(looks, arms),
     }
@@ -73,7 +72,8 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
     tops = [max((r for r in rows if r["arm"] == arm), key=lambda r: r["x"]) for arm in arms]
     places = scale.spread([t["y"] for t in tops], HEIGHT_PX - 75)
     labels = [
-        {"x": end, "y": place, "arm": t["arm"], "name": names[t["arm"]]} for t, place in zip(tops, places, strict=True)
+        {"x": end, "y": place, "arm": t["arm"], "name": short(names[t["arm"]])}
+        for t, place in zip(tops, places, strict=True)
     ]
     text = layer("text", labels, {**channels, "text": word("name")}, align="left", dx=7, fontWeight="bold")
     return picture([line, marks, text], width_px, HEIGHT_PX, heading)

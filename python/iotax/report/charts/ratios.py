@@ -37,20 +37,20 @@ def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -
 
 def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], width_px: int, heading: str) -> Spec:
     names = arm_titles(summary)
-    several = len({c.arm for c in found}) > 1
+    several = len({c.condition for c in found}) > 1
     rows: list[Spec] = []
     for c in found:
         low, high = c.ratio.low or c.ratio.value, c.ratio.high or c.ratio.value
-        label = " · ".join(filter(None, (names[c.arm] if several or not c.condition else "", c.condition)))
+        label = c.condition if several and c.condition else names[c.arm]
         rows.append(
             {
-                "row": label,
+                "row": f"{c.arm}|{label}",
                 "arm": c.arm,
                 "x": 100 * c.ratio.value,
                 "low": 100 * low,
                 "high": 100 * high,
-                "say": f"{label}: {100 * c.ratio.value:.1f} ({100 * low:.1f} to {100 * high:.1f}), "
-                f"{signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}",
+                "say": f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.1f} "
+                f"({100 * low:.1f} to {100 * high:.1f}), {signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}",
             }
         )
     margin = 1 + summary.data.study.margin / 100
@@ -58,7 +58,13 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
     scale = Scale(ends, log=True)
     scale.ticks = _ticks(scale)
     x = number("x", scale.vega, axis(None, scale, grid=True, labelOverlap=True))
-    y = word("row", sort=None, scale={"padding": 0.5}, axis={"title": None, "labelLimit": 170, "domain": False})
+    row_axis = {"title": None, "labelLimit": 200, "domain": False, "labelExpr": "split(datum.label, '|')[1]"}
+    y = word(
+        "row",
+        sort=None,
+        scale={"padding": 0.5},
+        axis=row_axis,
+    )
     arms = list(dict.fromkeys(c.arm for c in found))
     layers = [
         layer("rect", [{"x": 100 / margin, "x2": 100 * margin}], {"x": x, "x2": end("x2")}, color=ref("band")),
