@@ -44,7 +44,6 @@ fn every_block_size_in_pieces_of_every_size() {
 }
 
 #[test]
-#[ignore = "an NFS head that comes split is refused where more than 16 KiB of data follow it at once"]
 fn large_nfs_pieces_after_a_split_head() {
     run_in_pieces(Protocol::Nfs3, &[(262_144, 100_000)]);
 }

@@ -34,5 +34,7 @@ pub const MAX_NAME_LEN: usize = 255;
 pub const MAX_PATH_LEN: usize = 4096;
 /// What heads, credentials, handles and attributes add to the data of a READ or WRITE, and the longest other message.
 pub const MAX_CONTROL_LEN: u32 = 16 << 10;
+/// More than the head of any READ reply or WRITE call: all that comes before the data.
+pub(crate) const MAX_HEAD_LEN: usize = 4096;
 /// Longest directory listing in one reply.
 pub const MAX_LISTING_LEN: u32 = 64 << 10;

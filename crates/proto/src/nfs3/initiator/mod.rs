@@ -11,7 +11,7 @@ use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    MAX_CONTROL_LEN, MAX_IO_BYTES,
+    MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES,
     arguments::Stability,
     types::{FileHandle, Status},
 };
@@ -155,6 +155,12 @@ impl Mount {
         piece: Piece<'_>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
+        if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
+            // The rest of a head that came split, with data behind it that are not to be held.
+            let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
+            self.take_piece(now, Piece { bytes: head, end: false }, events)?;
+            return self.take_piece(now, Piece { bytes: rest, end: piece.end }, events);
+        }
         match &mut self.incoming {
             Incoming::Head if self.held.is_empty() => {
                 if !self.take_head(now, piece.bytes, piece.end, events)? {

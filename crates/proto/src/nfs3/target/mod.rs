@@ -17,7 +17,7 @@ pub use mount::MountTable;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{MAX_CONTROL_LEN, MAX_IO_BYTES};
+use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES};
 use crate::{
     machine::{Instant, IoId, Target, UnitError, Violation, ViolationKind},
     rpc::{Encoder, Mapping, Peer, Piece, Records, auth::LastCaller},
@@ -99,6 +99,12 @@ impl Connection {
         piece: Piece<'_>,
         backend: &mut B,
     ) -> Result<(), Violation> {
+        if matches!(self.incoming, Incoming::Head) && !self.held.is_empty() && piece.bytes.len() > MAX_HEAD_LEN {
+            // The rest of a head that came split, with data behind it that are not to be held.
+            let (head, rest) = piece.bytes.split_at(MAX_HEAD_LEN);
+            self.take_piece(now, Piece { bytes: head, end: false }, backend)?;
+            return self.take_piece(now, Piece { bytes: rest, end: piece.end }, backend);
+        }
         match &self.incoming {
             Incoming::Head | Incoming::Call if self.held.is_empty() => {
                 if !self.take_head(now, piece.bytes, piece.end, backend)? {
