@@ -45,7 +45,7 @@ test: install test-packages
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages
 	cargo test --locked --workspace --quiet -- --include-ignored
-	$(BIN)/pytest --quiet tests/python --long
+	$(BIN)/pytest --quiet tests/python -m 'long or not long'
 
 test-packages:
 	@scripts/test-packages

@@ -68,7 +68,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     )
     environment.filters["tight"] = _tight
     data, study = summary.data, summary.data.study
-    shares = {r.title: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
+    shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
         "palette_css": Markup(palette.css()),  # noqa: S704 - our own constants
         "style": Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
