@@ -113,6 +113,7 @@ class Second(Record):
     """One interval of the series, closed at `at_ns` from the window's start."""
 
     at_ns: int
+    duration_ns: int | None = None
     reads: int
     writes: int
     read_bytes: int
@@ -143,6 +144,8 @@ class Checks(Record):
 
     errors: int = 0
     start_skew_ns: int = 0
+    cpu_window_ns: int | None = None
+    """Between the two readings of the process clocks; close to the window's own length."""
     run_queue_wait: float | None = None
     clock: str = ""
 

@@ -141,7 +141,7 @@ def load(document):
         described = known("endpoints.json").get(endpoint, {"size_bytes": 1 << 40, "holds": "zeros"})
         if "error" in described:
             fail(described["error"], "the endpoint was told to fail")
-        say(event="checked", **{"block_size_bytes": 512, **described})
+        say(event="checked", **{"block_size_bytes": 512, "what": None, "at_bytes": None, **described})
         return
     if task == "fill":
         say(event="progress", done_bytes=1, total_bytes=2)

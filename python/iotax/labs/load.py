@@ -31,7 +31,7 @@ class Checked(Record):
     read_only: bool = False
     holds: str
     """zeros, pattern or foreign."""
-    what: str = ""
+    what: str | None = None
     at_bytes: int | None = None
     scanned_bytes: int = 0
 
