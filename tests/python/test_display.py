@@ -1,0 +1,94 @@
+"""What a run shows, on a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from iotax.cli import display
+from iotax.cli.display import Clock, Display, LiveDisplay, PlainDisplay
+from iotax.design import Plan, plan
+from iotax.labs.base import Sample, Step
+from iotax.study.read import load_study
+from iotax.trial import Attempt, CpuUse, Outstanding, Stream, TrialResult, Window
+
+
+@pytest.fixture
+def planned(tiny: Path) -> Plan:
+    return plan(load_study(str(tiny))[0])
+
+
+def result(iops: int) -> TrialResult:
+    latencies = {"latency_sum_ns": iops * 20_000, "latency_min_ns": 20_000, "latency_max_ns": 20_000}
+    histogram = {"counts": [(20_000, iops)]}
+    stream = Stream.model_validate({"ios": iops, "bytes": iops * 4096, **latencies, "histogram": histogram})
+    none = Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+    return TrialResult(
+        engine_version="0",
+        driver="fake",
+        endpoint="local:/x",
+        window=Window(start_unix_ns=0, start_ns=0, duration_ns=1_000_000_000),
+        read=stream,
+        write=none,
+        cpu=CpuUse(initiator=None),
+        outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
+    )
+
+
+def play(shown: Display, planned: Plan) -> None:
+    """A study as the runner tells it: one attempt fails, all else goes well."""
+    shown.step(Step("starting the server"))
+    shown.planned(planned, list(planned.trials), resumed=False)
+    for trial in planned.trials:
+        shown.started(trial, 1)
+        shown.sample(Sample("warmup", 0, 90_000.0, None, None))
+        shown.sample(Sample("run", 5_000_000, 123_456.0, 20_000, 45_600))
+        if trial.order == 3:
+            ended = {"trial": trial, "number": 1, "started_unix_ns": 0, "ended_unix_ns": 1}
+            shown.ended(Attempt.model_validate({**ended, "status": "failed", "reason": "it broke"}))
+            shown.started(trial, 2)
+        shown.ended(
+            Attempt(
+                trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=result(1000)
+            )
+        )
+    shown.close()
+
+
+def test_a_terminal_sees_trial_rate_latency_and_time_left(planned: Plan) -> None:
+    out = io.StringIO()
+    play(LiveDisplay(Console(file=out, force_terminal=True, width=120, color_system=None)), planned)
+    said = out.getvalue()
+    for part in ("starting the server", "0/8", "7/8", "left", "123k IOPS", "p50 20.0 µs, p99 45.6 µs", "warming up"):
+        assert part in said
+    assert f"{planned.trials[2].id}: attempt 1 failed: it broke" in said
+
+
+def test_a_log_gets_few_lines_and_no_control_characters(planned: Plan) -> None:
+    out = io.StringIO()
+    play(PlainDisplay(Console(file=out, width=120)), planned)
+    lines = out.getvalue().splitlines()
+    last = planned.trials[-1].id
+    assert "\x1b" not in out.getvalue()
+    assert lines == [
+        "Starting the server.",
+        "8 trials in 2 blocks, about 2 s.",
+        f"{planned.trials[2].id}: attempt 1 failed: it broke",
+        f"{planned.trials[2].id}: trying again.",
+        f"8/8 {last}: 1.00k IOPS, p50 20.0 µs, p99 20.0 µs; about 0 s left",
+    ]
+
+
+def test_time_left_learns_how_long_trials_really_take(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    clock = Clock(planned, list(planned.trials))
+    each_s = planned.trial_ns[planned.trials[0].id] / 1e9
+    assert clock.left_s() == pytest.approx(8 * each_s)
+    for trial in planned.trials[:4]:
+        now[0] += 2 * each_s
+        clock.finish(trial)
+    assert clock.left_s() == pytest.approx(4 * 2 * each_s)
