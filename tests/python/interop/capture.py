@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import threading
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LINKTYPE_RAW_IPV4 = 228
 SEGMENT_BYTES = 16_384
@@ -49,36 +54,49 @@ class Relay:
         self._to = (host, port)
         self._connections = 0
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever)
 
     def __enter__(self) -> Relay:
         self._thread.start()
-        listening = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._carry, "127.0.0.1", 0), self._loop)
-        self._server = listening.result()
+        self._server = self._run(asyncio.start_server(self._carry, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
+
+    async def _end(self) -> None:
+        self._server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = self._connections
         self._connections += 1
         server_reader, server_writer = await asyncio.open_connection(*self._to)
-        await asyncio.gather(
-            self._pump(connection, True, reader, server_writer), self._pump(connection, False, server_reader, writer)
-        )
+        try:
+            await asyncio.gather(
+                self._pump(connection, True, reader, server_writer),
+                self._pump(connection, False, server_reader, writer),
+            )
+        finally:
+            for end in (writer, server_writer):
+                end.transport.abort()
 
     async def _pump(
         self, connection: int, to_server: bool, source: asyncio.StreamReader, sink: asyncio.StreamWriter
     ) -> None:
-        try:
+        with contextlib.suppress(ConnectionError):
             while data := await source.read(65_536):
                 self.recording.pieces.append((connection, to_server, data))
                 sink.write(data)
                 await sink.drain()
-        except ConnectionError:
-            pass
-        finally:
-            sink.close()
+            sink.write_eof()

@@ -60,6 +60,7 @@ def serve() -> Iterator[Callable[[dict[str, Any]], dict[str, Any]]]:
 
     yield start
     for process in started:
-        if process.stdin:
-            process.stdin.close()
+        assert process.stdin and process.stdout
+        process.stdin.close()
         assert process.wait(timeout=10) == 0
+        process.stdout.close()

@@ -30,7 +30,7 @@ def tgt(tmp_path: Path) -> Iterator[str]:
     backing = tmp_path / "lun.img"
     with backing.open("wb") as file:
         file.truncate(SIZE_BYTES)
-    control = str(port)
+    control = "1"  # the socket of its own tells it from other daemons
     environment = os.environ | {"TGT_IPC_SOCKET": str(tmp_path / "s")}
     daemon = subprocess.Popen(
         [tgtd, "-f", "-C", control, "--iscsi", f"portal=127.0.0.1:{port}"],
@@ -52,6 +52,8 @@ def tgt(tmp_path: Path) -> Iterator[str]:
         admin("--op", "new", "--mode", "target", "--tid", "1", "-T", IQN)
         admin("--op", "new", "--mode", "logicalunit", "--tid", "1", "--lun", "1", "-b", str(backing))
         admin("--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL")
+        for digest in ("HeaderDigest", "DataDigest"):
+            admin("--op", "update", "--mode", "target", "--tid", "1", "-n", digest, "-v", "CRC32C,None")
         yield f"iscsi://127.0.0.1:{port}/{IQN}/1"
     finally:
         daemon.send_signal(signal.SIGKILL)  # it ignores SIGTERM
