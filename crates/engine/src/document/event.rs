@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::WireProtocol;
+use super::{ArrivalsSpec, WireProtocol};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -125,6 +125,12 @@ pub(crate) struct ResultEvent {
     pub(crate) window: Window,
     pub(crate) read: Stream,
     pub(crate) write: Stream,
+    /// Of each stream, where the load has several
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) streams: Vec<StreamReport>,
+    /// Of an open loop
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) open: Option<OpenReport>,
     pub(crate) cpu: CpuReport,
     pub(crate) series: Vec<SeriesPoint>,
     pub(crate) outstanding: Outstanding,
@@ -157,6 +163,61 @@ pub(crate) struct Stream {
     pub(crate) latency_min_ns: u64,
     pub(crate) latency_max_ns: u64,
     pub(crate) histogram: Histogram,
+    /// From submission to completion; of an open loop, where the latency above runs from the intended start
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service: Option<Latency>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Latency {
+    pub(crate) latency_sum_ns: u64,
+    pub(crate) latency_min_ns: u64,
+    pub(crate) latency_max_ns: u64,
+    pub(crate) histogram: Histogram,
+}
+
+/// One of a load's streams.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StreamReport {
+    pub(crate) name: String,
+    pub(crate) workers: u32,
+    pub(crate) block_size_bytes: u32,
+    pub(crate) read_percent: f64,
+    pub(crate) random_percent: f64,
+    /// Of the stream alone
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_iops: Option<f64>,
+    pub(crate) read: Stream,
+    pub(crate) write: Stream,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) arrived: Option<ArrivedReport>,
+}
+
+/// What an open loop was to do, and what came of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OpenReport {
+    /// Asked for, of all workers together
+    pub(crate) rate_iops: f64,
+    pub(crate) arrivals: ArrivalsSpec,
+    pub(crate) backlog_max: u32,
+    #[serde(flatten)]
+    pub(crate) arrived: ArrivedReport,
+    /// I/Os completed in the window over I/Os offered in it; 1 where none were offered
+    pub(crate) achieved: f64,
+    /// From when the generator could have submitted an I/O to when it did: its own, not the target's
+    pub(crate) lateness: Latency,
+}
+
+/// What came due inside the window.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ArrivedReport {
+    pub(crate) offered: u64,
+    /// Offered, but the backlog was full: never submitted
+    pub(crate) dropped: u64,
+    /// Most that waited at once, summed over workers
+    pub(crate) backlog_peak: u64,
+    /// Waiting still at the window's end
+    pub(crate) backlog_end: u64,
 }
 
 /// Sparse pairs (highest value equivalent of the bin, count).

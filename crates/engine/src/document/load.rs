@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::DriverChoice;
 
@@ -32,6 +32,9 @@ pub(crate) struct LoadDocument {
     pub(crate) working_set_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) working_set_offset_bytes: u64,
+    /// Several patterns side by side; each takes from the load what it does not say itself
+    #[serde(default)]
+    pub(crate) streams: Vec<StreamSpec>,
     #[serde(default)]
     pub(crate) pacing: PacingSpec,
     #[serde(default)]
@@ -70,6 +73,37 @@ pub(crate) enum PacingSpec {
     /// Each completion starts the next I/O
     #[default]
     Closed,
+    /// I/Os start at a rate, whatever the target does; rate and backlog are those of all workers together
+    Open {
+        /// 0: connections stand and nothing is asked of them
+        rate_iops: f64,
+        #[serde(default)]
+        arrivals: ArrivalsSpec,
+        /// I/Os that may wait for a slot; what finds it full is dropped and counted
+        #[serde(default = "backlog")]
+        backlog_max: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ArrivalsSpec {
+    #[default]
+    Constant,
+    Poisson,
+}
+
+/// One pattern of several in a load.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamSpec {
+    pub(crate) name: String,
+    /// Weight among the streams: of the workers, and of an open loop's arrivals
+    #[serde(default = "even")]
+    pub(crate) share: f64,
+    pub(crate) block_size_bytes: Option<u32>,
+    pub(crate) read_percent: Option<f64>,
+    pub(crate) random_percent: Option<f64>,
 }
 
 /// What a connection asks for; what a protocol does not know is refused.
@@ -102,6 +136,14 @@ fn one_u32() -> u32 {
 
 fn hundred() -> f64 {
     100.0
+}
+
+fn even() -> f64 {
+    1.0
+}
+
+fn backlog() -> u32 {
+    65536
 }
 
 fn block_4k() -> u32 {

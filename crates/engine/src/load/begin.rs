@@ -4,10 +4,10 @@ use std::{net::ToSocketAddrs as _, time::Duration};
 
 use iotax_node::{
     failure::{Failure, FailureKind},
-    load::{Endpoint, LoadConfig, Pacing, RunConfig, TaskConfig, connector::Settings},
+    load::{Access, Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, TaskConfig, connector::Settings},
 };
 
-use crate::document::{LoadDocument, PacingSpec, Task};
+use crate::document::{ArrivalsSpec, LoadDocument, PacingSpec, StreamSpec, Task};
 
 pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
     let text = document.endpoint.as_deref().ok_or_else(|| Failure::usage("this task needs an endpoint", "endpoint"))?;
@@ -69,13 +69,13 @@ fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
         Task::Fill => TaskConfig::Fill { destroy: may_destroy(document)? },
         Task::Check | Task::Idle => TaskConfig::Check,
         Task::Run => {
-            let PacingSpec::Closed = document.pacing;
             let run = RunConfig {
                 outstanding: document.outstanding,
                 block_size_bytes: document.block_size_bytes,
                 read_percent: document.read_percent,
                 random_percent: document.random_percent,
-                pacing: Pacing::Closed,
+                streams: document.streams.iter().map(|stream| access(document, stream)).collect(),
+                pacing: pacing(document.pacing),
                 warmup: Duration::from_nanos(document.warmup_ns),
                 runtime: Duration::from_nanos(document.runtime_ns),
                 sample: Duration::from_nanos(document.sample_ns),
@@ -87,6 +87,29 @@ fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
         }
     };
     Ok(config)
+}
+
+fn access(document: &LoadDocument, stream: &StreamSpec) -> Access {
+    Access {
+        name: stream.name.clone(),
+        share: stream.share,
+        block_size_bytes: stream.block_size_bytes.unwrap_or(document.block_size_bytes),
+        read_percent: stream.read_percent.unwrap_or(document.read_percent),
+        random_percent: stream.random_percent.unwrap_or(document.random_percent),
+    }
+}
+
+fn pacing(spec: PacingSpec) -> Pacing {
+    match spec {
+        PacingSpec::Closed => Pacing::Closed,
+        PacingSpec::Open { rate_iops, arrivals, backlog_max } => {
+            let arrivals = match arrivals {
+                ArrivalsSpec::Constant => Arrivals::Constant,
+                ArrivalsSpec::Poisson => Arrivals::Poisson,
+            };
+            Pacing::Open(Open { rate_iops, arrivals, backlog_max })
+        }
+    }
 }
 
 /// Data are destroyed only where the user named the very endpoint that holds them.
@@ -112,6 +135,23 @@ mod tests {
         let dealt: Vec<_> =
             configs(&document, 1).unwrap().iter().map(|config| (config.first_worker, config.own_workers)).collect();
         assert_eq!(dealt, [(0, 3), (3, 2), (5, 2)]);
+    }
+
+    #[test]
+    fn stream_takes_from_the_load_what_it_does_not_say() {
+        let document = document(
+            r#"{"task":"run","runtime_ns":1,"workers":2,"read_percent":70,"block_size_bytes":8192,
+                "streams":[{"name":"random"},{"name":"sequential","random_percent":0,"share":2}],
+                "pacing":{"kind":"open","rate_iops":100,"arrivals":"poisson"}}"#,
+        );
+        let configs = configs(&document, 1).unwrap();
+        let TaskConfig::Run(run) = &configs[0].task else { panic!("a run") };
+        let Pacing::Open(open) = run.pacing else { panic!("open") };
+        assert_eq!((open.rate_iops, open.arrivals, open.backlog_max), (100.0, Arrivals::Poisson, 65536));
+        let [random, sequential] = &run.streams[..] else { panic!("two streams") };
+        assert_eq!((random.share, random.random_percent), (1.0, 100.0));
+        assert_eq!((sequential.share, sequential.random_percent), (2.0, 0.0));
+        assert_eq!((sequential.block_size_bytes, sequential.read_percent), (8192, 70.0));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
 
 fn writes(config: &LoadConfig) -> bool {
     match &config.task {
-        TaskConfig::Run(run) => run.read_percent < 100.0,
+        TaskConfig::Run(run) => run.writes(),
         TaskConfig::Fill { .. } => true,
         TaskConfig::Check => false,
     }
@@ -118,7 +118,8 @@ impl Load {
             return Err(failure::internal("a run gave no figures"));
         };
         let span = Span { start, end };
-        output::emit(&Event::Result(Box::new(report::result(document, plan, self.driver, span, &measured, &usage))));
+        let result = report::result(document, plan, self.driver, span, &measured, &usage);
+        output::emit(&Event::Result(Box::new(result)));
         Ok(())
     }
 

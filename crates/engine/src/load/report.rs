@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_node::load::{Measured, Sample, Sparse, StreamResult};
+use iotax_node::load::{Arrived, Latency, Measured, Sample, Side, Sparse, StreamResult};
 use iotax_runtime::cpu::{MachineTimes, ProcessTimes};
 
 use super::{
@@ -10,8 +10,9 @@ use super::{
     window::{Span, Usage},
 };
 use crate::document::{
-    Checks, ConnectedEvent, CoreCpu, CpuReport, Histogram, LoadDocument, MachineCpu, Outstanding, ProcessCpu,
-    ResultEvent, SampleEvent, SeriesPoint, Stream, VerifyReport, Window,
+    self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuReport, Histogram, LoadDocument, MachineCpu, OpenReport,
+    Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, Stream, StreamReport, VerifyReport,
+    Window,
 };
 
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -62,6 +63,8 @@ pub(super) fn result(
         window: Window { start_unix_ns: plan.clock.unix_ns(span.start), start_ns: span.start.0, duration_ns },
         read: stream(&measured.read),
         write: stream(&measured.write),
+        streams: streams(document, measured),
+        open: open(document, measured),
         cpu: cpu(usage),
         series: series(&measured.series),
         outstanding: Outstanding {
@@ -101,7 +104,57 @@ fn stream(stream: &StreamResult) -> Stream {
         latency_min_ns: stream.latency_min_ns,
         latency_max_ns: stream.latency_max_ns,
         histogram: histogram(&stream.latency),
+        service: stream.service.as_ref().map(latency),
     }
+}
+
+fn latency(latency: &Latency) -> document::Latency {
+    document::Latency {
+        latency_sum_ns: latency.sum_ns,
+        latency_min_ns: latency.min_ns,
+        latency_max_ns: latency.max_ns,
+        histogram: histogram(&latency.histogram),
+    }
+}
+
+/// Of a load with several; the figures of its only stream are those of the load.
+fn streams(document: &LoadDocument, measured: &Measured) -> Vec<StreamReport> {
+    let whole: f64 = measured.streams.iter().map(|side| side.access.share).sum();
+    let report = |side: &Side| StreamReport {
+        name: side.access.name.clone(),
+        workers: side.workers,
+        block_size_bytes: side.access.block_size_bytes,
+        read_percent: side.access.read_percent,
+        random_percent: side.access.random_percent,
+        rate_iops: match document.pacing {
+            PacingSpec::Closed => None,
+            PacingSpec::Open { rate_iops, .. } => Some(rate_iops * side.access.share / whole),
+        },
+        read: stream(&side.read),
+        write: stream(&side.write),
+        arrived: side.arrived.map(arrived),
+    };
+    if document.streams.is_empty() { Vec::new() } else { measured.streams.iter().map(report).collect() }
+}
+
+fn open(document: &LoadDocument, measured: &Measured) -> Option<OpenReport> {
+    let PacingSpec::Open { rate_iops, arrivals, backlog_max } = document.pacing else { return None };
+    let mut together = Arrived::default();
+    measured.streams.iter().filter_map(|side| side.arrived).for_each(|theirs| together.merge(theirs));
+    let done = measured.read.ios + measured.write.ios;
+    Some(OpenReport {
+        rate_iops,
+        arrivals,
+        backlog_max,
+        achieved: if together.offered == 0 { 1.0 } else { ratio(done, together.offered) },
+        arrived: arrived(together),
+        lateness: latency(measured.lateness.as_ref()?),
+    })
+}
+
+fn arrived(arrived: Arrived) -> ArrivedReport {
+    let Arrived { offered, dropped, backlog_peak, backlog_end } = arrived;
+    ArrivedReport { offered, dropped, backlog_peak, backlog_end }
 }
 
 fn histogram(sparse: &Sparse) -> Histogram {

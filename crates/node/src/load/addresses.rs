@@ -15,10 +15,10 @@ pub struct Zone {
 
 impl Zone {
     /// The zone of worker `index` of `workers` in a working set of `blocks` that begins at `offset`.
-    pub fn of(index: u32, workers: u32, offset: u64, blocks: u64, block_size: u32) -> Self {
+    pub fn of(index: u32, workers: u32, offset: u64, blocks: u64, block_size: u64) -> Self {
         let edge = |index: u32| (u128::from(blocks) * u128::from(index) / u128::from(workers.max(1))) as u64;
         let (begin, end) = (edge(index), edge(index + 1));
-        Self { offset: offset + begin * u64::from(block_size), blocks: end - begin }
+        Self { offset: offset + begin * block_size, blocks: end - begin }
     }
 }
 

@@ -4,7 +4,10 @@ use std::{rc::Rc, time::Duration};
 
 use iotax_proto::{Geometry, Region};
 
-use super::{pacing::Pacing, pattern::BLOCK_BYTES};
+use super::{
+    access::{self, Access},
+    pacing::Pacing,
+};
 use crate::{failure::Failure, node::DiskId};
 
 /// A task of one thread of a load generator.
@@ -40,6 +43,8 @@ pub struct RunConfig {
     pub block_size_bytes: u32,
     pub read_percent: f64,
     pub random_percent: f64,
+    /// Several patterns side by side, in place of the one above; empty: that one.
+    pub streams: Vec<Access>,
     pub pacing: Pacing,
     pub warmup: Duration,
     pub runtime: Duration,
@@ -62,13 +67,9 @@ pub enum LocalUnit {
 
 impl RunConfig {
     pub fn check(&self) -> Result<(), Failure> {
-        let whole_blocks = self.block_size_bytes > 0 && (self.block_size_bytes as usize).is_multiple_of(BLOCK_BYTES);
         for (holds, message, field) in [
-            (whole_blocks, "must be a multiple of 512", "block_size_bytes"),
             (self.outstanding > 0, "must be at least 1", "outstanding"),
             (self.outstanding <= OUTSTANDING_MAX, "must be at most 4096", "outstanding"),
-            ((0.0..=100.0).contains(&self.read_percent), "must be 0 to 100", "read_percent"),
-            ((0.0..=100.0).contains(&self.random_percent), "must be 0 to 100", "random_percent"),
             (!self.runtime.is_zero(), "must be more than 0", "runtime_ns"),
             (!self.sample.is_zero(), "must be more than 0", "sample_ns"),
         ] {
@@ -76,7 +77,33 @@ impl RunConfig {
                 return Err(Failure::usage(message, field));
             }
         }
-        Ok(())
+        if let Pacing::Open(open) = &self.pacing {
+            open.check()?;
+        }
+        access::check(&self.accesses(), !self.streams.is_empty())
+    }
+
+    /// The load's streams: at least one.
+    pub fn accesses(&self) -> Vec<Access> {
+        if !self.streams.is_empty() {
+            return self.streams.clone();
+        }
+        vec![Access {
+            name: String::new(),
+            share: 1.0,
+            block_size_bytes: self.block_size_bytes,
+            read_percent: self.read_percent,
+            random_percent: self.random_percent,
+        }]
+    }
+
+    pub fn writes(&self) -> bool {
+        self.accesses().iter().any(|access| access.read_percent < 100.0)
+    }
+
+    /// Size of the largest I/O.
+    pub(super) fn io_bytes_max(&self) -> u32 {
+        self.accesses().iter().map(|access| access.block_size_bytes).max().unwrap_or_default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The load generator: what one thread of it does is a [`LoadNode`].
 
+mod access;
 pub mod addresses;
 pub mod config;
 pub mod connector;
@@ -22,10 +23,11 @@ mod trouble;
 pub mod verify;
 mod worker;
 
+pub use access::Access;
 pub use config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig};
 pub use endpoint::{Endpoint, Unit};
 pub use generator::{LoadNode, Outcome};
 pub use histogram::Sparse;
-pub use pacing::Pacing;
-pub use recorder::{Measured, Sample, StreamResult};
+pub use pacing::{Arrivals, Arrived, Open, Pacing};
+pub use recorder::{Latency, Measured, Sample, Side, StreamResult};
 pub use verify::{Content, Tally};

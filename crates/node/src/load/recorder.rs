@@ -5,10 +5,10 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use iotax_proto::Instant;
 
-use super::{histogram::Sparse, mix::Direction, verify::Tally};
+use super::{access::Access, histogram::Sparse, mix::Direction, pacing::Arrived, verify::Tally};
 
-/// Latencies above this count as this. With 3 significant digits a histogram takes 220 KiB.
-const LATENCY_MAX_NS: u64 = 100_000_000_000;
+/// Latencies above this count as this: an hour in an open loop's backlog. With 3 significant digits a histogram takes 260 KiB.
+const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// All reads or all writes of a window.
@@ -21,6 +21,32 @@ pub struct StreamResult {
     pub latency_min_ns: u64,
     pub latency_max_ns: u64,
     pub latency: Sparse,
+    /// From submission on; `None` in a closed loop, where nothing else is measured.
+    pub service: Option<Latency>,
+}
+
+/// How long something took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    pub count: u64,
+    pub sum_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub histogram: Sparse,
+}
+
+/// The instants of one I/O.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// Which of the load's streams it belongs to.
+    pub stream: usize,
+    pub direction: Direction,
+    pub bytes: u32,
+    pub intended: Instant,
+    /// From when on the generator could have submitted it.
+    pub possible: Instant,
+    pub submitted: Instant,
+    pub completed: Instant,
 }
 
 /// One interval, in warm-up or in the window.
@@ -44,11 +70,27 @@ pub struct Sample {
 pub struct Measured {
     pub read: StreamResult,
     pub write: StreamResult,
+    /// The same by stream; one where the load has one.
+    pub streams: Vec<Side>,
+    /// How late the generator itself submitted; `None` in a closed loop.
+    pub lateness: Option<Latency>,
     pub series: Vec<Sample>,
     pub mean_outstanding: f64,
     pub verify: Tally,
     /// I/Os that failed outside the window.
     pub errors_outside: u64,
+}
+
+/// What one of the load's streams did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Side {
+    pub access: Access,
+    /// That did it, of all threads.
+    pub workers: u32,
+    pub read: StreamResult,
+    pub write: StreamResult,
+    /// `None` in a closed loop.
+    pub arrived: Option<Arrived>,
 }
 
 /// When a run warms up, measures and ends.
@@ -70,8 +112,8 @@ impl Schedule {
 #[derive(Debug)]
 pub struct Recorder {
     schedule: Schedule,
-    read: Accumulator,
-    write: Accumulator,
+    lanes: Vec<Lane>,
+    lateness: Option<Timer>,
     both: Histogram<u64>,
     interval_start: Instant,
     interval_end: Instant,
@@ -80,25 +122,51 @@ pub struct Recorder {
     outstanding: Outstanding,
 }
 
+/// One of the load's streams.
+#[derive(Debug)]
+struct Lane {
+    access: Access,
+    workers: u32,
+    read: Accumulator,
+    write: Accumulator,
+}
+
 /// One direction: the interval under way, and the window so far.
 #[derive(Debug)]
 struct Accumulator {
-    interval: Histogram<u64>,
+    response: Timer,
+    /// In an open loop.
+    service: Option<Timer>,
     interval_bytes: u64,
+    interval_errors: u64,
+    bytes: u64,
+    errors: u64,
+}
+
+/// Durations: of the interval under way, and of the window so far.
+#[derive(Debug)]
+struct Timer {
+    interval: Histogram<u64>,
     interval_sum_ns: u64,
     interval_min_ns: u64,
     interval_max_ns: u64,
-    interval_errors: u64,
     window: Histogram<u64>,
-    total: StreamResult,
+    sum_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
 }
 
 impl Recorder {
-    pub fn new(schedule: Schedule) -> Self {
+    /// `streams`: of the load, with the workers that do each. In an open loop service and lateness are recorded too.
+    pub fn new(schedule: Schedule, streams: impl IntoIterator<Item = (Access, u32)>, open: bool) -> Self {
+        let lane = |(access, workers)| {
+            let (read, write) = (Accumulator::new(open), Accumulator::new(open));
+            Lane { access, workers, read, write }
+        };
         let mut recorder = Self {
             schedule,
-            read: Accumulator::new(),
-            write: Accumulator::new(),
+            lanes: streams.into_iter().map(lane).collect(),
+            lateness: open.then(Timer::new),
             both: histogram(),
             interval_start: schedule.warmup_start,
             interval_end: schedule.warmup_start,
@@ -117,13 +185,21 @@ impl Recorder {
         }
     }
 
-    pub fn complete(&mut self, direction: Direction, bytes: u32, latency: Duration) {
-        let latency_ns = latency.as_nanos() as u64;
-        self.side(direction).record(bytes, latency_ns);
+    pub fn complete(&mut self, io: Completion) {
+        let since = |instant| io.completed.since(instant).as_nanos() as u64;
+        let side = self.side(io.stream, io.direction);
+        side.interval_bytes += u64::from(io.bytes);
+        side.response.record(since(io.intended));
+        if let Some(service) = &mut side.service {
+            service.record(since(io.submitted));
+        }
+        if let Some(lateness) = &mut self.lateness {
+            lateness.record(io.submitted.since(io.possible).as_nanos() as u64);
+        }
     }
 
-    pub fn error(&mut self, direction: Direction) {
-        self.side(direction).interval_errors += 1;
+    pub fn error(&mut self, stream: usize, direction: Direction) {
+        self.side(stream, direction).interval_errors += 1;
     }
 
     /// `count` I/Os are outstanding from `now` on.
@@ -145,21 +221,41 @@ impl Recorder {
     #[allow(clippy::cast_precision_loss)] // nanoseconds of a run, far below 2^53
     pub fn measured(&self, verify: Tally) -> Measured {
         let window_ns = self.schedule.end.since(self.schedule.start).as_nanos().max(1);
+        let of = |lane: &Lane| Side {
+            access: lane.access.clone(),
+            workers: lane.workers,
+            read: lane.read.result(),
+            write: lane.write.result(),
+            arrived: None,
+        };
+        let streams: Vec<Side> = self.lanes.iter().map(of).collect();
+        let (mut read, mut write) = (StreamResult::default(), StreamResult::default());
+        for side in &streams {
+            read.merge(&side.read);
+            write.merge(&side.write);
+        }
         Measured {
-            read: self.read.result(),
-            write: self.write.result(),
+            read,
+            write,
+            streams,
+            lateness: self.lateness.as_ref().map(Timer::result),
             series: self.series.clone(),
             mean_outstanding: self.outstanding.until(self.schedule.end) as f64 / window_ns as f64,
             verify,
-            errors_outside: self.errors_outside + self.read.interval_errors + self.write.interval_errors,
+            errors_outside: self.errors_outside + self.interval_errors(),
         }
     }
 
-    fn side(&mut self, direction: Direction) -> &mut Accumulator {
+    fn side(&mut self, stream: usize, direction: Direction) -> &mut Accumulator {
+        let lane = &mut self.lanes[stream];
         match direction {
-            Direction::Read => &mut self.read,
-            Direction::Write => &mut self.write,
+            Direction::Read => &mut lane.read,
+            Direction::Write => &mut lane.write,
         }
+    }
+
+    fn interval_errors(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.read.interval_errors + lane.write.interval_errors).sum()
     }
 
     /// Intervals are cut at the window's edges, so that each is wholly inside or outside.
@@ -171,73 +267,127 @@ impl Recorder {
     fn close_interval(&mut self) {
         let in_window = self.interval_start >= self.schedule.start;
         self.both.reset();
-        for side in [&self.read, &self.write] {
-            self.both.add(&side.interval).expect("histograms of equal bounds");
-        }
-        self.series.push(Sample {
+        let mut sample = Sample {
             at_ns: self.interval_end.since(self.schedule.warmup_start).as_nanos() as u64,
             in_window,
             duration_ns: self.interval_end.since(self.interval_start).as_nanos() as u64,
-            reads: self.read.interval.len(),
-            writes: self.write.interval.len(),
-            read_bytes: self.read.interval_bytes,
-            write_bytes: self.write.interval_bytes,
-            latency: Sparse::of(&self.both),
-            latency_max_ns: self.read.interval_max_ns.max(self.write.interval_max_ns),
-        });
-        if !in_window {
-            self.errors_outside += self.read.interval_errors + self.write.interval_errors;
+            reads: 0,
+            writes: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            latency: Sparse::default(),
+            latency_max_ns: 0,
+        };
+        for Lane { read, write, .. } in &self.lanes {
+            for side in [read, write] {
+                self.both.add(&side.response.interval).expect("histograms of equal bounds");
+                sample.latency_max_ns = sample.latency_max_ns.max(side.response.interval_max_ns);
+            }
+            sample.reads += read.response.interval.len();
+            sample.writes += write.response.interval.len();
+            sample.read_bytes += read.interval_bytes;
+            sample.write_bytes += write.interval_bytes;
         }
-        self.read.close_interval(in_window);
-        self.write.close_interval(in_window);
+        sample.latency = Sparse::of(&self.both);
+        self.series.push(sample);
+        if !in_window {
+            self.errors_outside += self.interval_errors();
+        }
+        for lane in &mut self.lanes {
+            lane.read.close_interval(in_window);
+            lane.write.close_interval(in_window);
+        }
+        if let Some(lateness) = &mut self.lateness {
+            lateness.close_interval(in_window);
+        }
         self.interval_start = self.interval_end;
         self.interval_end = self.end_after(self.interval_start);
     }
 }
 
 impl Accumulator {
-    fn new() -> Self {
+    fn new(open: bool) -> Self {
         Self {
-            interval: histogram(),
+            response: Timer::new(),
+            service: open.then(Timer::new),
             interval_bytes: 0,
-            interval_sum_ns: 0,
-            interval_min_ns: u64::MAX,
-            interval_max_ns: 0,
             interval_errors: 0,
-            window: histogram(),
-            total: StreamResult { latency_min_ns: u64::MAX, ..StreamResult::default() },
+            bytes: 0,
+            errors: 0,
         }
     }
 
-    fn record(&mut self, bytes: u32, latency_ns: u64) {
-        self.interval.saturating_record(latency_ns);
-        self.interval_bytes += u64::from(bytes);
-        self.interval_sum_ns += latency_ns;
-        self.interval_min_ns = self.interval_min_ns.min(latency_ns);
-        self.interval_max_ns = self.interval_max_ns.max(latency_ns);
+    fn close_interval(&mut self, in_window: bool) {
+        if in_window {
+            self.bytes += self.interval_bytes;
+            self.errors += self.interval_errors;
+        }
+        self.interval_bytes = 0;
+        self.interval_errors = 0;
+        self.response.close_interval(in_window);
+        if let Some(service) = &mut self.service {
+            service.close_interval(in_window);
+        }
+    }
+
+    fn result(&self) -> StreamResult {
+        let response = self.response.result();
+        StreamResult {
+            ios: response.count,
+            bytes: self.bytes,
+            errors: self.errors,
+            latency_sum_ns: response.sum_ns,
+            latency_min_ns: response.min_ns,
+            latency_max_ns: response.max_ns,
+            latency: response.histogram,
+            service: self.service.as_ref().map(Timer::result),
+        }
+    }
+}
+
+impl Timer {
+    fn new() -> Self {
+        Self {
+            interval: histogram(),
+            interval_sum_ns: 0,
+            interval_min_ns: u64::MAX,
+            interval_max_ns: 0,
+            window: histogram(),
+            sum_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+        }
+    }
+
+    fn record(&mut self, duration_ns: u64) {
+        self.interval.saturating_record(duration_ns);
+        self.interval_sum_ns += duration_ns;
+        self.interval_min_ns = self.interval_min_ns.min(duration_ns);
+        self.interval_max_ns = self.interval_max_ns.max(duration_ns);
     }
 
     fn close_interval(&mut self, in_window: bool) {
         if in_window {
             self.window.add(&self.interval).expect("histograms of equal bounds");
-            self.total.ios += self.interval.len();
-            self.total.bytes += self.interval_bytes;
-            self.total.errors += self.interval_errors;
-            self.total.latency_sum_ns += self.interval_sum_ns;
-            self.total.latency_min_ns = self.total.latency_min_ns.min(self.interval_min_ns);
-            self.total.latency_max_ns = self.total.latency_max_ns.max(self.interval_max_ns);
+            self.sum_ns += self.interval_sum_ns;
+            self.min_ns = self.min_ns.min(self.interval_min_ns);
+            self.max_ns = self.max_ns.max(self.interval_max_ns);
         }
         self.interval.reset();
-        self.interval_bytes = 0;
         self.interval_sum_ns = 0;
         self.interval_min_ns = u64::MAX;
         self.interval_max_ns = 0;
-        self.interval_errors = 0;
     }
 
-    fn result(&self) -> StreamResult {
-        let latency_min_ns = if self.total.ios == 0 { 0 } else { self.total.latency_min_ns };
-        StreamResult { latency: Sparse::of(&self.window), latency_min_ns, ..self.total.clone() }
+    fn result(&self) -> Latency {
+        let count = self.window.len();
+        Latency {
+            count,
+            sum_ns: self.sum_ns,
+            min_ns: if count == 0 { 0 } else { self.min_ns },
+            max_ns: self.max_ns,
+            histogram: Sparse::of(&self.window),
+        }
     }
 }
 
@@ -277,6 +427,37 @@ impl StreamResult {
         self.latency_sum_ns += other.latency_sum_ns;
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
         self.latency.merge(&other.latency);
+        merge_latency(&mut self.service, other.service.as_ref());
+    }
+}
+
+impl Latency {
+    fn merge(&mut self, other: &Self) {
+        self.min_ns = match (self.count, other.count) {
+            (_, 0) => self.min_ns,
+            (0, _) => other.min_ns,
+            _ => self.min_ns.min(other.min_ns),
+        };
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.histogram.merge(&other.histogram);
+    }
+}
+
+fn merge_latency(ours: &mut Option<Latency>, theirs: Option<&Latency>) {
+    if let Some(theirs) = theirs {
+        ours.get_or_insert_default().merge(theirs);
+    }
+}
+
+impl Side {
+    fn merge(&mut self, other: &Self) {
+        self.read.merge(&other.read);
+        self.write.merge(&other.write);
+        if let Some(theirs) = other.arrived {
+            self.arrived.get_or_insert_default().merge(theirs);
+        }
     }
 }
 
@@ -297,6 +478,10 @@ impl Measured {
     pub fn merge(&mut self, other: &Self) {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
+        for (ours, theirs) in self.streams.iter_mut().zip(&other.streams) {
+            ours.merge(theirs);
+        }
+        merge_latency(&mut self.lateness, other.lateness.as_ref());
         for (ours, theirs) in self.series.iter_mut().zip(&other.series) {
             ours.merge(theirs);
         }
@@ -321,14 +506,35 @@ mod tests {
         Schedule::new(Instant(10 * MS), duration(25), duration(100), duration(10))
     }
 
+    fn recorder(schedule: Schedule) -> Recorder {
+        let access = Access {
+            name: String::new(),
+            share: 1.0,
+            block_size_bytes: 4096,
+            read_percent: 50.0,
+            random_percent: 100.0,
+        };
+        Recorder::new(schedule, [(access, 1)], false)
+    }
+
     fn record(recorder: &mut Recorder, at: u64, direction: Direction) {
         recorder.advance(Instant(at));
-        recorder.complete(direction, 4096, Duration::from_micros(50));
+        let completed = Instant(at);
+        let start = Instant(at - 50_000);
+        recorder.complete(Completion {
+            stream: 0,
+            direction,
+            bytes: 4096,
+            intended: start,
+            possible: start,
+            submitted: start,
+            completed,
+        });
     }
 
     #[test]
     fn window_counts_what_completes_inside_it() {
-        let mut recorder = Recorder::new(schedule());
+        let mut recorder = recorder(schedule());
         for at in [34 * MS, 35 * MS - 1, 35 * MS, 100 * MS, 135 * MS - 1, 135 * MS, 200 * MS] {
             record(&mut recorder, at, Direction::Read);
         }
@@ -340,7 +546,7 @@ mod tests {
 
     #[test]
     fn series_covers_warmup_and_window_without_crossing_the_edge() {
-        let mut recorder = Recorder::new(schedule());
+        let mut recorder = recorder(schedule());
         (10..150).for_each(|ms| record(&mut recorder, ms * MS, Direction::Write));
         let measured = recorder.measured(Tally::default());
         let (warmup, window): (Vec<_>, Vec<_>) = measured.series.iter().partition(|sample| !sample.in_window);
@@ -351,7 +557,7 @@ mod tests {
 
     #[test]
     fn mean_outstanding_is_weighted_by_time_within_the_window() {
-        let mut recorder = Recorder::new(schedule());
+        let mut recorder = recorder(schedule());
         recorder.outstanding(Instant(10 * MS), 8);
         recorder.outstanding(Instant(60 * MS), 4);
         recorder.outstanding(Instant(110 * MS), 0);
@@ -362,8 +568,7 @@ mod tests {
 
     #[test]
     fn threads_merge_to_the_whole() {
-        let (mut first, mut second, mut whole) =
-            (Recorder::new(schedule()), Recorder::new(schedule()), Recorder::new(schedule()));
+        let (mut first, mut second, mut whole) = (recorder(schedule()), recorder(schedule()), recorder(schedule()));
         for ms in 10..150 {
             let part = if ms % 3 == 0 { &mut first } else { &mut second };
             let direction = if ms % 2 == 0 { Direction::Read } else { Direction::Write };
@@ -379,12 +584,22 @@ mod tests {
 
     #[test]
     fn latency_beyond_the_histogram_saturates_and_keeps_its_maximum() {
-        let mut recorder = Recorder::new(schedule());
-        recorder.advance(Instant(40 * MS));
-        recorder.complete(Direction::Read, 512, Duration::from_secs(500));
-        recorder.advance(Instant(200 * MS));
+        let hours = |count: u64| Instant(count * 3_600_000_000_000);
+        let second = Duration::from_secs(1);
+        let mut recorder = recorder(Schedule::new(hours(2), second, second * 10, second));
+        recorder.advance(hours(2) + second * 5);
+        recorder.complete(Completion {
+            stream: 0,
+            direction: Direction::Read,
+            bytes: 512,
+            intended: Instant(0),
+            possible: Instant(0),
+            submitted: Instant(0),
+            completed: hours(2),
+        });
+        recorder.advance(hours(3));
         let read = recorder.measured(Tally::default()).read;
-        assert_eq!((read.ios, read.latency_max_ns), (1, 500_000_000_000));
+        assert_eq!((read.ios, read.latency_max_ns), (1, hours(2).0));
         assert!(read.latency.max_ns() >= LATENCY_MAX_NS);
     }
 }

@@ -5,18 +5,21 @@ use std::rc::Rc;
 use iotax_proto::{Geometry, Instant, Io, IoError, Payload, Tag};
 
 use super::{
+    access::Access,
     addresses::{Addresses, Zone},
     config::RunConfig,
     ledger::Ledger,
     mix::{Direction, Mix},
-    pacing::Pacer,
+    pacing::{Arrived, Pacer, Share},
     pattern::{Pool, headers},
-    recorder::Recorder,
+    recorder::{Completion, Recorder, Schedule},
     verify::{ReadCheck, Tally, Wrong},
 };
 
 #[derive(Debug)]
 pub(super) struct RunTask {
+    /// Which of the load's streams this is.
+    stream: usize,
     block_size: u32,
     verify: bool,
     pool: Rc<Pool>,
@@ -24,6 +27,7 @@ pub(super) struct RunTask {
     addresses: Addresses,
     mix: Mix,
     pacer: Pacer,
+    pub(super) arrived: Option<Arrived>,
     ledger: Ledger,
     slots: Vec<Slot>,
     pub(super) tally: Tally,
@@ -38,23 +42,33 @@ struct Slot {
     direction: Direction,
     offset: u64,
     intended: Instant,
+    /// From when on it could have been submitted: the intended instant, or when a slot came free.
+    possible: Instant,
+    submitted: Instant,
     sequence: u64,
     check: ReadCheck,
     /// Data of writes: bodies are there, headers are stamped anew; `None` where the load only reads.
     buffer: Option<Payload>,
 }
 
+/// What tells one worker of a run from another.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Counts over all threads.
+    pub(super) worker: u32,
+    /// Which of the load's streams it does.
+    pub(super) stream: usize,
+    pub(super) access: Access,
+    pub(super) zone: Zone,
+    /// Of an open loop's arrivals.
+    pub(super) share: Share,
+}
+
 impl RunTask {
-    /// `worker` counts over all threads; `buffers` holds one for each tag, or none for a load that only reads.
-    pub(super) fn new(
-        config: &RunConfig,
-        run: u64,
-        worker: u32,
-        zone: Zone,
-        pool: Rc<Pool>,
-        buffers: Vec<Payload>,
-    ) -> Self {
-        let (size, outstanding) = (config.block_size_bytes, config.outstanding);
+    /// `buffers` holds one of the stream's block size for each tag, or none for a load that only reads.
+    pub(super) fn new(config: &RunConfig, run: u64, part: Part, pool: Rc<Pool>, buffers: Vec<Payload>) -> Self {
+        let Part { worker, stream, access, zone, share } = part;
+        let (size, outstanding, seed) = (access.block_size_bytes, config.outstanding, config.seed);
         let mut bytes = vec![0; size as usize];
         for (tag, buffer) in buffers.iter().enumerate() {
             pool.prepare(&mut bytes, buffer_number(worker, tag as Tag));
@@ -65,18 +79,22 @@ impl RunTask {
             direction: Direction::Read,
             offset: 0,
             intended: Instant(0),
+            possible: Instant(0),
+            submitted: Instant(0),
             sequence: 0,
             check: ReadCheck::default(),
             buffer: buffers.next(),
         };
         Self {
+            stream,
             block_size: size,
             verify: config.verify,
             pool,
             worker,
-            addresses: Addresses::new(zone, size, config.random_percent, outstanding, config.seed, worker),
-            mix: Mix::new(config.read_percent, config.seed, worker),
-            pacer: Pacer::new(config.pacing),
+            addresses: Addresses::new(zone, size, access.random_percent, outstanding, seed, worker),
+            mix: Mix::new(access.read_percent, seed, worker),
+            pacer: Pacer::new(config.pacing, share, outstanding, seed, worker),
+            arrived: None,
             ledger: if config.verify {
                 Ledger::new(run, worker + 1, zone.offset, zone.blocks, u64::from(size))
             } else {
@@ -89,10 +107,22 @@ impl RunTask {
         }
     }
 
-    pub(super) fn next(&mut self, now: Instant, tag: Tag) -> Option<Io> {
+    pub(super) fn begin(&mut self, schedule: Schedule) {
+        self.pacer.begin(schedule);
+    }
+
+    /// See `Pacer::collect`.
+    pub(super) fn collect(&mut self, now: Instant, slots: usize) {
+        self.pacer.collect(now, slots);
+    }
+
+    /// The next I/O, if one is due; the worker can submit since `able_since`.
+    pub(super) fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
         let intended = self.pacer.take(now)?;
         let slot = &mut self.slots[tag as usize];
         slot.intended = intended;
+        slot.possible = intended.max(able_since);
+        slot.submitted = now;
         slot.direction = self.mix.draw();
         slot.offset = self.addresses.take();
         Some(match slot.direction {
@@ -117,6 +147,10 @@ impl RunTask {
         self.pacer.next_due()
     }
 
+    pub(super) fn finish(&mut self, slots: usize) {
+        self.arrived = self.pacer.finish(slots);
+    }
+
     pub(super) fn data(&mut self, tag: Tag, at: u32, bytes: &[u8]) {
         if !self.verify {
             return;
@@ -133,7 +167,15 @@ impl RunTask {
         self.addresses.release(offset);
         match result {
             Ok(()) => {
-                recorder.complete(direction, self.block_size, now.since(slot.intended));
+                recorder.complete(Completion {
+                    stream: self.stream,
+                    direction,
+                    bytes: self.block_size,
+                    intended: slot.intended,
+                    possible: slot.possible,
+                    submitted: slot.submitted,
+                    completed: now,
+                });
                 match direction {
                     Direction::Write => self.ledger.written(offset, slot.sequence),
                     Direction::Read if self.verify => {
@@ -145,7 +187,7 @@ impl RunTask {
                 }
             }
             Err(error) => {
-                recorder.error(direction);
+                recorder.error(self.stream, direction);
                 if direction == Direction::Write {
                     self.ledger.failed(offset);
                 }
@@ -161,19 +203,33 @@ impl RunTask {
     }
 }
 
-/// The zone of a worker in the unit, or how large the working set would have to be.
+/// The zone of a worker in the unit, or how large the working set would have to be. Zones begin and end where blocks of every
+/// stream do.
 pub(super) fn zone(
     config: &super::config::LoadConfig,
     run: &RunConfig,
     worker: u32,
+    block_size_bytes: u32,
     geometry: &Geometry,
 ) -> Result<Zone, u64> {
-    let size = u64::from(run.block_size_bytes);
+    let size = u64::from(block_size_bytes);
+    let unit = run.accesses().iter().fold(1, |unit, access| common_multiple(unit, u64::from(access.block_size_bytes)));
     let rest = geometry.size_bytes.saturating_sub(config.working_set_offset_bytes);
-    let blocks = config.working_set_bytes.unwrap_or(rest) / size;
-    let zone = Zone::of(worker, config.workers, config.working_set_offset_bytes, blocks, run.block_size_bytes);
+    let units = config.working_set_bytes.unwrap_or(rest) / unit;
+    let mut zone = Zone::of(worker, config.workers, config.working_set_offset_bytes, units, unit);
+    zone.blocks *= unit / size;
     let needed = u64::from(run.outstanding);
-    if zone.blocks < needed { Err(needed * u64::from(config.workers) * size) } else { Ok(zone) }
+    let each = (needed * size).checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+    let needed_bytes = each.saturating_mul(u64::from(config.workers));
+    if zone.blocks < needed { Err(needed_bytes) } else { Ok(zone) }
+}
+
+fn common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b)
 }
 
 /// Tells the buffers of a run from each other, so that no two carry the same bodies.

@@ -27,6 +27,12 @@ impl Stream {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Exponentially distributed with mean 1, by inversion: 53 bits, never 0 inside the logarithm.
+    #[allow(clippy::cast_precision_loss)] // 53 bits
+    pub fn exponential(&mut self) -> f64 {
+        -(((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64).ln()
+    }
+
     /// True with the chance given.
     pub fn chance(&mut self, chance: Chance) -> bool {
         self.draw() >> 32 < chance.0

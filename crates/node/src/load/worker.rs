@@ -27,6 +27,9 @@ pub(super) struct State {
     /// Tags without an I/O.
     free: Vec<Tag>,
     pub(super) outstanding: u32,
+    /// I/Os that it could have submitted besides, after its last turn, and since when it can submit any.
+    slots: usize,
+    able_since: Instant,
     pub(super) geometry: Option<Geometry>,
     /// The session ended in order.
     pub(super) closed: bool,
@@ -49,6 +52,8 @@ impl Worker {
             task: None,
             free: (0..outstanding).rev().collect(),
             outstanding: 0,
+            slots: 0,
+            able_since: Instant(0),
             geometry: None,
             closed: false,
             trouble: None,
@@ -86,13 +91,25 @@ impl Worker {
         self.link.initiator.get().disconnected(now, &mut events);
     }
 
+    /// The first turn is about to come.
+    pub(super) fn begin(&mut self) {
+        self.state.slots = self.state.free.len().min(self.link.initiator.get().credits());
+    }
+
     /// Submits what the task has to do, as far as tags and credit go: everything that `now` made possible leaves in one batch.
     pub(super) fn refill(&mut self, now: Instant) {
         let Some(task) = &mut self.state.task else { return };
         let initiator = self.link.initiator.get();
-        for _ in 0..self.state.free.len().min(initiator.credits()) {
+        let before = self.state.slots;
+        let slots = self.state.free.len().min(initiator.credits());
+        if before == 0 && slots > 0 {
+            self.state.able_since = now;
+        }
+        task.collect(now, before);
+        self.state.slots = slots;
+        for _ in 0..slots {
             let Some(tag) = self.state.free.pop() else { break };
-            let Some(io) = task.next(now, tag) else {
+            let Some(io) = task.next(now, tag, self.state.able_since) else {
                 self.state.free.push(tag);
                 break;
             };
@@ -101,6 +118,22 @@ impl Worker {
                 break;
             }
             self.state.outstanding += 1;
+            self.state.slots -= 1;
+        }
+    }
+
+    /// When the task wants its next turn; `None` where only a completion can bring it on.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        match &self.state.task {
+            Some(Task::Run(task)) if self.state.slots > 0 => task.next_due(),
+            _ => None,
+        }
+    }
+
+    /// Closes the account of an open loop's arrivals.
+    pub(super) fn finish(&mut self) {
+        if let Some(Task::Run(task)) = &mut self.state.task {
+            task.finish(self.state.slots);
         }
     }
 
@@ -110,9 +143,15 @@ impl Worker {
 }
 
 impl Task {
-    fn next(&mut self, now: Instant, tag: Tag) -> Option<Io> {
+    fn collect(&mut self, now: Instant, slots: usize) {
+        if let Self::Run(task) = self {
+            task.collect(now, slots);
+        }
+    }
+
+    fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
         match self {
-            Self::Run(task) => task.next(now, tag),
+            Self::Run(task) => task.next(now, tag, able_since),
             Self::Scan(task) => task.next(tag),
             Self::Fill(task) => task.next(tag),
         }

@@ -52,6 +52,7 @@ pub const RUN: RunConfig = RunConfig {
     block_size_bytes: 4096,
     read_percent: 50.0,
     random_percent: 100.0,
+    streams: Vec::new(),
     pacing: Pacing::Closed,
     warmup: Duration::from_millis(5),
     runtime: Duration::from_millis(20),

@@ -7,11 +7,13 @@ use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 use iotax_proto::{Geometry, Instant, Payload, Transmit};
 
 use super::{
+    access::{self, Access},
     config::{Allocate, LoadConfig, LocalUnit, TaskConfig},
     connector::Facts,
     endpoint::Endpoint,
     link::{AnyInitiator, Control, Link, Step},
     local::{DiskInitiator, MemoryInitiator},
+    pacing::Pacing,
     pattern::Pool,
     recorder::{Measured, Recorder, Sample, Schedule},
     trouble,
@@ -59,6 +61,9 @@ pub struct LoadNode {
     to_send: Vec<ConnId>,
     open_connections: Vec<bool>,
     recorder: Option<Recorder>,
+    /// Of a run: its streams, and which of them each worker of all threads does.
+    accesses: Vec<Access>,
+    dealt: Vec<usize>,
     begin_at: Option<Instant>,
     deadline: Option<Instant>,
     outcome: Option<Result<Outcome, Failure>>,
@@ -122,8 +127,11 @@ impl LoadNode {
     }
 
     fn new(config: LoadConfig, endpoint: &Endpoint, allocate: &mut Allocate<'_>) -> Result<Self, Failure> {
+        let (mut accesses, mut dealt) = (Vec::new(), Vec::new());
         if let TaskConfig::Run(run) = &config.task {
             run.check()?;
+            accesses = run.accesses();
+            dealt = access::deal(&accesses, config.workers)?;
         }
         let mut node = Self {
             place: endpoint.text.clone(),
@@ -137,6 +145,8 @@ impl LoadNode {
             to_send: Vec::new(),
             open_connections: vec![false; config.own_workers as usize + 1],
             recorder: None,
+            accesses,
+            dealt,
             begin_at: None,
             deadline: None,
             outcome: None,
@@ -144,7 +154,7 @@ impl LoadNode {
         };
         let (depth, io_bytes) = node.transfer();
         let writes = match &node.config.task {
-            TaskConfig::Run(run) => run.read_percent < 100.0,
+            TaskConfig::Run(run) => run.writes(),
             TaskConfig::Check => false,
             TaskConfig::Fill { .. } => true,
         };
@@ -164,7 +174,16 @@ impl LoadNode {
         let TaskConfig::Run(run) = &self.config.task else { return };
         if self.phase == Phase::Ready && self.begin_at.is_none() {
             self.begin_at = Some(at);
-            self.recorder = Some(Recorder::new(Schedule::new(at, run.warmup, run.runtime, run.sample)));
+            let schedule = Schedule::new(at, run.warmup, run.runtime, run.sample);
+            let open = matches!(run.pacing, Pacing::Open(_));
+            let workers = |stream| self.dealt.iter().filter(|each| **each == stream).count() as u32;
+            let streams = self.accesses.iter().cloned().enumerate().map(|(index, access)| (access, workers(index)));
+            self.recorder = Some(Recorder::new(schedule, streams, open));
+            for worker in &mut self.workers {
+                if let Some(Task::Run(task)) = &mut worker.state.task {
+                    task.begin(schedule);
+                }
+            }
         }
     }
 
@@ -200,7 +219,7 @@ impl LoadNode {
     /// I/Os that a worker may have under way, and their size at most.
     fn transfer(&self) -> (u32, u32) {
         match &self.config.task {
-            TaskConfig::Run(run) => (run.outstanding, run.block_size_bytes),
+            TaskConfig::Run(run) => (run.outstanding, run.io_bytes_max()),
             TaskConfig::Check | TaskConfig::Fill { .. } => (TRANSFERS, TRANSFER_BYTES),
         }
     }
@@ -252,10 +271,8 @@ impl LoadNode {
             let token = DiskToken((index as u64) << 32 | u64::from(tag));
             self.outputs.push_back(Output::Disk { token, disk, op });
         }
-        self.timeouts[index] = match &worker.state.task {
-            Some(Task::Run(task)) => earlier(worker.link.initiator.poll_timeout(), task.next_due()),
-            _ => worker.link.initiator.poll_timeout(),
-        };
+        let due = if self.phase == Phase::Running { worker.next_due() } else { None };
+        self.timeouts[index] = earlier(worker.link.initiator.poll_timeout(), due);
         if let Some(trouble) = self.workers[index].state.trouble.take() {
             let failure = trouble::failure(trouble, &self.place);
             self.fail(failure);
@@ -297,7 +314,11 @@ impl LoadNode {
     fn timer(&mut self, now: Instant) {
         for index in 0..self.workers.len() {
             if self.timeouts[index].is_some_and(|at| at <= now) {
-                self.workers[index].handle_timeout(now, self.recorder.as_mut());
+                let worker = &mut self.workers[index];
+                // What is due may be an arrival alone.
+                if worker.link.initiator.poll_timeout().is_some_and(|at| at <= now) {
+                    worker.handle_timeout(now, self.recorder.as_mut());
+                }
                 self.turn(now, index);
             }
         }
@@ -324,6 +345,7 @@ impl LoadNode {
                     if self.begin_at.is_some_and(|at| at <= now) || !matches!(self.config.task, TaskConfig::Run(_)) {
                         self.phase = Phase::Running;
                         self.deadline = None;
+                        self.workers.iter_mut().for_each(Worker::begin);
                         (0..self.workers.len()).for_each(|index| self.turn(now, index));
                     }
                 }

@@ -6,10 +6,12 @@ use iotax_proto::Geometry;
 
 use super::{
     super::{
-        config::{RunConfig, TaskConfig},
+        access::Access,
+        config::TaskConfig,
         fill::FillTask,
+        pacing::{Arrived, Share},
         pattern::BLOCK_BYTES,
-        run::{self, RunTask},
+        run::{self, Part, RunTask},
         scan::ScanTask,
         verify::{Content, Tally},
         worker::Task,
@@ -34,13 +36,18 @@ impl LoadNode {
         match &self.config.task {
             TaskConfig::Run(run) => {
                 let worker = self.config.first_worker + index as u32;
-                check_geometry(run, &geometry, place)?;
-                let zone = run::zone(&self.config, run, worker, &geometry).map_err(|needed_bytes| {
+                let stream = self.dealt[worker as usize];
+                let access = self.accesses[stream].clone();
+                check_geometry(&access, &geometry, place)?;
+                let size = access.block_size_bytes;
+                let zone = run::zone(&self.config, run, worker, size, &geometry).map_err(|needed_bytes| {
                     let message = format!("the working set must hold every I/O at once: at least {needed_bytes} bytes");
                     Failure::new(FailureKind::TooSmall, message, place.clone())
                 })?;
                 let buffers = std::mem::take(&mut self.buffers[index]);
-                let task = RunTask::new(run, self.config.run, worker, zone, Rc::clone(&self.pool), buffers);
+                let buffers = buffers.into_iter().map(|buffer| buffer.slice(0, size as usize)).collect();
+                let part = Part { worker, stream, share: self.share(worker), access, zone };
+                let task = RunTask::new(run, self.config.run, part, Rc::clone(&self.pool), buffers);
                 Ok(Task::Run(Box::new(task)))
             }
             TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),
@@ -51,6 +58,16 @@ impl LoadNode {
                 Ok(Task::Scan(task))
             }
         }
+    }
+
+    /// Of an open loop's arrivals: its stream's, divided by the stream's workers.
+    #[allow(clippy::cast_precision_loss)] // workers are far below 2^52
+    fn share(&self, worker: u32) -> Share {
+        let stream = self.dealt[worker as usize];
+        let whole: f64 = self.accesses.iter().map(|access| access.share).sum();
+        let before = self.dealt[..worker as usize].iter().filter(|each| **each == stream).count();
+        let workers = self.dealt.iter().filter(|each| **each == stream).count() as f64;
+        Share { part: self.accesses[stream].share / whole / workers, phase: before as f64 / workers }
     }
 
     fn fill(&mut self, geometry: &Geometry) -> Task {
@@ -90,13 +107,23 @@ impl LoadNode {
             Some(Task::Fill(task)) => Outcome::Filled { bytes: task.done_bytes },
             Some(Task::Run(_)) | None => {
                 let mut tally = Tally::default();
-                for worker in &self.workers {
+                let mut arrived: Vec<Option<Arrived>> = vec![None; self.accesses.len()];
+                for (index, worker) in self.workers.iter_mut().enumerate() {
+                    worker.finish();
                     if let Some(Task::Run(task)) = &worker.state.task {
                         tally.merge(task.tally);
+                        let stream = self.dealt[self.config.first_worker as usize + index];
+                        if let Some(theirs) = task.arrived {
+                            arrived[stream].get_or_insert_default().merge(theirs);
+                        }
                     }
                 }
                 let measured = self.recorder.as_ref().map(|recorder| recorder.measured(tally));
-                Outcome::Run(Box::new(measured.unwrap_or_default()))
+                let mut measured = measured.unwrap_or_default();
+                for (side, arrived) in measured.streams.iter_mut().zip(arrived) {
+                    side.arrived = arrived;
+                }
+                Outcome::Run(Box::new(measured))
             }
         }
     }
@@ -109,9 +136,9 @@ fn io_bytes(geometry: &Geometry) -> u32 {
     (most - most % unit).max(unit)
 }
 
-fn check_geometry(run: &RunConfig, geometry: &Geometry, place: &str) -> Result<(), Failure> {
-    let size = run.block_size_bytes;
-    if run.read_percent < 100.0 && geometry.read_only {
+fn check_geometry(access: &Access, geometry: &Geometry, place: &str) -> Result<(), Failure> {
+    let size = access.block_size_bytes;
+    if access.read_percent < 100.0 && geometry.read_only {
         return Err(read_only(place));
     }
     if !size.is_multiple_of(geometry.block_size.max(1)) {

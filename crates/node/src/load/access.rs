@@ -1,0 +1,103 @@
+//! What one stream of a load asks of the unit, and which workers do it.
+
+use crate::failure::Failure;
+
+use super::pattern::BLOCK_BYTES;
+
+/// Streams of one load at most: each takes up to 2 MiB of histograms in every thread.
+const STREAMS_MAX: usize = 16;
+
+/// One stream of a load: Iometer's access specification, vdbench's workload definition, fio's job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    pub name: String,
+    /// Weight among the load's streams: of the workers, and of an open loop's arrivals.
+    pub share: f64,
+    pub block_size_bytes: u32,
+    pub read_percent: f64,
+    pub random_percent: f64,
+}
+
+impl Access {
+    fn check(&self, field: &str) -> Result<(), Failure> {
+        let whole_blocks = self.block_size_bytes > 0 && (self.block_size_bytes as usize).is_multiple_of(BLOCK_BYTES);
+        for (holds, message, name) in [
+            (whole_blocks, "must be a multiple of 512", "block_size_bytes"),
+            ((0.0..=100.0).contains(&self.read_percent), "must be 0 to 100", "read_percent"),
+            ((0.0..=100.0).contains(&self.random_percent), "must be 0 to 100", "random_percent"),
+            (self.share > 0.0 && self.share.is_finite(), "must be more than 0", "share"),
+        ] {
+            if !holds {
+                return Err(Failure::usage(message, format!("{field}{name}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks the streams of a load; `listed` where the document names them one by one.
+pub(super) fn check(streams: &[Access], listed: bool) -> Result<(), Failure> {
+    if streams.len() > STREAMS_MAX {
+        return Err(Failure::usage(format!("must be at most {STREAMS_MAX}"), "streams"));
+    }
+    for (index, stream) in streams.iter().enumerate() {
+        stream.check(&if listed { format!("streams[{index}].") } else { String::new() })?;
+    }
+    Ok(())
+}
+
+/// Which stream each worker does: every stream has at least one worker, the rest go by share, and streams take turns, so that
+/// threads, which drive neighbours, drive all of them.
+#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // workers are far below 2^52
+pub(super) fn deal(streams: &[Access], workers: u32) -> Result<Vec<usize>, Failure> {
+    let spare = (workers as usize).checked_sub(streams.len()).ok_or_else(|| {
+        let message = format!("{} streams need a worker each; there are {workers}", streams.len());
+        Failure::usage(message, "workers")
+    })?;
+    let whole: f64 = streams.iter().map(|stream| stream.share).sum();
+    let mut counts = vec![1_usize; streams.len()];
+    // The most underserved stream is next, so that the counts come as near to the shares as whole workers can.
+    for _ in 0..spare {
+        let lack = |index: usize| f64::from(workers) * streams[index].share / whole - counts[index] as f64;
+        let next = (0..streams.len()).fold(0, |most, index| if lack(index) > lack(most) { index } else { most });
+        counts[next] += 1;
+    }
+    let mut dealt = vec![0_usize; streams.len()];
+    let turns = (0..workers).map(|_| {
+        let turn = |index: usize| (dealt[index] as f64 + 0.5) / counts[index] as f64;
+        let next = (0..streams.len()).fold(0, |least, index| if turn(index) < turn(least) { index } else { least });
+        dealt[next] += 1;
+        next
+    });
+    Ok(turns.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streams(shares: &[f64]) -> Vec<Access> {
+        let stream = |share: &f64| Access {
+            name: String::new(),
+            share: *share,
+            block_size_bytes: 4096,
+            read_percent: 50.0,
+            random_percent: 100.0,
+        };
+        shares.iter().map(stream).collect()
+    }
+
+    #[test]
+    fn workers_are_dealt_by_share_and_streams_take_turns() {
+        assert_eq!(deal(&streams(&[1.0]), 3).unwrap(), [0, 0, 0]);
+        assert_eq!(deal(&streams(&[50.0, 50.0]), 4).unwrap(), [0, 1, 0, 1]);
+        assert_eq!(deal(&streams(&[3.0, 1.0]), 4).unwrap(), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn every_stream_has_a_worker_or_the_load_is_refused() {
+        let dealt = deal(&streams(&[98.0, 1.0, 1.0]), 5).unwrap();
+        assert_eq!([0, 1, 2].map(|stream| dealt.iter().filter(|each| **each == stream).count()), [3, 1, 1]);
+        assert_eq!(deal(&streams(&[1.0, 1.0]), 1).unwrap_err().place, "workers");
+    }
+}
