@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
 
-.PHONY: run test test-long check check-rust check-python bench fuzz engine install test-packages clean
+.PHONY: run schema test test-long check check-rust check-python bench fuzz engine install test-packages clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -46,6 +46,11 @@ test: install test-packages
 test-long: install test-packages
 	cargo test --locked --workspace --quiet -- --include-ignored
 	$(BIN)/pytest --quiet tests/python -m 'long or not long'
+
+# The schemas under schema/, made from the code; a test compares.
+schema: install
+	$(ENGINE) schema > schema/engine.schema.json
+	$(BIN)/python -m iotax.study.schema > schema/study.schema.json
 
 test-packages:
 	@scripts/test-packages

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use iotax_node::failure::Failure;
 use schemars::{SchemaGenerator, generate::SchemaSettings};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     document::{Event, LoadDocument, ServeCommand, ServeDocument},
@@ -12,12 +12,26 @@ use crate::{
 };
 
 pub(crate) fn run() -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{:#}", all()).map_err(|error| failure::io(&error, "standard output"))
+}
+
+fn all() -> Value {
     let schema = |make: fn(SchemaGenerator) -> schemars::Schema| make(SchemaSettings::draft2020_12().into_generator());
-    let all = json!({
+    json!({
         "serve": schema(SchemaGenerator::into_root_schema_for::<ServeDocument>),
         "command": schema(SchemaGenerator::into_root_schema_for::<ServeCommand>),
         "load": schema(SchemaGenerator::into_root_schema_for::<LoadDocument>),
         "event": schema(SchemaGenerator::into_root_schema_for::<Event>),
-    });
-    writeln!(std::io::stdout(), "{all:#}").map_err(|error| failure::io(&error, "standard output"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checked_in_schema_is_that_of_the_code() {
+        let checked_in = include_str!("../../../schema/engine.schema.json");
+        assert_eq!(checked_in.trim_end(), format!("{:#}", all()), "write it anew: make schema");
+    }
 }

@@ -302,6 +302,8 @@ pub(crate) struct VerifyReport {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Checks {
     pub(crate) errors: u64,
+    /// Between the first and the last thread's first I/Os
+    pub(crate) start_skew_ns: u64,
     /// Between the readings of the CPU clocks: the window, but for lateness in scheduling
     pub(crate) cpu_window_ns: u64,
     /// Run-queue wait of initiator and target over the window's length

@@ -114,10 +114,12 @@ impl Load {
         self.pass_samples_until(plan, end);
         let usage = window.close()?;
 
-        let Outcome::Run(measured) = self.join()?.outcome else {
+        let finished = self.join()?;
+        let Outcome::Run(measured) = finished.outcome else {
             return Err(failure::internal("a run gave no figures"));
         };
-        let span = Span { start, end };
+        let (first, last) = finished.began;
+        let span = Span { start, end, start_skew_ns: last.since(first).as_nanos() as u64 };
         let result = report::result(document, plan, self.driver, span, &measured, &usage);
         output::emit(&Event::Result(Box::new(result)));
         Ok(())

@@ -79,6 +79,7 @@ pub(super) fn result(
         },
         checks: Checks {
             errors: measured.read.errors + measured.write.errors + measured.errors_outside,
+            start_skew_ns: span.start_skew_ns,
             cpu_window_ns: usage.duration_ns,
             run_queue_wait: ratio(waits.sum(), usage.duration_ns),
             clock: "CLOCK_MONOTONIC",

@@ -58,6 +58,8 @@ pub(super) struct Unit {
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
     pub(super) geometry: Geometry,
+    /// The first and the last of the threads' beginnings.
+    pub(super) began: (Instant, Instant),
 }
 
 impl Finished {
@@ -66,6 +68,7 @@ impl Finished {
         if let (Outcome::Run(ours), Outcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
             ours.merge(theirs);
         }
+        self.began = (self.began.0.min(other.began.0), self.began.1.max(other.began.1));
     }
 }
 
@@ -196,5 +199,6 @@ fn drive(
     driver.run(node, report).map_err(failure::internal)?;
     let stopped = || Failure::new(FailureKind::Internal, "stopped before the end", plan.endpoint.text.clone());
     let outcome = node.outcome().ok_or_else(stopped)?.clone()?;
-    Ok(Finished { outcome, geometry: node.geometry().ok_or_else(stopped)?.clone() })
+    let began_at = node.began_at().ok_or_else(stopped)?;
+    Ok(Finished { outcome, geometry: node.geometry().ok_or_else(stopped)?.clone(), began: (began_at, began_at) })
 }

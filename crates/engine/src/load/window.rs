@@ -16,6 +16,8 @@ use crate::failure;
 pub(super) struct Span {
     pub(super) start: Instant,
     pub(super) end: Instant,
+    /// From the first thread's beginning to the last one's.
+    pub(super) start_skew_ns: u64,
 }
 
 /// A window whose first readings are taken.

@@ -287,6 +287,8 @@ pub mod access {
     pub const EXTEND: u32 = 0x08;
     pub const DELETE: u32 = 0x10;
     pub const EXECUTE: u32 = 0x20;
+    /// What a read-only export may grant.
+    pub const READING: u32 = READ | LOOKUP | EXECUTE;
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ pub struct LoadNode {
     accesses: Vec<Access>,
     dealt: Vec<usize>,
     begin_at: Option<Instant>,
+    began_at: Option<Instant>,
     deadline: Option<Instant>,
     outcome: Option<Result<Outcome, Failure>>,
 }
@@ -148,6 +149,7 @@ impl LoadNode {
             accesses,
             dealt,
             begin_at: None,
+            began_at: None,
             deadline: None,
             outcome: None,
             config,
@@ -185,6 +187,11 @@ impl LoadNode {
                 }
             }
         }
+    }
+
+    /// When this thread's workers submitted their first I/Os: as soon after `begin`'s instant as it ran.
+    pub fn began_at(&self) -> Option<Instant> {
+        self.began_at
     }
 
     /// Of the unit, once ready.
@@ -344,6 +351,7 @@ impl LoadNode {
                 Phase::Ready => {
                     if self.begin_at.is_some_and(|at| at <= now) || !matches!(self.config.task, TaskConfig::Run(_)) {
                         self.phase = Phase::Running;
+                        self.began_at = Some(now);
                         self.deadline = None;
                         self.workers.iter_mut().for_each(Worker::begin);
                         (0..self.workers.len()).for_each(|index| self.turn(now, index));

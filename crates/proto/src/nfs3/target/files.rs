@@ -11,7 +11,7 @@ use crate::{
         MAX_IO_BYTES, MAX_LISTING_LEN, MAX_NAME_LEN, Procedure,
         arguments::{Arguments, CreateHow, Place, SetAttributes},
         results::{Failure, FailureContext, FsInfo, Outcome, PostOp, PreOp, Results, Wcc, properties},
-        types::{FileHandle, Status, Time},
+        types::{FileHandle, Status, Time, access},
     },
     rpc::{Credentials, Encoder, RequestKey, message::encode_success},
 };
@@ -46,7 +46,8 @@ impl Connection {
             }
             encode_success(reply.begin_record(), xid);
             let caller = Caller { who: reached.who, time: files.time };
-            let mut operation = Operation { export: reached.export, caller, files, listing: &mut *listing };
+            let allowed = if reached.access.read_only { access::READING } else { u32::MAX };
+            let mut operation = Operation { export: reached.export, caller, allowed, files, listing: &mut *listing };
             match operation.carry_out(reached.file, arguments) {
                 Ok(results) => results.encode(reply),
                 Err(failure) => failure.encode(reply),
@@ -93,6 +94,8 @@ fn first_handle(arguments: &Arguments<'_>) -> FileHandle {
 struct Operation<'a, 'f> {
     export: ExportId,
     caller: Caller,
+    /// Rights that the export may grant at most.
+    allowed: u32,
     files: &'a mut Files<'f>,
     listing: &'a mut Encoder,
 }
@@ -109,7 +112,7 @@ impl Operation<'_, '_> {
             Arguments::SetAttr { attributes, guard, .. } => self.set_attributes(file, attributes, *guard),
             Arguments::Lookup(place) => self.lookup(file, place),
             Arguments::Access { rights, .. } => {
-                let rights = self.files.names.access(&self.caller, file, *rights);
+                let rights = self.files.names.access(&self.caller, file, *rights & self.allowed);
                 self.answer(file, rights, |attributes, rights| Results::Access { attributes, rights })
             }
             Arguments::ReadLink { .. } => {
