@@ -339,13 +339,19 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Makes the tables in a new file, all or nothing."""
-    database = _connect(path)
+    """Makes a new file with its tables beside `path` and moves it there, so that no reader meets half of one.
+
+    Only the holder of the lock comes here.
+    """
+    with _spoken(path):
+        if path.exists() and path.stat().st_size:
+            return
+    unfinished = path.with_name(path.name + "-new")
+    with _spoken(path):
+        unfinished.unlink(missing_ok=True)
+    database = _connect(unfinished)
     try:
         with _spoken(path):
-            [(tables,)] = database.execute("SELECT count(*) FROM sqlite_master").fetchall()
-            if tables:
-                return
             database.execute("PRAGMA journal_mode = WAL")
             guards = "".join(
                 f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
@@ -359,6 +365,8 @@ def _create(path: Path) -> None:
             )
     finally:
         database.close()
+    with _spoken(path):
+        unfinished.replace(path)
 
 
 def _check_format(database: sqlite3.Connection, path: Path) -> None:

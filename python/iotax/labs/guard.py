@@ -16,6 +16,7 @@ _HINTS = {
     "refused": "nothing listens there: is the server up, and the port right?",
     "unreachable": "the host does not answer: is the address right, is a firewall in between?",
     "not_found": "the host answers but knows no such name: check the export, IQN, LUN, NQN or namespace",
+    "too_small": "the unit is smaller than the working set: say a smaller `working_set:` under load",
     "denied": "the server does not let this initiator in: check its access list and `initiator:` under connection",
 }
 

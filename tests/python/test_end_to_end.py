@@ -1,0 +1,203 @@
+"""The whole way with the engine itself: studies, faults and the guard over real sockets and files."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iotax.design import plan
+from iotax.engine import EngineError, find_engine
+from iotax.notebook import Notebook, NotebookError
+from iotax.study.read import builtin_studies, load_study
+from iotax.trial import Attempt
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDIES = {**builtin_studies(), **{path.stem: path.read_text() for path in (ROOT / "examples").glob("*.yaml")}}
+UNREACHABLE = {"endpoints"}
+"""Examples that name somebody's array."""
+
+SMALL = """\
+name: small
+question: Does everything work together?
+volume: {size: 16MiB}
+factors:
+  protocol: [local, nfs3, iscsi, nvme-tcp]
+load: {read: 50%, outstanding: 4, warmup: 50ms, runtime: 300ms}
+design: {replicates: 1}
+baseline: {protocol: iscsi}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        find_engine()
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+def iotax(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "iotax", *words], capture_output=True, text=True, check=False)
+
+
+def attempts(name: str) -> list[Attempt]:
+    with Notebook(Path("out") / f"{name}.iotax") as notebook:
+        return notebook.attempts()
+
+
+def shortened(text: str) -> str:
+    """The same study in a fraction of its time and memory."""
+    text = re.sub(r"warmup: \w+", "warmup: 20ms", text)
+    text = re.sub(r"runtime: \w+", "runtime: 100ms", text)
+    text = re.sub(r"replicates: \d+", "replicates: 1", text)
+    return re.sub(r"size: (256|512)MiB", "size: 16MiB", text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(STUDIES) - UNREACHABLE))
+def test_shipped_studies_run(name: str) -> None:
+    Path("study.yaml").write_text(shortened(STUDIES[name]))
+    with Path("scratch.img").open("wb") as file:
+        file.truncate(16 << 20)
+    done = iotax("run", "study.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == f"Report: out/{name}.html"
+    assert Path(f"out/{name}.html").stat().st_size > 10_000
+    found = attempts(name)
+    assert len(found) == len(plan(load_study("study.yaml")[0]).trials)
+    for attempt in found:
+        result = attempt.result
+        assert result is not None
+        assert result.ios > 0
+        assert result.verify is not None
+        assert (result.verify.wrong_blocks, result.checks.errors) == (0, 0)
+
+
+@pytest.mark.slow
+def test_an_example_for_an_array_that_is_not_there_says_so() -> None:
+    text = (ROOT / "examples" / "endpoints.yaml").read_text()
+    Path("study.yaml").write_text(re.sub(r"192\.0\.2\.1\d(:\d+)?", "127.0.0.1:1", text))
+    done = iotax("check", "study.yaml")
+    assert done.returncode == 4
+    assert done.stdout.count("nothing listens there: is the server up, and the port right?") == 3
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until, f"waited too long for {what}"
+        time.sleep(0.02)
+
+
+def children(pid: int, command: str) -> list[int]:
+    """The engine processes of a running `iotax`."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if len(words) > 1 and words[1] == command:
+            found.append(int(child))
+    return found
+
+
+def running() -> bool:
+    try:
+        return [each.status for each in attempts("small")] == ["running"]
+    except NotebookError:
+        return False  # not begun yet
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("victim", "reason"),
+    [
+        ("serve", "the serve process was ended by SIGKILL; the load then said: "),
+        ("load", "the load process was ended by SIGKILL"),
+    ],
+)
+def test_a_process_killed_in_the_middle_costs_one_attempt(victim: str, reason: str) -> None:
+    Path("small.yaml").write_text(
+        SMALL.replace("300ms", "1s").replace("[local, nfs3, iscsi, nvme-tcp]", "[nfs3, iscsi]")
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "iotax", "run", "small.yaml", "--no-report"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_for(running, "the first trial")
+        wait_for(lambda: children(process.pid, "load"), "the load process")
+        time.sleep(0.5)
+        os.kill(children(process.pid, victim)[0], signal.SIGKILL)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    found = attempts("small")
+    assert [each.status for each in found] == ["failed", "done", "done"]
+    assert found[0].reason.startswith(reason)
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_runner_leaves_no_process_and_resumes() -> None:
+    Path("small.yaml").write_text(SMALL.replace("300ms", "20s"))
+    command = [sys.executable, "-m", "iotax", "run", "small.yaml", "--no-report"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        wait_for(running, "the first trial")
+        wait_for(lambda: children(process.pid, "load"), "the load process")
+        engines = children(process.pid, "load") + children(process.pid, "serve")
+        process.kill()
+    assert len(engines) == 2
+    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_text()
+                             for pid in engines), "the engines to end")  # fmt: skip
+    with Notebook(Path("out/small.iotax")) as notebook:
+        assert [each.status for each in notebook.attempts()] == ["running"]
+
+
+@pytest.mark.slow
+def test_a_file_with_data_is_kept_until_it_is_named(tmp_path: Path) -> None:
+    disk = tmp_path / "disk.img"
+    content = b"\0" * (1 << 20) + b"precious" + b"\0" * ((15 << 20) - 8)
+    disk.write_bytes(content)
+    Path("small.yaml").write_text(SMALL.replace("[local, nfs3, iscsi, nvme-tcp]", "{disk: ./disk.img, iscsi: iscsi}"))
+    refused = iotax("run", "small.yaml", "--no-report")
+    assert refused.returncode == 3, refused.stdout + refused.stderr
+    assert f"add --destroy local:{disk}" in refused.stderr
+    assert disk.read_bytes() == content
+    named = iotax("run", "small.yaml", "--no-report", "--destroy", "disk.img")
+    assert named.returncode == 0, named.stdout + named.stderr
+    assert disk.read_bytes() != content
+    # What iotax wrote, it may write over.
+    assert iotax("run", "small.yaml", "--no-report", "--new").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
+    disk = tmp_path / "disk.img"
+    disk.write_bytes(b"\0" * (1 << 20))
+    Path("small.yaml").write_text(SMALL.replace("[local, nfs3, iscsi, nvme-tcp]", "{disk: ./disk.img, iscsi: iscsi}"))
+    done = iotax("check", "small.yaml")
+    assert done.returncode == 4
+    assert "the unit is smaller than the working set: say a smaller `working_set:` under load" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_delay_in_the_server_is_found_with_its_size() -> None:
+    """A known tax of 2 ms. The least latency shows it best: a busy machine adds to latencies and takes from none."""
+    text = SMALL.replace(
+        "protocol: [local, nfs3, iscsi, nvme-tcp]", "protocol: [nfs3, iscsi, nvme-tcp]\n  delay: [0us, 2ms]"
+    )
+    Path("small.yaml").write_text(text.replace("outstanding: 4", "outstanding: 1"))
+    assert iotax("run", "small.yaml", "--no-report").returncode == 0
+    least_ms = {each.trial.id: each.result.read.latency_min_ns / 1e6 for each in attempts("small") if each.result}
+    for protocol in ("nfs3", "iscsi", "nvme-tcp"):
+        found_ms = least_ms[f"{protocol}/2ms/r1"] - least_ms[f"{protocol}/0s/r1"]
+        assert found_ms == pytest.approx(2, abs=0.3)
