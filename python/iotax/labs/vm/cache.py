@@ -1,0 +1,63 @@
+"""Where downloaded packages and built images stand: $IOTAX_CACHE, else the user's cache directory.
+
+Every entry is named by its content and moved to its place in one step, so a build that is killed leaves nothing that
+looks whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+from iotax.labs.vm.fault import VmFault
+
+
+def cache_root() -> Path:
+    """The cache of the vm lab; made when it is not there."""
+    if named := os.environ.get("IOTAX_CACHE"):
+        root = Path(named)
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "iotax"
+    root = root.expanduser().absolute() / "vm"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VmFault("cache", f"{root} cannot be made: {error.strerror}; name another place in IOTAX_CACHE") from error
+    return root
+
+
+def need_space(root: Path, wanted_bytes: int) -> None:
+    """Raises VmFault where the disk has less than that free."""
+    free_bytes = shutil.disk_usage(root).free
+    if free_bytes < wanted_bytes:
+        raise VmFault(
+            "disk space",
+            f"{root} has {free_bytes >> 20} MiB free and {wanted_bytes >> 20} MiB are needed; "
+            "make room or name another place in IOTAX_CACHE",
+        )
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Generator[None]:
+    """One builder at a time; the second finds what the first built."""
+    with (root / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def new_entry(place: Path) -> Generator[Path]:
+    """A folder to build in, which becomes `place` when nothing went wrong and vanishes when something did."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=place.parent, ignore_cleanup_errors=True) as folder:
+        entry = Path(folder) / "entry"
+        entry.mkdir()
+        yield entry
+        if place.exists():
+            shutil.rmtree(place)
+        entry.rename(place)

@@ -1,0 +1,91 @@
+"""What the image builder must know of ELF files: libraries asked for, the loader, and a module's own description.
+
+Little-endian ELF64 only, as System V ABI (gabi) chapters 4 and 5 lay it out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NEEDED, _DT_STRTAB = 1, 5
+
+
+@dataclass(frozen=True)
+class Program:
+    """A dynamic program or library; a static program needs nothing and has no loader."""
+
+    needed: tuple[str, ...]
+    loader: str | None
+
+
+def is_elf(data: bytes) -> bool:
+    return data[:6] == b"\x7fELF\x02\x01"
+
+
+def read_program(data: bytes) -> Program:
+    """Raises ValueError for bytes that are no ELF64 file."""
+    needed: list[int] = []
+    strings_address: int | None = None
+    loads: list[tuple[int, int, int]] = []
+    loader: str | None = None
+    for kind, offset, address, size in _segments(data):
+        if kind == _PT_LOAD:
+            loads.append((address, offset, size))
+        elif kind == _PT_INTERP:
+            loader = data[offset : offset + size].rstrip(b"\0").decode()
+        elif kind == _PT_DYNAMIC:
+            for at in range(offset, offset + size, 16):
+                tag, value = struct.unpack_from("<QQ", data, at)
+                if tag == _DT_NEEDED:
+                    needed.append(value)
+                elif tag == _DT_STRTAB:
+                    strings_address = value
+    if not needed or strings_address is None:
+        return Program((), loader)
+    strings = next(
+        strings_address - address + offset
+        for address, offset, size in loads
+        if address <= strings_address < address + size
+    )
+    return Program(tuple(_text(data, strings + each) for each in needed), loader)
+
+
+def read_modinfo(data: bytes) -> dict[str, list[str]]:
+    """A kernel module's .modinfo: `depends`, `alias`, `softdep`, `vermagic` and so on."""
+    found: dict[str, list[str]] = {}
+    for entry in _section(data, ".modinfo").split(b"\0"):
+        name, _, value = entry.decode(errors="replace").partition("=")
+        if name:
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Type, file offset, address and size in the file of each program header."""
+    if not is_elf(data):
+        raise ValueError("no little-endian ELF64 file")
+    start, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    for index in range(count):
+        kind, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", data, start + 56 * index)
+        yield kind, offset, address, size
+
+
+def _section(data: bytes, wanted: str) -> bytes:
+    """The bytes of a section; none where there is no such section."""
+    if not is_elf(data):
+        raise ValueError("no little-endian ELF64 file")
+    start = struct.unpack_from("<Q", data, 40)[0]
+    count, names_index = struct.unpack_from("<HH", data, 60)
+    headers = [struct.unpack_from("<IIQQQQ", data, start + 64 * index) for index in range(count)]
+    names = headers[names_index][4]
+    for name, _, _, _, offset, size in headers:
+        if _text(data, names + name) == wanted:
+            return data[offset : offset + size]
+    return b""
+
+
+def _text(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode()

@@ -1,0 +1,17 @@
+# Obeys the control port. In: `ID BASE64`, a script. Out: whatever the script writes, then `@end ID STATUS BASE64` with
+# what it wrote on standard error. One script at a time; the network under test carries none of this.
+. /lab/lib.sh
+for port in /sys/class/virtio-ports/*; do
+    [ "$(cat $port/name 2>/dev/null)" = iotax ] && control=/dev/${port##*/}
+done
+[ -n "$control" ] || { echo "iotax: the control port is missing"; poweroff -f; }
+exec 3<>"$control"
+printf '@ready %s\n' "$(uname -r)" >&3
+while IFS=' ' read -r id script <&3; do
+    [ -n "$script" ] || continue
+    printf '%s' "$script" | base64 -d >/run/step
+    (. /run/step) >&3 2>/run/step.err 3<&- </dev/null
+    status=$?
+    printf '\n@end %s %s %s\n' "$id" "$status" "$(base64 -w 0 </run/step.err)" >&3
+done
+poweroff -f

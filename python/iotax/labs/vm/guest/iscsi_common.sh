@@ -1,0 +1,53 @@
+# iSCSI, over TCP or (ISER=1) over RDMA: the kernel's target and open-iscsi.
+. /lab/scsi_target.sh
+TPG=$TARGET/iscsi/$IQN/tpgt_1
+
+iscsi_target_up() {
+    net_up $STORAGE
+    backstore_up
+    load iscsi_target_mod
+    mkdir -p $TPG/np/$STORAGE:3260 $TPG/lun/lun_0 || die "the iSCSI target cannot be made"
+    ln -s $BACKSTORE $TPG/lun/lun_0/volume || die "the LUN cannot be mapped"
+    echo 0 >$TPG/attrib/authentication
+    echo 0 >$TPG/attrib/demo_mode_write_protect
+    echo 1 >$TPG/attrib/generate_node_acls
+    echo 1 >$TPG/attrib/cache_dynamic_acls
+    [ -z "$ISER" ] || echo 1 >$TPG/np/$STORAGE:3260/iser || die "the portal cannot listen on RDMA"
+    echo 1 >$TPG/enable || die "the iSCSI target cannot be enabled"
+}
+
+iscsi_target_down() {
+    echo 0 >$TPG/enable
+    for acl in $TPG/acls/*; do [ ! -d "$acl" ] || rmdir "$acl"; done
+    rm $TPG/lun/lun_0/volume && rmdir $TPG/lun/lun_0 $TPG/np/* $TPG $TARGET/iscsi/$IQN || die "iSCSI target teardown"
+    backstore_down
+}
+
+iscsi_initiator_up() {
+    net_up 10.0.0.2
+    load sd_mod
+    mkdir -p /etc/iscsi /run/lock/iscsi /var/lib/iscsi
+    echo "InitiatorName=$INITIATOR_IQN" >/etc/iscsi/initiatorname.iscsi
+    # An emulated machine may be slow to answer; a lab that reconnects in the middle of a trial measures nothing.
+    cat >/etc/iscsi/iscsid.conf <<EOF
+node.startup = manual
+node.session.cmds_max = 128
+node.session.queue_depth = 128
+node.conn[0].timeo.noop_out_interval = 0
+node.conn[0].timeo.noop_out_timeout = 0
+node.conn[0].timeo.login_timeout = 30
+node.conn[0].iscsi.HeaderDigest = ${HEADER_DIGEST:-None}
+node.conn[0].iscsi.DataDigest = ${DATA_DIGEST:-None}
+EOF
+    pidof iscsid >/dev/null || iscsid -p /run/iscsid.pid >/run/iscsid.log 2>&1 || die "iscsid: $(cat /run/iscsid.log)"
+    until_true 5 sh -c 'iscsiadm -m iface >/dev/null 2>&1' || die "iscsid does not answer"
+    iscsiadm -m node -T $IQN -p $STORAGE:3260 -o new >/run/iscsiadm.log 2>&1 || die "$(cat /run/iscsiadm.log)"
+    iscsiadm -m node -T $IQN -o update -n iface.transport_name -v "$1" || die "no iSCSI transport $1"
+    iscsiadm -m node -T $IQN -p $STORAGE:3260 --login >/run/iscsiadm.log 2>&1 || die "login: $(cat /run/iscsiadm.log)"
+    block_device '/dev/sd?' || die "logged in, but no disk came"
+}
+
+iscsi_initiator_down() {
+    iscsiadm -m node -T $IQN --logout >/run/iscsiadm.log 2>&1 || die "logout: $(cat /run/iscsiadm.log)"
+    iscsiadm -m node -T $IQN -o delete >/run/iscsiadm.log 2>&1 || die "$(cat /run/iscsiadm.log)"
+}

@@ -1,0 +1,67 @@
+# What the steps share. A step that fails says why on standard error and adds the kernel's latest words.
+STORAGE=10.0.0.1
+NQN=nqn.2026-11.io.iotax:kernel
+IQN=iqn.2026-11.io.iotax:kernel
+INITIATOR_IQN=iqn.2026-11.io.iotax:initiator
+HOST_ID=6f746178-0000-4000-8000-000000000001
+VOLUME=/volume/data
+CONFIG=/sys/kernel/config
+
+die() {
+    echo "$*" >&2
+    dmesg | tail -n "${DMESG_LINES:-6}" | sed 's/^/kernel: /' >&2
+    exit 1
+}
+
+# load MODULE...
+load() { modprobe -a "$@" || die "modprobe $*"; }
+
+# until_true SECONDS COMMAND...: tries again five times a second.
+until_true() {
+    _left=$(($1 * 5))
+    shift
+    until "$@"; do
+        _left=$((_left - 1))
+        [ $_left -gt 0 ] || return 1
+        sleep 0.2
+    done
+}
+
+# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down.
+step() {
+    . "/lab/protocols/$1.sh"
+    "$2"
+}
+
+# net_up ADDRESS: the link under test, at $MTU.
+net_up() {
+    ip link set eth0 mtu "${MTU:-1500}" up || die "eth0 cannot be set to MTU ${MTU:-1500}"
+    ip addr add "$1/24" dev eth0 2>/dev/null || :
+}
+
+# rdma_up: RDMA over Converged Ethernet in software on the link.
+rdma_up() {
+    load crc32_generic rdma_rxe rdma_cm
+    [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0 || die "rdma link add"
+}
+
+mounted() { grep -q " $1 " /proc/mounts; }
+
+# volume_up SIZE_BYTES: the file that every protocol serves, in memory.
+volume_up() {
+    mkdir -p /volume
+    mounted /volume || mount -t tmpfs -o "size=$(($1 + 1048576))" volume /volume || die "tmpfs for the volume"
+    truncate -s "$1" $VOLUME || die "the volume cannot be made"
+    chmod 777 /volume && chmod 666 $VOLUME
+}
+
+# block_device PATTERN: the one device that has appeared, waited for.
+block_device() {
+    until_true 20 sh -c "ls -d $1 >/dev/null 2>&1" || return 1
+    _device=$(ls -d $1 | head -n 1)
+    until_true 10 sh -c "[ \$(cat /sys/block/${_device##*/}/size) -gt 0 ]" || return 1
+    echo "DEVICE=$_device"
+}
+
+# counters: now, idle and waiting time of this machine in ns, exact (Documentation/timers/no_hz: /proc/timer_list).
+counters() { awk '/^now at/ {now = $3} /idle_sleeptime/ {idle += $3} /iowait_sleeptime/ {wait += $3} END {print "COUNTERS", now, idle, wait}' /proc/timer_list; }

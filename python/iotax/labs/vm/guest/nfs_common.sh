@@ -1,0 +1,46 @@
+# The kernel's NFS server and client over TCP. The volume's folder is exported; the load opens the file in it.
+NFSD=/proc/fs/nfsd
+
+nfs_target_up() {
+    net_up $STORAGE
+    if ! mounted $NFSD; then
+        load nfsd
+        mount -t nfsd nfsd $NFSD || die "no nfsd file system"
+        mkdir -p /var/lib/nfs/sm /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld /var/lib/nfs/v4recovery /run/rpcbind
+        mount -t rpc_pipefs pipefs /var/lib/nfs/rpc_pipefs || die "no rpc_pipefs"
+        touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+        rpcbind -w || die "rpcbind"
+        nfsdcld || die "nfsdcld"
+    fi
+    echo '/volume *(rw,async,no_root_squash,no_subtree_check,insecure,fsid=1)' >/etc/exports
+    exportfs -r || die "exportfs"
+    # The grace period would make the first minute of writes wait.
+    echo 10 >$NFSD/nfsv4gracetime 2>/dev/null
+    echo 10 >$NFSD/nfsv4leasetime 2>/dev/null
+    rpc.nfsd -V 3 -V 4.1 -V 4.2 "${NFS_THREADS:-8}" || die "rpc.nfsd"
+    pidof rpc.mountd >/dev/null || rpc.mountd -p 20048 || die "rpc.mountd"
+    echo Y >$NFSD/v4_end_grace 2>/dev/null
+    :
+}
+
+nfs_target_down() {
+    exportfs -ua
+    rpc.nfsd 0 || die "nfsd does not stop"
+    exportfs -f
+}
+
+# nfs_initiator_up VERSION
+nfs_initiator_up() {
+    net_up 10.0.0.2
+    load nfsv3 nfsv4
+    mkdir -p /mnt/nfs
+    _options="vers=$1,proto=tcp,hard,noatime"
+    [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=20048,port=2049"
+    [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
+    until_true 20 sh -c "mount.nfs $STORAGE:/volume /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
+        die "mount -o $_options: $(cat /run/mount.log)"
+    [ -f /mnt/nfs/data ] || die "mounted, but the volume's file is not there"
+    echo "DEVICE=/mnt/nfs/data"
+}
+
+nfs_initiator_down() { umount /mnt/nfs || die "umount"; }

@@ -1,0 +1,17 @@
+# iSCSI extensions for RDMA (RFC 7145) over RoCE in software.
+. /lab/iscsi_common.sh
+ISER=1
+target_up() {
+    net_up $STORAGE
+    rdma_up
+    load iscsi_target_mod ib_isert
+    iscsi_target_up
+}
+target_down() { iscsi_target_down; }
+initiator_up() {
+    net_up 10.0.0.2
+    rdma_up
+    load ib_iser
+    iscsi_initiator_up iser
+}
+initiator_down() { iscsi_initiator_down; }

@@ -1,0 +1,126 @@
+"""The two guests, initiator and storage, with one link between them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.image import Image
+from iotax.labs.vm.qemu import Accelerator, Clock, Link, Machine, Process
+
+Role: TypeAlias = Literal["storage", "initiator"]
+BOOT_S = 120.0
+"""A guest that has not come up by then, on a busy machine without KVM, never will."""
+STEP_S = 90.0
+_BASE_BYTES = 384 << 20
+"""Kernel, image and programs; the volume comes on top."""
+_SOCKET_S = 20.0
+_MACS: dict[Role, str] = {"storage": "52:54:00:00:00:01", "initiator": "52:54:00:00:00:02"}
+
+
+class Guest:
+    """A running guest."""
+
+    def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
+        self.role = machine.name
+        self._process = Process(machine, image, folder)
+        self._agent: Agent | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def boot(self, deadline_s: float) -> float:
+        """Waits until the guest obeys; the seconds it took from its start. Raises VmFault."""
+        try:
+            self._agent = Agent(self._process.control, min(deadline_s, time.monotonic() + _SOCKET_S))
+            self._agent.ready(deadline_s)
+        except AgentLost as lost:
+            raise self._fault("did not boot", lost) from lost
+        return time.monotonic() - self._process.started_s
+
+    def run(self, script: str, timeout_s: float = STEP_S) -> list[str]:
+        """Runs a script; its lines. Raises StepFailed, and VmFault when the guest is lost."""
+        found: list[str] = []
+        self.stream(script, found.append, _fixed(timeout_s))
+        return found
+
+    def stream(self, script: str, each: Callable[[str], None], deadline_s: Callable[[], float]) -> None:
+        """As `run`, with the lines as they come, and a deadline that may move."""
+        if self._agent is None:
+            raise VmFault(self.role, "the guest is not up")
+        try:
+            self._agent.lines(self._agent.start(script), each, deadline_s)
+        except AgentLost as lost:
+            raise self._fault("was lost", lost) from lost
+
+    def alive(self) -> bool:
+        return self._process.alive()
+
+    def close(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+        self._process.close()
+
+    def _fault(self, what: str, lost: AgentLost) -> VmFault:
+        time.sleep(0.2)  # a QEMU that has just closed its port is about to end, and its exit says more
+        return VmFault(f"{self.role} guest", f"{what} ({lost}): {self._process.ending()}", self._process.console())
+
+
+class Guests:
+    """Both guests, booted side by side. Sockets and logs stand in a temporary folder that goes with them."""
+
+    def __init__(self, image: Image, *, accelerator: Accelerator, clock: Clock, volume_bytes: int) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
+        self._guests: dict[Role, Guest] = {}
+        self.boot_s = 0.0
+        link = self._folder / "link"
+        try:
+            for role in ("storage", "initiator"):
+                machine = Machine(
+                    role,
+                    memory_bytes=_BASE_BYTES + image.initramfs.stat().st_size + volume_bytes,
+                    accelerator=accelerator,
+                    clock=clock,
+                    links=(Link(link, listens=role == "storage", mac=_MACS[role]),),
+                )
+                self._guests[role] = Guest(machine, image, self._folder)
+                if role == "storage":
+                    self._wait_for(link)
+            deadline_s = time.monotonic() + BOOT_S
+            self.boot_s = max(guest.boot(deadline_s) for guest in self._guests.values())
+        except BaseException:
+            self.close()
+            raise
+
+    def __getitem__(self, role: Role) -> Guest:
+        return self._guests[role]
+
+    def alive(self) -> bool:
+        return bool(self._guests) and all(guest.alive() for guest in self._guests.values())
+
+    def close(self) -> None:
+        for guest in self._guests.values():
+            with contextlib.suppress(OSError):
+                guest.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait_for(self, link: Path) -> None:
+        deadline_s = time.monotonic() + _SOCKET_S
+        while not link.exists() and self._guests["storage"].alive() and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+
+
+def _fixed(timeout_s: float) -> Callable[[], float]:
+    deadline_s = time.monotonic() + timeout_s
+    return lambda: deadline_s
+
+
+__all__ = ["Guest", "Guests", "Role", "StepFailed"]

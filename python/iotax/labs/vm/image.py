@@ -1,0 +1,226 @@
+"""Builds what both guests boot: a kernel and one initramfs with modules, programs, their libraries, scripts and the engine.
+
+The archive is not compressed: an emulated processor unpacks slower than the host's disk reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from iotax.labs.vm import fcloop, recipe
+from iotax.labs.vm.cache import cache_root, locked, need_space, new_entry
+from iotax.labs.vm.cpio import CpioWriter
+from iotax.labs.vm.elf import is_elf, read_program
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.libraries import host_closure, package_closure
+from iotax.labs.vm.modules import Module, ModuleTree, index_files
+from iotax.labs.vm.packages import Package, Store, exists
+
+_IMAGE_BYTES = 200 << 20
+_ENGINE_FOLDER = "opt/iotax"
+ENGINE = f"/{_ENGINE_FOLDER}/run"
+"""Starts the engine in a guest."""
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image."""
+
+    kernel: Path
+    initramfs: Path
+    release: str
+    """Of the kernel: 6.1.0-56-amd64."""
+    packages: dict[str, str]
+    """Name → version of every package that gave something."""
+    unavailable: dict[str, str]
+    """Protocols that this image cannot speak, with the reason."""
+
+
+def build(engine: Path, report: Report, *, update: bool = False) -> Image:
+    """The image for this engine: the cached one where nothing changed. Raises VmFault.
+
+    `update` asks the package manager for newer packages; otherwise those in the cache are used.
+    """
+    root = cache_root()
+    with locked(root):
+        return _build(root, engine, report, update=update)
+
+
+def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
+    store = Store(root / "packages", update=update)
+    kernel = store.kernel_package()
+    parts = [recipe.BASE, *recipe.PROTOCOLS.values()]
+    named = [package for part in parts for package, _ in (*part.programs, *part.files)]
+    report(f"packages: {kernel} and tools")
+    extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
+    packages = store.fetch([kernel, *extra, *named])
+    release = kernel.removeprefix("linux-image-")
+    loop = fcloop.module(store, release, root / "modules", report)
+    key = _key(engine, packages, loop)
+    place = root / "images" / key
+    if not (place / "image.json").is_file():
+        report("image: modules, programs and libraries")
+        need_space(root, _IMAGE_BYTES)
+        with new_entry(place) as entry:
+            _assemble(entry, engine, store, packages, [packages[name] for name in (kernel, *extra)], release, loop)
+    return _load(place)
+
+
+def _split_kernel(kernel: str) -> list[str]:
+    """Ubuntu keeps modules in packages beside the kernel's."""
+    release = kernel.removeprefix("linux-image-")
+    return [name for name in (f"linux-modules-{release}", f"linux-modules-extra-{release}") if exists(name)]
+
+
+def _load(place: Path) -> Image:
+    described = json.loads((place / "image.json").read_text())
+    return Image(kernel=place / "vmlinuz", initramfs=place / "initramfs", **described)
+
+
+def _key(engine: Path, packages: dict[str, Package], loop: fcloop.Loop) -> str:
+    """Names everything that the image is made of, the builder's own sources included."""
+    digest = hashlib.sha256()
+    for name, package in sorted(packages.items()):
+        digest.update(f"{name} {package.sha256}\n".encode())
+    for part in (recipe.BASE, *recipe.PROTOCOLS.values()):
+        digest.update(repr(asdict(part)).encode())
+    for path, data in sorted(_guest_files()):
+        digest.update(f"{path} {len(data)}\n".encode() + data)
+    for source in ("image", "cpio", "libraries", "modules"):
+        digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
+    digest.update(engine.read_bytes())
+    digest.update(loop.data or loop.reason.encode())
+    return digest.hexdigest()[:24]
+
+
+def _guest_files() -> Iterable[tuple[str, bytes]]:
+    """Path below /lab and content of every script of the guests."""
+
+    def walk(folder: Traversable, prefix: str) -> Iterable[tuple[str, bytes]]:
+        for each in folder.iterdir():
+            if each.is_dir():
+                yield from walk(each, f"{prefix}{each.name}/")
+            else:
+                yield f"{prefix}{each.name}", each.read_bytes()
+
+    return walk(resources.files("iotax.labs.vm") / "guest", "")
+
+
+def _assemble(
+    entry: Path,
+    engine: Path,
+    store: Store,
+    packages: dict[str, Package],
+    kernels: list[Package],
+    release: str,
+    loop: fcloop.Loop,
+) -> None:
+    tree = ModuleTree([each.root for each in kernels], release)
+    if loop.data:
+        tree.add("nvme_fcloop", "extra/nvme-fcloop.ko", loop.data)
+    modules, unavailable = _modules(tree, loop)
+    with (entry / "initramfs").open("wb") as out:
+        image = CpioWriter(out)
+        _skeleton(image)
+        used = _programs(image, store, packages)
+        for module in modules:
+            image.file(f"usr/lib/modules/{release}/{module.path}", module.data)
+        for name, text in index_files(modules).items():
+            image.file(f"usr/lib/modules/{release}/{name}", text.encode())
+        for path, data in _guest_files():
+            image.file("init" if path == "init" else f"lab/{path}", data, 0o755 if path == "init" else 0o644)
+        _engine(image, engine)
+        image.close()
+    _find_kernel(kernels, release, entry / "vmlinuz")
+    described = {
+        "release": release,
+        "packages": {name: each.version for name, each in sorted(used.items())}
+        | {each.name: each.version for each in kernels},
+        "unavailable": unavailable,
+    }
+    (entry / "image.json").write_text(json.dumps(described, indent=1))
+
+
+def _modules(tree: ModuleTree, loop: fcloop.Loop) -> tuple[list[Module], dict[str, str]]:
+    """Modules for every protocol that this kernel can speak, and why not for the others."""
+    wanted = list(recipe.BASE.modules)
+    unavailable: dict[str, str] = {}
+    for protocol, part in recipe.PROTOCOLS.items():
+        absent = [name for name in part.modules if name not in tree]
+        if not absent:
+            wanted += part.modules
+        elif absent == ["nvme_fcloop"]:
+            unavailable[protocol] = loop.reason
+        else:
+            unavailable[protocol] = f"Linux {tree.release} comes without {', '.join(absent)}"
+    return tree.closure(wanted), unavailable
+
+
+def _skeleton(image: CpioWriter) -> None:
+    for folder in ("dev", "proc", "sys", "run", "tmp", "mnt", "etc", "var/lib", "usr/bin", "usr/sbin", "root"):
+        image.folder(folder)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        image.folder(f"usr/{name}")
+        image.link(name, f"usr/{name}")
+    image.device("dev/console", 5, 1)
+    image.link("var/run", "/run")
+    image.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n_rpc:x:101:65534::/run/rpcbind:/bin/false\n")
+    image.file("etc/group", b"root:x:0:\nnogroup:x:65534:\n")
+    image.file("etc/hosts", b"127.0.0.1 localhost\n10.0.0.1 storage\n10.0.0.2 initiator\n")
+
+
+def _programs(image: CpioWriter, store: Store, packages: dict[str, Package]) -> dict[str, Package]:
+    """Writes programs, plain files and libraries; the packages that they came from."""
+    parts = (recipe.BASE, *recipe.PROTOCOLS.values())
+    programs = [(packages[package], name) for package, name in dict.fromkeys(each for p in parts for each in p.programs)]
+    found = [(package, _program(package, name)) for package, name in programs]
+    for _, path in found:
+        image.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)
+    for package, name in dict.fromkeys(each for p in parts for each in p.files):
+        image.file(name, (packages[package].root / name).read_bytes())
+    libraries = package_closure(store, [(package, path) for package, path in found])
+    for target, (_, path) in libraries.items():
+        image.file(target, path.read_bytes(), 0o755)
+    return packages | {each.name: each for each, _ in libraries.values()}
+
+
+def _program(package: Package, name: str) -> Path:
+    for folder in ("usr/sbin", "sbin", "usr/bin", "bin"):
+        path = package.root / folder / name
+        if path.is_file():
+            return path.resolve()
+    raise VmFault("packages", f"{package.name} {package.version} holds no program {name}")
+
+
+def _engine(image: CpioWriter, engine: Path) -> None:
+    """The engine with this host's loader and libraries, which need not be those of the guest's packages."""
+    data = engine.read_bytes()
+    if not is_elf(data):
+        raise VmFault("engine", f"{engine} is no x86-64 program, so it cannot run in a guest")
+    image.file(f"{_ENGINE_FOLDER}/iotax-engine", data, 0o755)
+    loader = read_program(data).loader
+    if loader is None:
+        start = f'exec /{_ENGINE_FOLDER}/iotax-engine "$@"'
+    else:
+        for name, path in host_closure(engine).items():
+            image.file(f"{_ENGINE_FOLDER}/{name}", path.read_bytes(), 0o755)
+        image.file(f"{_ENGINE_FOLDER}/loader", Path(loader).read_bytes(), 0o755)
+        start = f'exec /{_ENGINE_FOLDER}/loader --library-path /{_ENGINE_FOLDER} /{_ENGINE_FOLDER}/iotax-engine "$@"'
+    image.file(ENGINE.removeprefix("/"), f"#!/bin/sh\n{start}\n".encode(), 0o755)
+
+
+def _find_kernel(kernels: list[Package], release: str, place: Path) -> None:
+    for package in kernels:
+        path = package.root / "boot" / f"vmlinuz-{release}"
+        if path.is_file():
+            place.write_bytes(path.read_bytes())
+            return
+    raise VmFault("kernel", f"no vmlinuz-{release} in {', '.join(each.name for each in kernels)}")

@@ -1,0 +1,223 @@
+"""Debian packages, fetched by the package manager and unpacked, never installed.
+
+apt verifies what it downloads against its signed lists; the checksum it names is checked once more, and names the
+place in the cache. Shared libraries are fetched only where a program asks for them: a Debian package depends directly
+on the packages of every library that its programs link to (Debian policy §8.6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotax.labs.vm.cache import need_space, new_entry
+from iotax.labs.vm.fault import VmFault
+
+_KERNEL = re.compile(r"linux-image-\d[\w.-]*")
+_DOWNLOAD_S = 600
+_UNPACKED_FACTOR = 6
+"""How much larger a package may become unpacked."""
+
+LEFT_OUT = re.compile(
+    r"usr/share/(doc|man|locale|info|lintian|bash-completion|bug)(/|$)"
+    r"|lib/modules/[^/]+/kernel/(sound|drivers/(gpu|media|staging|iio|hwmon|usb|isdn|bluetooth|video)"
+    r"|drivers/net/(wireless|ethernet|can|usb|wan|hamradio)|net/(wireless|mac80211|bluetooth|can))(/|$)"
+)
+"""What no lab needs, of hundreds of megabytes: left out when unpacking."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A downloaded and unpacked package."""
+
+    name: str
+    version: str
+    sha256: str
+    root: Path
+    """Holds the package's files under their own paths."""
+    depends: tuple[str, ...]
+    """The packages that it depends on directly, the first of each alternative."""
+
+
+@dataclass(frozen=True)
+class _Listed:
+    uri: str
+    file: str
+    size_bytes: int
+    sha256: str
+
+
+def require_tools() -> None:
+    """Raises VmFault where there is no apt to download with."""
+    for tool in ("apt-get", "apt-cache", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise VmFault(
+                "packages",
+                f"{tool} is not there: the vm lab builds its image from Debian or Ubuntu packages, so it runs on "
+                "Debian, Ubuntu, or in a container of one of them",
+            )
+
+
+def kernel_package() -> str:
+    """The package of the newest stock kernel for this architecture."""
+    for meta in ("linux-image-amd64", "linux-image-generic"):
+        for name in direct_depends(meta):
+            if _KERNEL.fullmatch(name):
+                return name
+    raise VmFault(
+        "kernel",
+        "the package lists name no kernel (linux-image-amd64 or linux-image-generic); run `apt-get update` first",
+    )
+
+
+def direct_depends(name: str) -> tuple[str, ...]:
+    """Of a package that need not be downloaded; empty when it is not known."""
+    done = subprocess.run(
+        ["apt-cache", "--no-recommends", "--no-suggests", "depends", name],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return tuple(re.findall(r"^ +\|?(?:Pre)?Depends: ([^<>\s]+)", done.stdout, re.MULTILINE))
+
+
+def exists(name: str) -> bool:
+    """Whether the package lists know it."""
+    done = subprocess.run(["apt-cache", "show", name], capture_output=True, check=False, timeout=60)
+    return done.returncode == 0
+
+
+class Store:
+    """Packages downloaded and unpacked below one folder. A package once there is used again, until `update`."""
+
+    def __init__(self, folder: Path, *, update: bool = False) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._index_file = folder / "index.json"
+        self._index: dict[str, str] = {}
+        if not update and self._index_file.is_file():
+            self._index = json.loads(self._index_file.read_text())
+
+    def kernel_package(self) -> str:
+        """The package of the kernel in use, else of the newest stock one. Raises VmFault."""
+        for name in self._index:
+            if _KERNEL.fullmatch(name):
+                return name
+        return kernel_package()
+
+    def fetch(self, names: Iterable[str]) -> dict[str, Package]:
+        """Name → package, downloaded unless it is there already. Raises VmFault."""
+        wanted = list(dict.fromkeys(names))
+        missing = [name for name in wanted if not self._holds(name)]
+        if missing:
+            require_tools()
+            listed = _listed(missing)
+            new = {name: each for name, each in listed.items() if not _whole(self._folder / each.sha256)}
+            if new:
+                need_space(self._folder, _UNPACKED_FACTOR * sum(each.size_bytes for each in new.values()))
+                _download(new, self._folder)
+            self._index |= {name: each.sha256 for name, each in listed.items()}
+            self._index_file.write_text(json.dumps(self._index, indent=1, sort_keys=True))
+        return {name: _read(self._folder / self._index[name]) for name in wanted}
+
+    def _holds(self, name: str) -> bool:
+        return name in self._index and _whole(self._folder / self._index[name])
+
+
+def _whole(entry: Path) -> bool:
+    return (entry / "control").is_file()
+
+
+def _listed(names: list[str]) -> dict[str, _Listed]:
+    """What apt would download for each name."""
+    done = subprocess.run(
+        ["apt-get", "download", "--print-uris", *names],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if done.returncode:
+        raise VmFault("packages", f"{_apt_message(done.stderr)}; run `apt-get update`, or enable the archive's main part")
+    found: dict[str, _Listed] = {}
+    for uri, file, size, checksum in re.findall(r"^'([^']+)' (\S+) (\d+) (\S+)$", done.stdout, re.MULTILINE):
+        kind, _, value = checksum.partition(":")
+        if kind != "SHA256":
+            raise VmFault("packages", f"apt names no SHA-256 for {file}, so it cannot be trusted")
+        found[file.split("_")[0]] = _Listed(uri, file, int(size), value)
+    if absent := [name for name in names if name not in found]:
+        raise VmFault("packages", f"apt does not say where {', '.join(absent)} may be downloaded")
+    return found
+
+
+def _download(missing: dict[str, _Listed], store: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".download-", dir=store) as name:
+        folder = Path(name)
+        done = subprocess.run(
+            ["apt-get", "-q", "download", *missing],
+            cwd=folder, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_S,
+        )  # fmt: skip
+        if done.returncode:
+            raise VmFault("packages", f"download failed: {_apt_message(done.stderr)}")
+        for listed in missing.values():
+            archive = folder / listed.file
+            with archive.open("rb") as data:
+                checksum = hashlib.file_digest(data, "sha256").hexdigest()
+            if checksum != listed.sha256:
+                raise VmFault("packages", f"{listed.file} has SHA-256 {checksum}, but apt's lists say {listed.sha256}")
+            with new_entry(store / listed.sha256) as entry:
+                unpack(archive, entry)
+            archive.unlink()
+
+
+def unpack(archive: Path, entry: Path) -> None:
+    """Files of a package into `entry`/root, its control file beside them. Nothing in it is run."""
+    control = subprocess.run(["dpkg-deb", "-f", archive], capture_output=True, check=True, timeout=60).stdout
+    root = entry / "root"
+    root.mkdir()
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as unpacker:
+        with tarfile.open(fileobj=unpacker.stdout, mode="r|") as files:
+            for each in files:
+                if LEFT_OUT.match(each.name.removeprefix("./")):
+                    continue
+                files.extract(each, root, set_attrs=False, filter="tar")
+                path = root / each.name
+                if each.isfile() and each.mode & 0o111:
+                    path.chmod(0o755)
+        if unpacker.wait():
+            raise VmFault("packages", f"{archive.name} cannot be unpacked")
+    (entry / "control").write_bytes(control)
+
+
+def _read(entry: Path) -> Package:
+    control = (entry / "control").read_text(encoding="utf-8", errors="replace")
+    fields = dict(re.findall(r"^([\w-]+): (.*)$", control, re.MULTILINE))
+    both = ", ".join(fields[name] for name in ("Pre-Depends", "Depends") if name in fields)
+    depends = [re.split(r"[ :(|]", each.strip(), maxsplit=1)[0] for each in both.split(",") if each.strip()]
+    return Package(fields["Package"], fields["Version"], entry.name, entry / "root", tuple(depends))
+
+
+def likeliest(soname: str, candidates: Iterable[str]) -> list[str]:
+    """Packages that may hold a library, the likeliest first: libkrb5.so.3 stands in libkrb5-3 (Debian policy §8.1)."""
+    stem, _, version = soname.partition(".so")
+    version = version.lstrip(".")
+    plain = stem.lower().replace("_", "-")
+    named = f"{plain}-{version}" if plain[-1].isdigit() and version else f"{plain}{version}"
+    special = {"libcrypto": "libssl3", "libssl": "libssl3", "libz": "zlib1g", "libgcc_s": "libgcc-s1"}.get(stem, "libc6")
+
+    def rank(package: str) -> tuple[int, str]:
+        bare = package.removesuffix("t64")
+        order = (named, special, plain)
+        place = order.index(bare) if bare in order else 3 + (not bare.startswith(plain[:6]))
+        return place, package
+
+    return sorted((each for each in candidates if each.startswith(("lib", "zlib"))), key=rank)
+
+
+def _apt_message(text: str) -> str:
+    """apt's own words, its warnings aside."""
+    errors = [line.removeprefix("E: ") for line in text.splitlines() if line.startswith("E: ")]
+    return "; ".join(errors) or text.strip() or "apt gave no reason"

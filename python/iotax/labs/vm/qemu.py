@@ -1,0 +1,173 @@
+"""One virtual machine as a process of ours.
+
+It cannot outlive us: the kernel kills it when this process ends (PR_SET_PDEATHSIG), however that ends, and `close`
+kills it by its pidfd. It has a process group of its own, so that a Ctrl-C of the terminal reaches only us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.image import Image
+
+PROGRAM = "qemu-system-x86_64"
+Accelerator: TypeAlias = Literal["kvm", "tcg"]
+Clock: TypeAlias = Literal["host", "icount"]
+
+_COMMAND_LINE = (
+    "console=ttyS0 quiet mitigations=off nokaslr no5lvl panic=-1 oops=panic tsc=reliable no_timer_check "
+    "random.trust_cpu=on rdinit=/init"
+)
+_CONSOLE_LINES = 12
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Link:
+    """One end of an Ethernet link between two guests: a UNIX stream socket, which loses nothing and needs no port."""
+
+    socket: Path
+    listens: bool
+    mac: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a virtual machine is made of."""
+
+    name: str
+    memory_bytes: int
+    accelerator: Accelerator
+    clock: Clock = "host"
+    links: tuple[Link, ...] = ()
+    devices: tuple[str, ...] = field(default=())
+    """Further arguments, such as disks over QEMU's own initiators."""
+
+
+def require_qemu() -> str:
+    """QEMU's version. Raises VmFault where it is not installed or does not start."""
+    if shutil.which(PROGRAM) is None:
+        raise VmFault("qemu", f"{PROGRAM} is not there; install the package qemu-system-x86 (apt-get install)")
+    done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=False, timeout=30)
+    if done.returncode:
+        raise VmFault("qemu", f"{PROGRAM} does not start: {done.stderr.strip()}")
+    return done.stdout.splitlines()[0].removeprefix("QEMU emulator version ")
+
+
+def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
+    """QEMU's command line. Sockets and the console's log stand in `folder`."""
+    args = [
+        PROGRAM,
+        *("-M", "pc,hpet=off", "-cpu", "host" if machine.accelerator == "kvm" else "max", "-smp", "1"),
+        *("-m", str(machine.memory_bytes >> 20), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", _COMMAND_LINE),
+        *("-serial", f"file:{console_file(machine, folder)}"),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", f"socket,id=control,path={control_socket(machine, folder)},server=on,wait=off"),
+        *("-device", "virtserialport,chardev=control,name=iotax"),
+    ]
+    if machine.clock == "icount":
+        # Guest time counts instructions, 4 ns each; idle time passes at the host's pace.
+        args += ["-accel", "tcg,thread=single", "-icount", "shift=2,sleep=on"]
+    else:
+        args += ["-accel", machine.accelerator]
+    for index, link in enumerate(machine.links):
+        role = "server=on" if link.listens else "server=off"
+        args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={link.socket}"]
+        args += ["-device", f"virtio-net-pci,netdev=net{index},mac={link.mac},romfile="]
+    return [*args, *machine.devices]
+
+
+def console_file(machine: Machine, folder: Path) -> Path:
+    return folder / f"{machine.name}.console"
+
+
+def control_socket(machine: Machine, folder: Path) -> Path:
+    return folder / f"{machine.name}.control"
+
+
+class Process:
+    """A running QEMU."""
+
+    def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
+        self.machine = machine
+        self.control = control_socket(machine, folder)
+        self._console = console_file(machine, folder)
+        self._errors = (folder / f"{machine.name}.stderr").open("w+b")
+        self.started_s = time.monotonic()
+        try:
+            self._process = subprocess.Popen(
+                arguments(machine, image, folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                process_group=0,
+                preexec_fn=_die_with(os.getpid()),
+            )
+        except OSError as error:
+            raise VmFault("qemu", f"{PROGRAM} cannot be started: {error.strerror}") from error
+        self._pidfd = os.pidfd_open(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def console(self) -> str:
+        """What the guest's kernel wrote last: from its panic on, where there was one."""
+        lines = self._console_lines()
+        for index, line in enumerate(lines):
+            if "Kernel panic" in line:
+                return "\n".join(lines[max(0, index - _CONSOLE_LINES) : index + _CONSOLE_LINES])
+        return "\n".join(lines[-_CONSOLE_LINES:])
+
+    def _console_lines(self) -> list[str]:
+        try:
+            return self._console.read_bytes().decode(errors="replace").replace("\r", "").splitlines()
+        except OSError:
+            return []
+
+    def ending(self) -> str:
+        """How a machine that is gone, or does not answer, came to that: the kernel's last words first."""
+        for line in self._console_lines():
+            if "Kernel panic" in line:
+                return f"the {self.machine.name} guest's kernel gave up: {line[line.index('Kernel panic') :]}"
+        if self.alive():
+            return f"the {self.machine.name} guest does not answer"
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        code = self._process.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"QEMU of the {self.machine.name} guest {how}{': ' + said[-1] if said else ''}"
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            os.close(self._pidfd)
+        self._errors.close()
+
+
+def _die_with(parent: int):
+    """Runs between fork and exec, in the child: one system call and one comparison."""
+
+    def tie() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return tie

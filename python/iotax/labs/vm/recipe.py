@@ -1,0 +1,59 @@
+"""What each protocol needs in a guest: packages, programs, kernel modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files of packages and modules of the kernel that go into the image together."""
+
+    modules: tuple[str, ...] = ()
+    programs: tuple[tuple[str, str], ...] = ()
+    """(package, name of a program in one of its bin or sbin folders)."""
+    files: tuple[tuple[str, str], ...] = ()
+    """(package, path of a plain file)."""
+
+
+BASE = Part(
+    modules=("virtio_pci", "virtio_net", "virtio_console", "configfs"),
+    programs=(("busybox-static", "busybox"),),
+)
+
+_NFS = Part(
+    modules=("nfsd", "nfsv3", "nfsv4"),
+    programs=(
+        ("nfs-common", "mount.nfs"),
+        ("nfs-kernel-server", "exportfs"),
+        ("nfs-kernel-server", "rpc.nfsd"),
+        ("nfs-kernel-server", "rpc.mountd"),
+        ("nfs-kernel-server", "nfsdcld"),
+        ("rpcbind", "rpcbind"),
+    ),
+    files=(("libtirpc-common", "etc/netconfig"), ("netbase", "etc/protocols"), ("netbase", "etc/services")),
+)
+_SCSI = Part(modules=("target_core_mod", "target_core_file", "sd_mod", "crc32c_generic", "crct10dif_generic"))
+_ISCSI = Part(
+    modules=(*_SCSI.modules, "iscsi_target_mod", "iscsi_tcp"),
+    programs=(("open-iscsi", "iscsid"), ("open-iscsi", "iscsiadm")),
+)
+_RDMA = Part(modules=("rdma_rxe", "rdma_cm", "crc32_generic"), programs=(("iproute2", "rdma"),))
+
+PROTOCOLS: dict[str, Part] = {
+    "nfs3": _NFS,
+    "nfs4.1": _NFS,
+    "iscsi": _ISCSI,
+    "iser": Part(
+        modules=(*_ISCSI.modules, *_RDMA.modules, "ib_isert", "ib_iser"),
+        programs=(*_ISCSI.programs, *_RDMA.programs),
+    ),
+    "nvme-tcp": Part(modules=("nvmet", "nvmet_tcp", "nvme_tcp", "crc32c_generic")),
+    "nvme-rdma": Part(modules=("nvmet", "nvmet_rdma", "nvme_rdma", *_RDMA.modules), programs=_RDMA.programs),
+    "fcp": Part(modules=(*_SCSI.modules, "libfc", "libfcoe", "fcoe", "tcm_fc")),
+    "fc-nvme": Part(modules=("nvmet", "nvmet_fc", "nvme_fc", "nvme_fcloop")),
+}
+"""Every protocol of the vm lab."""
+
+ONE_GUEST = frozenset({"fc-nvme"})
+"""Protocols whose initiator and target share a kernel."""
