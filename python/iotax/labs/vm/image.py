@@ -63,7 +63,7 @@ def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
     packages = store.fetch([kernel, *extra, *named])
     release = kernel.removeprefix("linux-image-")
-    loop = fcloop.module(store, release, root / "modules", report)
+    loop = fcloop.module(store, release, packages[kernel], root / "modules", report)
     key = _key(engine, packages, loop)
     place = root / "images" / key
     if not (place / "image.json").is_file():

@@ -101,6 +101,8 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         self._index_file = folder / "index.json"
         self._index: dict[str, str] = {}
+        self.resting = not update
+        """Whether what was decided before still counts."""
         if not update and self._index_file.is_file():
             self._index = json.loads(self._index_file.read_text())
 
