@@ -71,7 +71,7 @@ def run_study(
             with interrupts.heard():
                 lab.prepare(_progress(listener))
             run, resumed = writer.resume_or_begin(study, source, label, list(plan.trials), anew=anew)
-            session = writer.begin_session(run, environment)
+            session = writer.begin_session(run, environment | lab.environment())
             left = writer.left(run)
             listener.planned(plan, left, resumed)
             return _Runner(run, session, lab, writer, listener, interrupts).work(left)

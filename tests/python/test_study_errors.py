@@ -31,8 +31,8 @@ SAID = """\
 bad.yaml:1:1: name: found 'bad name!': use letters, digits, dots and dashes, 64 at most
 bad.yaml:2:1: question: found 4: input should be a valid string
 bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
-connection, design, baseline, responses, margin
-bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback
+connection, topology, design, baseline, responses, margin
+bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, delay, burn
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
@@ -41,7 +41,7 @@ iscsi, nvme-tcp
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
 bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, block_size, read, \
 random, outstanding, workers, threads, working_set, warmup, runtime, verify, size, media, fill, delay, burn, \
-initiator, header_digest, data_digest
+initiator, header_digest, data_digest, mtu, nconnect, io_queues
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; write [5, …]

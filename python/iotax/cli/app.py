@@ -23,6 +23,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+lab = typer.Typer(help="Look inside the labs that studies run in.", no_args_is_help=True, rich_markup_mode=None)
+vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_is_help=True, rich_markup_mode=None)
+lab.add_typer(vm, name="vm")
+app.add_typer(lab, name="lab")
+
 StudyName = Annotated[str, typer.Argument(help="A study file, or the name of a built-in study (`iotax studies`).")]
 NotebookPath = Annotated[
     Path | None, typer.Argument(help="A notebook (*.iotax); the newest one in out/ when not given.", show_default=False)
@@ -179,6 +184,36 @@ def init(
     from iotax.cli import study as command
 
     command.init(path)
+
+
+@vm.command("build")
+def vm_build(
+    update: Annotated[bool, typer.Option("--update", help="Take newer packages where there are any.")] = False,
+) -> None:
+    """Build the guests' image: download packages into the cache, install nothing."""
+    from iotax.cli import lab as command
+
+    command.build(update=update)
+
+
+@vm.command("check")
+def vm_check() -> None:
+    """Build the image, find out whether KVM works, boot both guests and say what they can speak."""
+    from iotax.cli import lab as command
+
+    command.check()
+
+
+@vm.command("shell")
+def vm_shell(
+    protocol: Annotated[
+        str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)
+    ] = "",
+) -> None:
+    """Boot both guests and read commands for them from the terminal: `storage COMMAND` or `initiator COMMAND`."""
+    from iotax.cli import lab as command
+
+    command.shell(protocol)
 
 
 def main() -> None:

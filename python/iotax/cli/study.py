@@ -49,6 +49,10 @@ def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
     if strange := sorted(given - known):
         named = ", ".join(sorted(known)) or "none: all its protocols are embedded"
         leave(Exit.USAGE, f"--destroy {strange[0]}: the study has no such endpoint; its endpoints are {named}")
+    if study.lab.vm is not None:
+        from iotax.labs.vm.lab import VmLab
+
+        return VmLab(study, plan, find_engine())
     return LoopbackLab(study, plan, find_engine(), frozenset(given))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from iotax.trial import Background, Connected, Trial, TrialResult
 
@@ -82,6 +82,10 @@ class Lab(ABC):
     @abstractmethod
     def prepare(self, progress: Progress) -> None:
         """Makes the lab ready for its first trial. Raises LabUnusable."""
+
+    def environment(self) -> dict[str, Any]:
+        """What results depend on in this lab, as plain data; known once it is prepared."""
+        return {}
 
     @abstractmethod
     def background(self, block: int) -> Background:

@@ -95,7 +95,7 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
                     connected = Connected.model_validate(event)
                     deadline_s = time.monotonic() + (document["warmup_ns"] + document["runtime_ns"]) / 1e9 + SILENCE_S
                 elif event["event"] == "sample":
-                    progress(_sample(event))
+                    progress(sample_of(event))
                 elif event["event"] == "result":
                     result = TrialResult.model_validate(event)
         if not result.ios:
@@ -105,7 +105,7 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
             raise TrialFailed(str(error)) from error
         reason = str(error)
     except ValidationError as error:
-        reason = _malformed(error)
+        reason = malformed(error)
     # Only now, with the process ended, is its log whole.
     if result is None or reason:
         raise TrialFailed(reason, engine.log, connected)
@@ -151,7 +151,7 @@ def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str
     except EngineError as error:
         raise TrialFailed(str(error), error.log) from error
     except ValidationError as error:
-        raise TrialFailed(_malformed(error)) from error
+        raise TrialFailed(malformed(error)) from error
     return Background(
         block=block,
         started_unix_ns=idle.window.start_unix_ns,
@@ -171,7 +171,8 @@ def _to_the_end(
             each(event)
 
 
-def _sample(event: dict[str, Any]) -> Sample:
+def sample_of(event: dict[str, Any]) -> Sample:
+    """The engine's `sample` event."""
     return Sample(
         phase=str(event.get("phase", "run")),
         at_ns=int(event.get("at_ns", 0)),
@@ -181,7 +182,8 @@ def _sample(event: dict[str, Any]) -> Sample:
     )
 
 
-def _malformed(error: ValidationError) -> str:
+def malformed(error: ValidationError) -> str:
+    """Says which field of the engine's line is not as agreed."""
     first = error.errors()[0]
     at = ".".join(str(part) for part in first["loc"])
     return f"the engine's line does not fit its own interface: {at}: {first['msg']}"

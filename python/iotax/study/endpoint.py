@@ -10,6 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
 """What the loopback lab serves itself. `local` reaches the server's volume without a protocol."""
 
+KERNEL = ("local", "nfs3", "nfs4.1", "iscsi", "iser", "nvme-tcp", "nvme-rdma", "fcp", "fc-nvme")
+"""What the vm lab serves from a kernel to another. `local` reaches the volume within the storage guest."""
+
+NAMED = tuple(dict.fromkeys((*EMBEDDED, *KERNEL)))
+"""Every protocol that a study may name without an endpoint; which of them depends on its lab."""
+
 _FORMS = {
     "nfs": "nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]",
     "iscsi": "iscsi://HOST[:PORT]/IQN/LUN",
@@ -35,7 +41,7 @@ def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
 
     Raises ValueError with the form that was expected.
     """
-    if target in EMBEDDED:
+    if target in NAMED:
         return Endpoint(target)
     if target.startswith("local:"):
         return _path(target.removeprefix("local:"), folder)
@@ -44,7 +50,7 @@ def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
     if "/" in target or target.startswith("."):
         return _path(target, folder)
     raise ValueError(
-        f"neither an embedded protocol ({', '.join(EMBEDDED)}) nor an endpoint "
+        f"neither an embedded protocol ({', '.join(NAMED)}) nor an endpoint "
         f"({', '.join(_FORMS.values())}, or the path of a file or device)"
     )
 

@@ -67,6 +67,8 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
+Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
+Clock: TypeAlias = Literal["host", "icount"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null"],
     # YAML's own null is what `media: null` reads as.

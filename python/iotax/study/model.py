@@ -27,7 +27,9 @@ from pydantic import (
 
 from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
 from iotax.study.fields import (
+    Accelerator,
     Blocks,
+    Clock,
     Count,
     Driver,
     Duration,
@@ -109,10 +111,20 @@ class Loopback(Section):
     """Threads of the server."""
 
 
+class Vm(Section):
+    """The lab of two virtual machines with real kernels, initiator and storage: QEMU, no root."""
+
+    accelerator: Accelerator = "auto"
+    """kvm, tcg (emulation), or auto for kvm where a kernel really boots in it."""
+    clock: Clock = "host"
+    """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU."""
+
+
 class Lab(Section):
-    """Where trials run: exactly one of its fields is given."""
+    """Where trials run: loopback, unless `vm` is given."""
 
     loopback: Loopback = Loopback()
+    vm: Vm | None = None
 
 
 class Design(Section):
@@ -126,7 +138,23 @@ class Design(Section):
     """Draws the order and the addresses; the same seed gives the same study."""
 
 
-SECTIONS: dict[str, type[Section]] = {"load": Load, "volume": Volume, "connection": Connection}
+class Topology(Section):
+    """What lies between the virtual machines, and how widely it is used (lab: vm)."""
+
+    mtu: Count = 1500
+    """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
+    nconnect: Count = 1
+    """TCP connections of an NFS mount."""
+    io_queues: Count = 1
+    """I/O queues of an NVMe controller."""
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "load": Load,
+    "volume": Volume,
+    "connection": Connection,
+    "topology": Topology,
+}
 """Sections whose fields may be factors. No two share a field's name."""
 
 _NEVER_FACTORS = {"path", "refill"}
@@ -142,7 +170,10 @@ def factor_names() -> dict[str, str]:
     }
 
 
-_ProtocolNames: TypeAlias = Annotated[list[Literal["local", "nfs3", "iscsi", "nvme-tcp"]], Field(min_length=1)]
+_ProtocolNames: TypeAlias = Annotated[
+    list[Literal["local", "nfs3", "nfs4.1", "iscsi", "iser", "nvme-tcp", "nvme-rdma", "fcp", "fc-nvme"]],
+    Field(min_length=1),
+]
 _ProtocolEndpoints: TypeAlias = Annotated[dict[str, str], Field(min_length=1)]
 
 
@@ -210,6 +241,7 @@ class Settings:
     volume: Volume
     connection: Connection
     endpoint: Endpoint
+    topology: Topology
 
     @property
     def working_set_bytes(self) -> int:
@@ -240,6 +272,7 @@ class Study(Section):
     factors: Factors  # ty: ignore[invalid-type-form]
     load: Load = Load()
     connection: Connection = Connection()
+    topology: Topology = Topology()
     design: Design = Design()
     baseline: dict[str, bool | int | float | str]
     """The level of each factor named here that counts as 100."""
@@ -294,6 +327,7 @@ class Study(Section):
             volume=self.volume.model_copy(update=changes["volume"]),
             connection=self.connection.model_copy(update=changes["connection"]),
             endpoint=endpoints[label],
+            topology=self.topology.model_copy(update=changes["topology"]),
         )
 
     def digest(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from iotax.study.endpoint import EMBEDDED, parse_endpoint
+from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
 from iotax.study.model import Study, factor_names
 from iotax.study.rules import broken_rules
 from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
@@ -94,16 +94,22 @@ def _factor_problems(document: Document) -> list[Problem]:
             found.append(Problem(document.mark(place), place, message))
         elif factor == "protocol":
             for index, level in enumerate(levels):
-                if level not in EMBEDDED:
+                if level not in _served(document):
                     at = (*place, index)
-                    found.append(Problem(document.mark(at), at, _protocol_message(level)))
+                    found.append(Problem(document.mark(at), at, _protocol_message(level, _served(document))))
     return found
 
 
-def _protocol_message(level: object) -> str:
+def _served(document: Document) -> tuple[str, ...]:
+    """The protocols that the study's lab serves itself."""
+    lab = document.data.get("lab")
+    return KERNEL if lab == "vm" or (isinstance(lab, dict) and "vm" in lab) else EMBEDDED
+
+
+def _protocol_message(level: object, served: tuple[str, ...]) -> str:
     if isinstance(level, str) and ("/" in level or level.startswith("local:")):
         return f"{_show(level)} is an endpoint: give it a label, `protocol: {{array: {_show(level)}, …}}`"
-    return f"unknown protocol {_show(level)}{_nearest(level, EMBEDDED)}; protocols are {', '.join(EMBEDDED)}"
+    return f"unknown protocol {_show(level)}{_nearest(level, served)}; protocols are {', '.join(served)}"
 
 
 def _settle_endpoints(document: Document, folder: Path, problems: list[Problem]) -> None:
@@ -119,7 +125,7 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
         try:
             endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)
         except ValueError as error:
-            near = _nearest(target, EMBEDDED)
+            near = _nearest(target, _served(document))
             problems.append(Problem(document.mark(place), place, f"{_show(target)}{near}: {error}"))
             holder[place[-1]] = EMBEDDED[-1]  # so that the rest of the study can still be judged
         else:

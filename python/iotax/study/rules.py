@@ -6,7 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from iotax.study.model import Study, factor_names
+from iotax.study.endpoint import EMBEDDED, KERNEL
+from iotax.study.model import Study, Topology, factor_names
 from iotax.study.source import Place
 from iotax.units import format_size
 
@@ -17,10 +18,28 @@ _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
 
 def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
+    yield from _lab(study)
     yield from _factors(study)
     yield from _baseline(study)
     yield from _volume(study)
     yield from _cells(study)
+
+
+def _lab(study: Study) -> Iterator[tuple[Place, str]]:
+    """Which protocols and fields each lab knows."""
+    name, known = ("loopback", EMBEDDED) if study.lab.vm is None else ("vm", KERNEL)
+    for label, endpoint in study.endpoints().items():
+        place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+        if endpoint.embedded and endpoint.protocol not in known:
+            yield place, f"the {name} lab does not serve {endpoint.protocol}; it serves {', '.join(known)}"
+        if not endpoint.embedded and study.lab.vm is not None:
+            yield place, "the vm lab reaches no endpoint outside; say `lab: loopback`"
+    if study.lab.vm is None:
+        for field in Topology.model_fields:
+            if field in study.levels() or field in study.topology.model_fields_set:
+                yield _place(study, field), "the loopback lab has no network to shape; say `lab: vm`"
+    elif study.volume.media != "memory" or "media" in study.levels():
+        yield _place(study, "media"), "the vm lab keeps its volume in memory"
 
 
 def _factors(study: Study) -> Iterator[tuple[Place, str]]:

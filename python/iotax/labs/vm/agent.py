@@ -92,6 +92,17 @@ class Agent:
         self.lines(self.start(script), found.append, lambda: deadline_s)
         return found
 
+    def counters(self, deadline_s: float) -> str:
+        """A `COUNTERS` line. Raises AgentLost."""
+        try:
+            self._socket.sendall(b"0 @counters\n")
+        except OSError as error:
+            raise AgentLost("the control port is closed") from error
+        while True:
+            line = self._line(deadline_s)
+            if line.startswith("COUNTERS "):
+                return line
+
     def close(self) -> None:
         self._selector.close()
         with contextlib.suppress(OSError):

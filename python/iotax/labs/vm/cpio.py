@@ -1,4 +1,7 @@
-"""Writes newc cpio archives, which the kernel unpacks as its first root (Documentation/driver-api/early-userspace/buffer-format)."""
+"""Writes newc cpio archives, which the kernel unpacks as its first root.
+
+The format: Linux, Documentation/driver-api/early-userspace/buffer-format.rst.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvme-fcloop: Fibre Channel between two halves of one kernel. Stock kernels come without it; it is built from their source.
+"""nvme-fcloop: Fibre Channel between two halves of one kernel. Stock kernels come without it; their source has it.
 
 The build stands in a temporary folder of its own: headers and source are unpacked there, nothing is installed.
 """
@@ -65,7 +65,9 @@ def _build(store: Store, release: str, kernel: Package, report: Callable[[str], 
         raise VmFault("fc-nvme", f"the package lists do not know {' or '.join(absent)}")
     report(f"fc-nvme: {headers} and {source}, to build nvme-fcloop")
     found = store.fetch([headers, source])
-    found |= store.fetch([each for each in found[headers].depends if each.startswith(("linux-headers", "linux-kbuild"))])
+    found |= store.fetch(
+        [each for each in found[headers].depends if each.startswith(("linux-headers", "linux-kbuild"))]
+    )
     if found[source].version != kernel.version:
         raise VmFault("fc-nvme", f"{source} is {found[source].version}, but the kernel is {kernel.version}")
     with tempfile.TemporaryDirectory(prefix="iotax-fcloop-") as name:

@@ -61,6 +61,15 @@ class Guest:
         except AgentLost as lost:
             raise self._fault("was lost", lost) from lost
 
+    def counters(self) -> str:
+        """The guest's clocks, read by its agent without starting a program. Raises VmFault."""
+        if self._agent is None:
+            raise VmFault(self.role, "the guest is not up")
+        try:
+            return self._agent.counters(time.monotonic() + STEP_S)
+        except AgentLost as lost:
+            raise self._fault("was lost", lost) from lost
+
     def alive(self) -> bool:
         return self._process.alive()
 

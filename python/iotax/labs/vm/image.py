@@ -1,4 +1,4 @@
-"""Builds what both guests boot: a kernel and one initramfs with modules, programs, their libraries, scripts and the engine.
+"""Builds what both guests boot: a kernel, and one initramfs with modules, programs, libraries, scripts and the engine.
 
 The archive is not compressed: an emulated processor unpacks slower than the host's disk reads.
 """
@@ -180,7 +180,9 @@ def _skeleton(image: CpioWriter) -> None:
 def _programs(image: CpioWriter, store: Store, packages: dict[str, Package]) -> dict[str, Package]:
     """Writes programs, plain files and libraries; the packages that they came from."""
     parts = (recipe.BASE, *recipe.PROTOCOLS.values())
-    programs = [(packages[package], name) for package, name in dict.fromkeys(each for p in parts for each in p.programs)]
+    programs = [
+        (packages[package], name) for package, name in dict.fromkeys(each for p in parts for each in p.programs)
+    ]
     found = [(package, _program(package, name)) for package, name in programs]
     for _, path in found:
         image.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)

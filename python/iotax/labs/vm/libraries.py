@@ -1,4 +1,4 @@
-"""The shared libraries that programs ask for: out of packages for the guest's tools, out of this host for the engine."""
+"""The shared libraries that programs ask for: from packages for the guest's tools, from this host for the engine."""
 
 from __future__ import annotations
 

@@ -106,6 +106,11 @@ class Store:
         if not update and self._index_file.is_file():
             self._index = json.loads(self._index_file.read_text())
 
+    @property
+    def filled(self) -> bool:
+        """Whether an image was built from it before."""
+        return any(_KERNEL.fullmatch(name) for name in self._index)
+
     def kernel_package(self) -> str:
         """The package of the kernel in use, else of the newest stock one. Raises VmFault."""
         for name in self._index:
@@ -143,7 +148,9 @@ def _listed(names: list[str]) -> dict[str, _Listed]:
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     if done.returncode:
-        raise VmFault("packages", f"{_apt_message(done.stderr)}; run `apt-get update`, or enable the archive's main part")
+        raise VmFault(
+            "packages", f"{_apt_message(done.stderr)}; run `apt-get update`, or enable the archive's main part"
+        )
     found: dict[str, _Listed] = {}
     for uri, file, size, checksum in re.findall(r"^'([^']+)' (\S+) (\d+) (\S+)$", done.stdout, re.MULTILINE):
         kind, _, value = checksum.partition(":")
@@ -208,7 +215,9 @@ def likeliest(soname: str, candidates: Iterable[str]) -> list[str]:
     version = version.lstrip(".")
     plain = stem.lower().replace("_", "-")
     named = f"{plain}-{version}" if plain[-1].isdigit() and version else f"{plain}{version}"
-    special = {"libcrypto": "libssl3", "libssl": "libssl3", "libz": "zlib1g", "libgcc_s": "libgcc-s1"}.get(stem, "libc6")
+    special = {"libcrypto": "libssl3", "libssl": "libssl3", "libz": "zlib1g", "libgcc_s": "libgcc-s1"}.get(
+        stem, "libc6"
+    )
 
     def rank(package: str) -> tuple[int, str]:
         bare = package.removesuffix("t64")

@@ -1,13 +1,13 @@
 """One virtual machine as a process of ours.
 
-It cannot outlive us: the kernel kills it when this process ends (PR_SET_PDEATHSIG), however that ends, and `close`
-kills it by its pidfd. It has a process group of its own, so that a Ctrl-C of the terminal reaches only us.
+It cannot outlive us: the kernel kills it when this process ends, however that ends (setpriv --pdeathsig), and a guest
+whose control port closes turns itself off. `close` kills it by its pidfd. It has a process group of its own, so that a
+Ctrl-C of the terminal reaches only us.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -29,8 +29,6 @@ _COMMAND_LINE = (
     "random.trust_cpu=on rdinit=/init"
 )
 _CONSOLE_LINES = 12
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,9 @@ class Machine:
 def require_qemu() -> str:
     """QEMU's version. Raises VmFault where it is not installed or does not start."""
     if shutil.which(PROGRAM) is None:
-        raise VmFault("qemu", f"{PROGRAM} is not there; install the package qemu-system-x86 (apt-get install)")
+        raise VmFault("qemu", f"{PROGRAM} is not there: install it with `apt-get install qemu-system-x86`")
+    if shutil.which("setpriv") is None:
+        raise VmFault("qemu", "setpriv is not there: install it with `apt-get install util-linux`")
     done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=False, timeout=30)
     if done.returncode:
         raise VmFault("qemu", f"{PROGRAM} does not start: {done.stderr.strip()}")
@@ -108,12 +108,11 @@ class Process:
         self.started_s = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                arguments(machine, image, folder),
+                ["setpriv", "--pdeathsig", "KILL", "--", *arguments(machine, image, folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 process_group=0,
-                preexec_fn=_die_with(os.getpid()),
             )
         except OSError as error:
             raise VmFault("qemu", f"{PROGRAM} cannot be started: {error.strerror}") from error
@@ -160,14 +159,3 @@ class Process:
         with contextlib.suppress(OSError):
             os.close(self._pidfd)
         self._errors.close()
-
-
-def _die_with(parent: int):
-    """Runs between fork and exec, in the child: one system call and one comparison."""
-
-    def tie() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return tie

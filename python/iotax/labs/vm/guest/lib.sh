@@ -55,6 +55,16 @@ volume_up() {
     chmod 777 /volume && chmod 666 $VOLUME
 }
 
+# volume_keep SIZE_BYTES: a copy to put the volume back from.
+volume_keep() {
+    mkdir -p /snapshot
+    mounted /snapshot || mount -t tmpfs -o "size=$(($1 + 1048576))" snapshot /snapshot || die "tmpfs for the copy"
+    cp $VOLUME /snapshot/data || die "the volume cannot be copied"
+}
+
+# volume_restore: in place, for it is open.
+volume_restore() { dd if=/snapshot/data of=$VOLUME bs=1M conv=notrunc 2>/dev/null || die "the volume cannot be restored"; }
+
 # block_device PATTERN: the one device that has appeared, waited for.
 block_device() {
     until_true 20 sh -c "ls -d $1 >/dev/null 2>&1" || return 1
@@ -62,6 +72,3 @@ block_device() {
     until_true 10 sh -c "[ \$(cat /sys/block/${_device##*/}/size) -gt 0 ]" || return 1
     echo "DEVICE=$_device"
 }
-
-# counters: now, idle and waiting time of this machine in ns, exact (Documentation/timers/no_hz: /proc/timer_list).
-counters() { awk '/^now at/ {now = $3} /idle_sleeptime/ {idle += $3} /iowait_sleeptime/ {wait += $3} END {print "COUNTERS", now, idle, wait}' /proc/timer_list; }

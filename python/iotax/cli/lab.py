@@ -1,0 +1,103 @@
+"""`iotax lab vm`: for those who look inside."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import typer
+
+from iotax.cli.exits import Exit, leave
+from iotax.engine import EngineError, find_engine
+from iotax.labs.vm import accelerator, recipe
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.guests import Guests, StepFailed
+from iotax.labs.vm.image import Image
+from iotax.labs.vm.image import build as build_image
+from iotax.labs.vm.qemu import require_qemu
+
+_VOLUME_BYTES = 64 << 20
+
+
+def build(*, update: bool) -> None:
+    with _faults_told():
+        image = _built(update=update)
+        typer.echo(f"image: {image.initramfs.parent} ({image.initramfs.stat().st_size >> 20} MiB)")
+        typer.echo(f"kernel: Linux {image.release}, {len(image.packages)} packages")
+        _say_protocols(image)
+
+
+def check() -> None:
+    with _faults_told():
+        booted = _boot()
+        with contextlib.closing(booted.guests):
+            typer.echo(f"accelerator: {booted.why}")
+            typer.echo(f"guests: both up after {booted.guests.boot_s:.1f} s, Linux {booted.image.release}")
+            _say_protocols(booted.image)
+
+
+def shell(protocol: str) -> None:
+    with _faults_told():
+        booted = _boot()
+        with contextlib.closing(booted.guests):
+            if protocol:
+                _bring_up(booted, protocol)
+            typer.echo("`storage COMMAND` or `initiator COMMAND`; end with Ctrl-D")
+            for line in sys.stdin:
+                role, _, command = line.strip().partition(" ")
+                if role not in ("storage", "initiator"):
+                    typer.echo("begin with storage or initiator", err=True)
+                    continue
+                try:
+                    for said in booted.guests[role].run(f"exec 2>&1; {command}"):
+                        typer.echo(said)
+                except StepFailed as failed:
+                    typer.echo(f"status {failed.status}", err=True)
+
+
+@dataclass(frozen=True)
+class _Booted:
+    image: Image
+    guests: Guests
+    why: str
+
+
+def _boot() -> _Booted:
+    version = require_qemu()
+    image = _built(update=False)
+    chosen, why = accelerator.choose(image, "auto", version)
+    return _Booted(image, Guests(image, accelerator=chosen, clock="host", volume_bytes=_VOLUME_BYTES), why)
+
+
+def _built(*, update: bool) -> Image:
+    return build_image(find_engine(), lambda text: typer.echo(text, err=True), update=update)
+
+
+def _bring_up(booted: _Booted, protocol: str) -> None:
+    if protocol not in recipe.PROTOCOLS:
+        leave(Exit.USAGE, f"{protocol} is no protocol of the vm lab; it has {', '.join(recipe.PROTOCOLS)}")
+    if reason := booted.image.unavailable.get(protocol):
+        leave(Exit.LAB, f"{protocol} is not available: {reason}")
+    target = booted.guests["initiator" if protocol in recipe.ONE_GUEST else "storage"]
+    target.run(f"volume_up {_VOLUME_BYTES}; step {protocol} target_up")
+    for line in booted.guests["initiator"].run(f"step {protocol} initiator_up"):
+        typer.echo(line)
+
+
+def _say_protocols(image: Image) -> None:
+    for protocol in recipe.PROTOCOLS:
+        typer.echo(f"{protocol}: {image.unavailable.get(protocol, 'ok')}")
+
+
+@contextlib.contextmanager
+def _faults_told() -> Generator[None]:
+    try:
+        yield
+    except VmFault as fault:
+        leave(Exit.LAB, f"{fault}\n{fault.console}" if fault.console else str(fault))
+    except (EngineError, StepFailed) as error:
+        leave(Exit.LAB, str(error))
+    except KeyboardInterrupt:
+        leave(Exit.INTERRUPTED, "interrupted")

@@ -1,0 +1,73 @@
+"""CPU of whole guests: for a path in the kernel, threads of the kernel and interrupts do the work.
+
+Linux knows idle time to the nanosecond (nohz), and /proc/stat tells it in ticks of 10 ms; user and system time are
+sampled, and therefore not used: busy = wall - idle - waiting - stolen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iotax.trial import Core, Cpu, CpuUse, Machine, TrialResult
+
+_TICK_NS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A guest's own clocks."""
+
+    now_ns: int
+    unused_ns: int
+    """Idle, waiting for I/O, or stolen by the host."""
+
+    @classmethod
+    def parse(cls, line: str) -> Reading:
+        """`COUNTERS UPTIME_S cpu USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …`: /proc/uptime, /proc/stat."""
+        _, uptime, _, *fields = line.split()
+        ticks = [int(field) for field in fields]
+        return cls(round(float(uptime) * 1e9), (ticks[3] + ticks[4] + ticks[7]) * _TICK_NS)
+
+    def busy_ns(self, later: Reading) -> int:
+        wall_ns = later.now_ns - self.now_ns
+        return max(0, wall_ns - (later.unused_ns - self.unused_ns))
+
+
+def machine_busy_ns(machine: Machine, duration_ns: int) -> int:
+    """What the engine's reading of /proc/stat says of the guest that it runs in."""
+    return sum(max(0, duration_ns - core.idle_ns - core.iowait_ns - core.steal_ns) for core in machine.cores)
+
+
+def with_guests(result: TrialResult, endpoint: str, target_ns: int | None) -> TrialResult:
+    """The result with whole guests for initiator and target, and both for the machine.
+
+    The engine's own process stands as the initiator's user time, all the rest of its guest as system time.
+    """
+    measured, process = result.cpu.machine, result.cpu.initiator
+    # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is no fault.
+    checks = result.checks.model_copy(update={"run_queue_wait": None})
+    result = result.model_copy(update={"endpoint": endpoint, "checks": checks})
+    if measured is None:
+        return result
+    busy_ns = machine_busy_ns(measured, result.window.duration_ns)
+    user_ns = min(busy_ns, process.user_ns) if process else 0
+    initiator = Cpu(
+        pid=process.pid if process else 0,
+        total_ns=busy_ns,
+        user_ns=user_ns,
+        system_ns=busy_ns - user_ns,
+        run_queue_wait_ns=process.run_queue_wait_ns if process else None,
+        max_rss_bytes=process.max_rss_bytes if process else None,
+    )
+    target = None if target_ns is None else Cpu(pid=0, total_ns=target_ns, user_ns=0, system_ns=target_ns)
+    cores = [*measured.cores]
+    if target_ns is not None:
+        cores.append(_core(len(cores), target_ns, result.window.duration_ns))
+    machine = Machine(cores=cores, busy_ns=busy_ns + (target_ns or 0))
+    return result.model_copy(update={"cpu": CpuUse(initiator=initiator, target=target, machine=machine)})
+
+
+def _core(number: int, busy_ns: int, duration_ns: int) -> Core:
+    idle_ns = max(0, duration_ns - busy_ns)
+    none = dict.fromkeys(("user_ns", "nice_ns", "irq_ns", "softirq_ns", "steal_ns", "iowait_ns"), 0)
+    return Core(cpu=number, system_ns=busy_ns, idle_ns=idle_ns, **none)

@@ -1,0 +1,316 @@
+"""The lab of two virtual machines: a kernel that serves a volume, and a kernel that does I/O to it.
+
+The machines stay up from trial to trial; a change of protocol takes the old one down and brings the new one up, and
+whatever cannot be taken down cleanly is ended with its machines. The volume is one file in the storage guest's memory
+behind every protocol, put back from a copy before each trial or block as the study says, with all caches dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from iotax.design import Plan
+from iotax.design.plan import trial_seed
+from iotax.engine import EngineError
+from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.load import malformed, run_document, sample_of
+from iotax.labs.vm import accelerator, preflight, recipe
+from iotax.labs.vm.counters import Reading, with_guests
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.guest_load import Event, fill, run_engine
+from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
+from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.qemu import Accelerator, require_qemu
+from iotax.study import Settings, Study
+from iotax.trial import Background, Connected, CpuUse, Trial, TrialResult
+
+_VOLUME = "/volume/data"
+_BACKGROUND_S = 0.5
+
+
+@dataclass(frozen=True)
+class _Connected:
+    """The protocol that is up, with all that shapes it, and the path that the load uses."""
+
+    protocol: str
+    environment: str
+    path: str
+
+
+class VmLab(Lab):
+    def __init__(self, study: Study, plan: Plan, program: Path) -> None:
+        assert study.lab.vm is not None
+        self._study, self._program, self._vm = study, program, study.lab.vm
+        self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
+        self._image: Image | None = None
+        self._accelerator: Accelerator = "tcg"
+        self._told: dict[str, Any] = {}
+        self._guests: Guests | None = None
+        self._up: _Connected | None = None
+        self._filled: dict[Role, tuple[int, str]] = {}
+
+    def check(self) -> list[Finding]:
+        return preflight.findings(self._protocols(), self._volume_bytes())
+
+    def prepare(self, progress: Progress) -> None:
+        try:
+            version = require_qemu()
+            preflight.require_memory(self._volume_bytes())
+            self._image = build(self._program, lambda text: progress(Step(text)))
+            progress(Step("choosing the accelerator"))
+            self._accelerator, why = accelerator.choose(self._image, self._wanted_accelerator(), version)
+            self._told = {
+                "lab": "vm",
+                "qemu": version,
+                "accelerator": why,
+                "clock": self._vm.clock,
+                "guest_kernel": self._image.release,
+                "guest_packages": self._image.packages,
+            }
+            for protocol in self._protocols():
+                if reason := self._image.unavailable.get(protocol):
+                    progress(Step(f"{protocol} is not available: {reason}"))
+            self._boot(progress)
+        except VmFault as fault:
+            raise LabUnusable([Finding("error", fault.subject, _with_console(fault))]) from fault
+
+    def environment(self) -> dict[str, Any]:
+        return self._told
+
+    def background(self, block: int) -> Background:
+        started_unix_ns = time.time_ns()
+        try:
+            guests = self._running()
+            before = [_read(guests[role]) for role in ("initiator", "storage")]
+            time.sleep(_BACKGROUND_S)
+            after = [_read(guests[role]) for role in ("initiator", "storage")]
+        except (VmFault, StepFailed) as fault:
+            raise self._failed(fault) from fault
+        duration_ns = max(1, after[0].now_ns - before[0].now_ns)
+        busy_ns = sum(first.busy_ns(second) for first, second in zip(before, after, strict=True))
+        cpu = CpuUse.model_validate({"initiator": None, "machine": {"cores": [], "busy_ns": busy_ns}})
+        return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=cpu)
+
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        settings = self._settings[trial.id]
+        assert self._image is not None
+        if reason := self._image.unavailable.get(settings.endpoint.protocol):
+            raise TrialFailed(f"{settings.endpoint.protocol} is not available: {reason}")
+        try:
+            if self._guests is None or not self._guests.alive():
+                self._boot(progress)
+            return self._run(trial, settings, progress)
+        except (VmFault, StepFailed, EngineError) as fault:
+            raise self._failed(fault) from fault
+        except ValidationError as error:
+            raise TrialFailed(malformed(error)) from error
+
+    def close(self) -> None:
+        if self._guests is not None:
+            self._guests.close()
+        self._guests, self._up = None, None
+        self._filled.clear()
+
+    def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
+        connected = self._connect(settings, progress)
+        self._restore(trial, settings, progress)
+        guests = self._running()
+        for role in ("initiator", "storage"):
+            guests[role].run("sync; echo 3 >/proc/sys/vm/drop_caches")
+        seed = trial_seed(self._study, trial)
+        document = run_document(settings, f"local:{connected.path}", seed=seed, driver="auto", cpus=[], watch_pids={})
+        document["options"] = {}
+        loads = _load_guest(settings.endpoint.protocol)
+        watched = guests["storage"] if settings.endpoint.protocol in _over_the_link() else None
+        run = _Run(progress, watched)
+        run_engine(guests[loads], document, run.hear)
+        if run.result is None or not run.result.ios:
+            raise TrialFailed("no I/O completed within the measured window", "", run.connected)
+        result = with_guests(run.result, _endpoint(settings), run.target_ns(settings.endpoint.protocol))
+        return Outcome(result, self._describe(run.connected, settings), "")
+
+    def _connect(self, settings: Settings, progress: Progress) -> _Connected:
+        """The protocol of these settings, up; another one is taken down first."""
+        protocol, environment = settings.endpoint.protocol, _environment(settings)
+        if self._up is not None and (self._up.protocol, self._up.environment) == (protocol, environment):
+            return self._up
+        self._disconnect(progress)
+        guests = self._running()
+        self._make_volume(protocol, settings, progress)
+        if protocol == "local":
+            self._up = _Connected(protocol, environment, _VOLUME)
+            return self._up
+        progress(Step(f"connecting {protocol}"))
+        guests[_target_guest(protocol)].run(f"{environment}step {protocol} target_up")
+        said = guests["initiator"].run(f"{environment}step {protocol} initiator_up")
+        path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
+        if not path:
+            raise StepFailed(0, f"{protocol} came up but named no device")
+        self._up = _Connected(protocol, environment, path)
+        return self._up
+
+    def _disconnect(self, progress: Progress) -> None:
+        """Where the protocol does not go cleanly, its guests go."""
+        up, self._up = self._up, None
+        if up is None or up.protocol == "local":
+            return
+        guests = self._running()
+        try:
+            guests["initiator"].run(f"{up.environment}step {up.protocol} initiator_down")
+            guests[_target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
+        except (StepFailed, VmFault):
+            self.close()
+            self._boot(progress)
+
+    def _make_volume(self, protocol: str, settings: Settings, progress: Progress) -> None:
+        """The volume's file in the guest that serves it, with the pattern and a copy to restore it from."""
+        role = _target_guest(protocol)
+        if role in self._filled:
+            return
+        size_bytes = self._volume_bytes()
+        guest = self._running()[role]
+        guest.run(f"volume_up {size_bytes}")
+        if settings.volume.fill == "pattern":
+            fill(guest, _VOLUME, size_bytes, lambda share: progress(Step("writing the pattern", share)))
+            if settings.volume.refill != "never":
+                guest.run(f"volume_keep {size_bytes}")
+        self._filled[role] = (0, "")
+
+    def _restore(self, trial: Trial, settings: Settings, progress: Progress) -> None:
+        if settings.volume.refill == "never" or settings.volume.fill != "pattern":
+            return
+        role = _target_guest(settings.endpoint.protocol)
+        due = (trial.block, trial.id if settings.volume.refill == "trial" else "")
+        if self._filled[role] != due:
+            progress(Step("restoring the volume"))
+            self._running()[role].run("volume_restore")
+            self._filled[role] = due
+
+    def _boot(self, progress: Progress) -> None:
+        assert self._image is not None
+        self.close()
+        progress(Step("booting two guests"))
+        kept = 2 if self._study.volume.refill != "never" else 1
+        self._guests = Guests(
+            self._image,
+            accelerator=self._accelerator,
+            clock=self._vm.clock,
+            volume_bytes=kept * self._volume_bytes(),
+        )
+
+    def _running(self) -> Guests:
+        if self._guests is None:
+            raise VmFault("guests", "no guest is up")
+        return self._guests
+
+    def _failed(self, fault: VmFault | StepFailed | EngineError) -> TrialFailed:
+        """What failed may have left anything behind: the guests are ended, the next trial boots new ones."""
+        console = fault.console if isinstance(fault, VmFault) else ""
+        reason = str(fault)
+        with contextlib.suppress(OSError):
+            self.close()
+        return TrialFailed(reason, console)
+
+    def _describe(self, connected: Connected | None, settings: Settings) -> Connected:
+        found = connected or Connected()
+        facts = {name: str(value) for name, value in self._told.items() if name != "guest_packages"}
+        facts["load_in"] = f"{_load_guest(settings.endpoint.protocol)} guest"
+        if self._up is not None:
+            facts["device"] = self._up.path
+        return found.model_copy(update={"endpoint": _endpoint(settings), "negotiated": found.negotiated | facts})
+
+    def _protocols(self) -> list[str]:
+        return list(dict.fromkeys(settings.endpoint.protocol for settings in self._settings.values()))
+
+    def _volume_bytes(self) -> int:
+        return max(settings.volume.size for settings in self._settings.values())
+
+    def _wanted_accelerator(self) -> str:
+        # Counting instructions needs the emulator.
+        return "tcg" if self._vm.clock == "icount" else self._vm.accelerator
+
+
+class _Run:
+    """Hears one load, and reads the storage guest's clocks at the samples of the measured window."""
+
+    def __init__(self, progress: Progress, watched: Guest | None) -> None:
+        self._progress, self._watched = progress, watched
+        self._first: tuple[Reading, int] | None = None
+        self._last: tuple[Reading, int] | None = None
+        self._ios = 0.0
+        self._at_ns = 0
+        self.connected: Connected | None = None
+        self.result: TrialResult | None = None
+
+    def hear(self, event: Event) -> None:
+        match event["event"]:
+            case "connected":
+                self.connected = Connected.model_validate(event)
+            case "sample":
+                self._sample(event)
+                self._progress(sample_of(event))
+            case "result":
+                self.result = TrialResult.model_validate(event)
+
+    def target_ns(self, protocol: str) -> int | None:
+        """CPU of the storage guest over the window: what an I/O cost between two readings, times the window's I/Os."""
+        if protocol in recipe.ONE_GUEST:
+            return 0  # both halves stand in the initiator's figure
+        if self._first is None or self._last is None or self.result is None:
+            return None
+        (before, ios_before), (after, ios_after) = self._first, self._last
+        if ios_after <= ios_before:
+            return None
+        return round(before.busy_ns(after) / (ios_after - ios_before) * self.result.ios)
+
+    def _sample(self, event: Event) -> None:
+        at_ns = int(event["at_ns"])
+        interval_ns, self._at_ns = at_ns - self._at_ns, at_ns
+        self._ios += float(event["iops"]) * interval_ns / 1e9
+        if self._watched is None or event.get("phase") != "run":
+            return
+        reading = (_read(self._watched), round(self._ios))
+        self._first = self._first or reading
+        self._last = reading
+
+
+def _read(guest: Guest) -> Reading:
+    return Reading.parse(guest.counters())
+
+
+def _target_guest(protocol: str) -> Role:
+    return "initiator" if protocol in recipe.ONE_GUEST else "storage"
+
+
+def _load_guest(protocol: str) -> Role:
+    return "storage" if protocol == "local" else "initiator"
+
+
+def _over_the_link() -> set[str]:
+    return set(recipe.PROTOCOLS) - recipe.ONE_GUEST
+
+
+def _endpoint(settings: Settings) -> str:
+    """As the notebook keeps it. `local:` marks I/O without a protocol, whose path is the guest's own."""
+    protocol = settings.endpoint.protocol
+    return f"local:{_VOLUME}" if protocol == "local" else f"vm:{protocol}"
+
+
+def _environment(settings: Settings) -> str:
+    """Settings of the link and the connection, as the guests' scripts read them."""
+    topology, connection = settings.topology, settings.connection
+    digest = {"iscsi": "CRC32C", "iser": "CRC32C"}.get(settings.endpoint.protocol, "1")
+    words = [f"MTU={topology.mtu}", f"NCONNECT={topology.nconnect}", f"IO_QUEUES={topology.io_queues}"]
+    words += [f"HEADER_DIGEST={digest}"] if connection.header_digest else []
+    words += [f"DATA_DIGEST={digest}"] if connection.data_digest else []
+    return "".join(f"{word}; " for word in words)
+
+
+def _with_console(fault: VmFault) -> str:
+    return f"{fault.message}\n{fault.console}" if fault.console else fault.message

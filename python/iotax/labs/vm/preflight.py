@@ -1,0 +1,69 @@
+"""What must be there before the vm lab can run, looked at without changing anything."""
+
+from __future__ import annotations
+
+import os
+
+from iotax.labs.base import Finding
+from iotax.labs.vm import recipe
+from iotax.labs.vm.cache import cache_root, need_space
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.packages import Store, require_tools
+from iotax.labs.vm.qemu import require_qemu
+
+_GUEST_BYTES = 512 << 20
+_FIRST_BUILD_BYTES = 1 << 30
+"""Packages, unpacked kernel, headers and source for fc-nvme, image."""
+
+
+def findings(protocols: list[str], volume_bytes: int) -> list[Finding]:
+    found: list[Finding] = []
+    for look in (_qemu, _packages, lambda: _memory(volume_bytes)):
+        try:
+            found.append(look())
+        except VmFault as fault:
+            found.append(Finding("error", fault.subject, fault.message))
+    found += [
+        Finding("warning", each, "initiator and target run in one kernel; its CPU is that of both together")
+        for each in protocols
+        if each in recipe.ONE_GUEST
+    ]
+    return found
+
+
+def require_memory(volume_bytes: int) -> int:
+    """MiB free. Raises VmFault where two guests and their volume do not fit."""
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for line in open("/proc/meminfo", encoding="ascii"):  # noqa: SIM115, PTH123
+        if line.startswith("MemAvailable:"):
+            free_bytes = int(line.split()[1]) << 10
+    wanted_bytes = 2 * (_GUEST_BYTES + 2 * volume_bytes)
+    if free_bytes < wanted_bytes:
+        raise VmFault(
+            "memory",
+            f"two guests need {wanted_bytes >> 20} MiB and {free_bytes >> 20} MiB are free; "
+            "say a smaller `size:` under volume",
+        )
+    return free_bytes >> 20
+
+
+def _qemu() -> Finding:
+    return Finding("ok", "qemu", f"QEMU {require_qemu()}; whether KVM works is found out by booting")
+
+
+def _packages() -> Finding:
+    root = cache_root()
+    store = Store(root / "packages")
+    if store.filled:
+        return Finding("ok", "packages", f"in {root}, with {store.kernel_package()}")
+    require_tools()
+    need_space(root, _FIRST_BUILD_BYTES)
+    return Finding(
+        "warning",
+        "packages",
+        f"{store.kernel_package()} and tools will be downloaded to {root} (about 220 MB), not installed",
+    )
+
+
+def _memory(volume_bytes: int) -> Finding:
+    return Finding("ok", "memory", f"{require_memory(volume_bytes)} MiB free")
