@@ -14,6 +14,9 @@ Cell: TypeAlias = tuple[str, ...]
 """The labels of a treatment's levels, in the order of the study's factors."""
 
 PROTOCOL = "protocol"
+RATE = "rate_iops"
+LOAD_FACTORS = ("outstanding", "workers", RATE)
+"""Those that ask more of the same path."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ class Fit:
     standard_errors: np.ndarray
     hc3_errors: np.ndarray
     """Standard errors that hold where the scatter differs between observations (HC3)."""
+    hc2_covariance: np.ndarray
+    """Of the coefficients (HC2: unbiased where scatter is even after all; HC3 overstates it for many terms)."""
     residuals: np.ndarray
     leverage: np.ndarray
     residual_df: int
@@ -50,6 +52,7 @@ def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
         coefficients=model.params,
         standard_errors=model.bse,
         hc3_errors=model.HC3_se,
+        hc2_covariance=model.cov_HC2,
         residuals=model.resid,
         leverage=model.get_influence().hat_matrix_diag,
         residual_df=int(model.df_resid),
@@ -57,6 +60,16 @@ def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
         r_squared=float(model.rsquared),
         f_value=float(model.fvalue),
     )
+
+
+def wald(fitted: Fit, which: Sequence[int]) -> FTest | None:
+    """Are these coefficients all zero? With HC2 covariance; None where it cannot be judged."""
+    chosen = list(which)
+    covariance = fitted.hc2_covariance[np.ix_(chosen, chosen)]
+    if not chosen or fitted.residual_df < 1 or np.linalg.matrix_rank(covariance) < len(chosen):
+        return None
+    beta = fitted.coefficients[chosen]
+    return FTest(float(beta @ np.linalg.solve(covariance, beta)) / len(chosen), len(chosen), fitted.residual_df)
 
 
 def compare_nested(small: tuple[float, int], large: tuple[float, int]) -> FTest | None:

@@ -16,6 +16,7 @@ from iotax.analysis.compare import (
     compare_overall,
     taxes,
 )
+from iotax.analysis.cost import CpuCosts, ServiceCost, cpu_costs, service_costs
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.factorial import Share, explained_variation
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, RESPONSES, Response, Run
@@ -63,6 +64,16 @@ class Summary:
     models: dict[str, Model]
     run_checks: dict[str, list[Check]]
     """Trial id → findings."""
+
+    @cached_property
+    def costs(self) -> CpuCosts | None:
+        """The CPU model, where the study holds rates."""
+        return cpu_costs(self.data, self.grid)
+
+    @cached_property
+    def service_costs(self) -> list[ServiceCost]:
+        """CPU time an I/O of each arm, for sizing; empty where no CPU time was measured."""
+        return service_costs(self.costs, self.models, self.grid)
 
     @cached_property
     def verdicts(self) -> list[words.Finding]:

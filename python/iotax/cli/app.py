@@ -166,6 +166,46 @@ def export(
 
 
 @app.command()
+def size(
+    iops: Annotated[float, typer.Option(help="I/Os a second that the cores are to carry.")] = 70_000,
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Take the CPU time of an I/O from this notebook; the newest in out/ when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    cpu_us: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cpu-us",
+            metavar="[NAME=]US[:LOW-HIGH]",
+            help="CPU time of an I/O in µs, such as 81 or nfs=81:78-84, without a notebook; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    cap: Annotated[str, typer.Option(help="How busy the cores may be.")] = "80%",
+    response: Annotated[
+        str | None,
+        typer.Option(
+            help="Mean response: 1.25x the service time, or 120us with the storage's own.", show_default=False
+        ),
+    ] = None,
+    storage: Annotated[str, typer.Option(help="What the storage itself takes for an I/O.")] = "0us",
+    cores: Annotated[int, typer.Option(min=1, help="Cores in the table of response times.")] = 8,
+    run: RunNumber = None,
+) -> None:
+    """Cores for a rate of I/O, and response times as the cores fill up.
+
+    Takes what an I/O costs from a notebook, with its interval, or from the command line.
+    """
+    from iotax.cli import size as command
+
+    command.size(iops, notebook, run, cpu_us or [], cap, response, storage, cores)
+
+
+@app.command()
 def studies() -> None:
     """List the built-in studies."""
     from iotax.cli import study as command

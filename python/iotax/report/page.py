@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from iotax import __version__
 from iotax.analysis import Summary
-from iotax.analysis.data import PROTOCOL
+from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
@@ -114,7 +114,7 @@ def _load_title(summary: Summary) -> str:
     factor = summary.grid.x_factor
     if factor is None:
         return "Every run"
-    return "Over the load" if factor in charts.LOAD_FACTORS else f"Over {charts.factor_title(factor).lower()}"
+    return "Over the load" if factor in LOAD_FACTORS else f"Over {charts.factor_title(factor).lower()}"
 
 
 def _tight(text: str) -> str:

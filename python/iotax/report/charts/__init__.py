@@ -5,14 +5,13 @@ Each function gives a `Drawing`, or None where it has nothing to show.
 
 from iotax.report.charts.base import Drawing, factor_title
 from iotax.report.charts.cpu import PARTS, cpu_split
-from iotax.report.charts.hockey import LOAD_FACTORS, hockey_stick
+from iotax.report.charts.hockey import hockey_stick
 from iotax.report.charts.levels import over_levels
 from iotax.report.charts.order import run_order
 from iotax.report.charts.percentiles import percentile_curves
 from iotax.report.charts.ratios import ratio_forest
 
 __all__ = [
-    "LOAD_FACTORS",
     "PARTS",
     "Drawing",
     "cpu_split",

@@ -1,6 +1,7 @@
 """The hockey stick: throughput on x, latency on y; each protocol climbs as more I/O is outstanding."""
 
 from iotax.analysis import CellSummary, Response, Summary
+from iotax.analysis.data import LOAD_FACTORS
 from iotax.analysis.responses import IOPS
 from iotax.report.charts.base import (
     HALF_PX,
@@ -23,10 +24,6 @@ _LEFT_FROM = 0.7
 """From this share of the width on, names stand to the left of their points."""
 
 
-LOAD_FACTORS = ("outstanding", "workers", "rate_iops")
-"""Those that ask more of the same path; along any other factor the curve is no hockey stick."""
-
-
 def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, facet: str) -> Drawing | None:
     factor = summary.grid.x_factor
     cells = [
@@ -34,7 +31,7 @@ def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, fa
         for c in summary.cells
         if summary.grid.facet(c.cell) == facet and latency.key in c.values and IOPS.key in c.values
     ]
-    if not cells or factor not in LOAD_FACTORS:
+    if not cells or factor not in LOAD_FACTORS:  # along any other factor the curve is no hockey stick
         return None
     heading = f"{latency.title} against throughput" + (f", {facet}" if facet else "")
     return Drawing(

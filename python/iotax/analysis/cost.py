@@ -1,0 +1,125 @@
+"""CPU costs out of a study's runs: the models of `cpu_model`, and what sizing needs of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.cpu_model import CpuModel, Load
+from iotax.analysis.data import LOAD_FACTORS, RATE, Grid, StudyData
+from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, Response
+from iotax.trial import CpuUse
+
+PARTS = (CPU, CPU_INITIATOR, CPU_TARGET, CPU_MACHINE)
+
+
+@dataclass(frozen=True)
+class CpuCosts:
+    """One model for each part of the CPU time that was measured in every run."""
+
+    models: dict[str, CpuModel]
+    """Response key → model."""
+    response: Response
+    """The part that answers the question: both ends where both were measured."""
+    idle_runs: bool
+    """The background comes from runs without load, not from measurements before each block."""
+
+    @property
+    def model(self) -> CpuModel:
+        return self.models[self.response.key]
+
+
+@dataclass(frozen=True)
+class ServiceCost:
+    """CPU time an I/O of one arm, for a queue."""
+
+    arm: str
+    cost_us: Estimate
+    source: str
+    """Where it comes from, in words."""
+
+
+def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
+    """None where the study does not hold rates, or the runs cannot carry a model: a closed loop gives no dose."""
+    if RATE not in grid.factors:
+        return None
+    models: dict[str, CpuModel] = {}
+    for response in PARTS:
+        loads = _loads(data, grid, _BUSY_NS[response.key])
+        if loads is None:
+            continue
+        try:
+            models[response.key] = CpuModel(loads)
+        except ValueError:
+            continue
+    headline = next((r for r in (CPU, CPU_INITIATOR, CPU_MACHINE) if r.key in models), None)
+    if headline is None:
+        return None
+    return CpuCosts(models, headline, any(not run.result.ios for run in data.runs))
+
+
+def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid) -> list[ServiceCost]:
+    """From the CPU model where there is one; else each arm's geometric mean over its conditions."""
+    if costs is not None:
+        source = f"CPU model ({costs.response.title.partition(', ')[2]})"
+        return [ServiceCost(arm, costs.model.cost_us(arm), source) for arm in costs.model.arms]
+    response = next((r for r in (CPU, CPU_INITIATOR) if models[r.key].observed), None)
+    if response is None:
+        return []
+    model, found = models[response.key], []
+    for arm in grid.arms:
+        cells = [cell for cell in grid.cells() if grid.arm(cell) == arm and cell in model]
+        if cells and not grid.is_local(cells[0]):
+            mean = model.model.contrast({cell: 1 / len(cells) for cell in cells})
+            source = f"geometric mean of closed-loop runs ({response.title.partition(', ')[2]})"
+            found.append(ServiceCost(arm, Estimate.ratio(mean), source))
+    return found
+
+
+def _initiator_ns(cpu: CpuUse) -> int | None:
+    return cpu.initiator.total_ns if cpu.initiator else None
+
+
+def _target_ns(cpu: CpuUse) -> int | None:
+    return cpu.target.total_ns if cpu.target else None
+
+
+def _both_ns(cpu: CpuUse) -> int | None:
+    return cpu.initiator.total_ns + cpu.target.total_ns if cpu.initiator and cpu.target else None
+
+
+def _machine_ns(cpu: CpuUse) -> int | None:
+    return cpu.machine.busy_ns if cpu.machine else None
+
+
+_BUSY_NS: dict[str, Callable[[CpuUse], int | None]] = {
+    CPU.key: _both_ns,
+    CPU_INITIATOR.key: _initiator_ns,
+    CPU_TARGET.key: _target_ns,
+    CPU_MACHINE.key: _machine_ns,
+}
+
+
+def _loads(data: StudyData, grid: Grid, busy_ns: Callable[[CpuUse], int | None]) -> list[Load] | None:
+    """None where a run lacks this part. Local has no target: it is left out where the target counts."""
+    names = [name for name in grid.others if name not in LOAD_FACTORS]
+    loads: list[Load] = []
+    for order, run in enumerate(data.runs, start=1):
+        cell = grid.cell(run.trial)
+        busy = busy_ns(run.result.cpu)
+        if run.local and busy is None:
+            continue
+        if busy is None:
+            return None
+        cores = busy / run.result.window.duration_ns
+        if not run.result.ios:
+            loads.append(Load("", {}, 0.0, cores, None, run.trial.block, order))
+            continue
+        step = tuple(grid.level(cell, name) for name in grid.others if name in LOAD_FACTORS)
+        levels = {name: grid.level(cell, name) for name in names}
+        loads.append(Load(grid.arm(cell), levels, run.result.rate_iops, cores, step, run.trial.block, order))
+    if all(load.arm for load in loads):
+        for background in data.backgrounds:
+            busy = busy_ns(background.cpu)
+            if busy is not None:
+                loads.append(Load("", {}, 0.0, busy / background.duration_ns, None, background.block))
+    return loads if any(load.arm for load in loads) else None

@@ -1,0 +1,174 @@
+"""`iotax size`: cores for a rate of I/O."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from iotax.analysis import summarise
+from iotax.analysis.capacity import (
+    STORAGE_US,
+    UTILISATIONS,
+    Capacity,
+    Demand,
+    capacity,
+    per_core_iops,
+    response_us,
+    slowdown,
+)
+from iotax.analysis.compare import Estimate
+from iotax.analysis.cost import ServiceCost
+from iotax.analysis.words import figure, title
+from iotax.cli.console import console
+from iotax.cli.exits import Exit, leave
+from iotax.cli.show import open_notebook
+from iotax.notebook import NotebookError
+from iotax.queueing import SizingTarget
+from iotax.report import study_data
+from iotax.units import parse_duration, parse_percent
+
+_COST = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<cost>[0-9.]+)(?::(?P<low>[0-9.]+)-(?P<high>[0-9.]+))?")
+
+
+def size(
+    iops: float,
+    notebook: Path | None,
+    run: int | None,
+    cpu_us: list[str],
+    cap: str,
+    response: str | None,
+    storage: str,
+    cores: int,
+) -> None:
+    demand = _demand(iops, cap, response, storage)
+    costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run)
+    found = [capacity(cost, demand) for cost in costs]
+    out = console()
+    out.print(_sizes(found, demand))
+    out.print(_asked(demand), style="dim", soft_wrap=True)
+    for each in found:
+        if each.size is None:
+            out.print(f"{escape(title(each.cost.arm))}: {escape(each.reason)}", style="yellow", soft_wrap=True)
+    out.print()
+    out.print(_responses(costs, cores))
+    out.print(
+        f"Mean response in µs over the utilisation of {cores} cores: service and waiting in an M/M/{cores} queue "
+        "(Poisson arrivals, exponential service, one queue), then the storage's own time added.",
+        style="dim",
+        soft_wrap=True,
+    )
+    if len(costs) > 1:
+        out.print(_hidden(costs, cores), soft_wrap=True)
+    for source in dict.fromkeys(cost.source for cost in costs if cost.source):
+        out.print(f"Costs: {source}, with 95 % intervals.", style="dim", soft_wrap=True)
+    if any(each.size is None for each in found):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _demand(iops: float, cap: str, response: str | None, storage: str) -> Demand:
+    try:
+        ratio, limit_s = _response(response)
+        target = SizingTarget(parse_percent(cap) / 100, limit_s, ratio)
+        storage_us = parse_duration(storage) / 1e3
+    except ValueError as error:
+        leave(Exit.USAGE, str(error))
+    if not iops > 0 or math.isinf(iops):
+        leave(Exit.USAGE, f"--iops {iops:g}: a rate is above 0")
+    return Demand(iops, target, storage_us)
+
+
+def _response(text: str | None) -> tuple[float | None, float | None]:
+    """(multiple of the service time, seconds) from `1.25x` or `120us`."""
+    if text is None:
+        return None, None
+    if text.endswith(("x", "×")):
+        try:
+            return float(text[:-1]), None
+        except ValueError:
+            raise ValueError(f"--response {text}: write 1.25x or 120us") from None
+    try:
+        return None, parse_duration(text) / 1e9
+    except ValueError:
+        raise ValueError(f"--response {text}: write 1.25x or 120us") from None
+
+
+def _costs(given: list[str]) -> list[ServiceCost]:
+    found = []
+    for index, text in enumerate(given, start=1):
+        parts = _COST.fullmatch(text)
+        if not parts or float(parts["cost"]) <= 0:
+            leave(Exit.USAGE, f"--cpu-us {text}: write 81, nfs=81 or nfs=81:78-84 (µs, with its interval)")
+        low, high = (float(parts[end]) if parts[end] else None for end in ("low", "high"))
+        name = parts["name"] or (f"cost {index}" if len(given) > 1 else "given cost")
+        found.append(ServiceCost(name, Estimate(float(parts["cost"]), low, high), ""))
+    return found
+
+
+def _from_notebook(path: Path | None, run: int | None) -> list[ServiceCost]:
+    with open_notebook(path) as notebook:
+        try:
+            costs = summarise(study_data(notebook, run)).service_costs
+        except NotebookError as error:
+            leave(Exit.NOTEBOOK, str(error))
+        if not costs:
+            leave(Exit.NOTEBOOK, f"{notebook.path}: no run measured CPU time; give it with --cpu-us 81")
+        typer.echo(f"{notebook.path}")
+    return costs
+
+
+def _sizes(found: list[Capacity], demand: Demand) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in ("CPU\nµs an I/O", "IOPS\na core", "cores", "busy", "response\nµs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bound by", no_wrap=True)
+    for each in found:
+        cost = each.cost.cost_us
+        span = f" \\[{figure(cost.low)}, {figure(cost.high)}]" if cost.low is not None and cost.high is not None else ""
+        if each.size is None:
+            row = ["none", "–", "–", "–"]
+        else:
+            busy = f"{100 * each.size.queue.utilisation:.0f} %"
+            row = [each.cores, busy, figure(each.size.response_s * 1e6), each.size.bound_by]
+        table.add_row(escape(title(each.cost.arm)), figure(cost.value) + span, figure(per_core_iops(each.cost)), *row)
+    return table
+
+
+def _asked(demand: Demand) -> str:
+    target = demand.target
+    parts = [f"{demand.rate_iops:,.0f} IOPS, cores at most {100 * target.utilisation_max:.0f} % busy"]
+    if target.response_max_ratio is not None:
+        parts.append(f"mean response on the cores at most {target.response_max_ratio:g} × the service time")
+    if target.response_max_s is not None:
+        parts.append(f"mean response at most {target.response_max_s * 1e6:g} µs")
+    if demand.storage_us:
+        parts.append(f"storage takes {demand.storage_us:g} µs of it")
+    return "; ".join(parts) + ". In brackets: both ends of the cost's interval."
+
+
+def _responses(costs: list[ServiceCost], cores: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column("storage", justify="right")
+    for utilisation in UTILISATIONS:
+        table.add_column(f"{100 * utilisation:.0f} %", justify="right")
+    for storage_us in STORAGE_US:
+        for cost in costs:
+            row = [figure(response_us(cost.cost_us.value, cores, u, storage_us)) for u in UTILISATIONS]
+            table.add_row(escape(title(cost.arm)), f"{storage_us:g} µs", *row)
+    return table
+
+
+def _hidden(costs: list[ServiceCost], cores: int) -> str:
+    bare, *stored = (slowdown(costs, cores, 0.6, us) for us in STORAGE_US)
+    rest = " and ".join(
+        f"{each:.2f} behind {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
+    )
+    return (
+        f"At 60 % busy the dearest answers in {bare:.2f} times the time of the cheapest on the cores alone, in {rest}."
+    )

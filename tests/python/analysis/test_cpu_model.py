@@ -1,0 +1,128 @@
+"""The CPU cost model finds what was put in."""
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from iotax.analysis.cpu_model import CpuModel, Load
+from iotax.analysis.fieller import fieller
+
+PRICES = {"nfs3": 81.0, "fcp": 41.0}
+
+
+def study3(
+    rng: np.random.Generator,
+    *,
+    replicates: int = 3,
+    prices: Mapping[str, float] = PRICES,
+    background: float = 0.03,
+    cv: float = 0.03,
+    rates: tuple[int, ...] = (1000, 4000),
+    block_us: float = 6.0,
+    nfs_random_us: float = 0.0,
+    bend: float = 0.0,
+    block_cv: float = 0.02,
+) -> list[Load]:
+    """Study 3's design: protocol × block × read × random × rate in blocks; effects are half differences in µs."""
+    loads, order = [], 0
+    for block in range(1, replicates + 1):
+        drift = rng.lognormal(0, block_cv)
+        loads.append(Load("", {}, 0.0, background * rng.normal(1, cv), block=block))
+        for arm, size, read, random, rate in itertools.product(
+            prices, ("4KiB", "8KiB"), ("0%", "100%"), ("0%", "100%"), rates
+        ):
+            price = prices[arm] + (block_us if size == "8KiB" else -block_us)
+            if arm == "nfs3":
+                price += nfs_random_us if random == "100%" else -nfs_random_us
+            price *= 1 + bend * rate / max(rates)
+            busy = background + rate * 1e-6 * price * drift * rng.normal(1, cv)
+            order += 1
+            levels = {"block_size": size, "read": read, "random": random}
+            loads.append(Load(arm, levels, rate, busy, rate, block, order))
+    return loads
+
+
+def test_costs_ratio_background_and_effects_are_found():
+    model = CpuModel(study3(np.random.default_rng(3), replicates=8, nfs_random_us=3.0))
+    for arm, price in PRICES.items():
+        cost = model.cost_us(arm)
+        assert cost.low < price * 1.03 and cost.high > price * 0.97
+        assert cost.value == pytest.approx(price, rel=0.03)
+    ratio = model.ratio("nfs3", "fcp")
+    assert ratio.value == pytest.approx(81 / 41, rel=0.03)
+    assert ratio.low < 81 / 41 < ratio.high
+    assert model.has_background
+    assert model.background_cores.value == pytest.approx(0.03, abs=0.005)
+    effects = {(e.arm, e.factor): e for e in model.effects}
+    assert effects["fcp", "block_size"].change_us.value == pytest.approx(12, abs=1.5)
+    assert effects["nfs3", "random"].change_us.value == pytest.approx(6, abs=2)
+    assert effects["nfs3", "random"].p < 0.001
+    assert effects["fcp", "random"].p > 0.01
+    assert model.lack_of_fit.p > 0.01
+    assert model.cost_at_us("fcp", {"block_size": "8KiB"}).value == pytest.approx(47, rel=0.04)
+
+
+def test_without_background_the_line_passes_through_the_origin():
+    model = CpuModel(study3(np.random.default_rng(5), background=0.0))
+    assert not model.has_background
+    assert model.line_cores("fcp", 24_000) == pytest.approx(0.984, rel=0.03)
+
+
+def test_a_price_that_falls_with_the_rate_is_no_line():
+    straight = CpuModel(study3(np.random.default_rng(7), rates=(1000, 2500, 4000)))
+    bent = CpuModel(study3(np.random.default_rng(7), rates=(1000, 2500, 4000), bend=-0.3))
+    assert straight.linearity.p > 0.05
+    assert bent.linearity.p < 0.001
+    nfs = bent.curvatures[0]
+    assert nfs.heaviest_us / nfs.lightest_us == pytest.approx(0.7 / 0.925, rel=0.1)
+
+
+def test_what_one_rate_cannot_tell_is_refused():
+    loads = [load for load in study3(np.random.default_rng(1)) if load.rate_iops == 1000]
+    with pytest.raises(ValueError, match="too few"):
+        CpuModel(loads)
+
+
+def test_two_rates_without_idle_runs_cannot_show_a_curve():
+    loads = [load for load in study3(np.random.default_rng(1)) if load.rate_iops > 0]
+    assert CpuModel(loads).linearity is None
+
+
+def test_residuals_are_shares_of_the_line_and_their_normal_places_are_ordered():
+    model = CpuModel(study3(np.random.default_rng(9), replicates=5, cv=0.05))
+    assert model.residual_share == pytest.approx(0.05, rel=0.25)
+    assert model.prediction_share >= model.residual_share * 0.9
+    by_size = sorted(model.residuals, key=lambda r: r.normal)
+    assert by_size[0].share < 0 < by_size[-1].share
+    assert len(by_size) == len(model.loads)
+
+
+def test_fieller_matches_its_closed_form_and_says_when_it_is_unbounded():
+    # Independent, known variances at t = 2 for easy numbers: 10/5 with unit variances.
+    low, high = fieller(10, 5, (0.0, 0.0), 0.0, 30)
+    assert (low, high) == (2.0, 2.0)
+    low, high = fieller(10, 5, (1.0, 0.25), 0.0, 1e9, 0.95)
+    for ratio in (low, high):
+        assert (10 - ratio * 5) ** 2 == pytest.approx(1.959964**2 * (1 + ratio**2 * 0.25), rel=1e-6)
+    assert fieller(10, 0.4, (1.0, 0.25), 0.0, 10) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("background", "replicates"), [(0.03, 2), (0.03, 4), (0.0, 3)])
+def test_intervals_of_cost_and_ratio_cover_as_they_say(background, replicates):
+    rng = np.random.default_rng(11)
+    hits = {"nfs3": 0, "fcp": 0, "ratio": 0, "effect": 0}
+    draws = 1000
+    for _ in range(draws):
+        model = CpuModel(study3(rng, replicates=replicates, background=background, block_cv=0.0))
+        for arm, price in PRICES.items():
+            cost = model.cost_us(arm)
+            hits[arm] += cost.low <= price <= cost.high
+        ratio = model.ratio("nfs3", "fcp")
+        hits["ratio"] += ratio.low <= 81 / 41 <= ratio.high
+        effect = next(e.change_us for e in model.effects if (e.arm, e.factor) == ("fcp", "block_size"))
+        hits["effect"] += effect.low <= 12 <= effect.high
+    for what, count in hits.items():
+        assert 0.93 <= count / draws <= 0.97, (what, count / draws)
