@@ -90,7 +90,7 @@ def test_an_example_for_an_array_that_is_not_there_says_so() -> None:
     Path("study.yaml").write_text(re.sub(r"192\.0\.2\.1\d(:\d+)?", "127.0.0.1:1", text))
     done = iotax("check", "study.yaml")
     assert done.returncode == 4
-    assert done.stdout.count("nothing listens there: is the server up, and the port right?") == 3
+    assert done.stdout.count("is the server up, and is it the right port?") == 3
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:

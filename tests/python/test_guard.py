@@ -122,7 +122,7 @@ def test_foreign_data_may_be_read(engine: FakeEngine, study: Path) -> None:
         ),
         ({"size_bytes": 4096, "holds": "zeros"}, 4, "holds 4KiB, but the working set is 1MiB"),
         ({"size_bytes": GB, "holds": "zeros", "block_size_bytes": 8192}, 4, "its blocks have 8192 bytes"),
-        ({"error": "refused"}, 4, "nothing listens there"),
+        ({"error": "refused"}, 4, "is the server up"),
         ({"error": "unreachable"}, 4, "the host does not answer"),
         ({"error": "not_found"}, 4, "check the export, IQN, LUN, NQN or namespace"),
         ({"error": "denied"}, 4, "the server does not let this initiator in"),

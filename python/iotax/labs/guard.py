@@ -13,7 +13,7 @@ from iotax.study.model import Settings
 from iotax.units import format_size
 
 _HINTS = {
-    "refused": "nothing listens there: is the server up, and the port right?",
+    "refused": "is the server up, and is it the right port?",
     "unreachable": "the host does not answer: is the address right, is a firewall in between?",
     "not_found": "the host answers but knows no such name: check the export, IQN, LUN, NQN or namespace",
     "too_small": "the unit is smaller than the working set: say a smaller `working_set:` under load",
@@ -81,7 +81,8 @@ def explain(label: str, endpoint: str, error: EngineError) -> Finding:
     subject = f"{label} ({endpoint})"
     if error.kind == "foreign_data":
         return Finding("refused", subject, f"{error}; to destroy it, add --destroy {endpoint}")
+    said = error.message if error.where == endpoint else str(error)
     hint = _HINTS.get(error.kind, "")
     if error.kind == "not_found" and endpoint.startswith("local:"):
         hint = f"there is no such file or device; `truncate -s 1G {endpoint.removeprefix('local:')}` makes a file"
-    return Finding("error", subject, f"{error}; {hint}" if hint else str(error))
+    return Finding("error", subject, f"{said}; {hint}" if hint else said)

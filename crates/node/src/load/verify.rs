@@ -250,7 +250,7 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
             Ok(Verdict::Ours(_)) => content = Content::Pattern,
             Err(wrong) => {
                 let what = signature::name(bytes, offset).map_or_else(
-                    || format!("data that iotax did not write ({})", wrong.found),
+                    || format!("unknown data ({})", wrong.found),
                     |(_, name)| name.to_owned(),
                 );
                 return Content::Foreign { at: first_foreign(block, at), what };
@@ -259,7 +259,7 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
     }
     if let Some(at) = rest.iter().position(|byte| *byte != 0) {
         let at = offset + (bytes.len() - rest.len() + at) as u64;
-        return Content::Foreign { at, what: "data that iotax did not write".to_owned() };
+        return Content::Foreign { at, what: "unknown data".to_owned() };
     }
     content
 }
