@@ -49,6 +49,23 @@ class Histogram(Record):
     counts: list[tuple[int, int]] = []
 
 
+class Latency(Record):
+    """How long something took, over all I/Os of the window."""
+
+    latency_sum_ns: int
+    latency_min_ns: int
+    latency_max_ns: int
+    histogram: Histogram = Histogram()
+
+    def mean_ns(self) -> float:
+        """By the exact sum; nan where there were none."""
+        count = sum(count for _, count in self.histogram.counts)
+        return self.latency_sum_ns / count if count else float("nan")
+
+    def percentile_ns(self, percent: float) -> float:
+        return percentile(merge_counts(self.histogram), percent)
+
+
 class Stream(Record):
     """The reads or the writes that completed inside the window."""
 
@@ -59,6 +76,8 @@ class Stream(Record):
     latency_min_ns: int
     latency_max_ns: int
     histogram: Histogram = Histogram()
+    service: Latency | None = None
+    """From submission on; of an open loop, where the latency above runs from the intended start."""
 
 
 class Cpu(Record):
@@ -150,15 +169,62 @@ class Checks(Record):
     clock: str = ""
 
 
+class Arrived(Record):
+    """What came due inside the window of an open loop."""
+
+    offered: int
+    dropped: int = 0
+    """Offered, but the backlog was full: never submitted."""
+    backlog_peak: int = 0
+    """Most that waited at once, summed over workers."""
+    backlog_end: int = 0
+    """Waiting still at the window's end."""
+
+
+class Open(Arrived):
+    """An open loop: what was asked for and what came of it."""
+
+    rate_iops: float
+    """Of all workers together."""
+    arrivals: str = "constant"
+    backlog_max: int = 0
+    achieved: float = 1.0
+    """I/Os completed in the window over I/Os offered in it; 1 where none were offered."""
+    lateness: Latency | None = None
+    """From when the generator could have submitted an I/O to when it did: its own, not the target's."""
+
+
+class StreamPart(Record):
+    """One stream of a load with several."""
+
+    name: str
+    workers: int
+    block_size_bytes: int
+    read_percent: float
+    random_percent: float
+    rate_iops: float | None = None
+    read: Stream
+    write: Stream
+    arrived: Arrived | None = None
+
+
 class TrialResult(Record):
     """What one attempt measured."""
 
+    generator: str = "iotax"
+    """What issued the I/O: iotax or fio."""
     engine_version: str
+    """Of the generator."""
     driver: str
     endpoint: str
     window: Window
     read: Stream
     write: Stream
+    """All streams of the load together."""
+    streams: list[StreamPart] = []
+    """One by one, where the load has several."""
+    open: Open | None = None
+    """Of an open loop."""
     cpu: CpuUse
     series: list[Second] = []
     outstanding: Outstanding
@@ -184,6 +250,19 @@ class TrialResult(Record):
     @property
     def latency_mean_ns(self) -> float:
         return (self.read.latency_sum_ns + self.write.latency_sum_ns) / self.ios if self.ios else float("nan")
+
+    @property
+    def service_mean_ns(self) -> float:
+        """From submission to completion: the mean latency, but for an open loop's time in the backlog."""
+        parts = [each.service for each in (self.read, self.write) if each.service is not None]
+        if not parts:
+            return self.latency_mean_ns
+        return sum(each.latency_sum_ns for each in parts) / self.ios if self.ios else float("nan")
+
+    @property
+    def idle(self) -> bool:
+        """Nothing was asked: the zero-load treatment."""
+        return self.open is not None and self.open.rate_iops == 0
 
     def latency_counts(self) -> dict[int, int]:
         """Latency bins of reads and writes together: value_ns → count."""

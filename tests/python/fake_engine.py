@@ -105,8 +105,11 @@ def result(document, ios):
     latency_ns = 10_000 + sum(document["endpoint"].encode()) % 1000 * 10
     reads = ios * document["read_percent"] // 100
     target = document["watch_pids"].get("target")
+    pacing = document["pacing"]
+    offered = pacing["rate_iops"] * document["runtime_ns"] // 10**9 if pacing["kind"] == "open" else 0
     say(
         event="result",
+        **({"open": {**pacing, "offered": offered, "achieved": 1.0}} if pacing["kind"] == "open" else {}),
         engine_version="0-fake",
         driver="fake",
         endpoint=document["endpoint"],
@@ -169,7 +172,9 @@ def load(document):
         say(event="result", driver="fake")
         return
     wait(3600 if fault == "slow" else (document["warmup_ns"] + document["runtime_ns"]) / 1e9)
-    result(document, 0 if fault == "no_ios" else 1000 * document["outstanding"])
+    rate_iops = document["pacing"].get("rate_iops")
+    ios = 1000 * document["outstanding"] if rate_iops is None else rate_iops * document["runtime_ns"] // 10**9
+    result(document, 0 if fault == "no_ios" else ios)
 
 
 def main():

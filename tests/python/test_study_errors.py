@@ -39,15 +39,15 @@ bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
 bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
 iscsi, nvme-tcp
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
-bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, block_size, read, \
-random, outstanding, workers, threads, working_set, warmup, runtime, verify, size, media, fill, delay, burn, \
-initiator, header_digest, data_digest, mtu, nconnect, io_queues
+bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, streams, \
+block_size, read, random, outstanding, workers, threads, working_set, warmup, runtime, verify, rate_iops, arrivals, \
+backlog, generator, size, media, fill, delay, burn, initiator, header_digest, data_digest, mtu, nconnect, io_queues
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:9:28: factors.block_size[3]: found '4q': not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)
 bad.yaml:10:3: factors.outstanding: a factor has a list of levels, found 5; write [5, …]
 bad.yaml:11:3: factors.read: empty: give at least one
 bad.yaml:12:8: load.red: unknown name, did you mean 'read'?; load has block_size, read, random, outstanding, workers, \
-threads, working_set, warmup, runtime, verify
+threads, working_set, warmup, runtime, verify, rate_iops, arrivals, backlog, streams, generator
 bad.yaml:12:18: load.runtime: found '10 parsecs': not a duration; write it as 500ms, 2s or 5min
 bad.yaml:12:39: load.read: found '101%': a percentage lies between 0% and 100%
 bad.yaml:13:10: design.replicates: found 0: input should be greater than or equal to 1

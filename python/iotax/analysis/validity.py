@@ -15,6 +15,10 @@ FOREIGN_CORES_MAX = 0.1
 START_SKEW_MAX = 0.01
 """Share of the window."""
 GENERATOR_BUSY = 0.95
+ACHIEVED_MIN = 0.99
+"""Of the rate that an open loop offered."""
+LATENESS_SHARE_MAX = 0.05
+"""Of the mean response time: more, and the generator's own delay is a part of the result."""
 STEADY_SAMPLE_S_MIN = 0.5
 MSER_SAMPLES_MIN = 50
 
@@ -55,6 +59,8 @@ TITLES = {
     "skew": "Start skew",
     "generator": "Load generator",
     "unwritten": "Never-written blocks",
+    "achieved": "Rate held",
+    "lateness": "Generator's own delay",
 }
 
 
@@ -70,6 +76,8 @@ def check_run(run: Run, context: Context) -> list[Check]:
         _skew,
         _generator,
         _unwritten,
+        _achieved,
+        _lateness,
     )
     return [Check(key, *check(run, context)) for key, check in zip(TITLES, checks, strict=True)]
 
@@ -92,7 +100,12 @@ def overall(checks: Iterable[Check]) -> Level:
 
 
 def little_error(run: Run) -> float:
-    """|N - X·R| / N with N as set: how far the run is from the load that it was meant to be."""
+    """|N - X·R| / N. In a closed loop N is as set: how far the run is from the load that it was meant to be; in an open
+    one it is the mean found, and R runs from submission."""
+    if run.result.open is not None:
+        found = run.result.outstanding.mean
+        busy = run.result.rate_iops * run.result.service_mean_ns / 1e9 if run.result.ios else 0.0
+        return abs(found - busy) / found if found else 0.0
     busy = run.result.rate_iops * run.result.latency_mean_ns / 1e9
     return abs(run.total_outstanding - busy) / run.total_outstanding
 
@@ -128,13 +141,38 @@ def _data(run: Run, _: Context) -> tuple[Level, str]:
 
 def _little(run: Run, _: Context) -> tuple[Level, str]:
     if not run.result.ios:
-        return Level.INVALID, "no I/O completed"
+        return (Level.GOOD, "nothing was asked") if run.result.idle else (Level.INVALID, "no I/O completed")
     error = little_error(run)
     text = f"|N − X·R|/N = {100 * error:.1f} %"
     return (Level.DOUBTFUL if error > LITTLE_MAX else Level.GOOD), text
 
 
+def _achieved(run: Run, _: Context) -> tuple[Level, str]:
+    held = run.result.open
+    if held is None:
+        return Level.GOOD, "closed loop: no rate was set"
+    text = f"{held.achieved:.1%} of {held.offered:,} I/Os offered"
+    if held.dropped or held.backlog_end:
+        text += f"; {held.dropped:,} dropped, {held.backlog_end:,} waiting at the end"
+    return (Level.DOUBTFUL if held.achieved < ACHIEVED_MIN else Level.GOOD), text
+
+
+def _lateness(run: Run, _: Context) -> tuple[Level, str]:
+    held = run.result.open
+    if held is None:
+        return Level.GOOD, "closed loop: nothing is due"
+    if held.lateness is None:
+        return Level.UNKNOWN, "not measured"
+    if not run.result.ios:
+        return Level.GOOD, "nothing was asked"
+    share = held.lateness.mean_ns() / run.result.latency_mean_ns
+    text = f"late by {held.lateness.mean_ns() / 1e3:.1f} µs on average, {share:.1%} of the response time"
+    return (Level.DOUBTFUL if share > LATENESS_SHARE_MAX else Level.GOOD), text
+
+
 def _steady(run: Run, _: Context) -> tuple[Level, str]:
+    if run.result.idle:
+        return Level.GOOD, "nothing was asked"
     series = run.result.series
     if len(series) < steady.SNIA_ROUNDS or run.duration_s / len(series) < STEADY_SAMPLE_S_MIN:
         return Level.UNKNOWN, "too short to say"

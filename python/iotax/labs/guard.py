@@ -35,13 +35,13 @@ def judge(settings: Settings, label: str, endpoint: str, checked: Checked, *, de
                 "say a smaller `working_set:` under load",
             )
         )
-    if settings.load.block_size % checked.block_size_bytes:
+    blocks = {each.block_size for each in settings.load.accesses()}
+    if odd := next((block for block in sorted(blocks) if block % checked.block_size_bytes), None):
         found.append(
             Finding(
                 "error",
                 subject,
-                f"its blocks have {checked.block_size_bytes} bytes, "
-                f"of which {format_size(settings.load.block_size)} is no multiple",
+                f"its blocks have {checked.block_size_bytes} bytes, of which {format_size(odd)} is no multiple",
             )
         )
     if settings.writes and checked.read_only:

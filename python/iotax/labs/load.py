@@ -46,7 +46,7 @@ def run_document(
 ) -> dict[str, Any]:
     """The engine's `run` task for one treatment."""
     load = settings.load
-    return {
+    document = {
         "task": "run",
         "endpoint": endpoint,
         "options": options(settings),
@@ -58,7 +58,7 @@ def run_document(
         "random_percent": _number(load.random),
         "working_set_bytes": settings.working_set_bytes,
         "working_set_offset_bytes": 0,
-        "pacing": {"kind": "closed"},
+        "pacing": _pacing(settings),
         "warmup_ns": load.warmup,
         "runtime_ns": load.runtime,
         "sample_ns": min(SAMPLE_NS, load.runtime),
@@ -68,6 +68,27 @@ def run_document(
         "cpus": cpus,
         "watch_pids": watch_pids,
     }
+    return document | {"streams": _streams(settings)} if load.streams else document
+
+
+def _pacing(settings: Settings) -> dict[str, Any]:
+    load = settings.load
+    if load.rate_iops is None:
+        return {"kind": "closed"}
+    return {"kind": "open", "rate_iops": load.rate_iops, "arrivals": load.arrivals, "backlog_max": load.backlog}
+
+
+def _streams(settings: Settings) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "share": each.share,
+            "block_size_bytes": each.block_size,
+            "read_percent": _number(each.read),
+            "random_percent": _number(each.random),
+        }
+        for each in settings.load.accesses()
+    ]
 
 
 def options(settings: Settings) -> dict[str, Any]:
@@ -98,7 +119,7 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
                     progress(sample_of(event))
                 elif event["event"] == "result":
                     result = TrialResult.model_validate(event)
-        if not result.ios:
+        if not result.ios and not result.idle:
             reason = "no I/O completed within the measured window"
     except EngineError as error:
         if error.kind == "missing":

@@ -66,6 +66,14 @@ Percent: TypeAlias = Annotated[
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
+Rate: TypeAlias = Annotated[int, Field(ge=0, le=100_000_000)]
+"""I/Os a second."""
+Backlog: TypeAlias = Annotated[int, Field(ge=0, le=1 << 22)]
+Share: TypeAlias = Annotated[float, BeforeValidator(parse_percent), Field(gt=0)]
+"""A weight, perhaps written as a percentage."""
+
+Arrivals: TypeAlias = Literal["constant", "poisson"]
+Generator: TypeAlias = Literal["iotax", "fio"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["host", "icount"]

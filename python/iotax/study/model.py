@@ -28,18 +28,23 @@ from pydantic import (
 from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
 from iotax.study.fields import (
     Accelerator,
+    Arrivals,
+    Backlog,
     Blocks,
     Clock,
     Count,
     Driver,
     Duration,
     Fill,
+    Generator,
     Media,
     Percent,
+    Rate,
     Refill,
     Response,
     Section,
     Seed,
+    Share,
     Size,
 )
 from iotax.trial import LevelValue
@@ -64,6 +69,33 @@ class Volume(Section):
     """What each operation is made to cost in CPU: a known tax, to prove the measurement."""
 
 
+class Stream(Section):
+    """One pattern of several in a load. What it does not say is as the load says."""
+
+    block_size: Size | None = None
+    """Bytes an I/O."""
+    read: Percent | None = None
+    """Share of reads; the rest writes."""
+    random: Percent | None = None
+    """Share of I/Os at random places; the rest follows in sequence."""
+    share: Share = 1.0
+    """Its weight among the streams: of the workers, and of an open loop's arrivals."""
+
+
+Streams: TypeAlias = Annotated[dict[str, Stream], Field(min_length=1, max_length=16)]
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one stream of a load asks, settled."""
+
+    name: str
+    share: float
+    block_size: int
+    read: float
+    random: float
+
+
 class Load(Section):
     """What is asked of each protocol. Total outstanding I/O = workers × outstanding."""
 
@@ -74,7 +106,7 @@ class Load(Section):
     random: Percent = 100.0
     """Share of I/Os at random places; the rest follows in sequence."""
     outstanding: Count = 1
-    """I/Os in flight for each worker (fio: iodepth)."""
+    """I/Os in flight for each worker (fio: iodepth); in an open loop the most in flight."""
     workers: Count = 1
     """Independent streams, each with a connection of its own (fio: numjobs)."""
     threads: Count = 1
@@ -87,6 +119,31 @@ class Load(Section):
     """The measured window."""
     verify: bool = True
     """Check the data that reads return against what was written."""
+    rate_iops: Rate | None = None
+    """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and asks nothing. Without
+    it each completion starts the next I/O."""
+    arrivals: Arrivals = "constant"
+    """How an open loop's I/Os come due: constant (evenly spaced) or poisson."""
+    backlog: Backlog = 65536
+    """I/Os of an open loop that may wait for a slot; what finds it full is dropped and counted."""
+    streams: Streams | None = None
+    """Several patterns side by side: {random: {random: 100%}, sequential: {random: 0%}}; as many workers at least."""
+    generator: Generator = "iotax"
+    """What issues the I/O: iotax itself, or fio (files and block devices of this machine)."""
+
+    def accesses(self) -> tuple[Access, ...]:
+        """The streams, or the load's own pattern as the only one."""
+        streams = self.streams or {"": Stream()}
+        return tuple(
+            Access(
+                name,
+                stream.share,
+                self.block_size if stream.block_size is None else stream.block_size,
+                self.read if stream.read is None else stream.read,
+                self.random if stream.random is None else stream.random,
+            )
+            for name, stream in streams.items()
+        )
 
 
 class Connection(Section):
@@ -158,6 +215,8 @@ SECTIONS: dict[str, type[Section]] = {
 """Sections whose fields may be factors. No two share a field's name."""
 
 _NEVER_FACTORS = {"path", "refill"}
+LABELLED = ("protocol", "streams")
+"""Factors whose levels may be labels that stand for more than a word or a number."""
 
 
 def factor_names() -> dict[str, str]:
@@ -182,6 +241,8 @@ class _Factors(Section):
 
     protocol: _ProtocolNames | _ProtocolEndpoints | None = None
     """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}."""
+    streams: Annotated[dict[str, Streams], Field(min_length=1)] | None = None
+    """Labels with the streams of a load: {4k: {all: {block_size: 4k}}, mixed: {a: {}, b: {random: 0%}}}."""
 
     _order: tuple[str, ...] = PrivateAttr(default=())
 
@@ -214,7 +275,7 @@ def _level_type(name: str) -> Any:
 def _factors_model() -> type[_Factors]:
     fields: dict[str, Any] = {}
     for name, section in factor_names().items():
-        if name != "protocol":
+        if name not in LABELLED:
             description = SECTIONS[section].model_fields[name].description
             levels: Any = list[_level_type(name)] | None  # ty: ignore[invalid-type-form]
             fields[name] = (levels, Field(default=None, min_length=1, description=description))
@@ -251,7 +312,7 @@ class Settings:
     @property
     def writes(self) -> bool:
         """Whether anything is written to the endpoint: the pattern or the load."""
-        return self.load.read < 100 or self.volume.fill == "pattern"
+        return any(each.read < 100 for each in self.load.accesses()) or self.volume.fill == "pattern"
 
 
 def _shorthand(value: object) -> object:
@@ -282,7 +343,7 @@ class Study(Section):
     """What counts as equivalent, fixed before any data."""
 
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        """Factor → levels, both in the file's order. A level of `protocol` is its label."""
+        """Factor → levels, both in the file's order. A level of `protocol` or `streams` is its label."""
         found: dict[str, tuple[Level, ...]] = {}
         for name in self.factors.names():
             values = getattr(self.factors, name)
@@ -317,9 +378,9 @@ class Study(Section):
 
     def settings(self, treatment: Mapping[str, LevelValue]) -> Settings:
         """The load, volume and connection of one treatment."""
-        changes: dict[str, dict[str, LevelValue]] = {section: {} for section in SECTIONS}
+        changes: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
         for name, value in treatment.items():
-            changes[factor_names()[name]][name] = value
+            changes[factor_names()[name]][name] = self.factors.streams[value] if name == "streams" else value
         endpoints = self.endpoints()
         label = str(treatment.get("protocol", next(iter(endpoints))))
         return Settings(
@@ -339,7 +400,7 @@ def format_level(factor: str, value: LevelValue) -> str:
     """A level as tables show it: `4KiB`, `75%`, `on`."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    for marker in get_args(_level_type(factor)):
+    for marker in () if factor in LABELLED else get_args(_level_type(factor)):
         if isinstance(marker, PlainSerializer):
             return str(marker.func(value))
     return str(value)

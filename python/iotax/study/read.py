@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
-from iotax.study.model import Study, factor_names
+from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.rules import broken_rules
 from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
 
@@ -85,7 +85,7 @@ def _factor_problems(document: Document) -> list[Problem]:
         place: Place = ("factors", factor)
         if factor not in factor_names():
             continue
-        if isinstance(levels, dict) and factor == "protocol":
+        if factor in LABELLED and (isinstance(levels, dict) or factor == "streams"):
             continue
         if not isinstance(levels, list):
             message = f"a factor has a list of levels, found {_show(levels)}"

@@ -22,6 +22,9 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _factors(study)
     yield from _baseline(study)
     yield from _volume(study)
+    yield from _pacing(study)
+    yield from _streams(study)
+    yield from _generator(study)
     yield from _cells(study)
 
 
@@ -83,6 +86,51 @@ def _volume(study: Study) -> Iterator[tuple[Place, str]]:
             _place(study, "fill"),
             "a volume without the pattern has nothing to verify; say `verify: false` under load",
         )
+
+
+def _pacing(study: Study) -> Iterator[tuple[Place, str]]:
+    open_loop = any(rate is not None for rate in _values(study, "rate_iops"))
+    given = study.load.model_fields_set | set(study.levels())
+    if open_loop and "outstanding" not in given:
+        yield (
+            _place(study, "rate_iops"),
+            "an open loop needs `outstanding:` under load, the most in flight for each worker, such as 64: "
+            "what finds no slot waits, and its wait counts",
+        )
+    for name in ("arrivals", "backlog"):
+        if name in given and not open_loop:
+            yield _place(study, name), "means something in an open loop only; say `rate_iops:` too"
+
+
+def _streams(study: Study) -> Iterator[tuple[Place, str]]:
+    patterns = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
+    for label, streams in patterns.items():
+        place = ("factors", "streams", label) if label else ("load", "streams")
+        if label and not _LABEL.fullmatch(label):
+            yield place, "a label has letters, digits, dots, dashes and blanks, 40 at most"
+        fewest = min(_values(study, "workers"))
+        if fewest < len(streams):
+            yield place, f"{len(streams)} streams need a worker each; say `workers: {len(streams)}` or more"
+        for name, stream in streams.items():
+            for block, size in itertools.product([stream.block_size or 512], _values(study, "size")):
+                if block % 512 or size % block:
+                    yield (
+                        (*place, name, "block_size"),
+                        f"{format_size(block)} is no multiple of 512 bytes, "
+                        f"or the volume's {format_size(size)} is no multiple of it",
+                    )
+
+
+def _generator(study: Study) -> Iterator[tuple[Place, str]]:
+    if "fio" not in _values(study, "generator"):
+        return
+    for label, endpoint in study.endpoints().items():
+        if endpoint.embedded or endpoint.protocol != "local":
+            yield (
+                _place(study, "generator"),
+                f"fio reaches files and block devices of this machine; {label} is neither. "
+                "Name one: `protocol: {disk: ./scratch.img}`",
+            )
 
 
 def _cells(study: Study) -> Iterator[tuple[Place, str]]:
