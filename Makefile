@@ -33,9 +33,9 @@ check-rust:
 	cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings
 
 check-python: $(VENV)/.installed
-	$(BIN)/ruff format --check python tests/python
-	$(BIN)/ruff check python tests/python
-	$(BIN)/ty check python
+	$(BIN)/ruff format --check python bench tests/python
+	$(BIN)/ruff check python bench tests/python
+	$(BIN)/ty check python bench
 	$(BIN)/pytest --quiet tests/python/test_import_rules.py
 
 test: install test-packages
@@ -56,7 +56,7 @@ test-packages:
 	@scripts/test-packages
 
 bench: install
-	@$(BIN)/python bench/bench.py
+	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)
 
 clean:
 	rm -rf $(VENV) target out

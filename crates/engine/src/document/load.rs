@@ -53,6 +53,9 @@ pub(crate) struct LoadDocument {
     pub(crate) driver: DriverChoice,
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
+    /// How long a thread looks for completions before it sleeps, while they come that soon
+    #[serde(default)]
+    pub(crate) spin_ns: u64,
     /// Other processes whose CPU time is read at the window's ends, by role
     #[serde(default)]
     pub(crate) watch_pids: BTreeMap<String, u32>,
@@ -121,6 +124,8 @@ pub(crate) struct Options {
     pub(crate) first_burst_bytes: Option<u32>,
     pub(crate) max_burst_bytes: Option<u32>,
     pub(crate) max_recv_data_segment_bytes: Option<u32>,
+    /// Bypass the page cache of a local file
+    pub(crate) direct: Option<bool>,
     /// NFS credentials
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,

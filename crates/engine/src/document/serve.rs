@@ -21,6 +21,9 @@ pub(crate) struct ServeDocument {
     /// Processors to pin the threads to, in turn; empty: not pinned
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
+    /// How long a thread looks for work before it sleeps, while work comes that soon
+    #[serde(default)]
+    pub(crate) spin_ns: u64,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

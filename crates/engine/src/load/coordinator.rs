@@ -40,6 +40,8 @@ pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
         settings: begin::settings(document, &endpoint)?,
         endpoint,
         driver: document.driver.into(),
+        spin: Duration::from_nanos(document.spin_ns),
+        direct: document.options.direct.unwrap_or(true),
         clock,
         writes: configs.iter().any(writes),
         begin_at: OnceLock::new(),

@@ -4,6 +4,7 @@ use std::{
     path::Path,
     sync::{Arc, OnceLock, mpsc},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use iotax_node::{
@@ -30,6 +31,9 @@ pub(super) struct Plan {
     /// How to reach the endpoint; none for one of this machine.
     pub(super) settings: Option<Settings>,
     pub(super) driver: DriverChoice,
+    pub(super) spin: Duration,
+    /// Whether a local file's page cache is bypassed.
+    pub(super) direct: bool,
     pub(super) clock: Clock,
     pub(super) writes: bool,
     /// Set once all threads are ready: when the warm-up begins.
@@ -86,6 +90,7 @@ impl Thread {
         reports: mpsc::Sender<Standing>,
     ) -> Result<Self, Failure> {
         let mut driver = DriverConfig::new(plan.driver, plan.clock).map_err(failure::internal)?;
+        driver.spin = plan.spin;
         let waker = driver.waker.clone();
         let plan = Arc::clone(plan);
         let handle = std::thread::Builder::new()
@@ -119,7 +124,7 @@ fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Resu
     };
     match (&plan.endpoint.unit, &plan.settings) {
         (endpoint::Unit::Local { path }, _) => {
-            let unit = local_unit(path, plan.writes, driver)?;
+            let unit = local_unit(path, plan, driver)?;
             LoadNode::local(config, &plan.endpoint, &unit, &mut allocate)
         }
         (_, Some(settings)) => {
@@ -131,13 +136,13 @@ fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Resu
 }
 
 /// Memory of another process (`/proc/PID/fd/N`) is mapped; everything else is a disk.
-fn local_unit(path: &str, writes: bool, driver: &mut DriverConfig) -> Result<LocalUnit, Failure> {
+fn local_unit(path: &str, plan: &Plan, driver: &mut DriverConfig) -> Result<LocalUnit, Failure> {
     let (place, path) = (|| format!("local:{path}"), Path::new(path));
     if is_memory_file(path) {
-        let memory = SharedRegion::open(path, writes).map_err(|error| memory_failure(&error, place()))?;
+        let memory = SharedRegion::open(path, plan.writes).map_err(|error| memory_failure(&error, place()))?;
         return Ok(LocalUnit::Memory(memory.region()));
     }
-    let options = DiskOptions { read_only: !writes, ..DiskOptions::default() };
+    let options = DiskOptions { read_only: !plan.writes, direct: plan.direct, ..DiskOptions::default() };
     let disk = Disk::open(path, options).map_err(|error| failure::disk(&error, place()))?;
     // A check opens it for reading only; what a run may do is another question.
     let read_only = disk.is_read_only() && !is_writable(path);

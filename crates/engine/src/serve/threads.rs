@@ -9,6 +9,7 @@ use std::{
         mpsc,
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use iotax_node::{failure::Failure, server::ServerNode, volume::Burn};
@@ -61,6 +62,7 @@ impl Threads {
         for (index, mut config) in configs.into_iter().enumerate() {
             config.listeners = std::mem::take(&mut listeners);
             config.accept_to.clone_from(&wakers);
+            config.spin = Duration::from_nanos(document.spin_ns);
             config.disks = volumes.iter().filter_map(OpenVolume::disk).collect();
             let work = Work {
                 index,

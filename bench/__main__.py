@@ -1,0 +1,122 @@
+"""The command line of the bench: chooses cases, brings pairs up, takes turns, prints."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import table
+from bench.cases import Case, cases
+from bench.disturbance import disturbance
+from bench.load import VOLUME_BYTES, Timing
+from bench.process import UnavailableError
+from bench.results import Result
+from bench.sample import Sample
+from bench.subjects.base import Place
+from bench.turns import Pair, take_alone, take_turns
+from bench.versions import versions
+from iotax.engine import find_engine
+from iotax.environment import environment
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    usable = os.sched_getaffinity(0)
+    if not {asked.target_cpu, asked.initiator_cpu} <= usable or asked.target_cpu == asked.initiator_cpu:
+        print(f"two processors of {sorted(usable)} are needed: --target-cpu, --initiator-cpu", file=sys.stderr)
+        return 2
+    # The bench itself keeps off the measured cores where it can.
+    if others := usable - {asked.target_cpu, asked.initiator_cpu}:
+        os.sched_setaffinity(0, others)
+    timing = Timing(warmup_s=asked.warmup, window_s=asked.seconds)
+    with tempfile.TemporaryDirectory(prefix="iotax-bench-", dir=asked.folder) as folder:
+        place = Place(asked.target_cpu, asked.initiator_cpu, Path(folder))
+        file = place.folder / "local.img"
+        chosen = [case for case in cases(file) if not asked.only or case.group in asked.only.split(",")]
+        if not chosen:
+            print(f"--only {asked.only}: there is no such group", file=sys.stderr)
+            return 2
+        if any(case.group == "local" for case in chosen):
+            _write_file(file)
+        results = [_measure(case, place, timing, asked.pairs) for case in chosen]
+    print()
+    print(table.text(results))
+    found = environment(find_engine())
+    if asked.json:
+        document = {"environment": found, "versions": versions(), "results": [each.to_json() for each in results]}
+        asked.json.write_text(json.dumps(document, indent=1) + "\n")
+    if asked.page:
+        command = shlex.join(["python", "-m", "bench", *(sys.argv[1:] if arguments is None else arguments)])
+        asked.page.write_text(table.page(results, found, command, versions()))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", metavar="GROUPS", help="of nvme, iscsi, nfs, raw, local, verify, by commas")
+    parser.add_argument("--pairs", type=int, default=5, help="undisturbed pairs of each case (5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a window (3)")
+    parser.add_argument("--warmup", type=float, default=0.5, help="seconds before a window (0.5)")
+    parser.add_argument("--target-cpu", type=int, default=0)
+    parser.add_argument("--initiator-cpu", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="for files, on a disk (/var/tmp)")  # noqa: S108
+    parser.add_argument("--json", type=Path, metavar="FILE", help="every sample")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="the table as docs/performance.md")
+    return parser
+
+
+def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
+    theirs_name = case.theirs.name if case.theirs else None
+    title = f"{case.path} {case.load}"
+    print(f"{title}: {case.ours.name}" + (f" and {theirs_name}" if theirs_name else ""), flush=True)
+    taken: list[Pair] = []
+    alone: list[Sample] = []
+    skipped = None
+    with contextlib.ExitStack() as up:
+        ours = up.enter_context(case.ours.up(place))
+        if case.theirs is not None:
+            try:
+                theirs = up.enter_context(case.theirs.up(place))
+                taken = take_turns(ours, theirs, case.load, timing, pairs, _tell_pair)
+            except UnavailableError as reason:
+                skipped = str(reason)
+                print(f"  skipped: {reason}", flush=True)
+        if not taken:
+            alone = take_alone(ours, case.load, timing, pairs, _tell_sample)
+    return Result(case.group, title, case.ours.name, theirs_name, case.goal, taken, alone, skipped)
+
+
+def _tell_pair(pair: Pair) -> None:
+    mark = f"  left out: {pair.disturbance}" if pair.disturbance else ""
+    ours, theirs = pair.ours.figures.rate_iops, pair.theirs.figures.rate_iops
+    print(f"  {ours:>11,.0f} {theirs:>11,.0f}  {pair.ratio:5.2f}{mark}", flush=True)
+
+
+def _tell_sample(sample: Sample) -> None:
+    reason = disturbance(sample.usage)
+    print(f"  {sample.figures.rate_iops:>11,.0f}" + (f"  left out: {reason}" if reason else ""), flush=True)
+
+
+def _write_file(path: Path) -> None:
+    """A file that is in the page cache afterwards."""
+    piece = os.urandom(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(VOLUME_BYTES >> 20):
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    # Read once: nothing of it is to be read from the disk while measuring.
+    with path.open("rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What is compared with what, and the ratio that is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.load import Load
+from bench.subjects.base import Subject
+from bench.subjects.fio import FioFile, FioNet
+from bench.subjects.nfs import ganesha, unfs3
+from bench.subjects.ours import Ours
+from bench.subjects.raw import RawLimit
+from bench.subjects.spdk import SpdkNvme, iscsi_for_fio
+from bench.subjects.tgt import TgtIscsiPerf, tgt_for_fio
+
+Read = partial(Load, "read")
+Write = partial(Load, "write")
+
+
+@dataclass(frozen=True)
+class Case:
+    group: str
+    """What `--only` chooses by."""
+    path: str
+    """How the volume is reached."""
+    load: Load
+    ours: Subject
+    theirs: Subject | None = None
+    goal: float | None = None
+    """The ratio of rates that is wanted at least."""
+
+
+def cases(file: Path) -> list[Case]:
+    """`file`: a file of the volume's size on a disk's file system, for local I/O."""
+    nvme, iscsi, nfs = Ours("nvme-tcp"), Ours("iscsi"), Ours("nfs3")
+    polling = Ours("nvme-tcp", name="iotax, polling", spin_ns=50_000)
+    local = Ours("local", path=str(file), options={"direct": False})
+    spdk_iscsi = FioNet("libiscsi", "SPDK iscsi_tgt", iscsi_for_fio)
+    tgt = FioNet("libiscsi", "tgt", tgt_for_fio)
+    nfs_servers: list[tuple[FioNet, float]] = [
+        (FioNet("nfs", "unfs3", unfs3), 6),
+        (FioNet("nfs", "nfs-ganesha", ganesha), 12),
+    ]
+    accounted = Ours("nvme-tcp", name="iotax, verifying", verify=True)
+    return [
+        Case("nvme", "NVMe/TCP", Read(1), nvme, SpdkNvme(polls=False), 1.0),
+        Case("nvme", "NVMe/TCP", Read(1), polling, SpdkNvme(), 1.0),
+        Case("nvme", "NVMe/TCP", Read(32), nvme, SpdkNvme(), 1.25),
+        Case("nvme", "NVMe/TCP", Read(128), nvme, SpdkNvme(), 1.5),
+        Case("nvme", "NVMe/TCP", Write(32), nvme, SpdkNvme(), 1.25),
+        Case("nvme", "NVMe/TCP", Write(128), nvme, SpdkNvme(), 1.25),
+        Case("nvme", "NVMe/TCP", Read(32, 65536, random=False), nvme, SpdkNvme(), 1.1),
+        Case("iscsi", "iSCSI", Read(32), iscsi, TgtIscsiPerf(), 9),
+        Case("iscsi", "iSCSI", Write(32), iscsi, tgt, 9),
+        Case("iscsi", "iSCSI", Read(32), iscsi, spdk_iscsi, 3),
+        Case("iscsi", "iSCSI", Write(32), iscsi, spdk_iscsi, 8),
+        *(
+            Case("nfs", "NFSv3", load, nfs, server, goal)
+            for server, goal in nfs_servers
+            for load in (Read(32), Write(32))
+        ),
+        *(
+            Case("raw", path, Read(128), ours, RawLimit(), 0.7)
+            for path, ours in (("NVMe/TCP", nvme), ("iSCSI", iscsi), ("NFSv3", nfs))
+        ),
+        Case("raw", "NVMe/TCP", Read(32), nvme, RawLimit()),
+        Case("local", "file", Read(32), local, FioFile("io_uring", file), 2),
+        Case("local", "file", Read(32), local, FioFile("libaio", file)),
+        Case("verify", "NVMe/TCP", Read(32), accounted, nvme),
+    ]

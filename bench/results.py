@@ -1,0 +1,89 @@
+"""What a run of the bench found, as data."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.disturbance import disturbance
+from bench.sample import Sample
+from bench.turns import Pair, Ratio, counted, ratio
+
+
+@dataclass(frozen=True)
+class Side:
+    """Medians of one side's samples that count."""
+
+    name: str
+    rate_iops: float
+    latency_p50_us: float | None
+    latency_p99_us: float | None
+    initiator_cpu_us: float
+    target_cpu_us: float | None
+
+    @classmethod
+    def of(cls, name: str, samples: Sequence[Sample]) -> Side:
+        used = counted(samples)
+        return cls(
+            name=name,
+            rate_iops=statistics.median(sample.figures.rate_iops for sample in used),
+            latency_p50_us=_median([sample.figures.latency_p50_us for sample in used]),
+            latency_p99_us=_median([sample.figures.latency_p99_us for sample in used]),
+            initiator_cpu_us=statistics.median(sample.initiator_cpu_us for sample in used),
+            target_cpu_us=_median([sample.target_cpu_us for sample in used]),
+        )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row: ours and, where they were there, theirs."""
+
+    group: str
+    load: str
+    """With the way to the volume before it."""
+    ours_name: str
+    theirs_name: str | None
+    goal: float | None
+    pairs: list[Pair]
+    alone: list[Sample]
+    """Ours, where there was nobody to compare with."""
+    skipped: str | None = None
+    """Why theirs were not measured."""
+
+    @property
+    def ours(self) -> Side | None:
+        samples = [pair.ours for pair in self.pairs] or self.alone
+        return Side.of(self.ours_name, samples) if samples else None
+
+    @property
+    def theirs(self) -> Side | None:
+        if not self.pairs or self.theirs_name is None:
+            return None
+        return Side.of(self.theirs_name, [pair.theirs for pair in self.pairs])
+
+    @property
+    def ratio(self) -> Ratio | None:
+        return ratio(self.pairs) if self.pairs else None
+
+    def to_json(self) -> dict[str, Any]:
+        def sample(one: Sample) -> dict[str, Any]:
+            return {**one.to_json(), "disturbance": disturbance(one.usage)}
+
+        return {
+            "group": self.group,
+            "load": self.load,
+            "goal": self.goal,
+            "skipped": self.skipped,
+            "ratio": vars(self.ratio) if self.ratio else None,
+            "ours": vars(self.ours) if self.ours else None,
+            "theirs": vars(self.theirs) if self.theirs else None,
+            "pairs": [{"ours": sample(pair.ours), "theirs": sample(pair.theirs)} for pair in self.pairs],
+            "alone": [sample(one) for one in self.alone],
+        }

@@ -1,0 +1,57 @@
+"""One measurement of one pair of target and initiator."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What an initiator says of its window."""
+
+    rate_iops: float
+    latency_p50_us: float | None = None
+    latency_p99_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the two sides and the machine spent in a window."""
+
+    window_s: float
+    initiator_cpu_s: float
+    target_cpu_s: float | None
+    """None where there is no target."""
+    run_queue_wait: float
+    """Of the thread that waited most for a processor: seconds a second."""
+    foreign_load: float
+    """Cores that other processes kept busy."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    figures: Figures
+    usage: Usage
+
+    @property
+    def initiator_cpu_us(self) -> float:
+        """An I/O."""
+        return self._an_io(self.usage.initiator_cpu_s)
+
+    @property
+    def target_cpu_us(self) -> float | None:
+        """An I/O."""
+        return None if self.usage.target_cpu_s is None else self._an_io(self.usage.target_cpu_s)
+
+    def _an_io(self, cpu_s: float) -> float:
+        ios = self.figures.rate_iops * self.usage.window_s
+        return cpu_s / ios * 1e6 if ios else float("nan")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self.figures),
+            **asdict(self.usage),
+            "initiator_cpu_us": self.initiator_cpu_us,
+            "target_cpu_us": self.target_cpu_us,
+        }

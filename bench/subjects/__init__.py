@@ -1,0 +1,1 @@
+"""What is measured: pairs of a target and an initiator."""

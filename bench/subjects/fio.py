@@ -1,0 +1,124 @@
+"""fio as an initiator: of a local file, and through libiscsi or libnfs where it is built with them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.load import VOLUME_BYTES, Load, Timing
+from bench.process import UnavailableError, measure_window, named, program, run, running
+from bench.sample import Figures, Sample
+from bench.subjects.base import Measurable, Place
+
+_START_S = 0.3
+"""What fio takes before its first I/O; it runs longer than the window that is read by twice as much."""
+
+
+def run_fio(
+    fio: str | Path, engine: Sequence[str], place: Place, target: int | None, load: Load, timing: Timing
+) -> Sample:
+    """One fio job. Raises UnavailableError where it fails."""
+    output = place.folder / "fio.json"
+    output.unlink(missing_ok=True)
+    log = place.folder / "fio.log"
+    command = [
+        fio, "--name=bench", *engine, "--thread", f"--rw={load.fio_rw}", f"--bs={load.block_bytes}",
+        f"--iodepth={load.depth}", f"--size={VOLUME_BYTES}", "--time_based", "--norandommap", "--randrepeat=0",
+        f"--ramp_time={timing.warmup_s}s", f"--runtime={timing.window_s + 2 * _START_S}s",
+        "--output-format=json", f"--output={output}",
+    ]  # fmt: skip
+    with running(command, cpu=place.initiator_cpu, log=log) as process:
+        time.sleep(_START_S)
+        usage = measure_window(process.pid, target, timing)
+        process.wait(timing.window_s + 30)
+    if process.returncode:
+        raise UnavailableError(f"fio failed: {log.read_text(errors='replace').strip()[-300:]}")
+    return Sample(parse(output.read_text(), load.direction), usage)
+
+
+def parse(text: str, direction: str) -> Figures:
+    """fio's JSON, which notes may stand before."""
+    report: dict[str, Any] = json.loads(text[text.index("{") :])
+    side = report["jobs"][0][direction]
+    percentiles = side.get("clat_ns", {}).get("percentile", {})
+    p50_ns, p99_ns = percentiles.get("50.000000"), percentiles.get("99.000000")
+    return Figures(
+        rate_iops=float(side["iops"]),
+        latency_p50_us=None if p50_ns is None else p50_ns / 1000,
+        latency_p99_us=None if p99_ns is None else p99_ns / 1000,
+    )
+
+
+def fio_with(ioengine: str) -> Path:
+    """The fio that IOTAX_BENCH_FIO names, if it has this engine."""
+    fio = named("IOTAX_BENCH_FIO", f"a fio built with {ioengine}")
+    if not re.search(rf"^\s*{ioengine}$", run(fio, "--enghelp"), re.MULTILINE):
+        raise UnavailableError(f"{fio} has no engine {ioengine}")
+    return fio
+
+
+@dataclass(frozen=True)
+class FioFile:
+    """A local file in the page cache."""
+
+    ioengine: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"fio {self.ioengine}"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        fio = program("fio", "fio")
+        yield _Fio(fio, [f"--ioengine={self.ioengine}", f"--filename={self.path}", "--direct=0"], place, None)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A target that is up, for fio."""
+
+    options: list[str]
+    pid: int
+    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    """Lets a target that polls run; it is stopped otherwise."""
+
+
+@dataclass(frozen=True)
+class FioNet:
+    """fio's `libiscsi` or `nfs` engine against a peer's target."""
+
+    ioengine: str
+    target_name: str
+    target: Callable[[Place], AbstractContextManager[Reached]]
+    """Brings the target up."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.target_name} ↔ {'libiscsi' if 'iscsi' in self.ioengine else 'libnfs'} (fio)"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        fio = fio_with(self.ioengine)
+        with self.target(place) as reached:
+            yield _Fio(fio, [f"--ioengine={self.ioengine}", *reached.options], place, reached.pid, reached.awake)
+
+
+@dataclass(frozen=True)
+class _Fio:
+    program: str | Path
+    engine: list[str]
+    place: Place
+    target: int | None
+    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        with self.awake():
+            return run_fio(self.program, self.engine, self.place, self.target, load, timing)

@@ -1,0 +1,116 @@
+"""The engine against itself: `serve` on one core, `load` on another."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.load import VOLUME_BYTES, Load, Timing
+from bench.process import UnavailableError, measure_window
+from bench.sample import Figures, Sample
+from bench.subjects.base import Measurable, Place
+from iotax.engine import Engine, find_engine
+
+_DEADLINE_S = 60.0
+_STARTING_S = 0.2
+"""From the connection to the first window: the load begins 5 ms after `connected`."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Through one protocol, or `local`."""
+
+    protocol: str
+    name: str = "iotax"
+    program: Path | None = None
+    driver: str = "auto"
+    spin_ns: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    verify: bool = False
+    path: str | None = None
+    """Of a file to load in place of the server's volume, without a protocol."""
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        program = self.program or find_engine()
+        if self.path is not None:
+            yield _Standing(self, program, place, f"local:{self.path}", None)
+            return
+        document = {
+            "volumes": [{"name": "v0", "media": "memory", "size_bytes": VOLUME_BYTES, "fill": "pattern"}],
+            "exports": [
+                {"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}
+                for protocol in ("nfs3", "iscsi", "nvme-tcp")
+            ],
+            "driver": self.driver,
+            "cpus": [place.target_cpu],
+            **({"spin_ns": self.spin_ns} if self.spin_ns else {}),
+        }
+        with Engine(program, "serve", document) as server:
+            ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
+            endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
+            endpoints["local"] = f"local:{ready['volumes'][0]['path']}"
+            # The volume without a protocol has no target that works.
+            target = None if self.protocol == "local" else server.pid
+            yield _Standing(self, program, place, endpoints[self.protocol], target)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    subject: Ours
+    program: Path
+    place: Place
+    endpoint: str
+    target: int | None
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        document = load_document(self.subject, self.endpoint, load, timing, self.place.initiator_cpu)
+        with Engine(self.program, "load", document) as engine:
+            engine.expect("connected", time.monotonic() + _DEADLINE_S)
+            usage = measure_window(engine.pid, self.target, timing)
+            result = engine.expect("result", time.monotonic() + _DEADLINE_S)
+        return Sample(figures_of(result, load), usage)
+
+
+def load_document(subject: Ours, endpoint: str, load: Load, timing: Timing, cpu: int) -> dict[str, Any]:
+    """The engine's `run` task; its window is a little longer than ours, so that ours lies inside it."""
+    return {
+        "task": "run",
+        "endpoint": endpoint,
+        "options": subject.options,
+        "workers": 1,
+        "outstanding": load.depth,
+        "block_size_bytes": load.block_bytes,
+        "read_percent": 100 if load.direction == "read" else 0,
+        "random_percent": 100 if load.random else 0,
+        "working_set_bytes": VOLUME_BYTES,
+        "warmup_ns": int(timing.warmup_s * 1e9),
+        "runtime_ns": int((timing.window_s + _STARTING_S) * 1e9),
+        "verify": subject.verify,
+        "driver": subject.driver,
+        "cpus": [cpu],
+        **({"spin_ns": subject.spin_ns} if subject.spin_ns else {}),
+    }
+
+
+def figures_of(result: dict[str, Any], load: Load) -> Figures:
+    """Rate and latency from a `result` event."""
+    stream = result[load.direction]
+    if not stream["ios"]:
+        raise UnavailableError("the engine completed no I/O")
+    seconds = result["window"]["duration_ns"] * 1e-9
+    counts = stream["histogram"]["counts"]
+    return Figures(stream["ios"] / seconds, _quantile_us(counts, 0.5), _quantile_us(counts, 0.99))
+
+
+def _quantile_us(counts: list[list[int]], quantile: float) -> float:
+    rank, seen = quantile * sum(count for _, count in counts), 0
+    for value_ns, count in counts:
+        seen += count
+        if seen >= rank:
+            return value_ns / 1000
+    return float("nan")

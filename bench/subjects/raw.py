@@ -1,0 +1,67 @@
+"""The raw limit: our drivers with no protocol between (crates/runtime/examples/raw_limit.rs)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import subprocess
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.load import Load, Timing
+from bench.process import UnavailableError, measure_window
+from bench.sample import Figures, Sample
+from bench.subjects.base import Measurable, Place
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@functools.cache
+def build() -> Path:
+    """Builds the example and gives its path."""
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "iotax-runtime", "--example", "raw_limit"]
+    built = subprocess.run([*command, "--message-format=json"], cwd=_ROOT, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise UnavailableError(f"the raw limit was not built: {built.stderr.strip()[-300:]}")
+    messages = (json.loads(line) for line in built.stdout.splitlines())
+    return Path([message["executable"] for message in messages if message.get("executable")][-1])
+
+
+@dataclass(frozen=True)
+class RawLimit:
+    """Requests of 72 bytes, answers of 4,120: what a 4K read needs at least. Both sides are threads of one process."""
+
+    name: str = "raw limit"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        yield _Raw(build(), place)
+
+
+@dataclass(frozen=True)
+class _Raw:
+    program: Path
+    place: Place
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        seconds = str(timing.warmup_s + timing.window_s)
+        cpus = f"{self.place.target_cpu},{self.place.initiator_cpu}"
+        command = [self.program, "--depth", str(load.depth), "--seconds", seconds, "--repeat", "1", "--cpus", cpus]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            usage = measure_window(process.pid, None, timing)
+            output, _ = process.communicate(timeout=timing.window_s + 30)
+        figures, initiator_us, target_us = parse(output)
+        seconds_an_io = 1e-6 * figures.rate_iops * usage.window_s
+        return Sample(
+            figures,
+            replace(usage, initiator_cpu_s=initiator_us * seconds_an_io, target_cpu_s=target_us * seconds_an_io),
+        )
+
+
+def parse(line: str) -> tuple[Figures, float, float]:
+    """Figures, and the CPU time an I/O of either side, µs."""
+    told = json.loads(line)
+    figures = Figures(told["rate_iops"], told["latency_p50_ns"] / 1000, told["latency_p99_ns"] / 1000)
+    return figures, told["client_cpu_ns_an_io"] / 1000, told["server_cpu_ns_an_io"] / 1000

@@ -1,0 +1,156 @@
+"""SPDK: nvmf_tgt with spdk_nvme_perf, and iscsi_tgt. Both poll, so they are stopped while others are measured."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.load import VOLUME_BYTES, Load, Timing
+from bench.process import (
+    UnavailableError,
+    free_port,
+    measure_window,
+    named,
+    parked,
+    running,
+    wait_for_port,
+    wait_until,
+)
+from bench.sample import Figures, Sample
+from bench.subjects.base import Measurable, Place
+from bench.subjects.fio import Reached
+
+_NQN = "nqn.2026-11.io.iotax.bench:spdk"
+_IQN = "iqn.2026-11.io.iotax.bench:spdk"
+_BLOCK_BYTES = 512
+_MEMORY_MIB = 1536
+_QUEUE = 256
+"""So that no I/O of the deepest load waits in perf itself."""
+
+
+@contextlib.contextmanager
+def _target(
+    binary: str, place: Place, port: int, subsystems: Sequence[Mapping[str, object]], *, polls: bool
+) -> Generator[int]:
+    """A target of `binary` with a memory volume `m0`, configured before it starts."""
+    path = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / binary
+    if not path.exists():
+        raise UnavailableError(f"{path} is not there")
+    memory = {
+        "subsystem": "bdev",
+        "config": [_call("bdev_malloc_create", name="m0", num_blocks=VOLUME_BYTES // _BLOCK_BYTES, block_size=512)],
+    }
+    config, log = place.folder / f"{binary}.json", place.folder / f"{binary}.log"
+    config.write_text(json.dumps({"subsystems": [memory, *subsystems]}))
+    command = [
+        path, "-m", f"[{place.target_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va", "-c", config,
+        "-r", place.folder / f"{binary}.sock", *([] if polls else ["--interrupt-mode"]),
+    ]  # fmt: skip
+    with running(command, cpu=place.target_cpu, log=log) as process:
+        wait_for_port(process, port, log, 60.0)
+        yield process.pid
+
+
+def _call(method: str, **parameters: object) -> dict[str, object]:
+    return {"method": method, "params": parameters}
+
+
+def _listen(port: int) -> dict[str, str]:
+    return {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(port)}
+
+
+@dataclass(frozen=True)
+class SpdkNvme:
+    """nvmf_tgt and spdk_nvme_perf; both poll, unless `polls` is false."""
+
+    polls: bool = True
+
+    @property
+    def name(self) -> str:
+        return "SPDK nvmf_tgt ↔ perf" + ("" if self.polls else ", sleeping")
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        perf = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / "spdk_nvme_perf"
+        if not perf.exists():
+            raise UnavailableError(f"{perf} is not there")
+        port = free_port()
+        nvmf = {
+            "subsystem": "nvmf",
+            "config": [
+                _call("nvmf_create_transport", trtype="TCP"),
+                _call("nvmf_create_subsystem", nqn=_NQN, allow_any_host=True),
+                _call("nvmf_subsystem_add_ns", nqn=_NQN, namespace={"bdev_name": "m0", "nsid": 1}),
+                _call("nvmf_subsystem_add_listener", nqn=_NQN, listen_address=_listen(port)),
+            ],
+        }
+        with _target("nvmf_tgt", place, port, [nvmf], polls=self.polls) as pid, parked(pid) as awake:
+            yield _Perf(self, perf, port, pid, place, awake)
+
+
+@dataclass(frozen=True)
+class _Perf:
+    subject: SpdkNvme
+    program: Path
+    port: int
+    target: int
+    place: Place
+    awake: Callable[[], AbstractContextManager[None]]
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        log = self.place.folder / "spdk_nvme_perf.log"
+        log.unlink(missing_ok=True)
+        mode = ("rand" if load.random else "") + load.direction
+        address = " ".join(f"{name}:{value}" for name, value in _listen(self.port).items())
+        command = [
+            self.program, "-q", str(load.depth), "-o", str(load.block_bytes), "-w", mode,
+            "-t", str(round(timing.window_s + 0.5)), "-a", str(max(1, round(timing.warmup_s))), "-L",
+            "-c", f"[{self.place.initiator_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va",
+            "--io-queue-size", str(_QUEUE), "-r", f"{address} subnqn:{_NQN}",
+            *([] if self.subject.polls else ["-E"]),
+        ]  # fmt: skip
+        with self.awake(), running(command, cpu=self.place.initiator_cpu, log=log) as process:
+            begun = r"Initialization complete"
+            wait_until(lambda: begun in log.read_text(errors="replace"), process, log, "perf did not begin", 60.0)
+            usage = measure_window(process.pid, self.target, timing)
+            process.wait(timing.window_s + 60)
+        return Sample(parse_perf(log.read_text(errors="replace")), usage)
+
+
+def parse_perf(text: str) -> Figures:
+    """The total line of spdk_nvme_perf and, with -L, its latency summary."""
+    total = re.search(r"^Total\s*:\s*([\d.]+)", text, re.MULTILINE)
+    if total is None:
+        raise UnavailableError(f"spdk_nvme_perf told no rate: {text.strip()[-200:]}")
+    percentile = {
+        name: float(value) for name, value in re.findall(r"^\s*([\d.]+)%\s*:\s*([\d.]+)us", text, re.MULTILINE)
+    }
+    return Figures(float(total[1]), percentile.get("50.00000"), percentile.get("99.00000"))
+
+
+@contextlib.contextmanager
+def iscsi_for_fio(place: Place) -> Generator[Reached]:
+    port = free_port()
+    portals = [{"host": "127.0.0.1", "port": str(port)}]
+    config = [
+        _call("iscsi_create_portal_group", tag=1, portals=portals),
+        _call("iscsi_create_initiator_group", tag=2, initiators=["ANY"], netmasks=["ANY"]),
+        _call(
+            "iscsi_create_target_node",
+            name=_IQN,
+            alias_name="bench",
+            pg_ig_maps=[{"pg_tag": 1, "ig_tag": 2}],
+            luns=[{"lun_id": 0, "bdev_name": "m0"}],
+            queue_depth=128,
+            disable_chap=True,
+        ),
+    ]
+    iscsi = {"subsystem": "iscsi", "config": config}
+    with _target("iscsi_tgt", place, port, [iscsi], polls=True) as pid, parked(pid) as awake:
+        url = f"iscsi://127.0.0.1:{port}/{_IQN}/0"
+        yield Reached([f"--filename={url.replace(':', chr(92) + ':')}"], pid, awake)

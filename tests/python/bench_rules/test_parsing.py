@@ -1,0 +1,114 @@
+"""What the peers say, and the pages made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import table
+from bench.load import Load, Timing
+from bench.process import UnavailableError, named, program
+from bench.results import Result
+from bench.sample import Figures, Sample, Usage
+from bench.subjects import fio, ours, raw, spdk, tgt
+from bench.turns import Pair
+
+PERF = """\
+Initialization complete. Launching workers.
+========================================================
+                                                                                                               Latency(us)
+Device Information                                                         :       IOPS      MiB/s    Average        min        max
+TCP  (addr:127.0.0.1 subnqn:nqn.2026-11.io.iotax.bench:spdk) NSID 1 from core  1:  518822.33    2026.65      61.68      14.10     913.27
+========================================================
+Total                                                                      :  518822.33    2026.65      61.68      14.10     913.27
+
+Summary latency data for TCP  (addr:127.0.0.1 subnqn:nqn.2026-11.io.iotax.bench:spdk) NSID 1 from core 1:
+=================================================================================
+  1.00000% :    38.400us
+ 50.00000% :    59.200us
+ 99.00000% :    93.440us
+ 99.90000% :   120.320us
+"""
+
+ISCSI_PERF = (
+    "iscsi-perf version 0.1\n\nconnected\n\r00:00:01 - lba 1, iops current 13974 (54 MB/s), iops average 13974 (54 MB/s), in_flight 32, busy 0"
+    "        \riops average 13630 (53 MB/s)                    \n\nfinished.\n"
+)
+
+
+def test_spdk_perf_tells_rate_and_percentiles() -> None:
+    assert spdk.parse_perf(PERF) == Figures(518822.33, 59.2, 93.44)
+    with pytest.raises(UnavailableError, match="no rate"):
+        spdk.parse_perf("no probe")
+
+
+def test_iscsi_perf_tells_its_last_average() -> None:
+    assert tgt.parse_iscsi_perf(ISCSI_PERF) == Figures(13630.0)
+    with pytest.raises(UnavailableError, match="no rate"):
+        tgt.parse_iscsi_perf("Failed to login")
+
+
+def test_fio_tells_its_direction_though_notes_stand_before() -> None:
+    def side(rate_iops: float) -> dict[str, Any]:
+        return {"iops": rate_iops, "clat_ns": {"percentile": {"50.000000": 50_000, "99.000000": 90_000}}}
+
+    report = 'fio: a note\n{"jobs": [' + json.dumps({"read": side(470_000.5), "write": side(0.0)}) + "]}"
+    assert fio.parse(report, "read") == Figures(470_000.5, 50.0, 90.0)
+
+
+def test_raw_limit_tells_both_sides() -> None:
+    line = (
+        '{"driver":"io_uring","depth":32,"rate_iops":453000,"latency_p50_ns":60000,"latency_p99_ns":95000,'
+        '"client_cpu_ns_an_io":1000,"server_cpu_ns_an_io":1300,"spin_us":0}\n'
+    )
+    assert raw.parse(line) == (Figures(453_000.0, 60.0, 95.0), 1.0, 1.3)
+
+
+def test_engine_figures_are_of_the_direction_asked_for() -> None:
+    stream = {"ios": 100, "histogram": {"counts": [[1000, 49], [2000, 50], [9000, 1]]}}
+    idle = {"ios": 0, "histogram": {"counts": []}}
+    result = {"read": stream, "write": idle, "window": {"duration_ns": 2_000_000_000}}
+    assert ours.figures_of(result, Load("read", 1)) == Figures(50.0, 2.0, 2.0)
+    with pytest.raises(UnavailableError):
+        ours.figures_of(result, Load("write", 1))
+
+
+def test_engine_is_asked_for_one_connection_and_a_window_around_ours() -> None:
+    load = Load("write", 128, 65536, random=False)
+    document = ours.load_document(ours.Ours("iscsi", spin_ns=50_000), "iscsi://x", load, Timing(0.5, 3.0), 1)
+    assert (document["workers"], document["outstanding"], document["block_size_bytes"]) == (1, 128, 65536)
+    assert (document["read_percent"], document["random_percent"], document["cpus"]) == (0, 0, [1])
+    assert document["runtime_ns"] > 3_000_000_000
+    assert document["spin_ns"] == 50_000
+
+
+def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="Debian package nothing-such"):
+        program("nothing-such-program", "nothing-such")
+    monkeypatch.delenv("IOTAX_BENCH_SPDK", raising=False)
+    with pytest.raises(UnavailableError, match="IOTAX_BENCH_SPDK is not set"):
+        named("IOTAX_BENCH_SPDK", "SPDK")
+    monkeypatch.setenv("IOTAX_BENCH_SPDK", str(tmp_path / "gone"))
+    with pytest.raises(UnavailableError, match="not there"):
+        named("IOTAX_BENCH_SPDK", "SPDK")
+
+
+def test_page_holds_machine_command_versions_and_every_row() -> None:
+    usage = Usage(2.0, 1.0, 1.0, 0.0, 0.0)
+    pair = Pair(Sample(Figures(200_000.0, 50.0, 90.0), usage), Sample(Figures(100_000.0), usage))
+    compared = Result("nvme", "NVMe/TCP 4K random read, depth 32", "iotax", "SPDK", 1.25, [pair], [])
+    alone = Result(
+        "nfs", "NFSv3 4K random read, depth 32", "iotax", "unfs3", 6, [], [pair.ours], "IOTAX_BENCH_UNFS3 is not set"
+    )
+    environment = {"machine": {"cpu_model": "Some CPU", "kernel": "6.18"}, "iotax": "0.1.0", "commit": "abc"}
+    page = table.page([compared, alone], environment, "python -m bench --only nvme", {"SPDK": "26.05"})
+    assert "Some CPU" in page and "`python -m bench --only nvme`" in page and "- SPDK: 26.05" in page
+    assert (
+        "| NVMe/TCP 4K random read, depth 32 | iotax | 200,000 | 50.0 | 90.0 | 2.50 / 2.50 | 2.00 (2.00 to 2.00, 1 pairs) | ≥ 1.25 |"
+        in page
+    )
+    assert "|  | SPDK | 100,000 |" in page
+    assert "(not compared)" in page and "- not compared with unfs3: IOTAX_BENCH_UNFS3 is not set" in page

@@ -1,0 +1,131 @@
+"""Which samples count, how pairs are taken, and what a ratio is made of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from bench import clocks, table
+from bench.cases import cases
+from bench.clocks import Reading, ThreadTimes
+from bench.disturbance import disturbance
+from bench.load import Load, Timing
+from bench.results import Result, Side
+from bench.sample import Figures, Sample, Usage
+from bench.turns import Pair, ratio, take_alone, take_turns
+
+QUIET = Usage(window_s=2.0, initiator_cpu_s=1.0, target_cpu_s=1.5, run_queue_wait=0.05, foreign_load=0.1)
+LOAD = Load("read", 32)
+TIMING = Timing(0.5, 2.0)
+
+
+def sample(rate_iops: float, **usage: float) -> Sample:
+    return Sample(Figures(rate_iops, 50.0, 99.0), replace(QUIET, **usage))
+
+
+class Played:
+    """Gives the samples it was told to, and notes the turns in a list that both sides share."""
+
+    def __init__(self, name: str, samples: list[Sample], turns: list[str]) -> None:
+        self.name, self.samples, self.turns = name, iter(samples), turns
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        assert (load, timing) == (LOAD, TIMING)
+        self.turns.append(self.name)
+        return next(self.samples)
+
+
+def test_a_sample_at_the_limits_counts_and_one_beyond_does_not() -> None:
+    assert disturbance(QUIET) is None
+    assert "waited 0.06" in str(disturbance(replace(QUIET, run_queue_wait=0.06)))
+    assert "0.11 cores" in str(disturbance(replace(QUIET, foreign_load=0.11)))
+
+
+@pytest.mark.parametrize("rate_iops", [1.0, 1e9])
+def test_the_rule_does_not_look_at_the_result(rate_iops: float) -> None:
+    assert Pair(sample(rate_iops), sample(1.0)).disturbance is None
+    assert Pair(sample(1.0), sample(rate_iops, foreign_load=1.0)).disturbance is not None
+
+
+def test_sides_take_turns_until_enough_pairs_are_undisturbed() -> None:
+    turns: list[str] = []
+    ours = Played("A", [sample(300.0), sample(900.0, run_queue_wait=0.5), sample(300.0)], turns)
+    theirs = Played("B", [sample(100.0), sample(100.0), sample(150.0)], turns)
+    told: list[Pair] = []
+    pairs = take_turns(ours, theirs, LOAD, TIMING, 2, told.append)
+    assert "".join(turns) == "ABABAB"
+    assert told == pairs
+    found = ratio(pairs)
+    assert (found.pairs, found.disturbed, found.trusted) == (2, 1, True)
+    assert (found.least, found.greatest) == (2.0, 3.0)
+    assert found.mean == pytest.approx(6**0.5)
+
+
+def test_a_machine_that_is_never_quiet_gives_a_ratio_that_is_marked() -> None:
+    busy = [sample(200.0, foreign_load=1.0) for _ in range(4)]
+    pairs = take_turns(Played("A", busy, []), Played("B", list(busy), []), LOAD, TIMING, 2, lambda _: None)
+    assert len(pairs) == 4
+    found = ratio(pairs)
+    assert (found.mean, found.disturbed, found.trusted) == (1.0, 4, False)
+    result = Result("nvme", str(LOAD), "iotax", "other", 1.25, pairs, [])
+    (ours, theirs) = table.rows([result])
+    assert "[1.00" in ours[-2] and "all disturbed" in ours[-2]
+    assert ours[-1] == "≥ 1.25" and theirs[1] == "other"
+
+
+def test_ours_alone_ends_after_twice_as_many_samples() -> None:
+    busy = [sample(1.0, foreign_load=1.0) for _ in range(20)]
+    assert len(take_alone(Played("A", busy, []), LOAD, TIMING, 3, lambda _: None)) == 6
+    assert len(take_alone(Played("A", [sample(1.0)] * 20, []), LOAD, TIMING, 3, lambda _: None)) == 3
+
+
+def test_medians_are_of_the_samples_that_count() -> None:
+    samples = [sample(100.0), sample(5000.0, foreign_load=0.9), sample(200.0), sample(300.0)]
+    side = Side.of("iotax", samples)
+    assert side.rate_iops == 200.0
+    assert side.initiator_cpu_us == pytest.approx(1.0 / 400 * 1e6)
+    assert side.target_cpu_us == pytest.approx(1.5 / 400 * 1e6)
+
+
+def test_cpu_time_counts_threads_that_began_within_the_window() -> None:
+    def reading(at_s: float, threads: dict[int, ThreadTimes], target_s: float, busy_s: float) -> Reading:
+        return Reading(at_s, threads, {7: ThreadTimes(target_s, 0.5)}, {1: ThreadTimes(0.0, 0.0)}, busy_s)
+
+    before = reading(10.0, {2: ThreadTimes(1.0, 0.0)}, 3.0, 100.0)
+    after = reading(12.0, {2: ThreadTimes(2.0, 0.1), 3: ThreadTimes(0.5, 0.4)}, 4.0, 102.7)
+    used = clocks.usage(before, after)
+    assert used.initiator_cpu_s == 1.5
+    assert used.target_cpu_s == 1.0
+    assert used.run_queue_wait == pytest.approx(0.2)
+    assert used.foreign_load == pytest.approx(0.1)
+
+
+def test_a_childs_cpu_time_counts_with_its_parents() -> None:
+    burn = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    script = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {burn!r} + '\\ntime.sleep(20)'])\ntime.sleep(20)"
+    with subprocess.Popen([sys.executable, "-c", script], start_new_session=True) as process:
+        try:
+            before = clocks.read(process.pid, None)
+            deadline = before.at_s + 20
+            spent_s = 0.0
+            while spent_s < 0.3:
+                after = clocks.read(process.pid, None)
+                assert after.at_s < deadline
+                spent_s = clocks.usage(before, after).initiator_cpu_s
+        finally:
+            subprocess.run(["pkill", "-g", str(process.pid)], check=False)
+
+
+def test_machine_time_leaves_interrupts_and_idleness_out() -> None:
+    assert clocks.machine_busy_s("cpu  100 20 30 4000 50 60 70 80 9 9\ncpu0 1 1 1 1\n") == pytest.approx(1.5)
+
+
+def test_every_case_has_a_way_to_the_volume_and_a_load(tmp_path) -> None:
+    found = cases(tmp_path / "file")
+    assert {case.group for case in found} == {"nvme", "iscsi", "nfs", "raw", "local", "verify"}
+    assert len(
+        {(case.path, str(case.load), case.ours.name, case.theirs and case.theirs.name) for case in found}
+    ) == len(found)
