@@ -10,6 +10,7 @@ from iotax.cli.template import TEMPLATE
 from iotax.study import Study
 from iotax.study.model import SECTIONS, factor_names
 from iotax.study.read import builtin_studies, load_study, read_study
+from iotax.study.reference import reference
 from iotax.study.schema import schema_text, study_schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,3 +83,8 @@ def test_yaml_words_stay_words() -> None:
         "s", TEMPLATE.replace("name: my-study", "name: no").replace("question: What", "question: on"), ROOT
     )
     assert study.name == "no"
+
+
+def test_the_reference_is_the_one_checked_in() -> None:
+    page = ROOT / "docs" / "reference" / "study.md"
+    assert page.read_text() == reference(), "python -m iotax.study.reference > docs/reference/study.md"

@@ -133,7 +133,7 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
     return Outcome(result, connected, engine.log)
 
 
-def run_check(program: Path, settings: Settings, endpoint: str) -> Checked:
+def run_check(program: Path, settings: Settings, endpoint: str, progress: Progress) -> Checked:
     """What stands at the endpoint. Raises EngineError."""
     document = {
         "task": "check",
@@ -141,8 +141,8 @@ def run_check(program: Path, settings: Settings, endpoint: str) -> Checked:
         "options": options(settings),
         "working_set_bytes": settings.working_set_bytes,
     }
-    # A scan for foreign data reads the working set: the engine's own progress lines extend the deadline.
-    return Checked.model_validate(_to_the_end(program, document, "checked", lambda _: None))
+    step = _steps(f"looking whose data are at {endpoint}", progress)
+    return Checked.model_validate(_to_the_end(program, document, "checked", step))
 
 
 def run_fill(program: Path, settings: Settings, endpoint: str, *, destroy: bool, progress: Progress) -> None:
@@ -154,14 +154,7 @@ def run_fill(program: Path, settings: Settings, endpoint: str, *, destroy: bool,
         "working_set_bytes": settings.working_set_bytes,
         **({"destroy": endpoint} if destroy else {}),
     }
-
-    def step(event: dict[str, Any]) -> None:
-        if event["event"] == "progress":
-            total_bytes = int(event.get("total_bytes", 0))
-            done = int(event.get("done_bytes", 0)) / total_bytes if total_bytes else None
-            progress(Step(f"writing the pattern to {endpoint}", done))
-
-    _to_the_end(program, document, "filled", step)
+    _to_the_end(program, document, "filled", _steps(f"writing the pattern to {endpoint}", progress))
 
 
 def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str, int]) -> Background:
@@ -181,9 +174,21 @@ def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str
     )
 
 
+def _steps(text: str, progress: Progress) -> Callable[[dict[str, Any]], None]:
+    """Turns the engine's progress lines into steps."""
+
+    def step(event: dict[str, Any]) -> None:
+        if event["event"] == "progress":
+            total_bytes = int(event.get("total_bytes", 0))
+            progress(Step(text, int(event.get("done_bytes", 0)) / total_bytes if total_bytes else None))
+
+    return step
+
+
 def _to_the_end(
     program: Path, document: dict[str, Any], last: str, each: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
+    """The event that ends a task. Any line of the engine puts the deadline off: a scan or a fill may take long."""
     with Engine(program, "load", document) as engine:
         while True:
             event = engine.event(time.monotonic() + CONNECT_S)

@@ -18,7 +18,7 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
-from iotax.labs.load import Checked, run_check, run_document, run_fill, run_idle, run_load
+from iotax.labs.load import run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server
 from iotax.study import Settings, Study
 from iotax.trial import Background, Trial
@@ -42,11 +42,11 @@ class LoopbackLab(Lab):
         )
 
     def check(self) -> list[Finding]:
-        return [*self._check_machine(), *self._check_server(), *self._check_endpoints()]
+        return [*self._check_machine(), *self._check_server(), *self._check_endpoints(lambda _: None)]
 
     def prepare(self, progress: Progress) -> None:
         progress(Step("checking the lab"))
-        findings = [*self._check_machine(), *self._check_endpoints()]
+        findings = [*self._check_machine(), *self._check_endpoints(progress)]
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         if self._embedded():
@@ -190,48 +190,38 @@ class LoopbackLab(Lab):
                 some = replace(some, volume=volume, load=some.load.model_copy(update={"working_set": None}))
                 try:
                     endpoint = server.endpoint(protocol)
-                    run_check(self._program, some, endpoint)
+                    run_check(self._program, some, endpoint, lambda _: None)
                 except (EngineError, ValidationError) as error:
                     found.append(Finding("error", protocol, str(error)))
                 else:
                     found.append(Finding("ok", protocol, "the embedded server answers"))
         return found
 
-    def _check_endpoints(self) -> list[Finding]:
-        found: list[Finding] = []
-        for uri in self._external():
-            checked, findings = self._check_endpoint(uri)
-            del checked
-            found += findings
-        return found
+    def _check_endpoints(self, progress: Progress) -> list[Finding]:
+        return [finding for uri in self._external() for finding in self._check_endpoint(uri, progress)]
 
-    def _check_endpoint(self, uri: str) -> tuple[Checked | None, list[Finding]]:
+    def _check_endpoint(self, uri: str, progress: Progress) -> list[Finding]:
         """Every treatment that goes to the endpoint is judged; what they share is said once."""
         label = self._label(uri)
         try:
-            checked = run_check(self._program, self._largest(uri), uri)
+            checked = run_check(self._program, self._largest(uri), uri, progress)
         except EngineError as error:
-            return None, [guard.explain(label, uri, error)]
+            return [guard.explain(label, uri, error)]
         except ValidationError as error:
-            return None, [Finding("error", label, f"the engine's answer does not fit its own interface: {error}")]
+            return [Finding("error", label, f"the engine's answer does not fit its own interface: {error}")]
         findings: list[Finding] = []
         for settings in self._external()[uri]:
             for each in guard.judge(settings, label, uri, checked, destroy=self._may_destroy(uri)):
                 if each not in findings:
                     findings.append(each)
         bad = [each for each in findings if each.kind != "ok"]
-        return checked, bad or findings
+        return bad or findings
 
     def _fill_endpoints(self, progress: Progress) -> None:
-        """Writes the pattern where a treatment may read it, unless a check saw that all of it is there."""
+        """Writes the pattern where a treatment may read it: what an earlier run left may have holes."""
         for uri in self._external():
             settings = self._largest(uri)
             if settings.volume.fill != "pattern":
-                continue
-            checked, findings = self._check_endpoint(uri)
-            if checked is None:
-                raise LabUnusable(findings)
-            if checked.holds == "pattern" and checked.scanned_bytes >= settings.working_set_bytes:
                 continue
             try:
                 run_fill(self._program, settings, uri, destroy=self._may_destroy(uri), progress=progress)

@@ -184,6 +184,9 @@ class Lab(Section):
     vm: Vm | None = None
 
 
+LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm}
+
+
 class Design(Section):
     """How the treatments are repeated and ordered."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from iotax.study.model import Study
+from iotax.study.model import LABS, SECTIONS, Design, Study
+from iotax.units import format_percent
 
 
 def study_schema() -> dict[str, Any]:
@@ -19,6 +20,11 @@ def study_schema() -> dict[str, Any]:
         kinds = [each for each in factor.pop("anyOf") if each != {"type": "null"}]
         factor.pop("default", None)
         factor.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+    for section in (*SECTIONS.values(), *LABS.values(), Design):
+        _say_defaults(schema["$defs"][section.__name__]["properties"], section().model_dump(mode="json"))
+    _say_defaults(schema["properties"], {"margin": format_percent(Study.model_fields["margin"].default)})
+    for name in (*SECTIONS, "design"):
+        schema["properties"][name].pop("default", None)
     lab = schema["properties"]["lab"]
     schema["properties"]["lab"] = {
         "anyOf": [{"enum": sorted(schema["$defs"]["Lab"]["properties"])}, {"$ref": "#/$defs/Lab"}],
@@ -26,6 +32,12 @@ def study_schema() -> dict[str, Any]:
         "default": "loopback",
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "An iotax study"}
+
+
+def _say_defaults(properties: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Defaults as a file would say them: `1s`, where the model has a count of nanoseconds."""
+    for name, value in defaults.items():
+        properties[name]["default"] = value
 
 
 def schema_text() -> str:

@@ -1,0 +1,80 @@
+"""docs/reference/study.md, written from the model: `python -m iotax.study.reference > docs/reference/study.md`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iotax.study.model import LABS, SECTIONS, factor_names
+from iotax.study.schema import study_schema
+
+_HEAD = """\
+# Study files
+
+Written from the model by `python -m iotax.study.reference`; a test compares. `iotax init` writes a commented file.
+
+A study is a YAML mapping. Sizes are `4KiB`, `4k` or `4096` (k, m, g, t are binary, as in fio); durations `500ms`, `2s`,
+`5min` or seconds; percentages `75%` or `75`. A name or value that is not known is an error with its line and the
+nearest valid one.
+
+`factors` names the fields that vary, each with a list of levels; the end of this page lists them. Levels of `protocol`
+are the lab's own protocols (loopback: `local`, `nfs3`, `iscsi`, `nvme-tcp`), or labels with endpoints:
+
+| endpoint | form |
+|---|---|
+| NFSv3 | `nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]` |
+| iSCSI | `iscsi://HOST[:PORT]/IQN/LUN` |
+| NVMe/TCP | `nvme-tcp://HOST[:PORT]/NQN?ns=N` |
+| a file or block device | its path, from the study file's folder when relative |
+
+iotax writes to an endpoint only when it holds zeros or iotax's own pattern, or when `--destroy ENDPOINT` names it.
+"""
+
+
+def reference() -> str:
+    """The page."""
+    schema = study_schema()
+    defs = schema["$defs"]
+    top = {
+        name: each for name, each in schema["properties"].items() if name not in {*SECTIONS, "factors", "lab", "design"}
+    }
+    parts = [_HEAD, _table("The study", "", top)]
+    for name, section in LABS.items():
+        described = defs[section.__name__]
+        parts.append(_table(f"lab: {{{name}: …}}", described["description"], described["properties"]))
+    for name, section in SECTIONS.items():
+        parts.append(_table(name, section.__doc__ or "", defs[section.__name__]["properties"]))
+    parts.append(_table("design", defs["Design"]["description"], defs["Design"]["properties"]))
+    parts.append(f"## Factors\n\n{', '.join(f'`{name}`' for name in factor_names())}.\n")
+    return "\n".join(parts)
+
+
+def _table(title: str, text: str, fields: dict[str, Any]) -> str:
+    rows = [
+        f"| `{name}` | {_default(field)} | {field.get('description', '').replace(chr(10), ' ')} |"
+        for name, field in fields.items()
+    ]
+    lines = [
+        f"## {title}",
+        "",
+        *([text, ""] if text else []),
+        "| field | default | meaning |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _default(field: dict[str, Any]) -> str:
+    if "default" not in field:
+        return "required"
+    value = field["default"]
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
