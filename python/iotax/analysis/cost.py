@@ -43,12 +43,13 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
     if RATE not in grid.factors:
         return None
     models: dict[str, CpuModel] = {}
+    levels = {name: [level.label for level in found] for name, found in grid.factors.items()}
     for response in PARTS:
         loads = _loads(data, grid, _BUSY_NS[response.key])
         if loads is None:
             continue
         try:
-            models[response.key] = CpuModel(loads)
+            models[response.key] = CpuModel(loads, grid.arms, levels)
         except ValueError:
             continue
     headline = next((r for r in (CPU, CPU_INITIATOR, CPU_MACHINE) if r.key in models), None)

@@ -6,8 +6,8 @@ All effects are interactions with the rate, since what a block size or a mix cha
 background is fitted as a treatment, from runs or measurements without load, not subtracted from every run by one shared
 estimate. A line through the origin is used only where the background is not told from zero. Scatter grows with the
 load, so each run weighs by the square of one over its expectation (that of the lightest load at most). Standard errors
-are heteroscedasticity-consistent on top of it, HC2: where 15 terms rest on 64 runs, HC3 covers 97.5 % for a nominal
-95 %, HC2 between 93 and 97 % (tests/python/analysis/test_cpu_model.py).
+are heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15 terms
+rest on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 % (tests/python/analysis/test_cpu_model.py).
 
 Factors are coded to add up to zero: a protocol's cost is its mean over the levels that the design crosses it with.
 """
@@ -63,7 +63,9 @@ class Curvature:
     """The price of an I/O over the rate: a line has one price, a curve has several."""
 
     arm: str
+    lightest_iops: float
     lightest_us: float
+    heaviest_iops: float
     heaviest_us: float
 
 
@@ -81,18 +83,24 @@ class Residual:
 class CpuModel:
     """The fitted model. Raises ValueError where the measurements cannot carry one."""
 
-    def __init__(self, loads: Sequence[Load]) -> None:
+    def __init__(
+        self, loads: Sequence[Load], arms: Sequence[str] = (), levels: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`arms` and `levels` give an order; without them it is that of the loads."""
         idle = [load for load in loads if load.rate_iops <= 0]
         self.loads = [load for load in loads if load.rate_iops > 0]
         # One measurement without load would have all leverage over the background.
         self.loads += idle if len(idle) > 1 else []
         self.idle = len(idle) if len(idle) > 1 else 0
-        self.arms = list(dict.fromkeys(load.arm for load in loads if load.rate_iops > 0))
-        if not self.arms:
+        busy = self._busy
+        if not busy:
             raise ValueError("no measurement under load")
-        self.factors = {
-            name: list(dict.fromkeys(load.levels[name] for load in self._busy)) for name in self._busy[0].levels
-        }
+        self.arms = [arm for arm in dict.fromkeys([*arms, *(load.arm for load in busy)]) if _has(busy, arm)]
+        self.factors: dict[str, list[str]] = {}
+        for name in busy[0].levels:
+            found = {load.levels[name] for load in busy}
+            order = [*(levels or {}).get(name, ()), *(load.levels[name] for load in busy)]
+            self.factors[name] = [level for level in dict.fromkeys(order) if level in found]
         self._rate = np.array([load.rate_iops for load in self.loads]) * 1e-6
         self._y = np.array([load.busy_cores for load in self.loads])
         self._terms = self._affordable_terms()
@@ -117,7 +125,7 @@ class CpuModel:
 
     @property
     def background_cores(self) -> Estimate:
-        return self._estimate(self.with_intercept, {_INTERCEPT: 1.0}, 1.0)
+        return self._estimate(self.with_intercept, {_INTERCEPT: 1.0})
 
     @property
     def background_p(self) -> float | None:
@@ -139,8 +147,15 @@ class CpuModel:
         c, v = self.chosen.coefficients, self.chosen.hc2_covariance
         top, bottom = float(high @ c), float(low @ c)
         variances = float(high @ v @ high), float(low @ v @ low)
-        bounds = fieller(top, bottom, variances, float(high @ v @ low), self.chosen.residual_df)
+        _, _, df = self.chosen.contrast(high - top / bottom * low)
+        bounds = fieller(top, bottom, variances, float(high @ v @ low), df)
         return Estimate(top / bottom, *(bounds or ()))
+
+    @property
+    def idle_cores(self) -> float | None:
+        """What was measured without load; None where nothing was."""
+        idle = [load.busy_cores for load in self.loads if load.rate_iops <= 0]
+        return float(np.mean(idle)) if idle else None
 
     @cached_property
     def effects(self) -> list[Effect]:
@@ -192,10 +207,19 @@ class CpuModel:
         found = []
         for arm, bend in zip(self.arms, self._bends, strict=True):
             price = sum(weight * self._curved.coefficients[i] for i, weight in self._at(arm, {}).items())
-            rates = [load.rate_iops for load in self._busy if load.arm == arm]
-            at = [float(price + self._curved.coefficients[bend] * rate * 1e-6) for rate in (min(rates), max(rates))]
-            found.append(Curvature(arm, *at))
+            low, high = self._ends(arm)
+            at = [float(price + self._curved.coefficients[bend] * rate * 1e-6) for rate in (low, high)]
+            found.append(Curvature(arm, low, at[0], high, at[1]))
         return found
+
+    def _ends(self, arm: str) -> tuple[float, float]:
+        """Mean rates of the lightest and the heaviest step."""
+        steps: dict[Hashable, list[float]] = {}
+        for load in self._busy:
+            if load.arm == arm:
+                steps.setdefault(load.step, []).append(load.rate_iops)
+        means = [float(np.mean(rates)) for rates in steps.values()]
+        return min(means), max(means)
 
     @cached_property
     def residuals(self) -> list[Residual]:
@@ -299,20 +323,18 @@ class CpuModel:
             vector[column - self._shift] = weight
         return vector
 
-    def _estimate(self, of: Fit, weights: Mapping[int, float], unit: float = 1.0) -> Estimate:
+    def _estimate(self, of: Fit, weights: Mapping[int, float]) -> Estimate:
         vector = np.zeros(len(of.coefficients))
         shift = 0 if of is self.with_intercept else 1
         for column, weight in weights.items():
             vector[column - shift] = weight
-        value = float(vector @ of.coefficients) * unit
-        reach = float(student.ppf(0.975, of.residual_df)) * float(np.sqrt(vector @ of.hc2_covariance @ vector)) * unit
+        value, error, df = of.contrast(vector)
+        reach = float(student.ppf(0.975, df)) * error
         return Estimate(value, value - reach, value + reach)
 
     def _p(self, weights: Mapping[int, float]) -> float:
-        vector = self._vector(weights)
-        error = float(np.sqrt(vector @ self.chosen.hc2_covariance @ vector))
-        t = abs(float(vector @ self.chosen.coefficients)) / error if error > 0 else np.inf
-        return float(2 * student.sf(t, self.chosen.residual_df))
+        estimate, error, df = self.chosen.contrast(self._vector(weights))
+        return float(2 * student.sf(abs(estimate) / error, df)) if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
         """What each run weighs by: nothing counts for more than a run at the lightest load."""
@@ -347,6 +369,10 @@ class CpuModel:
     def _bends(self) -> list[int]:
         first = len(self._names)
         return list(range(first, first + len(self.arms)))
+
+
+def _has(loads: Sequence[Load], arm: str) -> bool:
+    return any(load.arm == arm for load in loads)
 
 
 def _sum_coded(blocks: Sequence[int]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import f as fisher
@@ -10,6 +11,7 @@ from statsmodels.regression.linear_model import OLS
 
 @dataclass(frozen=True)
 class Fit:
+    columns: np.ndarray
     coefficients: np.ndarray
     standard_errors: np.ndarray
     hc3_errors: np.ndarray
@@ -33,6 +35,21 @@ class Fit:
         """Sum of squared errors of each observation predicted from the others."""
         return float(np.sum((self.residuals / (1 - self.leverage)) ** 2))
 
+    def contrast(self, weights: np.ndarray) -> tuple[float, float, float]:
+        """(estimate, HC2 standard error, its degrees of freedom after Bell and McCaffrey) of a weighted sum."""
+        estimate = float(weights @ self.coefficients)
+        error = float(np.sqrt(max(0.0, weights @ self.hc2_covariance @ weights)))
+        load = self._inverse.T @ weights
+        share = load**2 / np.clip(1 - self.leverage, 1e-12, 1)
+        maker = np.eye(len(share)) - self.columns @ self._inverse
+        moment = float(share @ (maker**2) @ share)
+        df = float(share @ np.diag(maker)) ** 2 / moment if moment > 0 else float(self.residual_df)
+        return estimate, error, max(1.0, min(df, float(self.residual_df)))
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        return np.linalg.pinv(self.columns)
+
 
 @dataclass(frozen=True)
 class FTest:
@@ -49,6 +66,7 @@ def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
     """Ordinary least squares of `y` on the columns given; no constant is added."""
     model = OLS(np.asarray(y, dtype=float), np.asarray(columns, dtype=float)).fit()
     return Fit(
+        columns=np.asarray(columns, dtype=float),
         coefficients=model.params,
         standard_errors=model.bse,
         hc3_errors=model.HC3_se,

@@ -11,12 +11,13 @@ from markupsafe import Markup
 
 from iotax import __version__
 from iotax.analysis import Summary
+from iotax.analysis.capacity import REPORT_CORES
 from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.analysis.words import figure, title
-from iotax.report import charts, palette, tables
+from iotax.report import charts, cost, palette, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -36,10 +37,14 @@ class Charts:
     hockey: list[Drawing]
     percentiles: list[Drawing]
     cpu: list[Drawing]
+    cost: list[Drawing]
+    cost_by_factor: list[Drawing]
+    cost_residuals: list[Drawing]
+    sizing: list[Drawing]
     order: list[Drawing]
 
     def all(self) -> list[Drawing]:
-        return [*self.ratios, *self.levels, *self.hockey, *self.percentiles, *self.cpu, *self.order]
+        return [drawing for name in Charts.__dataclass_fields__ for drawing in getattr(self, name)]
 
 
 def draw(summary: Summary) -> Charts:
@@ -47,12 +52,17 @@ def draw(summary: Summary) -> Charts:
     grid = summary.grid
     facets = list(dict.fromkeys(grid.facet(c.cell) for c in summary.cells))
     conditions = list(dict.fromkeys(c.condition for c in summary.cells))
+    costs = summary.costs
     return Charts(
         ratios=_some(charts.ratio_forest(summary, looks, r) for r in summary.responses),
         levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses),
         hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
         percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
+        cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
+        cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
+        cost_residuals=charts.cost_residuals(costs, looks) if costs else [],
+        sizing=charts.response_curves(summary.service_costs, looks, REPORT_CORES) if summary.service_costs else [],
         order=_some(charts.run_order(summary, looks, r) for r in summary.responses[:1]),
     )
 
@@ -67,6 +77,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["tight"] = _tight
+    environment.filters["lower_first"] = lambda text: text[:1].lower() + text[1:]
     data, study = summary.data, summary.data.study
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
@@ -85,6 +96,13 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "panels": {name: [_panel(d) for d in getattr(drawings, name)] for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.PARTS,
+        "cost": cost,
+        "costs": summary.costs,
+        "cost_lead": cost.cost_lead(summary.costs, summary.grid.baseline_arm) if summary.costs else [],
+        "size_groups": cost.size_groups(summary) if summary.service_costs else [],
+        "size_arms": [each.arm for each in summary.service_costs],
+        "size_cores": REPORT_CORES,
+        "size_note": cost.size_note(summary),
         "tables": tables,
         "checks": list(TITLES.values()),
         "symbols": list(tables.SYMBOLS.values()),

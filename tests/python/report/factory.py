@@ -29,6 +29,7 @@ from iotax.trial import (
     CpuUse,
     Histogram,
     Machine,
+    Open,
     Outstanding,
     Second,
     Stream,
@@ -72,6 +73,19 @@ QUICK: dict[str, Any] = {
     "baseline": {"protocol": "iscsi"},
     "responses": ["iops", "latency", "cpu_per_io"],
     "margin": "5%",
+}
+
+COST: dict[str, Any] = QUICK | {
+    "name": "cpu-cost",
+    "question": "How much CPU does one I/O cost over NFS and over iSCSI, and how many cores does that make?",
+    "factors": {
+        "protocol": ["nfs3", "iscsi"],
+        "block_size": ["4KiB", "8KiB"],
+        "read": ["0%", "100%"],
+        "rate_iops": [1000, 2500, 4000],
+    },
+    "load": {"outstanding": 32, "arrivals": "poisson", "warmup": "300ms", "runtime": "2s"},
+    "responses": ["cpu_per_io", "latency"],
 }
 
 ENVIRONMENT: dict[str, Any] = {
@@ -137,8 +151,13 @@ class Simulation:
             outstanding, path.service_us * noise * size_factor * 1e-6, 1, path.think_us * noise * size_factor * 1e-6
         )
         duration_s = settings.load.runtime / 1e9
+        rate_iops = settings.load.rate_iops
         mean_us = outstanding / queue.throughput_per_s * 1e6
         ios = int(queue.throughput_per_s * duration_s)
+        if rate_iops is not None:
+            mean_us = (path.service_us + path.think_us) * noise * size_factor
+            ios = int(rate_iops * duration_s)
+            outstanding = 1
         reads = int(ios * settings.load.read / 100)
         cpu_noise = noise * float(rng.lognormal(0, self.run_cv / 2)) * (0.75 + 0.5 / outstanding**0.5) * size_factor
         initiator_ns = int(ios * path.initiator_us * 1e3 * cpu_noise)
@@ -158,6 +177,7 @@ class Simulation:
                 target=_cpu(12, target_ns) if target_ns is not None else None,
                 machine=_machine(busy_ns, duration_s),
             ),
+            open=Open(rate_iops=rate_iops, offered=ios) if rate_iops is not None else None,
             series=self._series(trial.id, ios, reads, settings.load.block_size, duration_s, mean_us, rng),
             outstanding=Outstanding(
                 workers=settings.load.workers, per_worker=settings.load.outstanding, mean=outstanding * 0.999
@@ -203,7 +223,11 @@ class Simulation:
             block=block,
             started_unix_ns=START_UNIX_NS,
             duration_ns=1_000_000_000,
-            cpu=CpuUse(initiator=None, target=None, machine=_machine(busy_ns, 1.0)),
+            cpu=CpuUse(
+                initiator=_cpu(11, int(rng.uniform(1e4, 5e4))),
+                target=_cpu(12, int(rng.uniform(1e4, 5e4))),
+                machine=_machine(busy_ns, 1.0),
+            ),
         )
 
 

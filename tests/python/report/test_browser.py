@@ -10,11 +10,16 @@ import pytest
 
 from iotax import report
 from iotax.notebook import Notebook
-from report.factory import Simulation, study, write_notebook
+from report.factory import COST, Simulation, study, write_notebook
 
 webdriver = pytest.importorskip("selenium.webdriver")
 
-SIZES = [(1280, "light"), (1280, "dark"), (820, "light"), (390, "light"), (390, "dark"), (360, "light")]
+SIZES = [
+    ("quick", *size)
+    for size in [(1280, "light"), (1280, "dark"), (820, "light"), (390, "light"), (390, "dark"), (360, "light")]
+]
+SIZES += [("cost", 1280, "light"), ("cost", 390, "dark")]
+SECTIONS = {"quick": 13, "cost": 13}
 QUIET = (
     "--headless=new",
     "--no-sandbox",
@@ -72,12 +77,17 @@ def missing(program: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory) -> Path:
+def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("browser")
-    data = Simulation(failed=["iscsi/8/r2"], unsteady=["nfs3/8/r1"]).data(study())
-    notebook = write_notebook(folder / "quick.iotax", data)
-    with Notebook(notebook) as opened:
-        return report.write(opened, folder / "report.html")
+    simulated = {
+        "quick": Simulation(failed=["iscsi/8/r2"], unsteady=["nfs3/8/r1"]).data(study()),
+        "cost": Simulation().data(study(**COST)),
+    }
+    written = {}
+    for name, data in simulated.items():
+        with Notebook(write_notebook(folder / f"{name}.iotax", data)) as opened:
+            written[name] = report.write(opened, folder / f"{name}.html")
+    return written
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +109,14 @@ def browser(tmp_path_factory) -> Iterator["webdriver.Chrome"]:
     opened.quit()
 
 
-@pytest.fixture(params=SIZES, ids=lambda size: f"{size[0]}-{size[1]}")
+@pytest.fixture(params=SIZES, ids=lambda size: "-".join(map(str, size)))
+def page(request, pages) -> Path:
+    return pages[request.param[0]]
+
+
+@pytest.fixture
 def shown(request, browser, page) -> "webdriver.Chrome":
-    width, scheme = request.param
+    _, width, scheme = request.node.callspec.params["page"]
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
@@ -126,9 +141,9 @@ def test_no_word_of_a_chart_is_clipped_or_covered(shown):
     assert shown.execute_script(COVERED) == []
 
 
-def test_every_section_and_chart_can_be_seen(shown):
+def test_every_section_and_chart_can_be_seen(shown, page):
     heights = shown.execute_script("return [...document.querySelectorAll('section')].map(s => s.offsetHeight)")
-    assert len(heights) == 12
+    assert len(heights) == SECTIONS[page.stem]
     assert min(heights) > 50
     seen = shown.execute_script(
         "return [...document.querySelectorAll('.panel')].map(p => [...p.children].filter(c => c.offsetHeight).length)"

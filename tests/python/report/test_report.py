@@ -18,6 +18,7 @@ SECTIONS = [
     "load",
     "percentiles",
     "cpu",
+    "sizing",
     "validity",
     "design",
     "environment",

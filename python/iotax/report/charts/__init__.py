@@ -4,21 +4,28 @@ Each function gives a `Drawing`, or None where it has nothing to show.
 """
 
 from iotax.report.charts.base import Drawing, factor_title
+from iotax.report.charts.cost import cost_effects, cost_interactions, cost_lines, cost_residuals
 from iotax.report.charts.cpu import PARTS, cpu_split
 from iotax.report.charts.hockey import hockey_stick
 from iotax.report.charts.levels import over_levels
 from iotax.report.charts.order import run_order
 from iotax.report.charts.percentiles import percentile_curves
 from iotax.report.charts.ratios import ratio_forest
+from iotax.report.charts.sizing import response_curves
 
 __all__ = [
     "PARTS",
     "Drawing",
+    "cost_effects",
+    "cost_interactions",
+    "cost_lines",
+    "cost_residuals",
     "cpu_split",
     "factor_title",
     "hockey_stick",
     "over_levels",
     "percentile_curves",
     "ratio_forest",
+    "response_curves",
     "run_order",
 ]

@@ -85,13 +85,14 @@ def _draw(
     for top, place in zip(tops, places, strict=True):
         label = {"x": top["x"], "y": place, "arm": top["arm"], "name": short(names[top["arm"]])}
         names_by_side[x_scale.at(top["x"]) > _LEFT_FROM].append(label)
+    left_px = 12 + 7 * max(len(top["level"]) for top in tops)
     sides = [
         layer(
             "text",
             rows,
             {**channels, "text": word("name")},
             align="right" if left else "left",
-            dx=-26 if left else 11,
+            dx=-left_px if left else 11,
             fontWeight="bold",
         )
         for left, rows in names_by_side.items()

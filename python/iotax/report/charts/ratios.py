@@ -11,6 +11,8 @@ from iotax.report.palette import Look, ref
 _ROW_PX = 30
 _TICK_APART = 0.16
 """Share of the axis."""
+_EDGE = 0.025
+"""Where half a label would leave the picture."""
 
 
 def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -> Drawing | None:
@@ -89,7 +91,7 @@ def _ticks(scale: Scale) -> list[float]:
     )
     chosen: list[float] = []
     for tick in round_ones:
-        inside = scale.low <= tick <= scale.high
+        inside = scale.low <= tick <= scale.high and _EDGE < scale.at(tick) < 1 - _EDGE
         if inside and all(abs(scale.at(tick) - scale.at(other)) > _TICK_APART for other in chosen):
             chosen.append(tick)
     return sorted(chosen)

@@ -1,5 +1,6 @@
 """Vega-Lite specifications, as far as the charts need them: layers of marks with channels, in one theme."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -10,6 +11,8 @@ Spec: TypeAlias = dict[str, Any]
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """Faces of one width, so that what is measured here fits in the reader's browser."""
 FONT_PX = 12
+_HEADING_LETTER_PX = 7.2
+"""Of a bold letter one pixel larger, on average."""
 
 
 def layer(mark: str, rows: Sequence[Spec], channels: Spec, **style: Any) -> Spec:
@@ -44,10 +47,22 @@ def picture(layers: Sequence[Spec], width_px: int, height_px: int, heading: str 
         "height": height_px,
         "autosize": {"type": "fit", "contains": "padding"},
         "padding": {"left": 2, "right": 2, "top": 4, "bottom": 2},
-        "title": {"text": heading, "anchor": "start", "frame": "bounds"} if heading else None,
+        "title": {"text": _lines(heading, width_px), "anchor": "start", "frame": "bounds"} if heading else None,
         "layer": list(layers),
         "config": _theme(),
     }
+
+
+def _lines(heading: str, width_px: int) -> list[str]:
+    """A heading too wide for its chart is broken between its parts."""
+    lines: list[str] = []
+    for part in re.split(r"(?<=,) | (?=· )", heading):
+        longer = f"{lines[-1]} {part}" if lines else part
+        if lines and len(longer) * _HEADING_LETTER_PX <= width_px:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
 
 
 def _theme() -> Spec:

@@ -1,0 +1,234 @@
+"""The CPU cost model in pictures: its lines, its effects, how effects depend on the protocol, and what it misses."""
+
+from iotax.analysis.cost import CpuCosts
+from iotax.analysis.cpu_model import CpuModel
+from iotax.analysis.words import figure, signed, title
+from iotax.report.charts.base import (
+    HALF_PX,
+    PANEL_PX,
+    Drawing,
+    Scale,
+    axis,
+    colour,
+    dots,
+    factor_title,
+    file_name,
+    room_px,
+    shape,
+    short,
+)
+from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.palette import Look, ref
+
+_HEIGHT_PX = 280
+_ROW_PX = 26
+_IDLE = "no load"
+
+
+def cost_lines(costs: CpuCosts, looks: dict[str, Look]) -> Drawing:
+    """Every run, and the model's line for each protocol."""
+    model = costs.model
+    said = "; ".join(f"{title(arm)}: {figure(model.cost_us(arm).value)} µs an I/O" for arm in model.arms)
+    return Drawing(
+        "cpu-model-lines",
+        "Busy processors over the rate",
+        "Every run is a point; lines are the model at the mean over its factors. The slope is the CPU time of an I/O. "
+        f"{said}.",
+        lambda width: _lines(model, looks, width),
+        HALF_PX,
+    )
+
+
+def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
+    """How much each factor changes the price of an I/O."""
+    model = costs.model
+    if not model.effects:
+        return None
+    said = "; ".join(
+        f"{title(e.arm)}, {_name(e.factor)} {e.low} → {e.high}: {signed_us(e.change_us.value)}" for e in model.effects
+    )
+    return Drawing(
+        "cpu-model-effects",
+        "Change of the CPU time of an I/O",
+        f"From a factor's first level to another, with 95 % intervals. {said}.",
+        lambda width: _effects(model, looks, width),
+        HALF_PX,
+    )
+
+
+def cost_interactions(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
+    """The price over each factor's levels, a line for each protocol: parallel lines are no interaction."""
+    model = costs.model
+    return [
+        Drawing(
+            file_name("cpu model", factor),
+            f"CPU time of an I/O, {_name(factor)}",
+            "Means over the other factors, with 95 % intervals. Lines that are not parallel show that the protocols "
+            "react differently.",
+            lambda width, factor=factor: _interaction(model, looks, factor, width),
+        )
+        for factor, levels in model.factors.items()
+        if len(levels) > 1
+    ]
+
+
+def cost_residuals(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
+    """What the model misses: over its own values, over time, and against a normal distribution."""
+    model = costs.model
+    return [
+        Drawing(
+            "cpu-model-residuals-fitted",
+            "Residuals over fitted values",
+            "A band of even width around zero is what the model expects; a bow is a missing term.",
+            lambda width: _residuals(model, looks, width, "Fitted (busy processors)", "fitted"),
+        ),
+        Drawing(
+            "cpu-model-residuals-order",
+            "Residuals in run order",
+            "A slope or a step is a drift that blocks did not take up.",
+            lambda width: _residuals(model, looks, width, "Run, in the order in which they ran", "order"),
+        ),
+        Drawing(
+            "cpu-model-residuals-normal",
+            "Residuals against a normal distribution",
+            "Points on the line are normal; ends that leave it are rare large misses.",
+            lambda width: _residuals(model, looks, width, "Normal quantile", "normal"),
+        ),
+    ]
+
+
+def signed_us(value: float) -> str:
+    return f"{'+' if value >= 0 else '−'}{figure(abs(value))} µs"
+
+
+def _lines(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
+    points: list[Spec] = []
+    lines: list[Spec] = []
+    ends: list[Spec] = []
+    for load in model.loads:
+        if load.arm:
+            about = ", ".join([title(load.arm), *(f"{_name(k)} {v}" for k, v in load.levels.items())])
+            text = f"{about}: {load.rate_iops:,.0f} IOPS, {figure(load.busy_cores)} processors busy"
+            points.append({"x": load.rate_iops, "y": load.busy_cores, "arm": load.arm, "say": text})
+    highest = max(p["x"] for p in points)
+    for arm in model.arms:
+        lines += [{"x": rate, "y": model.line_cores(arm, rate), "arm": arm} for rate in (0.0, highest)]
+        ends.append(lines[-1])
+    idle = [{"x": 0.0, "y": load.busy_cores, "say": _IDLE} for load in model.loads if not load.arm]
+    names = {arm: title(arm) for arm in model.arms}
+    scale = Scale([0.0, *(p["y"] for p in points), *(line["y"] for line in lines)], zero=True, log=False)
+    room = room_px(names.values()) / (width_px - 60)
+    x_scale = Scale([0.0, highest], zero=True, log=False)
+    domain = {"type": "linear", "domain": [0, highest * (1 + room)], "nice": False, "zero": False}
+    channels = {
+        "x": number("x", domain, axis("IOPS", x_scale, labelOverlap=True)),
+        "y": number("y", scale.vega, axis("Busy processors", scale)),
+        "color": colour(looks, model.arms),
+    }
+    places = scale.spread([e["y"] for e in ends], _HEIGHT_PX - 70)
+    labels = [
+        {"x": e["x"], "y": at, "arm": e["arm"], "name": short(names[e["arm"]])}
+        for e, at in zip(ends, places, strict=True)
+    ]
+    layers = [
+        layer("line", lines, {**channels, "detail": word("arm")}, strokeWidth=2),
+        dots(points, {**channels, "shape": shape(looks, model.arms)}, size=26),
+        layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold"),
+    ]
+    if idle:
+        plain = {"x": channels["x"], "y": channels["y"]}
+        layers.append(layer("point", idle, plain, size=26, filled=False, color=ref("soft")))
+    return picture(layers, width_px, _HEIGHT_PX, "Busy processors over the rate")
+
+
+def _effects(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
+    rows: list[Spec] = []
+    for e in model.effects:
+        label = f"{_name(e.factor)} {e.low} → {e.high}"
+        low, high = e.change_us.low or e.change_us.value, e.change_us.high or e.change_us.value
+        text = f"{title(e.arm)}, {label}: {signed_us(e.change_us.value)} ({signed_us(low)} to {signed_us(high)})"
+        rows.append({"row": label, "arm": e.arm, "x": e.change_us.value, "low": low, "high": high, "say": text})
+    labels = list(dict.fromkeys(r["row"] for r in rows))
+    scale = Scale([0.0, *(r["low"] for r in rows), *(r["high"] for r in rows)], log=False)
+    reach = 0.06 * (scale.high - min(0.0, *(r["low"] for r in rows)))
+    scale.low = min(0.0, *(r["low"] for r in rows)) - reach
+    x = number("x", scale.vega, axis("Change, µs an I/O", scale, grid=True, labelOverlap=True, titleAnchor="start"))
+    row_axis = {
+        "title": None,
+        "domain": False,
+        "labelColor": ref("ink"),
+        "labelLimit": 190 if width_px > PANEL_PX else 150,
+    }
+    y = word("row", sort=labels, axis=row_axis, scale={"padding": 0.35})
+    offset = {"field": "arm", "type": "nominal", "sort": model.arms, "scale": {"paddingOuter": 0.5}}
+    shared = {"y": y, "yOffset": offset, "color": colour(looks, model.arms)}
+    layers = [
+        layer("rule", [{"x": 0}], {"x": x}, color=ref("axis")),
+        layer(
+            "rule",
+            rows,
+            {"x": number("low", scale.vega), "x2": end("high"), **shared},
+            strokeWidth=2.2,
+            strokeCap="round",
+        ),
+        dots(rows, {"x": x, **shared, "shape": shape(looks, model.arms)}, size=52),
+    ]
+    height = 70 + max(_ROW_PX, 16 * len(model.arms) + 8) * len(labels)
+    return picture(layers, width_px, height, "Change of the CPU time of an I/O")
+
+
+def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px: int) -> Spec:
+    levels = model.factors[factor]
+    rows: list[Spec] = []
+    for arm in model.arms:
+        for level in levels:
+            cost = model.cost_at_us(arm, {factor: level})
+            low, high = cost.low or cost.value, cost.high or cost.value
+            text = f"{title(arm)}, {_name(factor)} {level}: {figure(cost.value)} µs ({figure(low)} to {figure(high)})"
+            rows.append({"x": level, "y": cost.value, "low": low, "high": high, "arm": arm, "say": text})
+    scale = Scale([0.0, *(r["high"] for r in rows)], zero=True, log=False)
+    x_axis = {"title": None, "labelAngle": 0, "labelPadding": 6, "labelFontSize": 12}
+    x = word("x", sort=levels, axis=x_axis, scale={"type": "point", "padding": 0.6})
+    y = number("y", scale.vega, axis("µs an I/O", scale))
+    shared = {"x": x, "color": colour(looks, model.arms)}
+    layers = [
+        layer("line", rows, {**shared, "y": y, "detail": word("arm")}, strokeWidth=2),
+        layer("rule", rows, {**shared, "y": number("low", scale.vega), "y2": end("high")}, strokeWidth=2),
+        dots(rows, {**shared, "y": y, "shape": shape(looks, model.arms)}, size=52),
+    ]
+    return picture(layers, width_px, 250, factor_title(factor))
+
+
+def _residuals(model: CpuModel, looks: dict[str, Look], width_px: int, x_title: str, kind: str) -> Spec:
+    rows: list[Spec] = []
+    for r in model.residuals:
+        if not r.load.arm:
+            continue
+        place = {"fitted": r.fitted_cores, "order": float(r.load.order), "normal": r.normal}[kind]
+        about = ", ".join([title(r.load.arm), *(f"{_name(k)} {v}" for k, v in r.load.levels.items())])
+        text = f"{about}, {r.load.rate_iops:,.0f} IOPS, block {r.load.block}: {signed(r.share)}"
+        rows.append({"x": place, "y": 100 * r.share, "arm": r.load.arm, "say": text})
+    reach = max(1.0, *(abs(r["y"]) for r in rows)) * 1.12
+    scale, x_scale = Scale([-reach, reach], log=False), Scale([r["x"] for r in rows], log=False)
+    scale.low, scale.high = -reach, reach
+    if kind == "normal":
+        edge = 1.08 * max(abs(r["x"]) for r in rows)
+        x_scale = Scale([-edge, edge], log=False)
+        x_scale.low, x_scale.high = -edge, edge
+    percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
+    x = number("x", x_scale.vega, axis(x_title, x_scale, labelOverlap=True, titleAnchor="start"))
+    y = number("y", scale.vega, axis(None, scale, labelExpr=percent))
+    line = [{"x": x_scale.low, "y": 0.0}, {"x": x_scale.high, "y": 0.0}]
+    if kind == "normal":
+        spread = 100 * model.residual_share
+        line = [{"x": at, "y": max(-reach, min(reach, at * spread))} for at in (x_scale.low, x_scale.high)]
+    layers = [
+        layer("line", line, {"x": x, "y": y}, color=ref("axis"), strokeWidth=1),
+        dots(rows, {"x": x, "y": y, "color": colour(looks, model.arms), "shape": shape(looks, model.arms)}, size=26),
+    ]
+    heading = {"fitted": "Over fitted values", "order": "In run order", "normal": "Against a normal distribution"}[kind]
+    return picture(layers, width_px, 240, heading)
+
+
+def _name(factor: str) -> str:
+    return factor.replace("_", " ")

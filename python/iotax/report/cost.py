@@ -1,0 +1,236 @@
+"""The CPU model and the sizing as rows of text."""
+
+from dataclasses import dataclass
+
+from iotax.analysis import Estimate, Summary
+from iotax.analysis.capacity import (
+    REPORT_CORES,
+    REPORT_RATE_IOPS,
+    STORAGE_US,
+    UTILISATIONS,
+    Demand,
+    capacity,
+    per_core_iops,
+    rate_at,
+    response_us,
+    slowdown,
+)
+from iotax.analysis.cost import PARTS, CpuCosts
+from iotax.analysis.regression import FTest
+from iotax.analysis.responses import CPU
+from iotax.analysis.words import figure, title
+from iotax.queueing import SizingTarget
+from iotax.report.tables import Column, Figure, Group, Row
+
+TARGETS = (
+    ("≤ 80 % busy", SizingTarget(0.8)),
+    ("response ≤ 1.25 × service", SizingTarget(1.0, response_max_ratio=1.25)),
+    ("response ≤ 1.1 × service", SizingTarget(1.0, response_max_ratio=1.1)),
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    name: str
+    text: str
+
+
+def cost_lead(costs: CpuCosts, base: str) -> list[str]:
+    """The answer in sentences, one for each protocol; the baseline's own first."""
+    model = costs.model
+    arms = sorted(model.arms, key=lambda arm: arm != base)
+    said = []
+    for arm in arms:
+        text = f"{title(arm)} costs {_us(model.cost_us(arm))} of CPU an I/O"
+        if arm != base and base in arms:
+            ratio = model.ratio(arm, base)
+            text += f", {figure(ratio.value)} times {title(base)}’s"
+            text += f" ({_span(ratio)})" if ratio.low is not None else " (no finite interval: Fieller’s is unbounded)"
+        said.append(text + ".")
+    if model.linearity is not None and model.linearity.p < 0.05:
+        prices = ", ".join(
+            f"{title(each.arm)} {figure(each.lightest_us)} µs at {each.lightest_iops:,.0f} IOPS and "
+            f"{figure(each.heaviest_us)} µs at {each.heaviest_iops:,.0f}"
+            for each in model.curvatures
+        )
+        said.append(f"The price is not one number, it depends on the rate: {prices}.")
+    return said
+
+
+def cost_columns(costs: CpuCosts, base: str) -> list[Column]:
+    columns = [Column(_part(costs, key), "µs an I/O") for key in _keys(costs)]
+    columns.insert(1, Column("relative", f"{title(base)} = 1"))
+    if costs.model.curvatures:
+        columns += [Column("At the lightest rate", "µs an I/O"), Column("At the heaviest rate", "µs an I/O")]
+    return columns
+
+
+def cost_groups(costs: CpuCosts, base: str) -> list[Group]:
+    rows = []
+    curved = {each.arm: each for each in costs.model.curvatures}
+    for arm in costs.model.arms:
+        figures = []
+        for key in _keys(costs):
+            model = costs.models[key]
+            figures.append(_estimate(model.cost_us(arm)) if arm in model.arms else Figure("–"))
+        if base not in costs.model.arms:
+            relative = Figure("–")
+        elif arm == base:
+            relative = Figure("1", tone="base")
+        else:
+            relative = _estimate(costs.model.ratio(arm, base))
+        figures.insert(1, relative)
+        if arm in curved:
+            figures += [Figure(figure(curved[arm].lightest_us)), Figure(figure(curved[arm].heaviest_us))]
+        runs = sum(load.arm == arm for load in costs.model.loads)
+        rows.append(Row(arm, title(arm), figures, f"{runs} runs"))
+    return [Group("", rows)]
+
+
+def cost_facts(costs: CpuCosts) -> list[Fact]:
+    """What a critic asks of the model."""
+    model = costs.model
+    idle = "runs without load" if costs.idle_runs else "measurements before each block"
+    background = f"{_cores(model.background_cores)}; "
+    if not model.idle:
+        background += "nothing was measured without load, so it rests on the line alone; "
+    else:
+        background += f"fitted as a treatment with {model.idle} {idle}, which gave {model.idle_cores:.4f}; "
+    if model.has_background:
+        p = model.background_p
+        background += f"told from zero{f' (p {_p(p)})' if p is not None else ''}, so the model keeps it"
+    else:
+        background += f"not told from zero (p {_p(model.background_p or 1.0)}), so the lines pass through the origin"
+    facts = [Fact("Background", background)]
+    facts.append(Fact("Linear in IOPS", _linear(costs)))
+    if model.lack_of_fit is not None:
+        missed = model.lack_of_fit.p < 0.05
+        text = (
+            "a price for every treatment and rate explains more than the model"
+            if missed
+            else "no sign of a missing term"
+        )
+        facts.append(Fact("Lack of fit", f"{text} ({_test(model.lack_of_fit)})"))
+    for (one, other), test in model.interactions.items():
+        name = f"{_name(one)} × {_name(other)}"
+        facts.append(Fact(name, f"{'matters' if test.p < 0.05 else 'no sign that it matters'} ({_test(test)})"))
+    facts.append(
+        Fact(
+            "Scatter",
+            f"runs lie {100 * model.residual_share:.1f} % about the model (SD), {100 * model.prediction_share:.1f} % "
+            f"from what all others predict of them (PRESS); {model.chosen.residual_df} degrees of freedom",
+        )
+    )
+    return facts
+
+
+def size_columns() -> list[Column]:
+    named = [Column(name, "cores") for name, _ in TARGETS]
+    return [Column("CPU", "µs an I/O"), Column("A core carries", "IOPS"), *named]
+
+
+def size_groups(summary: Summary) -> list[Group]:
+    rows = []
+    for cost in summary.service_costs:
+        figures = [_estimate(cost.cost_us), Figure(figure(per_core_iops(cost)))]
+        for _, target in TARGETS:
+            found = capacity(cost, Demand(REPORT_RATE_IOPS, target))
+            if found.size is None:
+                figures.append(Figure("–", found.reason))
+                continue
+            text = f"{100 * found.size.queue.utilisation:.0f} % busy, {figure(found.size.response_s * 1e6)} µs"
+            ends = "" if found.cores == str(found.size.servers) else found.cores.partition(" ")[2].strip("()")
+            figures.append(Figure(str(found.size.servers), f"{ends}; {text}" if ends else text))
+        rows.append(Row(cost.arm, title(cost.arm), figures))
+    return [Group(f"{REPORT_RATE_IOPS:,} IOPS", rows)]
+
+
+def response_columns() -> list[Column]:
+    return [Column(f"{100 * u:.0f} % busy", "µs") for u in UTILISATIONS]
+
+
+def response_groups(summary: Summary) -> list[Group]:
+    groups = []
+    for storage_us in STORAGE_US:
+        rows = []
+        for cost in summary.service_costs:
+            us = cost.cost_us.value
+            figures = []
+            for busy in UTILISATIONS:
+                rate = f"{figure(rate_at(us, REPORT_CORES, busy))} IOPS" if busy and not storage_us else ""
+                figures.append(Figure(figure(response_us(us, REPORT_CORES, busy, storage_us)), rate))
+            rows.append(Row(cost.arm, title(cost.arm), figures))
+        groups.append(Group(f"With {storage_us:g} µs in the storage" if storage_us else "Cores alone", rows))
+    return groups
+
+
+def size_note(summary: Summary) -> str:
+    """What the storage's own time makes of the difference."""
+    if len(summary.service_costs) < 2:
+        return ""
+    bare, *stored = (slowdown(summary.service_costs, REPORT_CORES, 0.6, us) for us in STORAGE_US)
+    rest = ", ".join(
+        f"{each:.2f} times with {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
+    )
+    return (
+        f"At 60 % busy the dearest protocol answers in {bare:.2f} times the time of the cheapest on the cores alone, "
+        f"{rest}: the slower the storage, the less the protocol’s price shows in a response, though it takes the cores."
+    )
+
+
+def _linear(costs: CpuCosts) -> str:
+    model = costs.model
+    if model.linearity is None:
+        return "cannot be judged: add a middle rate, or runs without load"
+    if model.linearity.p >= 0.05:
+        return f"no sign of a curve ({_test(model.linearity)})"
+    parts = ", ".join(
+        f"{title(each.arm)} {figure(each.lightest_us)} → {figure(each.heaviest_us)} µs" for each in model.curvatures
+    )
+    return (
+        f"no: the price of an I/O changes from the lightest to the heaviest rate, {parts} ({_test(model.linearity)}). "
+        "The costs above are those of these rates; do not carry them far beyond"
+    )
+
+
+def _keys(costs: CpuCosts) -> list[str]:
+    """The headline part first."""
+    return [costs.response.key, *(r.key for r in PARTS if r.key in costs.models and r is not costs.response)]
+
+
+def _part(costs: CpuCosts, key: str) -> str:
+    response = next(r for r in PARTS if r.key == key)
+    return "Initiator + target" if response is CPU else response.title.partition(", ")[2].capitalize()
+
+
+def _estimate(estimate: Estimate) -> Figure:
+    return Figure(figure(estimate.value), _span(estimate))
+
+
+def _span(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "unbounded"
+    return f"{figure(estimate.low)}–{figure(estimate.high)}"
+
+
+def _us(estimate: Estimate) -> str:
+    return f"{figure(estimate.value)} µs ({_span(estimate)})"
+
+
+def _cores(estimate: Estimate) -> str:
+    def text(value: float) -> str:
+        return f"{value:.4f}".replace("-", "−")
+
+    return f"{text(estimate.value)} processors ({text(estimate.low or 0.0)} to {text(estimate.high or 0.0)})"
+
+
+def _test(test: FTest) -> str:
+    return f"F({test.df_model}, {test.df_error}) = {figure(test.f_value)}, p {_p(test.p)}"
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def _name(factor: str) -> str:
+    return factor.replace("_", " ")

@@ -1,0 +1,73 @@
+"""The CPU model and the sizing in a report, against the costs that the simulation put in."""
+
+import re
+
+import pytest
+
+from iotax import report
+from iotax.analysis import summarise
+from iotax.analysis.cost import cpu_costs
+from iotax.analysis.data import Grid
+from iotax.notebook import Notebook
+from report.factory import COST, PATHS, Simulation, study, write_notebook
+
+# The simulation charges 1/√outstanding beside, and 25 % more at 8 KiB.
+FACTOR = (0.75 + 0.5) * (1 + 1.25) / 2
+TRUE_US = {arm: FACTOR * (PATHS[arm].initiator_us + PATHS[arm].target_us) for arm in ("nfs3", "iscsi")}
+
+
+@pytest.fixture(scope="module")
+def summary():
+    return summarise(Simulation(block_cv=0.01).data(study(**COST)))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("cost")
+    with Notebook(write_notebook(folder / "cost.iotax", Simulation(block_cv=0.01).data(study(**COST)))) as opened:
+        return report.write(opened, folder / "report.html", folder / "charts").read_text(encoding="utf-8")
+
+
+def test_the_model_finds_what_an_io_costs(summary):
+    model = summary.costs.model
+    for arm, us in TRUE_US.items():
+        cost = model.cost_us(arm)
+        assert cost.low < us < cost.high
+        assert cost.value == pytest.approx(us, rel=0.03)
+    assert model.ratio("nfs3", "iscsi").value == pytest.approx(TRUE_US["nfs3"] / TRUE_US["iscsi"], rel=0.02)
+    assert model.idle == len(summary.data.backgrounds)
+    assert set(summary.costs.models) == {"cpu", "cpu_initiator", "cpu_target", "cpu_machine"}
+
+
+def test_the_whole_machine_has_a_background_and_the_processes_have_none(summary):
+    machine = summary.costs.models["cpu_machine"]
+    assert machine.has_background
+    assert machine.background_cores.low < 0.04 < machine.background_cores.high
+    assert abs(summary.costs.model.background_cores.value) < 1e-3
+
+
+def test_a_closed_loop_gives_no_model_but_means_to_size_by():
+    data = Simulation().data(study())
+    assert cpu_costs(data, Grid(data.study)) is None
+    costs = {each.arm: each for each in summarise(data).service_costs}
+    assert set(costs) == {"nfs3", "iscsi", "nvme-tcp"}
+    assert costs["nfs3"].cost_us.low < costs["nfs3"].cost_us.value < costs["nfs3"].cost_us.high
+    assert "closed-loop" in costs["nfs3"].source
+
+
+def test_the_page_answers_with_cost_ratio_cores_and_what_to_doubt(page):
+    cost = page[page.index('<section id="cost"') : page.index('<section id="validity"')]
+    text = re.sub(r"\s+", " ", re.sub(r"<svg.*?</svg>|<[^>]+>", " ", cost, flags=re.DOTALL)).replace("\u00a0", " ")
+    for said in (
+        "of CPU an I/O",
+        "times iSCSI’s",
+        "Background",
+        "Linear in IOPS",
+        "Lack of fit",
+        "PRESS",
+        "70,000 IOPS",
+        "≤ 80 % busy",
+        "With 500 µs in the storage",
+    ):
+        assert said in text
+    assert cost.count('class="panel"') == 2 + 2 + 3 + 3
