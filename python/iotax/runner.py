@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from iotax.analysis.data import StudyData
+from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.labs.base import Lab, Progress, Sample, Step, TrialFailed
 from iotax.notebook import Writer
@@ -51,6 +53,8 @@ class Summary:
     failed: tuple[str, ...]
     """Ids of trials that were given up."""
     interrupted: bool
+    stopped: bool = False
+    """The study's own rule ended it before its last block."""
 
 
 def run_study(
@@ -93,12 +97,29 @@ class _Runner:
         try:
             for trial in left:
                 if trial.block != block:
+                    if self._may_stop(trial.block):
+                        return Summary(self._run, self._done, tuple(self._failed), interrupted=False, stopped=True)
                     block = trial.block
                     self._measure_background(block)
                 self._try(trial)
         except KeyboardInterrupt:
             return Summary(self._run, self._done, tuple(self._failed), interrupted=True)
         return Summary(self._run, self._done, tuple(self._failed), interrupted=False)
+
+    def _may_stop(self, block: int) -> bool:
+        """Before a block that has not begun: do the blocks so far say enough?"""
+        study = self._writer.study(self._run)
+        if study.design.stop is None:
+            return False
+        attempts = self._writer.attempts(self._run)
+        if any(each.trial.block == block for each in attempts):
+            return False
+        if not precise_enough(StudyData(study, attempts), block - 1):
+            return False
+        self._listener.warning(
+            f"Precise enough after {block - 1} replicates, as the study's `stop:` says; ending here."
+        )
+        return True
 
     def _measure_background(self, block: int) -> None:
         try:

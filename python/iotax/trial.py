@@ -36,9 +36,13 @@ class Trial(Record):
     block: int
     """From 1."""
     replicate: int
-    """From 1."""
+    """From 1; 0 is a sentinel, a run of the baseline that only looks for drift."""
     order: int
     """Place in the run order of the whole study, from 1."""
+
+    @property
+    def sentinel(self) -> bool:
+        return self.replicate == 0
 
 
 class Histogram(Record):

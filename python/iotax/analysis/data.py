@@ -33,9 +33,26 @@ class StudyData:
     def runs(self) -> list[Run]:
         """The attempt that counts of each trial, in the order in which they ran."""
         done = {
-            a.trial.id: Run(a.trial, a.result) for a in self.attempts if a.status == "done" and a.result is not None
+            a.trial.id: Run(a.trial, a.result)
+            for a in self.attempts
+            if a.status == "done" and a.result is not None and not a.trial.sentinel
         }
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
+
+    @cached_property
+    def sentinels(self) -> list[Run]:
+        """Runs of the baseline that only look for drift, in the order in which they ran; no part of any comparison."""
+        done = {
+            a.trial.id: Run(a.trial, a.result)
+            for a in self.attempts
+            if a.status == "done" and a.result is not None and a.trial.sentinel
+        }
+        return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
+
+    @property
+    def planned_count(self) -> int:
+        """Trials that the comparison was to have; 0 where the plan is not known."""
+        return sum(not trial.sentinel for trial in self.planned)
 
     @cached_property
     def not_done(self) -> list[Attempt]:

@@ -56,7 +56,7 @@ def verdicts(
 
 def trust(data: StudyData, cells: Sequence[Sequence[Check]], runs: dict[str, list[Check]]) -> list[Finding]:
     """What was planned and measured, and what the checks found."""
-    planned = len(data.planned) or len({a.trial.id for a in data.attempts})
+    planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.runs)} of {planned} planned trials were measured"
     if data.not_done:
         are = "is" if len(data.not_done) == 1 else "are"

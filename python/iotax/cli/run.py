@@ -10,9 +10,8 @@ import typer
 from iotax.cli.app import OUT
 from iotax.cli.display import display_on
 from iotax.cli.exits import Exit, leave
-from iotax.cli.study import load, open_lab
+from iotax.cli.study import load, open_lab, planned
 from iotax.cli.summary import print_summary
-from iotax.design import plan as make_plan
 from iotax.engine import EngineError, find_engine
 from iotax.environment import environment
 from iotax.labs.base import LabUnusable
@@ -32,7 +31,7 @@ def run(
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
-    plan = make_plan(study)
+    plan = planned(study)
     display = display_on(sys.stdout)
     try:
         lab = open_lab(study, plan, destroy)

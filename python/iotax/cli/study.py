@@ -13,6 +13,7 @@ from iotax.cli.exits import Exit, leave
 from iotax.cli.template import TEMPLATE
 from iotax.design import Plan
 from iotax.design import plan as make_plan
+from iotax.design.describe import describe
 from iotax.engine import EngineError, find_engine
 from iotax.labs.base import Lab
 from iotax.labs.loopback import LoopbackLab
@@ -56,9 +57,17 @@ def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
     return LoopbackLab(study, plan, find_engine(), frozenset(given))
 
 
+def planned(study: Study) -> Plan:
+    """The study's plan. Ends where no design can answer it."""
+    try:
+        return make_plan(study)
+    except ValueError as error:
+        leave(Exit.USAGE, f"{study.name}: design: {error}")
+
+
 def plan(name: str) -> None:
     study, _ = load(name)
-    made = make_plan(study)
+    made = planned(study)
     factors = list(study.levels())
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("order", "block", "replicate"):
@@ -67,7 +76,8 @@ def plan(name: str) -> None:
         table.add_column(factor)
     for trial in made.trials:
         levels = [format_level(factor, trial.treatment[factor]) for factor in factors]
-        table.add_row(str(trial.order), str(trial.block), str(trial.replicate), *map(escape, levels))
+        replicate = "sentinel" if trial.sentinel else str(trial.replicate)
+        table.add_row(str(trial.order), str(trial.block), replicate, *map(escape, levels))
     out = console()
     out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)
     out.print(table)
@@ -76,11 +86,13 @@ def plan(name: str) -> None:
         f"about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
         soft_wrap=True,
     )
+    for line in describe(study, made):
+        out.print(escape(line), soft_wrap=True, highlight=False)
 
 
 def check(name: str, destroy: list[str]) -> None:
     study, _ = load(name)
-    made = make_plan(study)
+    made = planned(study)
     try:
         lab = open_lab(study, made, destroy)
     except EngineError as error:

@@ -1,16 +1,21 @@
-"""Full factorial designs in randomised complete blocks.
+"""The order in which the treatments of a study run.
 
 `blocks: replicate`: each block holds every treatment once, in an order of its own, so that a drift of the machine meets
 all treatments alike and the blocks take it up. `blocks: none`: all trials in one random order, in one block.
+
+`hard_to_change`: a split plot. Trials of one replicate that share the levels of these factors are a whole plot and run
+together; whole plots are in random order, and so are the trials of each. Sentinels are runs of the baseline at even
+distances over the whole plan; they are of replicate 0, belong to the block that they stand in, and are no part of the
+comparison.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from iotax.design.random import derive_seed, shuffled
-from iotax.study import Level, Study
+from iotax.design.treatments import Treatment, treatments
+from iotax.study import Study
 from iotax.trial import LevelValue, Trial
 
 CONNECT_NS = 150_000_000
@@ -43,22 +48,54 @@ class Plan:
 
 def plan(study: Study) -> Plan:
     """The same study always gives the same plan."""
-    treatments = list(itertools.product(*study.levels().values()))
+    some = treatments(study)
     replicates = range(1, study.design.replicates + 1)
-    blocks: list[list[tuple[int, tuple[Level, ...]]]]
+    blocks: list[list[tuple[int, Treatment]]]
     if study.design.blocks == "replicate":
         blocks = [
-            [(replicate, levels) for levels in shuffled(treatments, study.design.seed, "block", replicate)]
-            for replicate in replicates
+            _ordered(study, [(replicate, levels) for levels in some], "block", replicate) for replicate in replicates
         ]
     else:
-        everything = [(replicate, levels) for replicate in replicates for levels in treatments]
-        blocks = [shuffled(everything, study.design.seed, "order")]
-    trials: list[Trial] = []
-    for block, members in enumerate(blocks, start=1):
-        for replicate, levels in members:
-            trials.append(_trial(study, block, replicate, levels, order=len(trials) + 1))
+        blocks = [_ordered(study, [(replicate, levels) for replicate in replicates for levels in some], "order")]
+    runs = [
+        (block, replicate, levels) for block, members in enumerate(blocks, start=1) for replicate, levels in members
+    ]
+    trials = [
+        _trial(study, block, replicate, levels, order)
+        for order, (block, replicate, levels) in enumerate(_with_sentinels(study, runs), start=1)
+    ]
     return Plan(tuple(trials), {trial.id: _expected_ns(study, trial) for trial in trials}, len(blocks))
+
+
+def _ordered(
+    study: Study, members: list[tuple[int, Treatment]], name: str, index: int = 0
+) -> list[tuple[int, Treatment]]:
+    """A random order; of a split plot, of its whole plots and within each."""
+    seed, names = study.design.seed, list(study.levels())
+    hard = [names.index(factor) for factor in study.design.hard_to_change]
+    if not hard:
+        return shuffled(members, seed, name, index)
+    plots: dict[tuple, list[tuple[int, Treatment]]] = {}
+    for replicate, levels in members:
+        plots.setdefault((replicate, *(levels[factor] for factor in hard)), []).append((replicate, levels))
+    ordered = []
+    for number, plot in enumerate(shuffled(list(plots.values()), seed, f"{name} plots", index)):
+        # Whole plots of one block share no stream: their number is part of the name.
+        ordered += shuffled(plot, seed, f"{name} plot {number}", index)
+    return ordered
+
+
+def _with_sentinels(study: Study, runs: list[tuple[int, int, Treatment]]) -> list[tuple[int, int, Treatment]]:
+    """Runs of the baseline, of replicate 0, at even distances: the first stands first, the last stands last."""
+    count = study.design.sentinels
+    found = []
+    places = [round(at * len(runs) / max(1, count - 1)) for at in range(count)]
+    for place in range(len(runs) + 1):
+        for _ in range(places.count(place)):
+            block = runs[min(place, len(runs) - 1)][0] if place else runs[0][0]
+            found.append((block, 0, study.baseline_levels()))
+        found += runs[place : place + 1]
+    return found
 
 
 def trial_seed(study: Study, trial: Trial) -> int:
@@ -66,10 +103,10 @@ def trial_seed(study: Study, trial: Trial) -> int:
     return derive_seed(study.design.seed, "addresses", trial.replicate)
 
 
-def _trial(study: Study, block: int, replicate: int, levels: tuple[Level, ...], order: int) -> Trial:
+def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: int) -> Trial:
     treatment: dict[str, LevelValue] = {name: level.value for name, level in zip(study.levels(), levels, strict=True)}
     return Trial(
-        id="/".join([*(level.label for level in levels), f"r{replicate}"]),
+        id="/".join([*(level.label for level in levels), f"r{replicate}" if replicate else f"sentinel at {order}"]),
         study=study.name,
         treatment=treatment,
         block=block,

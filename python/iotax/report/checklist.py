@@ -83,7 +83,7 @@ def _before(summary: Summary) -> Item:
 
 def _shown(summary: Summary) -> Item:
     data = summary.data
-    complete = len(data.runs) == (len(data.planned) or len(data.runs))
+    complete = len(data.runs) == (data.planned_count or len(data.runs))
     several = "attempts that did not end well are" if len(data.not_done) > 1 else "attempt that did not end well is"
     bad = f"{len(data.not_done)} {several} listed" if data.not_done else "no attempt failed"
     return Item(

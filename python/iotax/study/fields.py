@@ -86,4 +86,6 @@ Media: TypeAlias = Annotated[
 Fill: TypeAlias = Literal["pattern", "zeros"]
 Refill: TypeAlias = Literal["never", "block", "trial"]
 Blocks: TypeAlias = Literal["replicate", "none"]
+Fraction: TypeAlias = Literal["1", "1/2", "1/4", "1/8", "1/16"]
+Effects: TypeAlias = Literal["main", "two-factor"]
 Response: TypeAlias = Literal["iops", "latency", "cpu_per_io"]

@@ -35,7 +35,9 @@ from iotax.study.fields import (
     Count,
     Driver,
     Duration,
+    Effects,
     Fill,
+    Fraction,
     Generator,
     Media,
     Percent,
@@ -187,15 +189,40 @@ class Lab(Section):
 LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm}
 
 
+class Stop(Section):
+    """When to end before the last replicate. It belongs to the study because it must be chosen before any data."""
+
+    half_width: Percent
+    """Every ratio to the baseline is known at least this closely (half of its 95 % interval)."""
+    at_least: Annotated[int, Field(ge=2)] = 3
+    """Replicates that run in any case."""
+    response: Response | None = None
+    """Of which response; the study's primary one when not given."""
+
+
 class Design(Section):
-    """How the treatments are repeated and ordered."""
+    """How the treatments are chosen, repeated and ordered."""
 
     replicates: Count = 3
-    """How often each treatment runs."""
+    """How often each treatment runs; with `stop` the most."""
     blocks: Blocks = "replicate"
     """replicate: each replicate is a complete block in random order. none: all trials in one random order."""
     seed: Seed = 42
     """Draws the order and the addresses; the same seed gives the same study."""
+    hard_to_change: list[str] = Field(default=[])
+    """Factors that change rarely (split plot): within a replicate, trials of equal levels run together."""
+    fraction: Fraction = "1"
+    """1/2, 1/4, …: a fractional factorial of factors with two levels; `iotax plan` shows what is aliased with what."""
+    runs: Count | None = None
+    """So many treatments for each replicate, chosen D-optimally."""
+    effects: Effects = "two-factor"
+    """What a D-optimal design must be able to tell: main effects, or two-factor interactions too."""
+    exclude: list[dict[str, bool | int | float | str]] = Field(default=[])
+    """Combinations of levels that cannot or shall not run: [{protocol: iscsi, block_size: 1MiB}]."""
+    sentinels: Annotated[int, Field(ge=0, le=100)] = 0
+    """Runs of the baseline spread evenly over the whole plan, to see drift: 3 are start, middle and end."""
+    stop: Stop | None = None
+    """Ends the study early, by a rule chosen before any data."""
 
 
 class Topology(Section):
@@ -355,9 +382,10 @@ class Study(Section):
 
     def baseline_level(self, factor: str) -> Level | None:
         """The level of `factor` that the baseline names, by label or value; None where it names none."""
-        if factor not in self.baseline:
-            return None
-        wanted = self.baseline[factor]
+        return self.level(factor, self.baseline[factor]) if factor in self.baseline else None
+
+    def level(self, factor: str, wanted: LevelValue) -> Level | None:
+        """The level of `factor` that is written so, by label or value; None where there is none."""
         for level in self.levels().get(factor, ()):
             if level.label == wanted or (level.value == wanted and type(level.value) is type(wanted)):
                 return level
@@ -368,6 +396,10 @@ class Study(Section):
             if getattr(named, factor) == [level.value]:
                 return level
         return None
+
+    def baseline_levels(self) -> tuple[Level, ...]:
+        """The baseline as a treatment: of factors that it does not name, the first level."""
+        return tuple(self.baseline_level(name) or levels[0] for name, levels in self.levels().items())
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Level of `protocol` → where it goes."""

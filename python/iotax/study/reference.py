@@ -44,6 +44,8 @@ def reference() -> str:
     for name, section in SECTIONS.items():
         parts.append(_table(name, section.__doc__ or "", defs[section.__name__]["properties"]))
     parts.append(_table("design", defs["Design"]["description"], defs["Design"]["properties"]))
+    for title, name in (("load: {streams: {NAME: …}}", "Stream"), ("design: {stop: …}", "Stop")):
+        parts.append(_table(title, defs[name]["description"], defs[name]["properties"]))
     parts.append(f"## Factors\n\n{', '.join(f'`{name}`' for name in factor_names())}.\n")
     return "\n".join(parts)
 

@@ -14,6 +14,9 @@ from iotax.units import format_size
 CELLS_MAX = 100_000
 """Trials of one study: more would run for weeks, and is a slip of the pen."""
 
+FRACTION_FACTORS_MAX = 10
+"""More generators than those of ten factors are not searched through."""
+
 _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
 
@@ -25,6 +28,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _pacing(study)
     yield from _streams(study)
     yield from _generator(study)
+    yield from _design(study)
     yield from _cells(study)
 
 
@@ -131,6 +135,40 @@ def _generator(study: Study) -> Iterator[tuple[Place, str]]:
                 f"fio reaches files and block devices of this machine; {label} is neither. "
                 "Name one: `protocol: {disk: ./scratch.img}`",
             )
+
+
+def _design(study: Study) -> Iterator[tuple[Place, str]]:
+    design, levels = study.design, study.levels()
+    for index, name in enumerate(design.hard_to_change):
+        if name not in levels:
+            yield ("design", "hard_to_change", index), f"{name} is not a factor of this study: {', '.join(levels)}"
+    if design.hard_to_change and set(design.hard_to_change) >= set(levels):
+        yield ("design", "hard_to_change"), "every factor is named: then none is left to vary within a whole plot"
+    if design.fraction != "1" and design.runs is not None:
+        yield ("design", "runs"), "a design is fractional or D-optimal; leave `fraction` or `runs` out"
+    if design.fraction != "1":
+        if design.exclude:
+            yield ("design", "exclude"), "a fraction has no room for exclusions; say `runs:` for a D-optimal design"
+        if odd := [name for name, found in levels.items() if len(found) != 2]:
+            yield ("design", "fraction"), f"a fraction needs factors of two levels; {', '.join(odd)} has others"
+        elif not 3 <= len(levels) <= FRACTION_FACTORS_MAX:
+            yield (
+                ("design", "fraction"),
+                f"a fraction needs 3 to {FRACTION_FACTORS_MAX} factors, here are {len(levels)}",
+            )
+        elif 2 ** len(levels) // int(design.fraction[2:]) <= len(levels):
+            yield ("design", "fraction"), f"so few treatments cannot tell {len(levels)} main effects apart"
+    for index, combination in enumerate(design.exclude):
+        for name, value in combination.items():
+            if name not in levels:
+                yield ("design", "exclude", index, name), f"not a factor of this study: {', '.join(levels)}"
+            elif study.level(name, value) is None:
+                labels = [level.label for level in levels[name]]
+                yield ("design", "exclude", index, name), f"{value} is not a level; {name} has {', '.join(labels)}"
+    if design.stop and design.stop.at_least > design.replicates:
+        yield ("design", "stop", "at_least"), f"more than the {design.replicates} replicates there are at most"
+    if design.stop and design.blocks != "replicate":
+        yield ("design", "stop"), "needs `blocks: replicate`: the rule is asked after each complete block"
 
 
 def _cells(study: Study) -> Iterator[tuple[Place, str]]:

@@ -1,0 +1,30 @@
+"""Is a study precise enough to end? Asked after each complete block, by the rule chosen before any data."""
+
+import math
+
+from iotax.analysis.compare import LayoutCache, Model, compare
+from iotax.analysis.data import Grid, StudyData
+from iotax.analysis.responses import ASKED
+
+
+def half_width(data: StudyData) -> float:
+    """Half of the widest 95 % interval of a ratio to the baseline, as a share; infinite where one cannot be had."""
+    stop = data.study.design.stop
+    word = (stop.response if stop else None) or data.study.responses[0]
+    found = [
+        each.ratio
+        for each in compare(Model(ASKED[word], Grid(data.study), data.runs, LayoutCache()), data.study.margin)
+        if each.condition is not None
+    ]
+    widths = [
+        math.inf if ratio.low is None or ratio.high is None else math.log(ratio.high / ratio.low) / 2 for ratio in found
+    ]
+    return math.expm1(max(widths, default=math.inf))
+
+
+def precise_enough(data: StudyData, blocks_done: int) -> bool:
+    """What the study's `stop` says of its first blocks, all of them complete."""
+    stop = data.study.design.stop
+    if stop is None or blocks_done < stop.at_least:
+        return False
+    return half_width(data) <= stop.half_width / 100

@@ -1,0 +1,112 @@
+"""What a design is and what it can tell, in lines for people, before anything runs."""
+
+from __future__ import annotations
+
+from iotax.design.doptimal import efficiency
+from iotax.design.fraction import letters
+from iotax.design.plan import Plan
+from iotax.design.power import detectable_ratio
+from iotax.design.treatments import candidates, fraction_of, matrix, treatments
+from iotax.study import Study
+
+CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
+"""Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
+
+
+def describe(study: Study, plan: Plan) -> list[str]:
+    return [*_treatments(study), *_order(study, plan), *_stop(study), *_detectable(study)]
+
+
+def _treatments(study: Study) -> list[str]:
+    design, count = study.design, len(treatments(study))
+    if design.fraction != "1":
+        made = fraction_of(study)
+        named = ", ".join(f"{letters([at])} = {name}" for at, name in enumerate(study.levels()))
+        generators = ", ".join(
+            f"{letters([made.base + at])} = {letters(word)}" for at, word in enumerate(made.generators)
+        )
+        return [
+            f"Fractional factorial 2^({made.factors}-{len(made.generators)}), resolution {_roman(made.resolution)}: "
+            f"{count} of {2**made.factors} treatments. {named}.",
+            f"Generators: {generators}. Defining relation: I = {' = '.join(map(letters, made.words))}.",
+            *(
+                f"  {letters(effect)}" + (f" = {' = '.join(map(letters, same))}" if same else " alone")
+                for effect, same in made.aliases()
+            ),
+            "  Aliased effects are seen as their sum. Of interactions, those of two factors are listed.",
+        ]
+    if design.runs is not None:
+        whole = candidates(study)
+        chosen = matrix(study, treatments(study))
+        share = efficiency(chosen, matrix(study, whole))
+        effects = "main effects" if design.effects == "main" else "main effects and two-factor interactions"
+        return [
+            f"D-optimal: {count} of {len(whole)} treatments tell {effects} apart ({chosen.shape[1]} parameters); "
+            f"each run gives {share:.0%} of the information of one in the whole factorial."
+        ]
+    cut = f" without {_full(study) - count} excluded" if design.exclude else ""
+    return [f"Full factorial{cut}: {count} treatments."]
+
+
+def _order(study: Study, plan: Plan) -> list[str]:
+    found = []
+    if hard := study.design.hard_to_change:
+        plots = {
+            (trial.replicate, *(trial.treatment[name] for name in hard)) for trial in plan.trials if trial.replicate
+        }
+        found.append(
+            f"Split plot: {', '.join(hard)} change{'s'[: len(hard) == 1]} between {len(plots)} whole plots, whose "
+            "scatter judges them; the other factors change within."
+        )
+    if count := study.design.sentinels:
+        at = [trial.order for trial in plan.trials if not trial.replicate]
+        found.append(
+            f"{count} sentinel run{'s'[: count > 1]} of the baseline, at {', '.join(map(str, at))}, to see drift."
+        )
+    return found
+
+
+def _stop(study: Study) -> list[str]:
+    stop = study.design.stop
+    if stop is None:
+        return []
+    return [
+        f"Ends after the first replicate from {stop.at_least} on where every ratio to the baseline of "
+        f"{stop.response or study.responses[0]} is known to ±{stop.half_width:g} %; at most {study.design.replicates}."
+    ]
+
+
+def _detectable(study: Study) -> list[str]:
+    replicates, cells = study.design.replicates, len(treatments(study))
+    blocks = replicates if study.design.blocks == "replicate" else 1
+    freedom = replicates * cells - cells - (blocks - 1)
+    others = max(1, cells // max(1, _arms(study)))
+    compared = [("two treatments", replicates)]
+    if others > 1:
+        compared.append(("two arms over all conditions", replicates * others))
+    found = []
+    for words, runs in compared:
+        ratios = [detectable_ratio(cv, runs, freedom) for cv in CVS]
+        told = ", ".join(f"{ratio - 1:.1%} at {cv:.0%}" for cv, ratio in zip(CVS, ratios, strict=True) if ratio)
+        if not told:
+            return ["One run of each treatment leaves nothing to judge scatter by: no difference can be shown."]
+        found.append(f"Smallest difference between {words} that is seen 9 times in 10, by scatter of runs: {told}.")
+    return found
+
+
+def _arms(study: Study) -> int:
+    count = 1
+    for name, levels in study.levels().items():
+        count *= len(levels) if name in study.baseline else 1
+    return count
+
+
+def _full(study: Study) -> int:
+    count = 1
+    for levels in study.levels().values():
+        count *= len(levels)
+    return count
+
+
+def _roman(number: int) -> str:
+    return ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"][number]

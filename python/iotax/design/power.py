@@ -1,0 +1,43 @@
+"""What a design can detect: the power of a two-sided t-test of a difference of logarithms."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.optimize import brentq
+from scipy.stats import nct
+from scipy.stats import t as student
+
+POWER = 0.9
+ALPHA = 0.05
+_REPLICATES_MAX = 100_000
+
+
+def power(difference: float, error: float, freedom: float) -> float:
+    """The chance to see a true `difference` whose estimate has the standard error `error` with `freedom` degrees."""
+    shift = abs(difference) / error
+    limit = float(student.ppf(1 - ALPHA / 2, freedom))
+    return float(nct.sf(limit, freedom, shift) + nct.cdf(-limit, freedom, shift))
+
+
+def detectable_ratio(cv: float, runs: int, freedom: float) -> float | None:
+    """The smallest ratio of two means of `runs` each that is seen with 90 % power; None without degrees of freedom.
+
+    `cv` is the scatter of runs, as a share; the logarithms then have about that standard deviation.
+    """
+    if freedom < 1:
+        return None
+    error = math.sqrt(math.log1p(cv * cv)) * math.sqrt(2 / runs)
+    high = error
+    while power(high, error, freedom) < POWER:
+        high *= 2
+    return math.exp(brentq(lambda difference: power(difference, error, freedom) - POWER, 0.0, high))
+
+
+def replicates_to_detect(cv: float, ratio: float) -> int:
+    """Replicates of each of two treatments that show `ratio` with 90 % power."""
+    for runs in range(2, _REPLICATES_MAX):
+        seen = detectable_ratio(cv, runs, 2 * (runs - 1))
+        if seen is not None and seen <= ratio:
+            return runs
+    raise ValueError(f"more than {_REPLICATES_MAX} replicates")

@@ -1,0 +1,54 @@
+"""Which treatments of a study run: all, a fraction, or a D-optimal choice."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TypeAlias
+
+import numpy as np
+
+from iotax.design.doptimal import d_optimal, model_matrix
+from iotax.design.fraction import Fraction, fraction
+from iotax.study import Level, Study
+
+Treatment: TypeAlias = tuple[Level, ...]
+"""A level of each factor, in the study's order."""
+
+
+def treatments(study: Study) -> list[Treatment]:
+    """In the order of the factorial. Raises SingularDesignError where a D-optimal choice is not possible."""
+    everything = candidates(study)
+    if study.design.fraction != "1":
+        levels = list(study.levels().values())
+        return [tuple(levels[factor][at] for factor, at in enumerate(run)) for run in fraction_of(study).runs()]
+    if study.design.runs is not None:
+        chosen = d_optimal(matrix(study, everything), study.design.runs, study.design.seed)
+        return [everything[row] for row in chosen]
+    return everything
+
+
+def candidates(study: Study) -> list[Treatment]:
+    """The full factorial without what the study excludes."""
+    names = list(study.levels())
+    excluded = [
+        {names.index(name): study.level(name, value) for name, value in combination.items()}
+        for combination in study.design.exclude
+    ]
+    return [
+        treatment
+        for treatment in itertools.product(*study.levels().values())
+        if not any(all(treatment[at] == level for at, level in combination.items()) for combination in excluded)
+    ]
+
+
+def fraction_of(study: Study) -> Fraction:
+    halvings = int(study.design.fraction[2:]).bit_length() - 1
+    return fraction(len(study.levels()), halvings)
+
+
+def matrix(study: Study, some: list[Treatment]) -> np.ndarray:
+    """The model matrix of what the study's `effects` ask a D-optimal design to tell apart."""
+    levels = list(study.levels().values())
+    numbers = [[levels[at].index(level) for at, level in enumerate(treatment)] for treatment in some]
+    order = min(len(levels), 1 if study.design.effects == "main" else 2)
+    return model_matrix(numbers, [len(each) for each in levels], order)
