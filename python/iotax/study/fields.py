@@ -76,7 +76,7 @@ Arrivals: TypeAlias = Literal["constant", "poisson"]
 Generator: TypeAlias = Literal["iotax", "fio"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
-Clock: TypeAlias = Literal["host", "icount"]
+Clock: TypeAlias = Literal["auto", "host", "icount"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null"],
     # YAML's own null is what `media: null` reads as.

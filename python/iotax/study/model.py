@@ -175,8 +175,9 @@ class Vm(Section):
 
     accelerator: Accelerator = "auto"
     """kvm, tcg (emulation), or auto for kvm where a kernel really boots in it."""
-    clock: Clock = "host"
-    """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU."""
+    clock: Clock = "auto"
+    """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU. auto: \
+icount where processors are emulated, for their speed says nothing."""
 
 
 class Lab(Section):

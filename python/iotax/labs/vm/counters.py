@@ -29,8 +29,10 @@ class Reading:
         return cls(round(float(uptime) * 1e9), (ticks[3] + ticks[4] + ticks[7]) * _TICK_NS)
 
     def busy_ns(self, later: Reading) -> int:
-        wall_ns = later.now_ns - self.now_ns
-        return max(0, wall_ns - (later.unused_ns - self.unused_ns))
+        return max(0, self.wall_ns(later) - (later.unused_ns - self.unused_ns))
+
+    def wall_ns(self, later: Reading) -> int:
+        return later.now_ns - self.now_ns
 
 
 def machine_busy_ns(machine: Machine, duration_ns: int) -> int:
@@ -38,8 +40,24 @@ def machine_busy_ns(machine: Machine, duration_ns: int) -> int:
     return sum(max(0, duration_ns - core.idle_ns - core.iowait_ns - core.steal_ns) for core in machine.cores)
 
 
-def with_guests(result: TrialResult, endpoint: str, target_ns: int | None) -> TrialResult:
-    """The result with whole guests for initiator and target, and both for the machine.
+@dataclass(frozen=True)
+class TargetCost:
+    """The storage guest from before a load to after it, quiet at both ends, and the I/Os that it saw in between."""
+
+    before: Reading
+    after: Reading
+    ios: int
+
+    def cpu_ns(self, ios: int, idle_cores: float) -> int | None:
+        """CPU for that many I/Os, the guest's idle work taken off."""
+        if self.ios <= 0:
+            return None
+        spent_ns = self.before.busy_ns(self.after) - idle_cores * self.before.wall_ns(self.after)
+        return max(0, round(spent_ns * ios / self.ios))
+
+
+def with_guests(result: TrialResult, endpoint: str, target_ns: int | None, idle_cores: float) -> TrialResult:
+    """The result with the CPU of whole guests: the initiator's, less what it spends idle, and both for the machine.
 
     The engine's own process stands as the initiator's user time, all the rest of its guest as system time.
     """
@@ -49,7 +67,8 @@ def with_guests(result: TrialResult, endpoint: str, target_ns: int | None) -> Tr
     result = result.model_copy(update={"endpoint": endpoint, "checks": checks})
     if measured is None:
         return result
-    busy_ns = machine_busy_ns(measured, result.window.duration_ns)
+    machine_ns = machine_busy_ns(measured, result.window.duration_ns)
+    busy_ns = max(0, machine_ns - round(idle_cores * result.window.duration_ns))
     user_ns = min(busy_ns, process.user_ns) if process else 0
     initiator = Cpu(
         pid=process.pid if process else 0,
@@ -63,7 +82,7 @@ def with_guests(result: TrialResult, endpoint: str, target_ns: int | None) -> Tr
     cores = [*measured.cores]
     if target_ns is not None:
         cores.append(_core(len(cores), target_ns, result.window.duration_ns))
-    machine = Machine(cores=cores, busy_ns=busy_ns + (target_ns or 0))
+    machine = Machine(cores=cores, busy_ns=machine_ns + (target_ns or 0))
     return result.model_copy(update={"cpu": CpuUse(initiator=initiator, target=target, machine=machine)})
 
 

@@ -21,17 +21,19 @@ from iotax.engine import EngineError
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import malformed, run_document, sample_of
 from iotax.labs.vm import accelerator, preflight, recipe
-from iotax.labs.vm.counters import Reading, with_guests
+from iotax.labs.vm.counters import Reading, TargetCost, with_guests
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guest_load import Event, fill, run_engine
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
-from iotax.labs.vm.qemu import Accelerator, require_qemu
+from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
 from iotax.study import Settings, Study
 from iotax.trial import Background, Connected, CpuUse, Trial, TrialResult
 
 _VOLUME = "/volume/data"
-_BACKGROUND_S = 0.5
+_BACKGROUND_S = 2.0
+"""Clocks are read in ticks of 10 ms: half a percent of this."""
+_ROLES: tuple[Role, ...] = ("initiator", "storage")
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ class VmLab(Lab):
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
         self._image: Image | None = None
         self._accelerator: Accelerator = "tcg"
+        self._clock: Clock = "host"
         self._told: dict[str, Any] = {}
         self._guests: Guests | None = None
         self._up: _Connected | None = None
         self._filled: dict[Role, tuple[int, str]] = {}
+        self._idle_cores: dict[Role, float] = dict.fromkeys(_ROLES, 0.0)
+        """What each guest spends when it has nothing to do."""
 
     def check(self) -> list[Finding]:
         return preflight.findings(self._protocols(), self._volume_bytes())
@@ -65,11 +70,13 @@ class VmLab(Lab):
             self._image = build(self._program, lambda text: progress(Step(text)))
             progress(Step("choosing the accelerator"))
             self._accelerator, why = accelerator.choose(self._image, self._wanted_accelerator(), version)
+            icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg")
+            self._clock = "icount" if icount else "host"
             self._told = {
                 "lab": "vm",
                 "qemu": version,
                 "accelerator": why,
-                "clock": self._vm.clock,
+                "clock": self._clock,
                 "guest_kernel": self._image.release,
                 "guest_packages": self._image.packages,
             }
@@ -87,13 +94,15 @@ class VmLab(Lab):
         started_unix_ns = time.time_ns()
         try:
             guests = self._running()
-            before = [_read(guests[role]) for role in ("initiator", "storage")]
+            before = {role: _read(guests[role]) for role in _ROLES}
             time.sleep(_BACKGROUND_S)
-            after = [_read(guests[role]) for role in ("initiator", "storage")]
-        except (VmFault, StepFailed) as fault:
+            after = {role: _read(guests[role]) for role in _ROLES}
+        except VmFault as fault:
             raise self._failed(fault) from fault
-        duration_ns = max(1, after[0].now_ns - before[0].now_ns)
-        busy_ns = sum(first.busy_ns(second) for first, second in zip(before, after, strict=True))
+        for role in _ROLES:
+            self._idle_cores[role] = before[role].busy_ns(after[role]) / max(1, before[role].wall_ns(after[role]))
+        duration_ns = max(1, before["initiator"].wall_ns(after["initiator"]))
+        busy_ns = round(self._idle_cores["initiator"] * duration_ns)
         cpu = CpuUse.model_validate({"initiator": None, "machine": {"cores": [], "busy_ns": busy_ns}})
         return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=cpu)
 
@@ -121,19 +130,34 @@ class VmLab(Lab):
         connected = self._connect(settings, progress)
         self._restore(trial, settings, progress)
         guests = self._running()
-        for role in ("initiator", "storage"):
+        for role in _ROLES:
             guests[role].run("sync; echo 3 >/proc/sys/vm/drop_caches")
         seed = trial_seed(self._study, trial)
         document = run_document(settings, f"local:{connected.path}", seed=seed, driver="auto", cpus=[], watch_pids={})
         document["options"] = {}
-        loads = _load_guest(settings.endpoint.protocol)
-        watched = guests["storage"] if settings.endpoint.protocol in _over_the_link() else None
-        run = _Run(progress, watched)
-        run_engine(guests[loads], document, run.hear)
+        protocol = settings.endpoint.protocol
+        role = _load_guest(protocol)
+        run = _Run(progress)
+        ios, before = self._ios(connected), _read(guests["storage"])
+        run_engine(guests[role], document, run.hear)
+        after = _read(guests["storage"])
         if run.result is None or not run.result.ios:
             raise TrialFailed("no I/O completed within the measured window", "", run.connected)
-        result = with_guests(run.result, _endpoint(settings), run.target_ns(settings.endpoint.protocol))
+        target_ns: int | None = None
+        if protocol in recipe.ONE_GUEST:
+            target_ns = 0  # both halves stand in the initiator's figure
+        elif protocol != "local":
+            cost = TargetCost(before, after, self._ios(connected) - ios)
+            target_ns = cost.cpu_ns(run.result.ios, self._idle_cores["storage"])
+        result = with_guests(run.result, _endpoint(settings), target_ns, self._idle_cores[role])
         return Outcome(result, self._describe(run.connected, settings), "")
+
+    def _ios(self, connected: _Connected) -> int:
+        """I/Os that the initiator's kernel has completed on the device so far."""
+        if connected.protocol == "local":
+            return 0
+        said = self._running()["initiator"].run(f"ios_of {connected.path}")
+        return int(said[-1].removeprefix("IOS "))
 
     def _connect(self, settings: Settings, progress: Progress) -> _Connected:
         """The protocol of these settings, up; another one is taken down first."""
@@ -200,7 +224,7 @@ class VmLab(Lab):
         self._guests = Guests(
             self._image,
             accelerator=self._accelerator,
-            clock=self._vm.clock,
+            clock=self._clock,
             volume_bytes=kept * self._volume_bytes(),
         )
 
@@ -237,14 +261,10 @@ class VmLab(Lab):
 
 
 class _Run:
-    """Hears one load, and reads the storage guest's clocks at the samples of the measured window."""
+    """Hears one load."""
 
-    def __init__(self, progress: Progress, watched: Guest | None) -> None:
-        self._progress, self._watched = progress, watched
-        self._first: tuple[Reading, int] | None = None
-        self._last: tuple[Reading, int] | None = None
-        self._ios = 0.0
-        self._at_ns = 0
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
         self.connected: Connected | None = None
         self.result: TrialResult | None = None
 
@@ -253,31 +273,9 @@ class _Run:
             case "connected":
                 self.connected = Connected.model_validate(event)
             case "sample":
-                self._sample(event)
                 self._progress(sample_of(event))
             case "result":
                 self.result = TrialResult.model_validate(event)
-
-    def target_ns(self, protocol: str) -> int | None:
-        """CPU of the storage guest over the window: what an I/O cost between two readings, times the window's I/Os."""
-        if protocol in recipe.ONE_GUEST:
-            return 0  # both halves stand in the initiator's figure
-        if self._first is None or self._last is None or self.result is None:
-            return None
-        (before, ios_before), (after, ios_after) = self._first, self._last
-        if ios_after <= ios_before:
-            return None
-        return round(before.busy_ns(after) / (ios_after - ios_before) * self.result.ios)
-
-    def _sample(self, event: Event) -> None:
-        at_ns = int(event["at_ns"])
-        interval_ns, self._at_ns = at_ns - self._at_ns, at_ns
-        self._ios += float(event["iops"]) * interval_ns / 1e9
-        if self._watched is None or event.get("phase") != "run":
-            return
-        reading = (_read(self._watched), round(self._ios))
-        self._first = self._first or reading
-        self._last = reading
 
 
 def _read(guest: Guest) -> Reading:
@@ -290,10 +288,6 @@ def _target_guest(protocol: str) -> Role:
 
 def _load_guest(protocol: str) -> Role:
     return "storage" if protocol == "local" else "initiator"
-
-
-def _over_the_link() -> set[str]:
-    return set(recipe.PROTOCOLS) - recipe.ONE_GUEST
 
 
 def _endpoint(settings: Settings) -> str:

@@ -65,6 +65,18 @@ volume_keep() {
 # volume_restore: in place, for it is open.
 volume_restore() { dd if=/snapshot/data of=$VOLUME bs=1M conv=notrunc 2>/dev/null || die "the volume cannot be restored"; }
 
+# ios_of PATH: I/Os completed so far on a device, or on the NFS mount.
+ios_of() {
+    case "$1" in
+    /dev/nvme*) # with native multipath the paths count, not the device above them
+        _stats=$(ls -d /sys/block/nvme*c*n1/stat 2>/dev/null || echo /sys/block/${1#/dev/}/stat)
+        cat $_stats | awk '{n += $1 + $5} END {print "IOS", n}'
+        ;;
+    /dev/*) awk '{print "IOS", $1 + $5}' /sys/block/${1#/dev/}/stat ;;
+    *) awk '/^[ \t]*(READ|WRITE):/ {n += $2} END {print "IOS", n + 0}' /proc/self/mountstats ;;
+    esac
+}
+
 # block_device PATTERN: the one device that has appeared, waited for.
 block_device() {
     until_true 20 sh -c "ls -d $1 >/dev/null 2>&1" || return 1
