@@ -178,6 +178,8 @@ class Vm(Section):
     clock: Clock = "auto"
     """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU. auto: \
 icount where processors are emulated, for their speed says nothing."""
+    guests: Annotated[int, Field(ge=1, le=2)] = 2
+    """2: initiator and storage each have a machine. 1: both in one kernel, whose CPU icount then gives exactly."""
 
 
 class Lab(Section):

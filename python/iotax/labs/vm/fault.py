@@ -9,3 +9,8 @@ class VmFault(Exception):  # noqa: N818 - an outcome, not a bug
     def __init__(self, subject: str, message: str, console: str = "") -> None:
         self.subject, self.message, self.console = subject, message, console
         super().__init__(f"{subject}: {message}")
+
+    @property
+    def console_panicked(self) -> bool:
+        """Whether the guest's kernel gave up, which it would do again."""
+        return "Kernel panic" in self.console

@@ -136,7 +136,7 @@ class VmLab(Lab):
         document = run_document(settings, f"local:{connected.path}", seed=seed, driver="auto", cpus=[], watch_pids={})
         document["options"] = {}
         protocol = settings.endpoint.protocol
-        role = _load_guest(protocol)
+        role = self._load_guest(protocol)
         run = _Run(progress)
         ios, before = self._ios(connected), _read(guests["storage"])
         run_engine(guests[role], document, run.hear)
@@ -144,7 +144,7 @@ class VmLab(Lab):
         if run.result is None or not run.result.ios:
             raise TrialFailed("no I/O completed within the measured window", "", run.connected)
         target_ns: int | None = None
-        if protocol in recipe.ONE_GUEST:
+        if self._in_one_guest(protocol):
             target_ns = 0  # both halves stand in the initiator's figure
         elif protocol != "local":
             cost = TargetCost(before, after, self._ios(connected) - ios)
@@ -161,7 +161,7 @@ class VmLab(Lab):
 
     def _connect(self, settings: Settings, progress: Progress) -> _Connected:
         """The protocol of these settings, up; another one is taken down first."""
-        protocol, environment = settings.endpoint.protocol, _environment(settings)
+        protocol, environment = settings.endpoint.protocol, _environment(settings, self._vm.guests)
         if self._up is not None and (self._up.protocol, self._up.environment) == (protocol, environment):
             return self._up
         self._disconnect(progress)
@@ -171,7 +171,7 @@ class VmLab(Lab):
             self._up = _Connected(protocol, environment, _VOLUME)
             return self._up
         progress(Step(f"connecting {protocol}"))
-        guests[_target_guest(protocol)].run(f"{environment}step {protocol} target_up")
+        guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
         said = guests["initiator"].run(f"{environment}step {protocol} initiator_up")
         path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
         if not path:
@@ -187,14 +187,14 @@ class VmLab(Lab):
         guests = self._running()
         try:
             guests["initiator"].run(f"{up.environment}step {up.protocol} initiator_down")
-            guests[_target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
+            guests[self._target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
         except (StepFailed, VmFault):
             self.close()
             self._boot(progress)
 
     def _make_volume(self, protocol: str, settings: Settings, progress: Progress) -> None:
         """The volume's file in the guest that serves it, with the pattern and a copy to restore it from."""
-        role = _target_guest(protocol)
+        role = self._target_guest(protocol)
         if role in self._filled:
             return
         size_bytes = self._volume_bytes()
@@ -209,7 +209,7 @@ class VmLab(Lab):
     def _restore(self, trial: Trial, settings: Settings, progress: Progress) -> None:
         if settings.volume.refill == "never" or settings.volume.fill != "pattern":
             return
-        role = _target_guest(settings.endpoint.protocol)
+        role = self._target_guest(settings.endpoint.protocol)
         due = (trial.block, trial.id if settings.volume.refill == "trial" else "")
         if self._filled[role] != due:
             progress(Step("restoring the volume"))
@@ -221,12 +221,20 @@ class VmLab(Lab):
         self.close()
         progress(Step("booting two guests"))
         kept = 2 if self._study.volume.refill != "never" else 1
-        self._guests = Guests(
-            self._image,
-            accelerator=self._accelerator,
-            clock=self._clock,
-            volume_bytes=kept * self._volume_bytes(),
-        )
+        for again in (True, False):
+            try:
+                self._guests = Guests(
+                    self._image,
+                    accelerator=self._accelerator,
+                    clock=self._clock,
+                    volume_bytes=kept * self._volume_bytes(),
+                )
+                return
+            except VmFault as fault:
+                # Seen on hosts with far more work than processors: a guest that never gets through its boot.
+                if not again or fault.console_panicked:
+                    raise
+                progress(Step("booting two guests once more"))
 
     def _running(self) -> Guests:
         if self._guests is None:
@@ -244,10 +252,19 @@ class VmLab(Lab):
     def _describe(self, connected: Connected | None, settings: Settings) -> Connected:
         found = connected or Connected()
         facts = {name: str(value) for name, value in self._told.items() if name != "guest_packages"}
-        facts["load_in"] = f"{_load_guest(settings.endpoint.protocol)} guest"
+        facts["load_in"] = f"{self._load_guest(settings.endpoint.protocol)} guest"
         if self._up is not None:
             facts["device"] = self._up.path
         return found.model_copy(update={"endpoint": _endpoint(settings), "negotiated": found.negotiated | facts})
+
+    def _in_one_guest(self, protocol: str) -> bool:
+        return self._vm.guests == 1 or protocol in recipe.ONE_GUEST
+
+    def _target_guest(self, protocol: str) -> Role:
+        return "initiator" if self._in_one_guest(protocol) else "storage"
+
+    def _load_guest(self, protocol: str) -> Role:
+        return self._target_guest(protocol) if protocol == "local" else "initiator"
 
     def _protocols(self) -> list[str]:
         return list(dict.fromkeys(settings.endpoint.protocol for settings in self._settings.values()))
@@ -282,25 +299,18 @@ def _read(guest: Guest) -> Reading:
     return Reading.parse(guest.counters())
 
 
-def _target_guest(protocol: str) -> Role:
-    return "initiator" if protocol in recipe.ONE_GUEST else "storage"
-
-
-def _load_guest(protocol: str) -> Role:
-    return "storage" if protocol == "local" else "initiator"
-
-
 def _endpoint(settings: Settings) -> str:
     """As the notebook keeps it. `local:` marks I/O without a protocol, whose path is the guest's own."""
     protocol = settings.endpoint.protocol
     return f"local:{_VOLUME}" if protocol == "local" else f"vm:{protocol}"
 
 
-def _environment(settings: Settings) -> str:
+def _environment(settings: Settings, guests: int) -> str:
     """Settings of the link and the connection, as the guests' scripts read them."""
     topology, connection = settings.topology, settings.connection
     digest = {"iscsi": "CRC32C", "iser": "CRC32C"}.get(settings.endpoint.protocol, "1")
     words = [f"MTU={topology.mtu}", f"NCONNECT={topology.nconnect}", f"IO_QUEUES={topology.io_queues}"]
+    words += ["ONE_GUEST=1"] if guests == 1 else []
     words += [f"HEADER_DIGEST={digest}"] if connection.header_digest else []
     words += [f"DATA_DIGEST={digest}"] if connection.data_digest else []
     return "".join(f"{word}; " for word in words)

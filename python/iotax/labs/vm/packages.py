@@ -221,7 +221,7 @@ def likeliest(soname: str, candidates: Iterable[str]) -> list[str]:
 
     def rank(package: str) -> tuple[int, str]:
         bare = package.removesuffix("t64")
-        order = (named, special, plain)
+        order = (named, plain, special)
         place = order.index(bare) if bare in order else 3 + (not bare.startswith(plain[:6]))
         return place, package
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import re
+from pathlib import Path
 
 from iotax.labs.base import Finding
 from iotax.labs.vm import recipe
@@ -33,10 +34,9 @@ def findings(protocols: list[str], volume_bytes: int) -> list[Finding]:
 
 def require_memory(volume_bytes: int) -> int:
     """MiB free. Raises VmFault where two guests and their volume do not fit."""
-    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in open("/proc/meminfo", encoding="ascii"):  # noqa: SIM115, PTH123
-        if line.startswith("MemAvailable:"):
-            free_bytes = int(line.split()[1]) << 10
+    free = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    assert free is not None  # since Linux 3.14
+    free_bytes = int(free[1]) << 10
     wanted_bytes = 2 * (_GUEST_BYTES + 2 * volume_bytes)
     if free_bytes < wanted_bytes:
         raise VmFault(

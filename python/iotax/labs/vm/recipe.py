@@ -50,7 +50,7 @@ PROTOCOLS: dict[str, Part] = {
     ),
     "nvme-tcp": Part(modules=("nvmet", "nvmet_tcp", "nvme_tcp", "crc32c_generic")),
     "nvme-rdma": Part(modules=("nvmet", "nvmet_rdma", "nvme_rdma", *_RDMA.modules), programs=_RDMA.programs),
-    "fcp": Part(modules=(*_SCSI.modules, "libfc", "libfcoe", "fcoe", "tcm_fc")),
+    "fcp": Part(modules=(*_SCSI.modules, "libfc", "libfcoe", "fcoe", "tcm_fc", "veth")),
     "fc-nvme": Part(modules=("nvmet", "nvmet_fc", "nvme_fc", "nvme_fcloop")),
 }
 """Every protocol of the vm lab."""

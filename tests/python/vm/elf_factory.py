@@ -1,0 +1,68 @@
+"""Small ELF64 files, made by hand: a module with a .modinfo, a program with its dynamic section."""
+
+from __future__ import annotations
+
+import struct
+
+
+def kernel_module(**info: str | list[str]) -> bytes:
+    """An object file whose .modinfo says what is given; a list stands for a field given several times."""
+    pairs = [(name, each) for name, value in info.items() for each in (value if isinstance(value, list) else [value])]
+    modinfo = b"".join(f"{name}={value}\0".encode() for name, value in pairs)
+    names = b"\0.modinfo\0.shstrtab\0"
+    modinfo_at, names_at = 64, 64 + len(modinfo)
+    sections = [
+        _section(0, 0, 0),
+        _section(1, modinfo_at, len(modinfo)),
+        _section(10, names_at, len(names)),
+    ]
+    at = names_at + len(names)
+    header = _header(sections_at=at, sections=len(sections), names_index=2)
+    return header + modinfo + names + b"".join(sections)
+
+
+def program(needed: list[str], loader: str | None = None) -> bytes:
+    """A program that asks for these libraries; its one segment is loaded at 0x1000."""
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
+    offsets = [strings.index(b"\0" + name.encode() + b"\0") + 1 for name in needed]
+    interpreter = (loader or "").encode() + b"\0"
+    count = 2 + bool(loader)
+    strings_at = 64 + 56 * count
+    interpreter_at = strings_at + len(strings)
+    dynamic_at = interpreter_at + len(interpreter)
+    base = 0x1000
+    dynamic = b"".join(struct.pack("<QQ", 1, offset) for offset in offsets)
+    dynamic += struct.pack("<QQ", 5, base + strings_at) + struct.pack("<QQ", 0, 0)
+    size = dynamic_at + len(dynamic)
+    segments = [_segment(1, 0, base, size), _segment(2, dynamic_at, base + dynamic_at, len(dynamic))]
+    if loader:
+        segments.append(_segment(3, interpreter_at, base + interpreter_at, len(interpreter)))
+    return _header(segments=count) + b"".join(segments) + strings + interpreter + dynamic
+
+
+def _header(segments: int = 0, sections_at: int = 0, sections: int = 0, names_index: int = 0) -> bytes:
+    ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    return ident + struct.pack(
+        "<HHIQQQIHHHHHH",
+        1,
+        62,
+        1,
+        0,
+        64 if segments else 0,
+        sections_at,
+        0,
+        64,
+        56,
+        segments,
+        64,
+        sections,
+        names_index,
+    )
+
+
+def _segment(kind: int, offset: int, address: int, size: int) -> bytes:
+    return struct.pack("<IIQQQQQQ", kind, 4, offset, address, address, size, size, 1)
+
+
+def _section(name: int, offset: int, size: int) -> bytes:
+    return struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, offset, size, 0, 0, 1, 0)

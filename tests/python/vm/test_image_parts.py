@@ -1,0 +1,202 @@
+"""What the image is made of: archive, modules, libraries, packages. No virtual machine."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iotax.labs.vm.cache import cache_root, need_space, new_entry
+from iotax.labs.vm.cpio import CpioWriter
+from iotax.labs.vm.elf import read_modinfo, read_program
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.libraries import host_closure
+from iotax.labs.vm.modules import ModuleTree, index_files
+from iotax.labs.vm.packages import LEFT_OUT, Store, likeliest
+from vm.elf_factory import kernel_module, program
+
+RELEASE = "6.1.0-1-amd64"
+
+
+def archive() -> bytes:
+    out = io.BytesIO()
+    writer = CpioWriter(out)
+    writer.file("usr/bin/tool", b"#!/bin/sh\n", 0o755)
+    writer.link("bin", "usr/bin")
+    writer.device("dev/console", 5, 1)
+    writer.close()
+    return out.getvalue()
+
+
+def test_an_archive_holds_parents_before_children_and_ends_with_a_trailer() -> None:
+    data = archive()
+    names, at = [], 0
+    while at < len(data):
+        assert data[at : at + 6] == b"070701"
+        fields = [int(data[at + 6 + 8 * index : at + 14 + 8 * index], 16) for index in range(13)]
+        names.append((data[at + 110 : at + 110 + fields[11] - 1].decode(), oct(fields[1])))
+        at += (110 + fields[11] + 3) // 4 * 4 + (fields[6] + 3) // 4 * 4
+    assert names == [
+        ("usr", "0o40755"),
+        ("usr/bin", "0o40755"),
+        ("usr/bin/tool", "0o100755"),
+        ("bin", "0o120777"),
+        ("dev", "0o40755"),
+        ("dev/console", "0o20600"),
+        ("TRAILER!!!", "0o0"),
+    ]
+
+
+def test_the_same_files_give_the_same_archive() -> None:
+    assert archive() == archive()
+
+
+def tree(folder: Path, **modules: str) -> ModuleTree:
+    """Modules by name, each with what it depends on."""
+    kernel = folder / "lib" / "modules" / RELEASE
+    (kernel / "kernel" / "net").mkdir(parents=True)
+    for name, depends in modules.items():
+        (kernel / "kernel" / "net" / f"{name}.ko").write_bytes(
+            kernel_module(depends=depends, alias=f"net-{name}", softdep="pre: absent")
+        )
+    (kernel / "modules.builtin").write_text("kernel/lib/crc-core.ko\n")
+    return ModuleTree([folder], RELEASE)
+
+
+def test_a_module_comes_after_all_that_it_needs(tmp_path: Path) -> None:
+    found = tree(tmp_path, virtio_ring="", virtio="virtio_ring", virtio_net="virtio_ring,virtio,crc_core")
+    assert [each.name for each in found.closure(["virtio-net"])] == ["virtio_ring", "virtio", "virtio_net"]
+
+
+def test_modprobe_finds_dependencies_loaded_from_the_end_of_a_line(tmp_path: Path) -> None:
+    found = tree(tmp_path, virtio_ring="", virtio="virtio_ring", virtio_net="virtio_ring,virtio")
+    files = index_files(found.closure(["virtio_net"]))
+    net = "kernel/net"
+    assert files["modules.dep"].splitlines()[-1] == f"{net}/virtio_net.ko: {net}/virtio.ko {net}/virtio_ring.ko"
+    assert "alias net-virtio virtio\n" in files["modules.alias"]
+
+
+def test_soft_dependencies_may_go_round_in_a_circle(tmp_path: Path) -> None:
+    found = tree(tmp_path, a="b", b="a")
+    assert {each.name for each in found.closure(["a"])} == {"a", "b"}
+
+
+def test_a_missing_module_is_named_with_what_needs_it(tmp_path: Path) -> None:
+    found = tree(tmp_path, nvme_tcp="nvme_core")
+    with pytest.raises(VmFault, match=r"no module nvme_core, which nvme_tcp needs"):
+        found.closure(["nvme-tcp"])
+
+
+def test_programs_say_what_they_load() -> None:
+    found = read_program(program(["libm.so.6", "libc.so.6"], "/lib64/ld-linux-x86-64.so.2"))
+    assert (found.needed, found.loader) == (("libm.so.6", "libc.so.6"), "/lib64/ld-linux-x86-64.so.2")
+    assert read_program(program([])).loader is None
+
+
+def test_a_file_of_another_kind_is_no_program() -> None:
+    with pytest.raises(ValueError, match="ELF64"):
+        read_program(b"#!/bin/sh\n")
+    assert read_modinfo(kernel_module(alias=["a", "b"], depends=""))["alias"] == ["a", "b"]
+
+
+def test_the_libraries_of_a_real_program_are_those_that_ldd_names() -> None:
+    python = Path(sys.executable).resolve()
+    said = subprocess.run(["ldd", python], capture_output=True, text=True, check=False).stdout
+    paths = [line.split("=>")[1].split()[0] for line in said.splitlines() if "=> /" in line]
+    if not paths or not all(path.startswith(("/lib/", "/usr/lib/", "/lib64/")) for path in paths):
+        pytest.skip("this Python is static or loads libraries of its own")
+    named = {line.split()[0] for line in said.splitlines() if "=> /" in line}
+    assert set(host_closure(python)) == named
+
+
+@pytest.mark.parametrize(
+    ("soname", "package"),
+    [
+        ("libtirpc.so.3", "libtirpc3"),
+        ("libkrb5.so.3", "libkrb5-3"),
+        ("libgssapi_krb5.so.2", "libgssapi-krb5-2"),
+        ("libsqlite3.so.0", "libsqlite3-0"),
+        ("libcrypto.so.3", "libssl3t64"),
+        ("libm.so.6", "libc6"),
+        ("libopeniscsiusr.so.0.2.0", "libopeniscsiusr"),
+    ],
+)
+def test_the_package_of_a_library_is_guessed_first(soname: str, package: str) -> None:
+    depends = ["adduser", "libc6", "libkrb5-3", "libgssapi-krb5-2", "libopeniscsiusr", "libsqlite3-0", "libssl3t64",
+               "libtirpc3", "perl"]  # fmt: skip
+    assert likeliest(soname, depends)[0] == package
+
+
+def test_drivers_that_no_lab_needs_are_left_out_of_the_cache() -> None:
+    kernel = f"lib/modules/{RELEASE}/kernel"
+    assert LEFT_OUT.match(f"{kernel}/drivers/gpu/drm/i915/i915.ko")
+    assert LEFT_OUT.match("usr/share/doc/busybox-static/copyright")
+    for path in ("drivers/nvme/host/nvme-tcp.ko", "drivers/net/virtio_net.ko", "net/sunrpc/sunrpc.ko"):
+        assert not LEFT_OUT.match(f"{kernel}/{path}")
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder first on PATH, for an apt-get of the test's own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_package_managers_own_words_are_passed_on(apt: Path, tmp_path: Path) -> None:
+    for tool in ("apt-cache", "dpkg-deb"):
+        script(apt / tool, "exit 0")
+    script(
+        apt / "apt-get", "echo 'W: unsandboxed' >&2; echo 'E: Unable to locate package busybox-static' >&2; exit 100"
+    )
+    with pytest.raises(VmFault, match=r"^packages: Unable to locate package busybox-static; run `apt-get update`"):
+        Store(tmp_path / "store").fetch(["busybox-static"])
+
+
+def test_a_package_with_another_checksum_is_refused(apt: Path, tmp_path: Path) -> None:
+    for tool in ("apt-cache", "dpkg-deb"):
+        script(apt / tool, "exit 0")
+    listed = "'http://archive/t_1_amd64.deb' t_1_amd64.deb 5 SHA256:" + "0" * 64
+    script(apt / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) echo fake >t_1_amd64.deb ;; esac')
+    with pytest.raises(VmFault, match=r"t_1_amd64.deb has SHA-256 [0-9a-f]{64}, but apt's lists say 0{64}"):
+        Store(tmp_path / "store").fetch(["t"])
+    assert not list((tmp_path / "store").glob("0*"))
+
+
+def test_a_machine_without_apt_is_told_so(apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(apt))
+    with pytest.raises(VmFault, match="apt-get is not there"):
+        Store(tmp_path / "store").fetch(["busybox-static"])
+
+
+def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
+    assert cache_root() == tmp_path / "cache" / "vm"
+    monkeypatch.setenv("IOTAX_CACHE", "/proc/nowhere")
+    with pytest.raises(VmFault, match="name another place in IOTAX_CACHE"):
+        cache_root()
+
+
+def test_a_full_disk_is_noticed_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(VmFault, match=r"disk space: .* MiB free and 1099511627776 MiB are needed"):
+        need_space(tmp_path, 1 << 60)
+
+
+def test_a_build_that_fails_leaves_no_entry(tmp_path: Path) -> None:
+    def build() -> None:
+        with new_entry(tmp_path / "images" / "x") as entry:
+            (entry / "half").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        build()
+    assert list((tmp_path / "images").iterdir()) == []

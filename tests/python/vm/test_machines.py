@@ -1,0 +1,182 @@
+"""Command lines, the control port, faults and accounts of the vm lab; QEMU is a script of the test's own."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iotax.labs.vm import accelerator
+from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
+from iotax.labs.vm.counters import Reading, TargetCost, machine_busy_ns
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.guests import Guest
+from iotax.labs.vm.image import Image
+from iotax.labs.vm.preflight import findings
+from iotax.labs.vm.qemu import Link, Machine, arguments, require_qemu
+from iotax.trial import Core
+from iotax.trial import Machine as MachineTimes
+
+PANIC = "[    1.5] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100"
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return Image(tmp_path / "vmlinuz", tmp_path / "initramfs", "6.1.0", {}, {})
+
+
+def words(machine: Machine, image: Image, tmp_path: Path) -> str:
+    return " ".join(arguments(machine, image, tmp_path))
+
+
+def test_an_exact_clock_counts_instructions(image: Image, tmp_path: Path) -> None:
+    said = words(Machine("storage", 512 << 20, "tcg", "icount"), image, tmp_path)
+    assert "-accel tcg,thread=single -icount shift=2,sleep=on" in said
+    assert "-m 512 " in said
+
+
+def test_a_link_is_a_unix_socket_that_one_end_listens_on(image: Image, tmp_path: Path) -> None:
+    link = Link(tmp_path / "link", listens=True, mac="52:54:00:00:00:01")
+    said = words(Machine("storage", 512 << 20, "tcg", links=(link,)), image, tmp_path)
+    assert f"stream,id=net0,server=on,addr.type=unix,addr.path={tmp_path}/link" in said
+    assert "virtio-net-pci,netdev=net0,mac=52:54:00:00:00:01,romfile=" in said
+
+
+def test_kvm_shows_the_guest_the_hosts_processor(image: Image, tmp_path: Path) -> None:
+    assert "-cpu host" in words(Machine("storage", 512 << 20, "kvm"), image, tmp_path)
+    assert "-cpu max" in words(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def fake_qemu(folder: Path, text: str) -> None:
+    path = folder / "qemu-system-x86_64"
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+CONSOLE = 'for word; do case "$word" in file:*) console="${word#file:}" ;; esac; done'
+
+
+def test_a_machine_without_qemu_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(VmFault, match="apt-get install qemu-system-x86"):
+        require_qemu()
+    assert [each.kind for each in findings(["iscsi"], 1 << 20) if each.subject == "qemu"] == ["error"]
+
+
+def test_a_kernel_that_panics_is_quoted(programs: Path, image: Image, tmp_path: Path) -> None:
+    fake_qemu(programs, f"{CONSOLE}; echo '{PANIC}' >\"$console\"; exit 0")
+    guest = Guest(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
+    try:
+        with pytest.raises(VmFault, match="Kernel panic - not syncing: Attempted to kill init!") as caught:
+            guest.boot(time.monotonic() + 1)
+    finally:
+        guest.close()
+    assert PANIC in caught.value.console
+
+
+def test_a_qemu_that_ends_is_quoted(programs: Path, image: Image, tmp_path: Path) -> None:
+    fake_qemu(programs, "echo 'qemu: failed to set MSR 0x345' >&2; exit 1")
+    guest = Guest(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
+    try:
+        with pytest.raises(VmFault, match="ended with exit code 1: qemu: failed to set MSR 0x345"):
+            guest.boot(time.monotonic() + 1)
+    finally:
+        guest.close()
+
+
+def test_a_kvm_that_hangs_is_given_up_and_remembered(
+    programs: Path, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_qemu(programs, f"echo started >>{tmp_path}/starts; exec sleep 60")
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(accelerator, "_DEVICE", Path("/dev/null"))
+    monkeypatch.setattr(accelerator, "_PROBE_S", 0.5)
+    for _ in range(2):
+        chosen, why = accelerator.choose(image, "auto", "7.2")
+        assert chosen == "tcg"
+        assert "a kernel does not boot in KVM" in why
+    assert (tmp_path / "starts").read_text() == "started\n"
+    with pytest.raises(VmFault, match="say `accelerator: tcg`"):
+        accelerator.choose(image, "kvm", "7.2")
+
+
+def test_without_a_device_there_is_no_kvm(image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "_DEVICE", tmp_path / "kvm")
+    assert accelerator.choose(image, "auto", "7.2") == ("tcg", "emulation, since there is no /dev/kvm")
+
+
+def answering(path: Path, answer: Callable[[str, str], bytes]) -> None:
+    """A guest's end of the control port: is given each script's number and text."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as port, port.makefile("rwb") as lines:
+            lines.write(b"@ready 6.1.0\n")
+            lines.flush()
+            for line in lines:
+                number, script = line.decode().split()
+                text = script if script.startswith("@") else base64.b64decode(script).decode()
+                lines.write(answer(number, text))
+                lines.flush()
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def test_a_script_gives_its_lines_and_its_last_words(tmp_path: Path) -> None:
+    def answer(number: str, script: str) -> bytes:
+        said = base64.b64encode(b"mount: refused\n").decode()
+        return f"{script}\n\n@end {number} {int('bad' in script)} {said}\n".encode()
+
+    answering(tmp_path / "port", answer)
+    agent = Agent(tmp_path / "port", time.monotonic() + 5)
+    assert agent.ready(time.monotonic() + 5) == "6.1.0"
+    assert agent.run("echo good", 5) == ["echo good"]
+    with pytest.raises(StepFailed, match="mount: refused"):
+        agent.run("bad", 5)
+    agent.close()
+
+
+def test_a_guest_that_says_nothing_is_lost(tmp_path: Path) -> None:
+    answering(tmp_path / "port", lambda _number, _script: b"")
+    agent = Agent(tmp_path / "port", time.monotonic() + 5)
+    agent.ready(time.monotonic() + 5)
+    with pytest.raises(AgentLost, match="no answer in time"):
+        agent.run("sleep 100", 0.2)
+    agent.close()
+
+
+def reading(uptime_s: float, idle: int, iowait: int = 0, steal: int = 0) -> Reading:
+    return Reading.parse(f"COUNTERS {uptime_s} cpu 1 2 3 {idle} {iowait} 4 5 {steal} 0 0")
+
+
+def test_busy_is_what_is_neither_idle_nor_waiting_nor_stolen() -> None:
+    assert reading(10.0, 500).busy_ns(reading(12.0, 600, iowait=20, steal=30)) == 500_000_000
+
+
+def test_a_targets_cost_leaves_out_what_it_spends_idle() -> None:
+    cost = TargetCost(reading(10.0, 0), reading(12.0, 100), ios=1_000)
+    assert cost.cpu_ns(500, idle_cores=0.0) == 500_000_000
+    assert cost.cpu_ns(500, idle_cores=0.1) == 400_000_000
+    assert TargetCost(reading(10.0, 0), reading(12.0, 100), ios=0).cpu_ns(500, 0.0) is None
+
+
+def test_a_machines_ticks_are_not_trusted_but_its_idle_time_is() -> None:
+    core = Core(
+        cpu=0, user_ns=1, nice_ns=0, system_ns=2, irq_ns=0, softirq_ns=3, steal_ns=10, idle_ns=500, iowait_ns=90
+    )
+    assert machine_busy_ns(MachineTimes(cores=[core], busy_ns=6), 1_000) == 400
