@@ -48,9 +48,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run(*command: str | Path) -> str:
+def run(*command: str | Path, seconds: float = 30) -> str:
     """Runs a command to its end and gives what it wrote. Raises UnavailableError where it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     if done.returncode:
         raise UnavailableError(f"{Path(command[0]).name} failed: {(done.stderr or done.stdout).strip()[-300:]}")
     return done.stdout

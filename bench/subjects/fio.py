@@ -31,7 +31,7 @@ def run_fio(
     command = [
         fio, "--name=bench", *engine, "--thread", f"--rw={load.fio_rw}", f"--bs={load.block_bytes}",
         f"--iodepth={load.depth}", f"--size={VOLUME_BYTES}", "--time_based", "--norandommap", "--randrepeat=0",
-        f"--ramp_time={timing.warmup_s}s", f"--runtime={timing.window_s + 2 * _START_S}s",
+        "--invalidate=0", f"--ramp_time={_ms(timing.warmup_s)}", f"--runtime={_ms(timing.window_s + 2 * _START_S)}",
         "--output-format=json", f"--output={output}",
     ]  # fmt: skip
     with running(command, cpu=place.initiator_cpu, log=log) as process:
@@ -41,6 +41,11 @@ def run_fio(
     if process.returncode:
         raise UnavailableError(f"fio failed: {log.read_text(errors='replace').strip()[-300:]}")
     return Sample(parse(output.read_text(), load.direction), usage)
+
+
+def _ms(seconds: float) -> str:
+    """fio cuts fractions of seconds off."""
+    return f"{seconds * 1000:.0f}ms"
 
 
 def parse(text: str, direction: str) -> Figures:

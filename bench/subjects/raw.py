@@ -19,12 +19,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 @functools.cache
-def build() -> Path:
-    """Builds the example and gives its path."""
-    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "iotax-runtime", "--example", "raw_limit"]
+def build_example(name: str) -> Path:
+    """Builds an example of crates/runtime and gives its path."""
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "iotax-runtime", "--example", name]
     built = subprocess.run([*command, "--message-format=json"], cwd=_ROOT, capture_output=True, text=True, check=False)
     if built.returncode:
-        raise UnavailableError(f"the raw limit was not built: {built.stderr.strip()[-300:]}")
+        raise UnavailableError(f"{name} was not built: {built.stderr.strip()[-300:]}")
     messages = (json.loads(line) for line in built.stdout.splitlines())
     return Path([message["executable"] for message in messages if message.get("executable")][-1])
 
@@ -37,7 +37,7 @@ class RawLimit:
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
-        yield _Raw(build(), place)
+        yield _Raw(build_example("raw_limit"), place)
 
 
 @dataclass(frozen=True)

@@ -249,10 +249,8 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
             Ok(Verdict::NeverWritten) => {}
             Ok(Verdict::Ours(_)) => content = Content::Pattern,
             Err(wrong) => {
-                let what = signature::name(bytes, offset).map_or_else(
-                    || format!("unknown data ({})", wrong.found),
-                    |(_, name)| name.to_owned(),
-                );
+                let what = signature::name(bytes, offset)
+                    .map_or_else(|| format!("unknown data ({})", wrong.found), |(_, name)| name.to_owned());
                 return Content::Foreign { at: first_foreign(block, at), what };
             }
         }

@@ -76,7 +76,7 @@ impl Payload {
 
     /// Calls `visit` with the payload's bytes in order, in pieces small enough for the stack; for digests.
     pub fn for_each_piece(&self, mut visit: impl FnMut(&[u8])) {
-        let mut piece = [0; 4096];
+        let mut piece = [0; 1024];
         let mut done = 0;
         while done < self.len {
             let len = piece.len().min(self.len - done);

@@ -1,0 +1,228 @@
+//! The path of an I/O through both sides without sockets: a load and a server in one thread, bytes handed over in pieces as a
+//! driver would, virtual time. Counting instructions of `initiator` and `target` tells what our own code costs, the same on every
+//! machine; `tests/python/bench_rules/test_instructions.py` does so and compares with limits.
+//!
+//! `io_path nvme-tcp|iscsi|nfs3 read|write ROUNDS [--block BYTES] [--depth N] [--digests] [--verify]` prints the I/Os completed.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement, not a service")]
+
+use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+
+use iotax_node::{
+    CloseReason, ConnId, Input, ListenerId, LoadConfig, LoadNode, Node, Output, RunConfig, Server, ServerConfig,
+    ServerNode, TaskConfig,
+    load::{Endpoint, Outcome, Pacing, connector, pattern::Pool},
+    server::{Export, Protocol, plan_portals},
+    volume::{self, Media, VolumeSpec},
+};
+use iotax_proto::{Instant, Region, Transmit, wire::Chunk};
+use iotax_runtime::memory::SharedRegion;
+
+const VOLUME_BYTES: usize = 16 << 20;
+/// What a driver receives at once.
+const PIECE_BYTES: usize = 32 << 10;
+/// Virtual time of a turn.
+const STEP: Duration = Duration::from_micros(10);
+
+struct Settings {
+    protocol: Protocol,
+    read_percent: f64,
+    rounds: u32,
+    block_bytes: u32,
+    depth: u32,
+    digests: bool,
+    verify: bool,
+}
+
+fn main() {
+    let settings = parse(std::env::args().skip(1));
+    let (memory, server, mut target) = serve(settings.protocol);
+    volume::fill(&memory, &Pool::default(), 0, VOLUME_BYTES as u64, 5);
+    let endpoint = Endpoint::parse(&server.endpoint(0)).unwrap();
+    let mut load = load(&settings, &endpoint);
+    let mut wire = Wire { connections: Vec::new(), bytes: Vec::new(), now: Instant(1_000) };
+    while !load.is_finished() {
+        load.begin(wire.now);
+        wire.turn(&mut load, &mut target);
+    }
+    match load.outcome() {
+        Some(Ok(Outcome::Run(measured))) => println!("{}", measured.read.ios + measured.write.ios),
+        other => panic!("the load ended with {other:?}"),
+    }
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
+    let protocol = match arguments.next().as_deref() {
+        Some("nvme-tcp") => Protocol::NvmeTcp,
+        Some("iscsi") => Protocol::Iscsi,
+        Some("nfs3") => Protocol::Nfs3,
+        other => panic!("no protocol: {other:?}"),
+    };
+    let read_percent = if arguments.next().as_deref() == Some("read") { 100.0 } else { 0.0 };
+    let rounds = arguments.next().unwrap().parse().unwrap();
+    let mut settings =
+        Settings { protocol, read_percent, rounds, block_bytes: 4096, depth: 32, digests: false, verify: false };
+    while let Some(name) = arguments.next() {
+        match name.as_str() {
+            "--block" => settings.block_bytes = arguments.next().unwrap().parse().unwrap(),
+            "--depth" => settings.depth = arguments.next().unwrap().parse().unwrap(),
+            "--digests" => settings.digests = true,
+            "--verify" => settings.verify = true,
+            _ => panic!("there is no {name}"),
+        }
+    }
+    settings
+}
+
+fn serve(protocol: Protocol) -> (SharedRegion, Arc<Server>, ServerNode) {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 4_000));
+    let exports = vec![Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None }];
+    let server = Server::new(ServerConfig {
+        volumes: vec![VolumeSpec::new("v0", VOLUME_BYTES as u64, Media::Memory)],
+        portals: plan_portals(&exports).unwrap(),
+        exports,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        secret: 11,
+        connections_max: 8,
+    });
+    let memory = SharedRegion::anonymous(VOLUME_BYTES, true).unwrap();
+    let node = ServerNode::new(Arc::clone(&server), 0, &mut |_| memory.region(), Box::new(region), None);
+    (memory, server, node)
+}
+
+fn region(len: usize) -> Rc<dyn Region> {
+    SharedRegion::anonymous(len, true).unwrap().region()
+}
+
+fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
+    let run = RunConfig {
+        outstanding: settings.depth,
+        block_size_bytes: settings.block_bytes,
+        read_percent: settings.read_percent,
+        random_percent: 100.0,
+        streams: Vec::new(),
+        pacing: Pacing::Closed,
+        warmup: STEP * 50,
+        runtime: STEP * settings.rounds,
+        sample: Duration::from_secs(1),
+        seed: 7,
+        verify: settings.verify,
+    };
+    let config = LoadConfig {
+        task: TaskConfig::Run(run),
+        workers: 1,
+        first_worker: 0,
+        own_workers: 1,
+        working_set_bytes: None,
+        working_set_offset_bytes: 0,
+        run: 99,
+    };
+    let mut connection = connector::Settings::new([127, 0, 0, 1].into(), 77);
+    (connection.header_digest, connection.data_digest) = (settings.digests, settings.digests);
+    let control = connector::control(endpoint, &connection, &config).unwrap();
+    LoadNode::remote(config, endpoint, control, &mut |len| Ok(region(len))).unwrap()
+}
+
+/// Connections have the same id on both sides: only the load opens them.
+struct Wire {
+    connections: Vec<ConnId>,
+    bytes: Vec<u8>,
+    now: Instant,
+}
+
+impl Wire {
+    /// All that the load has to send goes to the server, and all that it answers back.
+    fn turn(&mut self, load: &mut LoadNode, server: &mut ServerNode) {
+        self.now = self.now + STEP;
+        if load.poll_timeout().is_some_and(|at| at <= self.now) {
+            initiator(load, Act::Handle(self.now, Input::Timer));
+        }
+        self.carry_out(load, server);
+        for index in 0..self.connections.len() {
+            let conn = self.connections[index];
+            if self.take(load.transmit(conn)) {
+                initiator(load, Act::Sent(conn));
+                for bytes in self.bytes.chunks(PIECE_BYTES) {
+                    target(server, Act::Handle(self.now, Input::Received { conn, bytes }));
+                }
+            }
+            if self.take(server.transmit(conn)) {
+                target(server, Act::Sent(conn));
+                for bytes in self.bytes.chunks(PIECE_BYTES) {
+                    initiator(load, Act::Handle(self.now, Input::Received { conn, bytes }));
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, load: &mut LoadNode, server: &mut ServerNode) {
+        while let Some(output) = load.poll_output() {
+            match output {
+                Output::Connect { conn, .. } => {
+                    let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
+                    self.connections.push(conn);
+                    target(server, Act::Handle(self.now, Input::Accepted { conn, listener: ListenerId(0), peer }));
+                    initiator(load, Act::Handle(self.now, Input::Connected { conn }));
+                }
+                Output::Close { conn } => {
+                    self.connections.retain(|open| *open != conn);
+                    let reason = || CloseReason::Ended;
+                    target(server, Act::Handle(self.now, Input::Closed { conn, reason: reason() }));
+                    initiator(load, Act::Handle(self.now, Input::Closed { conn, reason: reason() }));
+                }
+                Output::Disk { .. } => panic!("a volume in memory asks for no disk"),
+            }
+        }
+        while server.poll_output().is_some() {}
+    }
+
+    /// Copies what is queued: the network's part, of neither side.
+    fn take(&mut self, transmit: Option<&mut Transmit>) -> bool {
+        let Some(transmit) = transmit.filter(|transmit| !transmit.is_empty()) else { return false };
+        self.bytes.clear();
+        for chunk in transmit.chunks() {
+            match chunk {
+                Chunk::Bytes(inline) => self.bytes.extend_from_slice(inline),
+                Chunk::Payload(payload) => {
+                    let at = self.bytes.len();
+                    self.bytes.resize(at + payload.len(), 0);
+                    payload.copy_out(0, &mut self.bytes[at..]);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// What a driver does with a node.
+enum Act<'a> {
+    Handle(Instant, Input<'a>),
+    /// All that was queued is sent.
+    Sent(ConnId),
+}
+
+/// Everything that the load's side does of its own.
+#[inline(never)]
+fn initiator(node: &mut LoadNode, act: Act<'_>) {
+    drive(node, act);
+}
+
+/// Everything that the server's side does of its own.
+#[inline(never)]
+fn target(node: &mut ServerNode, act: Act<'_>) {
+    drive(node, act);
+}
+
+#[inline]
+fn drive(node: &mut impl Node, act: Act<'_>) {
+    match act {
+        Act::Handle(now, input) => {
+            node.handle(now, input);
+            while node.poll_transmit().is_some() {}
+        }
+        Act::Sent(conn) => {
+            if let Some(transmit) = node.transmit(conn) {
+                transmit.advance(transmit.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+"""What an I/O costs in our own code stays within the limits checked in."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bench import instructions
+from bench.process import UnavailableError, program
+
+COUNTS = """\
+events: Ir
+fl=(1) io_path.rs
+fn=(10) io_path::main
+10 5
+cfn=(11) io_path::initiator
+calls=3 20
+11 3000
+cfn=(12) io_path::target
+calls=3 30
+12 +700
+cfi=(2) other.rs
+cfn=(13) io_path::initiator_like
+calls=1 40
+13 99999
+fn=(11)
+20 2900
+cfn=(13)
+calls=1 1
+21 100
+fn=(10)
+13 5
+cfn=(11)
+calls=1 20
+14 1000
+"""
+
+
+def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
+    text = COUNTS.replace("+700", "700")
+    assert instructions.parse(text.splitlines()) == {"initiator": 4000, "target": 700}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("arguments", instructions.limits())
+def test_an_io_takes_no_more_instructions_than_allowed(arguments: str) -> None:
+    try:
+        program("valgrind", "valgrind")
+    except UnavailableError as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
+    allowed = instructions.limits()[arguments]
+    counted = instructions.count(arguments)
+    assert counted["initiator"] <= allowed["initiator"]
+    assert counted["target"] <= allowed["target"]
