@@ -7,6 +7,7 @@ mod input;
 mod load;
 mod output;
 mod schema;
+mod secret;
 mod serve;
 
 use std::process::ExitCode;

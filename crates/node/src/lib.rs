@@ -8,10 +8,12 @@ pub mod failure;
 pub mod fs;
 pub mod load;
 pub mod node;
+mod random;
 pub mod server;
 pub mod volume;
 
 pub use failure::{Failure, FailureKind};
 pub use load::{LoadConfig, LoadNode, RunConfig, TaskConfig};
 pub use node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output};
+pub use random::Unpredictable;
 pub use server::{Server, ServerConfig, ServerNode};

@@ -257,13 +257,27 @@ fn drive_on_disk(bench: &mut Bench, mut load: LoadNode, disk: &std::rc::Rc<Heap>
 fn exports_that_share_a_portal_are_told_apart_by_name() {
     let listen = SocketAddr::from(([127, 0, 0, 1], 3260));
     for protocol in PROTOCOLS {
-        let export = |volume, read_only| Export { protocol, volume, read_only, listen, groups: None, portmap: None };
+        let export = |volume, read_only| Export {
+            protocol,
+            volume,
+            read_only,
+            listen,
+            groups: None,
+            portmap: None,
+            squash: iotax_node::server::Squash::None,
+        };
         let exports = vec![export(0, false), export(1, true)];
         let portals = plan_portals(&exports).expect("a plan");
         assert_eq!(portals.len(), 1);
         let volumes = ["a", "b"].map(|name| VolumeSpec::new(name, SIZE as u64, Media::Null)).to_vec();
-        let server =
-            Server::new(ServerConfig { volumes, exports, portals, started_unix_ns: 1, secret: 1, connections_max: 8 });
+        let server = Server::new(ServerConfig {
+            volumes,
+            exports,
+            portals,
+            started_unix_ns: 1,
+            secret: [1; 32],
+            connections_max: 8,
+        });
         let mut node =
             ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Heap::new(len)), None);
         for (index, read_only) in [(0, false), (1, true)] {

@@ -125,6 +125,17 @@ fn compare_and_write_writes_only_what_compares() {
 }
 
 #[test]
+fn or_write_sets_bits_and_clears_none() {
+    for mut bench in Bench::all() {
+        bench.write(8192, &[0xa0; 8192]);
+        let op = UnitOp::OrWrite { offset: 8192, len: 8192, durable: true };
+        assert_eq!(bench.run(op.clone(), &[0x05; 8192]), Ok(vec![]));
+        assert_eq!(bench.run(op, &[0x20; 8192]), Ok(vec![]), "the volume is free again");
+        assert_eq!(bench.read(8192, 8192), [0xa5; 8192]);
+    }
+}
+
+#[test]
 fn write_same_zeroes_and_unmap_change_their_range_alone() {
     for mut bench in Bench::all() {
         bench.write(0, &[1; 16384]);

@@ -163,6 +163,12 @@ pub enum UnitOp {
         offset: u64,
         len: u32,
     },
+    /// Takes `len` bytes of data and sets the bits that they set, atomically.
+    OrWrite {
+        offset: u64,
+        len: u32,
+        durable: bool,
+    },
     /// Takes `pattern_len` bytes and repeats them over `len`.
     WriteSame {
         offset: u64,
@@ -175,7 +181,7 @@ impl UnitOp {
     /// Bytes of data that the operation takes from the initiator.
     pub fn data_len(&self) -> u32 {
         match self {
-            Self::Write { len, .. } | Self::Compare { len, .. } => *len,
+            Self::Write { len, .. } | Self::Compare { len, .. } | Self::OrWrite { len, .. } => *len,
             Self::CompareAndWrite { len, .. } => 2 * len,
             Self::WriteSame { pattern_len, .. } => *pattern_len,
             Self::Read { .. } | Self::Flush | Self::WriteZeroes { .. } | Self::Unmap { .. } => 0,
@@ -216,10 +222,22 @@ pub enum Started {
     Queued,
 }
 
+/// A run of bytes that are all held, or all zeros that need no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    pub is_mapped: bool,
+    pub len: u64,
+}
+
 /// What a target asks of the server behind it.
 pub trait Backend {
     /// None where there is no such unit, or not any more.
     fn geometry(&self, unit: UnitId) -> Option<Geometry>;
+    /// How the blocks from `offset` on are held; `None` where the volume cannot tell. Answered at once, so it need not look far.
+    fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
+        let _ = (unit, offset);
+        None
+    }
     /// Begins an operation. Range and permission are checked here, before any data is taken.
     fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started;
     /// Data of a `NeedData` operation, `offset` bytes into it. Pieces may come in any order and size, each byte once.

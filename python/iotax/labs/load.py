@@ -99,6 +99,8 @@ def options(settings: Settings) -> dict[str, Any]:
     asked: dict[str, Any] = {"header_digest": connection.header_digest, "data_digest": connection.data_digest}
     if connection.initiator:
         asked["initiator"] = connection.initiator
+    if connection.chap and settings.endpoint.protocol == "iscsi":
+        asked["chap"] = connection.chap.model_dump(exclude_none=True)
     return asked
 
 

@@ -148,6 +148,24 @@ class Load(Section):
         )
 
 
+class Secret(Section):
+    """A user and where its secret is: the secret itself stands in no study."""
+
+    user: str
+    """The CHAP name."""
+    secret_file: str | None = None
+    """A file that holds the secret."""
+    secret_env: str | None = None
+    """An environment variable that holds the secret."""
+
+
+class Chap(Secret):
+    """CHAP: who the initiator proves to be."""
+
+    mutual: Secret | None = None
+    """Who the target must prove to be; it need prove nothing when not given."""
+
+
 class Connection(Section):
     """How the initiator connects."""
 
@@ -159,6 +177,8 @@ class Connection(Section):
     """CRC32C over headers (iSCSI, NVMe/TCP)."""
     data_digest: bool = False
     """CRC32C over data (iSCSI, NVMe/TCP)."""
+    chap: Chap | None = None
+    """What to log in with where an iSCSI target wants it."""
 
 
 class Loopback(Section):

@@ -21,9 +21,18 @@ SIZE_BYTES = 64 << 20
 Load = Callable[..., list[dict[str, Any]]]
 
 
+Admin = Callable[..., None]
+
+
 @pytest.fixture
-def tgt(tmp_path: Path) -> Iterator[str]:
+def tgt(started: tuple[str, Admin]) -> str:
     """An endpoint of a tgtd of our own, on a file of zeros."""
+    return started[0]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[str, Admin]]:
+    """That endpoint, and tgtd's administrator."""
     tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -54,7 +63,7 @@ def tgt(tmp_path: Path) -> Iterator[str]:
         admin("--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL")
         for digest in ("HeaderDigest", "DataDigest"):
             admin("--op", "update", "--mode", "target", "--tid", "1", "-n", digest, "-v", "CRC32C,None")
-        yield f"iscsi://127.0.0.1:{port}/{IQN}/1"
+        yield f"iscsi://127.0.0.1:{port}/{IQN}/1", admin
     finally:
         daemon.send_signal(signal.SIGKILL)  # it ignores SIGTERM
         daemon.wait()
@@ -68,24 +77,27 @@ def test_tgt_gives_back_what_was_written_whatever_was_negotiated(tgt: str, load:
         {},
         {"header_digest": True, "data_digest": True},
         {"immediate_data": False, "initial_r2t": True},
+        {"immediate_data": False, "initial_r2t": False, "data_digest": True},
         {"first_burst_bytes": 4096, "max_burst_bytes": 8192},
+        {"max_recv_data_segment_bytes": 8192, "header_digest": True},
     ):
-        for block_size_bytes in (512, 4096, 65536):
+        for workers, block_size_bytes in ((1, 512), (4, 4096), (1, 65536), (2, 1 << 20)):
             events = load(
                 {
                     "task": "run",
                     "endpoint": tgt,
                     "options": options,
+                    "workers": workers,
                     "outstanding": 8,
                     "block_size_bytes": block_size_bytes,
                     "read_percent": 50,
-                    "runtime_ns": 200_000_000,
+                    "runtime_ns": 100_000_000 if block_size_bytes < 1 << 20 else 500_000_000,
                     "seed": 5,
                     "verify": True,
                 }
             )
             result = events[-1]
-            assert result["event"] == "result", (options, block_size_bytes, result)
+            assert result["event"] == "result", (options, workers, block_size_bytes, result)
             assert result["read"]["ios"] > 0
             assert result["write"]["ios"] > 0
             assert result["verify"]["checked_blocks"] > 0
@@ -116,3 +128,20 @@ def test_wrong_name_or_lun_is_said_to_be_not_found(tgt: str, load: Load, change:
     head, _, tail = tgt.rpartition(change[0])
     last = load({"task": "check", "endpoint": head + change[1] + tail})[-1]
     assert (last["event"], last["kind"]) == ("error", kind)
+
+
+def test_tgt_and_we_prove_to_each_other_who_we_are(started: tuple[str, Admin], load: Load, tmp_path: Path) -> None:
+    endpoint, admin = started
+    for user, secret, *outgoing in (("load", "open sesame, ok"), ("array", "i am who i am, ok", "--outgoing")):
+        (tmp_path / user).write_text(secret)
+        admin("--op", "new", "--mode", "account", "--user", user, "--password", secret)
+        admin("--op", "bind", "--mode", "account", "--tid", "1", "--user", user, *outgoing)
+    one_way = {"user": "load", "secret_file": str(tmp_path / "load")}
+    mutual = one_way | {"mutual": {"user": "array", "secret_file": str(tmp_path / "array")}}
+    (tmp_path / "wrong").write_text("open sesame, no")
+    wrong = one_way | {"secret_file": str(tmp_path / "wrong")}
+    liar = one_way | {"mutual": {"user": "array", "secret_file": str(tmp_path / "wrong")}}
+    for chap, event in ((one_way, "checked"), (mutual, "checked"), (wrong, "error"), (liar, "error"), (None, "error")):
+        last = load({"task": "check", "endpoint": endpoint, "options": {"chap": chap} if chap else {}})[-1]
+        assert last["event"] == event, (chap, last)
+        assert event == "checked" or last["kind"] == "denied", last

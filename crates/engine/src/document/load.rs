@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::DriverChoice;
+use super::{ChapSpec, DriverChoice};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +126,8 @@ pub(crate) struct Options {
     pub(crate) max_recv_data_segment_bytes: Option<u32>,
     /// Bypass the page cache of a local file
     pub(crate) direct: Option<bool>,
+    /// iSCSI: who the load proves to be
+    pub(crate) chap: Option<ChapSpec>,
     /// NFS credentials
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,

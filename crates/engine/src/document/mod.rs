@@ -8,6 +8,8 @@ pub(crate) use event::*;
 pub(crate) use load::*;
 pub(crate) use serve::*;
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,26 @@ pub(crate) enum DriverChoice {
     Auto,
     IoUring,
     Epoll,
+}
+
+/// CHAP: the initiator's user and secret, and the target's where both must prove themselves.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChapSpec {
+    pub(crate) user: String,
+    /// A file that holds the secret
+    pub(crate) secret_file: Option<PathBuf>,
+    /// An environment variable that holds the secret
+    pub(crate) secret_env: Option<String>,
+    pub(crate) mutual: Option<CredentialsSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CredentialsSpec {
+    pub(crate) user: String,
+    pub(crate) secret_file: Option<PathBuf>,
+    pub(crate) secret_env: Option<String>,
 }
 
 impl From<DriverChoice> for iotax_runtime::DriverChoice {

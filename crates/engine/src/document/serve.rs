@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::DriverChoice;
+use super::{ChapSpec, DriverChoice};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +80,21 @@ pub(crate) struct ExportSpec {
     pub(crate) read_only: bool,
     /// Where to answer portmapper calls for an NFS export
     pub(crate) portmap: Option<SocketAddr>,
+    /// Whose rights NFS callers have
+    #[serde(default)]
+    pub(crate) squash: SquashSpec,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SquashSpec {
+    /// Their own, root's too
+    #[default]
+    None,
+    /// Their own, but root has nobody's
+    Root,
+    /// Nobody's
+    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
@@ -98,6 +113,8 @@ pub(crate) struct GroupSpec {
     pub(crate) name: String,
     /// IQNs, NQNs, addresses and networks (`127.0.0.0/8`)
     pub(crate) initiators: Vec<String>,
+    /// What its members must prove at an iSCSI login
+    pub(crate) chap: Option<ChapSpec>,
 }
 
 /// A line after the document.

@@ -7,7 +7,10 @@ use iotax_node::{
     load::{Access, Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, TaskConfig, connector::Settings},
 };
 
-use crate::document::{ArrivalsSpec, LoadDocument, PacingSpec, StreamSpec, Task};
+use crate::{
+    document::{ArrivalsSpec, LoadDocument, PacingSpec, StreamSpec, Task},
+    secret,
+};
 
 pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
     let text = document.endpoint.as_deref().ok_or_else(|| Failure::usage("this task needs an endpoint", "endpoint"))?;
@@ -31,6 +34,8 @@ pub(super) fn settings(document: &LoadDocument, endpoint: &Endpoint) -> Result<O
         first_burst_bytes: options.first_burst_bytes,
         max_burst_bytes: options.max_burst_bytes,
         max_recv_data_segment_bytes: options.max_recv_data_segment_bytes,
+        chap: options.chap.as_ref().map(|spec| secret::chap(spec, "options.chap")).transpose()?,
+        secret: secret::random()?,
         uid: options.uid,
         gid: options.gid,
         ..Settings::new(address, std::process::id())

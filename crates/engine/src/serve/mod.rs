@@ -11,7 +11,7 @@ use std::{
 };
 
 use iotax_node::{
-    failure::{Failure, FailureKind},
+    failure::Failure,
     server::{Portal, Server, ServerConfig, plan_portals},
 };
 use iotax_proto::Instant;
@@ -19,7 +19,7 @@ use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
 
 use crate::{
     document::{self, Event, FilledEvent, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, StatusEvent},
-    failure, input, output,
+    failure, input, output, secret,
 };
 use threads::Threads;
 use volumes::OpenVolume;
@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         exports,
         portals,
         started_unix_ns: clock.unix_ns(Instant(0)),
-        secret: secret()?,
+        secret: secret::random()?,
         connections_max: CONNECTIONS_MAX,
     });
     let threads = Threads::start(&document, &server, &volumes, listeners, clock)?;
@@ -123,17 +123,6 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
 fn status(threads: &Threads) -> Result<Event, Failure> {
     let process = ProcessClock::of(std::process::id()).and_then(|clock| clock.read()).map_err(failure::internal)?;
     Ok(Event::Status(StatusEvent { connections: threads.connections(), max_rss_bytes: process.max_rss_bytes }))
-}
-
-/// What no peer can guess.
-fn secret() -> Result<u64, Failure> {
-    use std::io::Read as _;
-    let mut bytes = [0; 8];
-    let place = "/dev/urandom";
-    std::fs::File::open(place)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|error| Failure::new(FailureKind::Io, error.to_string(), place))?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 type SharedServer = Arc<Server>;

@@ -2,15 +2,23 @@
 
 use iotax_node::{
     failure::Failure,
-    server::{Export, Group, Protocol},
+    server::{Export, Group, Protocol, Squash},
 };
 
-use crate::document::{ExportSpec, ServeDocument, WireProtocol};
+use crate::{
+    document::{ExportSpec, ServeDocument, SquashSpec, WireProtocol},
+    secret,
+};
 
 pub(super) fn exports(document: &ServeDocument) -> Result<Vec<Export>, Failure> {
     let groups = document.groups.iter().map(|group| {
-        Group::new(&group.name, &group.initiators)
-            .map_err(|error| Failure::usage(error.to_string(), format!("groups: {}", group.name)))
+        let place = format!("groups: {}", group.name);
+        let known = Group::new(&group.name, &group.initiators);
+        let known = known.map_err(|error| Failure::usage(error.to_string(), place.as_str()))?;
+        Ok(match &group.chap {
+            None => known,
+            Some(spec) => known.with_chap(secret::chap(spec, &format!("{place}: chap"))?),
+        })
     });
     let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     document.exports.iter().map(|export| self::export(document, &groups, export)).collect()
@@ -33,6 +41,11 @@ fn export(document: &ServeDocument, groups: &[Group], spec: &ExportSpec) -> Resu
         listen: spec.listen,
         groups,
         portmap: spec.portmap,
+        squash: match spec.squash {
+            SquashSpec::None => Squash::None,
+            SquashSpec::Root => Squash::Root,
+            SquashSpec::All => Squash::All,
+        },
     })
 }
 

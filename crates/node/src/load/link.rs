@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::{Initiator, InitiatorEvents, Instant, Tag, Transmit, Violation, iscsi, nfs3, nvme_tcp};
 
 use super::{
-    connector::Facts,
+    connector::{Facts, iscsi::facts as iscsi_facts},
     local::{DiskInitiator, MemoryInitiator},
 };
 use crate::{
@@ -52,6 +52,14 @@ impl AnyInitiator {
 }
 
 impl Link {
+    /// What the connection itself found and agreed on.
+    pub fn facts(&self) -> Option<Facts> {
+        match &self.initiator {
+            AnyInitiator::Iscsi(session) => Some(iscsi_facts(session)),
+            _ => None,
+        }
+    }
+
     pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
         match &mut self.initiator {
             AnyInitiator::Disk(initiator) => initiator.poll_disk(),

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use iotax_proto::{Backend, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Backend, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
 
 use super::{
     files::{FileWrites, with_tree},
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     fs::TreeUnit,
-    load::streams::Stream,
     node::ConnId,
+    random::Unpredictable,
     volume::{Disks, Operations, Volumes},
 };
 
@@ -27,7 +27,7 @@ pub(super) struct Counter {
     pub(super) server: Arc<Server>,
     pub(super) volumes: Rc<Volumes>,
     pub(super) disks: Rc<RefCell<Disks>>,
-    pub(super) random: RefCell<Stream>,
+    pub(super) random: RefCell<Unpredictable>,
 }
 
 /// One connection's place at the counter.
@@ -70,6 +70,10 @@ impl Backend for Desk {
                 with_tree(&self.counter.server, unit, geometry).ok()
             }
         }
+    }
+
+    fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
+        TreeUnit::from_unit(unit).is_none().then(|| self.operations.allocation(unit, offset))?
     }
 
     #[inline]

@@ -2,11 +2,23 @@
 
 use std::net::IpAddr;
 
+use iotax_proto::iscsi::{Credentials, target::AuthPolicy};
+
 /// A named list of initiators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub name: String,
     members: Vec<Member>,
+    /// What its members must prove at an iSCSI login.
+    chap: Option<Chap>,
+}
+
+/// Secrets of CHAP. No `Debug` shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chap {
+    pub initiator: Credentials,
+    /// Ours, for initiators that ask us to prove ourselves as well (mutual CHAP).
+    pub target: Option<Credentials>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +38,17 @@ pub struct GroupError(pub String);
 impl Group {
     pub fn new(name: &str, initiators: &[String]) -> Result<Self, GroupError> {
         let members = initiators.iter().map(|text| Member::parse(text).ok_or_else(|| GroupError(text.clone())));
-        Ok(Self { name: name.to_owned(), members: members.collect::<Result<_, _>>()? })
+        Ok(Self { name: name.to_owned(), members: members.collect::<Result<_, _>>()?, chap: None })
+    }
+
+    #[must_use]
+    pub fn with_chap(mut self, chap: Chap) -> Self {
+        self.chap = Some(chap);
+        self
+    }
+
+    pub(super) fn auth(&self) -> AuthPolicy {
+        self.chap.clone().map_or(AuthPolicy::None, |Chap { initiator, target }| AuthPolicy::Chap { initiator, target })
     }
 
     /// Whether somebody of this name (where the protocol has names), coming from this address, belongs to the group.

@@ -1,6 +1,9 @@
 //! What iSCSI asks of the server.
 
-use std::rc::Rc;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    rc::Rc,
+};
 
 use iotax_proto::iscsi::{
     DiscoveredTarget,
@@ -20,10 +23,10 @@ impl IscsiBackend for Desk {
     fn targets(&mut self, initiator: &str) -> Vec<DiscoveredTarget> {
         let mut found: Vec<DiscoveredTarget> = Vec::new();
         let server = &self.counter.server;
-        for portal in server.config.portals.iter().filter(|portal| portal.service == Service::Protocol(Protocol::Iscsi))
-        {
-            // A wildcard is no address to go to; the initiator came through a better one.
-            let is_here = std::ptr::eq(portal, self.portal()) || portal.address.ip().is_unspecified();
+        let portals =
+            server.config.portals.iter().filter(|portal| portal.service == Service::Protocol(Protocol::Iscsi));
+        for portal in portals {
+            let address = self.reached_at(portal.address);
             for export in portal.exports.iter().copied() {
                 let Target::Iscsi { name, .. } = &server.targets[export] else { continue };
                 if !server.config.exports[export].admits(Some(initiator), self.address()) {
@@ -33,24 +36,13 @@ impl IscsiBackend for Desk {
                     found.push(DiscoveredTarget { name: name.clone(), portals: Vec::new() });
                     found.len() - 1
                 });
-                if !is_here {
-                    found[at].portals.push(format!("{},{PORTAL_GROUP}", portal.address));
-                }
-            }
-        }
-        // A target at this portal and at others is listed with all of them.
-        let here = self.portal().address;
-        for target in found.iter_mut().filter(|target| !target.portals.is_empty() && !here.ip().is_unspecified()) {
-            let is_here = self.portal().exports.iter().any(|export| {
-                matches!(&self.counter.server.targets[*export], Target::Iscsi { name, .. } if *name == target.name)
-            });
-            if is_here {
-                target.portals.insert(0, format!("{here},{PORTAL_GROUP}"));
+                found[at].portals.extend(address.map(|address| format!("{address},{PORTAL_GROUP}")));
             }
         }
         found
     }
 
+    /// Authentication is for what is found, not for finding: who may see what, groups say.
     fn discovery_auth(&mut self, _: &str) -> AuthPolicy {
         AuthPolicy::None
     }
@@ -62,12 +54,14 @@ impl IscsiBackend for Desk {
             if !name.eq_ignore_ascii_case(target) {
                 continue;
             }
-            if self.export(*export).admits(Some(initiator), self.address()) {
+            let export = self.export(*export);
+            if export.admits(Some(initiator), self.address()) {
+                let group = export.group(Some(initiator), self.address());
                 return Ok(LoginGrant {
                     device: Rc::new(device.clone()),
                     sessions: Rc::new(sessions.clone()),
                     portal_group_tag: PORTAL_GROUP,
-                    auth: AuthPolicy::None,
+                    auth: group.map_or(AuthPolicy::None, super::Group::auth),
                 });
             }
             refusal = LoginRefusal::NotAuthorized;
@@ -76,10 +70,22 @@ impl IscsiBackend for Desk {
     }
 
     fn random(&mut self, bytes: &mut [u8]) {
-        let mut random = self.counter.random.borrow_mut();
-        for piece in bytes.chunks_mut(8) {
-            let word = random.draw().to_le_bytes();
-            piece.copy_from_slice(&word[..piece.len()]);
+        self.counter.random.borrow_mut().fill(bytes);
+    }
+}
+
+impl Desk {
+    /// Where this peer reaches a portal. A wildcard is no address to go to: a peer on this machine comes back by loopback, to
+    /// others the portal is left out, and RFC 7143 §C has them come back to where they are.
+    fn reached_at(&self, portal: SocketAddr) -> Option<SocketAddr> {
+        if !portal.ip().is_unspecified() {
+            return Some(portal);
         }
+        let peer = self.address().to_canonical();
+        let loopback = match peer {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        };
+        peer.is_loopback().then(|| SocketAddr::new(loopback, portal.port()))
     }
 }

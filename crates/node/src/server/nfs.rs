@@ -4,9 +4,7 @@ use iotax_proto::{
     Instant,
     nfs3::{
         Attributes, Status,
-        target::{
-            Export, ExportAccess, ExportId, FileId, Files, NameSpace as _, NfsBackend, OpenFile, ServerState, Squash,
-        },
+        target::{Export, ExportAccess, ExportId, FileId, Files, NameSpace as _, NfsBackend, OpenFile, ServerState},
     },
     rpc::{Credentials, Peer},
 };
@@ -41,7 +39,7 @@ impl NfsBackend for Desk {
         let index = export as usize;
         let export = self.export(index);
         let may = self.portal().exports.contains(&index) && export.admits(None, peer.address);
-        may.then_some(ExportAccess { read_only: export.read_only, squash: Squash::None })
+        may.then_some(ExportAccess { read_only: export.read_only, squash: export.squash })
     }
 
     #[inline]

@@ -10,8 +10,8 @@ use super::{
     shared::Server,
 };
 use crate::{
-    load::streams::Stream,
     node::{ConnId, DiskToken, Input, Node, Output},
+    random::Unpredictable,
     volume::{Buffers, Burn, Disks, RegionOf, Volumes},
 };
 
@@ -48,7 +48,7 @@ impl ServerNode {
     ) -> Self {
         let volumes = Rc::new(Volumes::new(&server.config.volumes, region_of, burn));
         let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(allocate))));
-        let random = RefCell::new(Stream::new(server.config.secret, "challenge", thread));
+        let random = RefCell::new(Unpredictable::new(&server.config.secret, "challenge", thread));
         Self {
             counter: Rc::new(Counter { server, volumes, disks, random }),
             connections: Vec::new(),

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use iotax_proto::nfs3::target::Squash;
+
 use super::groups::Group;
 use crate::failure::Failure;
 
@@ -25,6 +27,8 @@ pub struct Export {
     pub groups: Option<Vec<Group>>,
     /// Where portmapper calls are answered for it.
     pub portmap: Option<SocketAddr>,
+    /// Whose rights NFS callers have.
+    pub squash: Squash,
 }
 
 /// What a listener speaks.
@@ -71,7 +75,12 @@ fn put(portals: &mut Vec<Portal>, service: Service, address: SocketAddr, export:
 
 impl Export {
     pub(super) fn admits(&self, name: Option<&str>, address: std::net::IpAddr) -> bool {
-        self.groups.as_ref().is_none_or(|groups| groups.iter().any(|group| group.has(name, address)))
+        self.groups.is_none() || self.group(name, address).is_some()
+    }
+
+    /// The first group that lets somebody in.
+    pub(super) fn group(&self, name: Option<&str>, address: std::net::IpAddr) -> Option<&Group> {
+        self.groups.iter().flatten().find(|group| group.has(name, address))
     }
 }
 
@@ -81,7 +90,7 @@ mod tests {
 
     fn export(protocol: Protocol, listen: &str) -> Export {
         let listen = listen.parse().expect("an address");
-        Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None }
+        Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None, squash: Squash::None }
     }
 
     #[test]

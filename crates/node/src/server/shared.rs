@@ -19,9 +19,11 @@ use super::{
 };
 use crate::{
     fs::{Limits, Tree, VolumeFile},
-    volume::{Media, VolumeSpec, unit_of},
+    volume::{BLOCK_SIZE, Media, VolumeSpec, unit_of},
 };
 
+/// Memory comes in pages of eight blocks.
+const PAGES_EXPONENT: u8 = (4096 / BLOCK_SIZE).ilog2() as u8;
 /// The file that is an NFS export's volume.
 const VOLUME_FILE: &str = "data";
 
@@ -34,7 +36,7 @@ pub struct ServerConfig {
     /// Wall time at `Instant(0)`, nanoseconds since 1970. Not 0: it tells this start of the server from others.
     pub started_unix_ns: u64,
     /// What no peer can guess: challenges come from it.
-    pub secret: u64,
+    pub secret: [u8; 32],
     /// Connections that a thread keeps at most.
     pub connections_max: usize,
 }
@@ -154,6 +156,8 @@ impl Target {
                 let unit = LogicalUnit {
                     provisioning: Provisioning::Thin { reads_zero: true },
                     write_cache: matches!(volume.media, Media::Disk { .. }),
+                    physical_block_exponent: if volume.media == Media::Memory { PAGES_EXPONENT } else { 0 },
+                    erasable: volume.media == Media::Memory,
                     ..LogicalUnit::new(0, unit, &identity::serial(&volume.name))
                 };
                 Self::Iscsi {

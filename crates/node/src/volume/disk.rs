@@ -28,6 +28,13 @@ pub(super) enum DiskTask {
         held: Payload,
         replacement: Option<Payload>,
     },
+    /// Reads into `held`, which is written back with the bits set that the data sent set.
+    Or {
+        offset: u64,
+        sent: Payload,
+        held: Payload,
+        durable: bool,
+    },
     /// Reads whole blocks around an unaligned write.
     Merge {
         begin: u64,
@@ -91,6 +98,12 @@ pub(super) fn compare(buffers: &mut Buffers, offset: u64, sent: Payload, replace
     Ok((DiskTask::Compare { offset, sent, held, replacement }, op))
 }
 
+pub(super) fn or_write(buffers: &mut Buffers, offset: u64, sent: Payload, durable: bool) -> Begun {
+    let held = buffers.take(sent.len()).ok_or(UnitError::Busy)?;
+    let op = DiskOp::Read { offset, into: held.clone() };
+    Ok((DiskTask::Or { offset, sent, held, durable }, op))
+}
+
 pub(super) fn write_same(buffers: &mut Buffers, offset: u64, len: u64, pattern: &Payload) -> Begun {
     if memory::is_zero(pattern) {
         return Ok(write_zeroes(offset, len));
@@ -132,6 +145,14 @@ impl DiskTask {
                     After::Next(op)
                 }
             },
+            Self::Or { offset, sent, held, durable } => {
+                let (sent, mut merged) = (sent.to_vec(), held.to_vec());
+                merged.iter_mut().zip(sent).for_each(|(held, sent)| *held |= sent);
+                held.copy_in(0, &merged);
+                let op = DiskOp::Write { offset: *offset, from: held.clone(), durable: *durable };
+                *self = Self::Plain { moves: merged.len() as u32 };
+                After::Next(op)
+            }
             Self::Merge { begin, whole, skip, from, durable } => {
                 let mut at = *skip;
                 from.for_each_piece(|piece| {
@@ -151,7 +172,7 @@ impl DiskTask {
         match self {
             Self::Read { buffer, .. } => buffer.len() as u32,
             Self::Plain { moves } => *moves,
-            Self::Compare { held, .. } => held.len() as u32,
+            Self::Compare { held, .. } | Self::Or { held, .. } => held.len() as u32,
             Self::Merge { whole, .. } => whole.len() as u32,
             // The last write of a row may be shorter than the chunk; a disk that writes less than asked fails the next.
             Self::Same { .. } | Self::Unmap { .. } => 0,

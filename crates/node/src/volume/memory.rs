@@ -1,6 +1,6 @@
 //! Operations on a memory volume that are more than a copy.
 
-use iotax_proto::{Payload, Region};
+use iotax_proto::{Allocation, Payload, Region};
 
 const PIECE: usize = 4096;
 static ZEROS: [u8; PIECE] = [0; PIECE];
@@ -41,6 +41,40 @@ pub(super) fn copy_in(region: &dyn Region, offset: usize, payload: &Payload) {
     payload.for_each_piece(|piece| {
         region.copy_in(at, piece);
         at += piece.len();
+    });
+}
+
+/// The run of bytes from `offset` to at most `len` that are all zeros in whole pieces, or that hold something in each.
+pub(super) fn allocation(region: &dyn Region, offset: u64, len: u64) -> Allocation {
+    let mut held = [0; PIECE];
+    let mut run = Allocation { is_mapped: false, len: 0 };
+    while run.len < len {
+        // Pieces are aligned, but for the first.
+        let at = offset + run.len;
+        let piece = &mut held[..(PIECE - at as usize % PIECE).min((len - run.len) as usize)];
+        region.copy_out(at as usize, piece);
+        let is_mapped = piece.iter().any(|byte| *byte != 0);
+        if run.len == 0 {
+            run.is_mapped = is_mapped;
+        } else if run.is_mapped != is_mapped {
+            break;
+        }
+        run.len += piece.len() as u64;
+    }
+    run
+}
+
+/// Sets the bits that a payload sets.
+pub(super) fn or_in(region: &dyn Region, offset: usize, payload: &Payload) {
+    let (mut at, mut held) = (offset, [0; PIECE]);
+    payload.for_each_piece(|piece| {
+        for sent in piece.chunks(PIECE) {
+            let held = &mut held[..sent.len()];
+            region.copy_out(at, held);
+            held.iter_mut().zip(sent).for_each(|(held, sent)| *held |= sent);
+            region.copy_in(at, held);
+            at += sent.len();
+        }
     });
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use iotax_proto::{Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
 
 use super::{
     Buffers, MAX_IO_BYTES, Media, Volumes,
@@ -18,6 +18,9 @@ use super::{
     units::Store,
 };
 use crate::node::{ConnId, DiskId, DiskOp, DiskToken};
+
+/// How far `allocation` looks.
+const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
 
 type Finished = Result<Option<Payload>, UnitError>;
 
@@ -139,6 +142,7 @@ enum Staged {
     Write { offset: u64, durable: bool },
     Compare { offset: u64 },
     CompareAndWrite { offset: u64, len: u32 },
+    OrWrite { offset: u64, durable: bool },
     WriteSame { offset: u64, len: u64 },
 }
 
@@ -149,6 +153,16 @@ impl Operations {
 
     pub fn geometry(&self, unit: UnitId) -> Option<Geometry> {
         self.volumes.geometry(unit)
+    }
+
+    /// Memory that holds zeros is as good as unmapped: that is what unmapped memory holds.
+    pub fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
+        let index = self.volumes.find(unit, offset, 0, false).ok()?;
+        let left = self.volumes.geometry(unit)?.size_bytes - offset;
+        match &self.volumes.volumes[index].store {
+            Store::Memory(region) => Some(memory::allocation(region.as_ref(), offset, left.min(ALLOCATION_BYTES_MAX))),
+            Store::Null(_) | Store::Disk => None,
+        }
     }
 
     pub fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
@@ -269,9 +283,9 @@ impl Operations {
         }
         let (offset, len, writes) = match &op {
             UnitOp::Read { offset, len } | UnitOp::Compare { offset, len } => (*offset, u64::from(*len), false),
-            UnitOp::Write { offset, len, .. } | UnitOp::CompareAndWrite { offset, len } => {
-                (*offset, u64::from(*len), true)
-            }
+            UnitOp::Write { offset, len, .. }
+            | UnitOp::OrWrite { offset, len, .. }
+            | UnitOp::CompareAndWrite { offset, len } => (*offset, u64::from(*len), true),
             UnitOp::WriteZeroes { offset, len } | UnitOp::WriteSame { offset, len, .. } => (*offset, *len, true),
             UnitOp::Flush => (0, 0, false),
             UnitOp::Unmap { ranges } => {
@@ -331,6 +345,9 @@ impl Operations {
             UnitOp::CompareAndWrite { offset, len } => {
                 self.stage(id, index, Staged::CompareAndWrite { offset, len }, 2 * len)?
             }
+            UnitOp::OrWrite { offset, len, durable } => {
+                self.stage(id, index, Staged::OrWrite { offset, durable }, len)?
+            }
             UnitOp::WriteSame { offset, len, pattern_len } => {
                 self.stage(id, index, Staged::WriteSame { offset, len }, pattern_len)?
             }
@@ -354,6 +371,9 @@ impl Operations {
             UnitOp::Compare { offset, len } => return self.stage(id, index, Staged::Compare { offset }, len),
             UnitOp::CompareAndWrite { offset, len } => {
                 return self.stage(id, index, Staged::CompareAndWrite { offset, len }, 2 * len);
+            }
+            UnitOp::OrWrite { offset, len, durable } => {
+                return self.stage(id, index, Staged::OrWrite { offset, durable }, len);
             }
             UnitOp::WriteSame { offset, len, pattern_len } => {
                 return self.stage(id, index, Staged::WriteSame { offset, len }, pattern_len);
@@ -390,6 +410,12 @@ impl Operations {
                 exclusive = true;
                 begun
             }
+            Staged::OrWrite { offset, durable } => {
+                let begun = disk::or_write(&mut disks.buffers, offset, buffer, durable)?;
+                self.acquire(index)?;
+                exclusive = true;
+                begun
+            }
         };
         drop(disks);
         Ok(self.ask(id, index, begun, exclusive))
@@ -420,6 +446,11 @@ impl Operations {
                 if let Some(at) = differs {
                     return Err(UnitError::Miscompare(at as u32));
                 }
+            }
+            Staged::OrWrite { offset, .. } => {
+                self.acquire(index)?;
+                memory::or_in(region, offset as usize, buffer);
+                self.release(index);
             }
             Staged::WriteSame { offset, len } if memory::is_zero(buffer) => {
                 memory::write_zeroes(region, offset, len);
@@ -473,7 +504,7 @@ impl Operations {
         &mut self.slots[index]
     }
 
-    /// Only one compare-and-write works on a volume at a time; another is told to come again.
+    /// Only one compare-and-write or or-write works on a volume at a time; another is told to come again.
     fn acquire(&self, volume: usize) -> Result<(), UnitError> {
         if self.exclusive(volume).swap(true, Ordering::Acquire) { Err(UnitError::Busy) } else { Ok(()) }
     }

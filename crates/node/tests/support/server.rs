@@ -41,8 +41,15 @@ impl Bench {
             .zip(40_001..)
             .map(|(protocol, port)| {
                 let listen = SocketAddr::from(([127, 0, 0, 1], port));
-                let mut made =
-                    Export { protocol: *protocol, volume: 0, read_only: false, listen, groups: None, portmap: None };
+                let mut made = Export {
+                    protocol: *protocol,
+                    volume: 0,
+                    read_only: false,
+                    listen,
+                    groups: None,
+                    portmap: None,
+                    squash: iotax_node::server::Squash::None,
+                };
                 export(&mut made);
                 made
             })
@@ -53,7 +60,7 @@ impl Bench {
             exports,
             portals,
             started_unix_ns: 1_700_000_000_000_000_000,
-            secret: 11,
+            secret: [11; 32],
             connections_max: 64,
         });
         let memory = Heap::new(SIZE);

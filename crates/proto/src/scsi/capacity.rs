@@ -20,6 +20,7 @@ pub(crate) fn read_capacity_16(call: &mut Call<'_>) -> Handled {
     let mut data = view.blocks.saturating_sub(1).to_be_bytes().to_vec();
     data.extend_from_slice(&view.block_size.to_be_bytes());
     data.resize(32, 0);
+    data[13] = view.physical_block_exponent & 0x0f;
     // LBPME and LBPRZ.
     data[14] = u8::from(view.is_thin()) << 7 | u8::from(view.unmapped_reads_zero()) << 6;
     answer(data, call.cdb.u32(10))

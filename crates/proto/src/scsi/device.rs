@@ -54,11 +54,23 @@ pub struct LogicalUnit {
     pub provisioning: Provisioning,
     /// The cache of the volume is volatile: WCE is reported, and SYNCHRONIZE CACHE does something.
     pub write_cache: bool,
+    /// Logical blocks per physical block, as a power of two.
+    pub physical_block_exponent: u8,
+    /// Nothing of what is erased stays anywhere: SANITIZE is taken.
+    pub erasable: bool,
 }
 
 impl LogicalUnit {
     pub fn new(lun: u16, unit: UnitId, serial: &str) -> Self {
-        Self { lun, unit, serial: serial.into(), provisioning: Provisioning::default(), write_cache: true }
+        Self {
+            lun,
+            unit,
+            serial: serial.into(),
+            provisioning: Provisioning::default(),
+            write_cache: true,
+            physical_block_exponent: 0,
+            erasable: false,
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct LunView {
     pub(crate) read_only: bool,
     pub(crate) provisioning: Provisioning,
     pub(crate) mode: ModeState,
+    pub(crate) physical_block_exponent: u8,
+    pub(crate) erasable: bool,
     /// A unit attention condition is pending.
     pub(crate) attention: bool,
     /// What reservations of others keep this nexus from.
@@ -64,6 +66,8 @@ impl LunView {
                 read_only: geometry.read_only,
                 provisioning: unit.config.provisioning,
                 mode: unit.mode,
+                physical_block_exponent: unit.config.physical_block_exponent,
+                erasable: unit.config.erasable,
                 attention: device.has_attention(nexus, unit.config.lun),
                 barred: device.barred(nexus, unit),
             })

@@ -34,13 +34,23 @@ pub(crate) fn write_and_verify(call: &mut Call<'_>) -> Handled {
     write_extent(call, true)
 }
 
+/// ORWRITE (16): bits that are set stay set.
+pub(crate) fn or_write(call: &mut Call<'_>) -> Handled {
+    let durable = call.cdb.bit(1, 3);
+    change_extent(call, durable, |offset, len, durable| UnitOp::OrWrite { offset, len, durable })
+}
+
 fn write_extent(call: &Call<'_>, durable: bool) -> Handled {
+    change_extent(call, durable, |offset, len, durable| UnitOp::Write { offset, len, durable })
+}
+
+fn change_extent(call: &Call<'_>, durable: bool, op: impl FnOnce(u64, u32, bool) -> UnitOp) -> Handled {
     let view = call.unit()?;
     view.check_writable()?;
     let (offset, wanted) = bytes_of(&view, call.cdb.extent())?;
     let durable = durable || !view.mode.write_cache;
     let after = AfterMedium { writes: true, ..AfterMedium::new(&view) };
-    take_data(call, &view, wanted, after, |len| UnitOp::Write { offset, len, durable })
+    take_data(call, &view, wanted, after, |len| op(offset, len, durable))
 }
 
 /// VERIFY (10), (12), (16). BYTCHK 00b reads and drops the data, 01b compares; 11b, one block against all, is supported for

@@ -1,8 +1,7 @@
 //! The commands of the device server: one row a command, which says what runs it and which bits of its CDB may be set.
 //! Dispatch and REPORT SUPPORTED OPERATION CODES both read it, so this is the place to add a command.
 //!
-//! Not here, and so INVALID COMMAND OPERATION CODE: ORWRITE, WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS, SANITIZE,
-//! FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
+//! Not here, and so INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS, FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
 
 use super::{
     call::{Call, Fault, Handled},
@@ -42,7 +41,15 @@ pub(crate) struct Entry {
     pub(crate) parameters: Option<RunParameters>,
     /// Answered where there is no logical unit, and while a unit attention condition is pending (SPC-5 §4.4.8).
     pub(crate) always: bool,
-    thin_only: bool,
+    needs: Needs,
+}
+
+/// What a logical unit must be for a command to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Thin,
+    Erasable,
 }
 
 /// CDB usage data (SPC-5 §6.34.3): the operation code, and the service action where there is one, then a 1 for each bit of a
@@ -55,6 +62,9 @@ struct Usage {
 const DPO_FUA: u8 = 0x18;
 const DPO_BYTCHK: u8 = 0x16;
 const IMMED: u8 = 0x02;
+const SERVICE_ACTION: u8 = 0x1f;
+/// IMMED and AUSE of SANITIZE.
+const SANITIZE: u8 = 0xa0;
 const UNMAP: u8 = 0x08;
 const NDOB: u8 = 0x01;
 
@@ -86,7 +96,7 @@ const fn persistent_in(action: u8) -> Usage {
 }
 
 const fn entry(name: &'static str, class: Class, usage: Usage, run: Run) -> Entry {
-    Entry { name, usage, has_service_action: false, class, run, parameters: None, always: false, thin_only: false }
+    Entry { name, usage, has_service_action: false, class, run, parameters: None, always: false, needs: Needs::Nothing }
 }
 
 /// A service action of PERSISTENT RESERVE OUT.
@@ -112,8 +122,13 @@ impl Entry {
         self
     }
 
+    const fn erasable_only(mut self) -> Self {
+        self.needs = Needs::Erasable;
+        self
+    }
+
     const fn thin_only(mut self) -> Self {
-        self.thin_only = true;
+        self.needs = Needs::Thin;
         self
     }
 
@@ -122,7 +137,7 @@ impl Entry {
     }
 
     pub(crate) fn service_action(&self) -> u16 {
-        if self.has_service_action { self.usage.bytes[1].into() } else { 0 }
+        if self.has_service_action { (self.usage.bytes[1] & SERVICE_ACTION).into() } else { 0 }
     }
 
     pub(crate) fn usage(&self) -> &[u8] {
@@ -130,13 +145,17 @@ impl Entry {
     }
 
     fn is_available(&self, view: Option<&LunView>) -> bool {
-        !self.thin_only || view.is_none_or(LunView::is_thin)
+        view.is_none_or(|view| match self.needs {
+            Needs::Nothing => true,
+            Needs::Thin => view.is_thin(),
+            Needs::Erasable => view.erasable,
+        })
     }
 
     /// Refuses a CDB with a bit set that this command does not look at, pointing at it.
     pub(crate) fn check_reserved_bits(&self, cdb: Cdb<'_>) -> Result<(), Fault> {
         for (at, usage) in self.usage().iter().enumerate().skip(1) {
-            let usage = if at == 1 && self.has_service_action { 0x1f } else { *usage };
+            let usage = if at == 1 && self.has_service_action { usage | SERVICE_ACTION } else { *usage };
             let reserved = cdb.u8(at) & !usage;
             if reserved != 0 {
                 return Err(Sense::cdb_field(at as u16, Some(reserved.ilog2() as u8)).into());
@@ -174,6 +193,12 @@ pub(crate) static TABLE: &[Entry] = &[
     entry("UNMAP", Class::Changes, cdb(&[0x42, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff, 0]), provisioning::unmap)
         .then(provisioning::unmap_parameters)
         .thin_only(),
+    entry("SANITIZE: BLOCK ERASE", Class::Changes, cdb(&[0x48, SANITIZE | 0x02, 0, 0, 0, 0, 0, 0, 0, 0]), provisioning::block_erase)
+        .action()
+        .erasable_only(),
+    entry("SANITIZE: EXIT FAILURE MODE", Class::Changes, cdb(&[0x48, SANITIZE | 0x1f, 0, 0, 0, 0, 0, 0, 0, 0]), provisioning::exit_failure_mode)
+        .action()
+        .erasable_only(),
     entry("MODE SELECT(10)", Class::Changes, cdb(&[0x55, 0x10, 0, 0, 0, 0, 0, 0xff, 0xff, 0]), mode::mode_select_10)
         .then(mode::mode_select_10_parameters),
     entry("RESERVE(10)", Class::Free, cdb(&[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0]), reserve::reserve),
@@ -198,6 +223,7 @@ pub(crate) static TABLE: &[Entry] = &[
         medium::compare_and_write,
     ),
     entry("WRITE(16)", Class::Changes, block_16(0x8a, DPO_FUA), medium::write),
+    entry("ORWRITE(16)", Class::Changes, block_16(0x8b, DPO_FUA), medium::or_write),
     entry("WRITE AND VERIFY(16)", Class::Changes, block_16(0x8e, DPO_BYTCHK), medium::write_and_verify),
     entry("VERIFY(16)", Class::Reads, block_16(0x8f, DPO_BYTCHK), medium::verify),
     entry("PRE-FETCH(16)", Class::Reads, block_16(0x90, IMMED), medium::pre_fetch),
@@ -267,7 +293,7 @@ pub(crate) fn find(cdb: &[u8], view: Option<&LunView>) -> Result<&'static Entry,
     if cdb_len(opcode).is_some_and(|len| cdb.len() < len) {
         return Err(Sense::INVALID_FIELD_IN_CDB.into());
     }
-    let action = u16::from(Cdb(cdb).u8(1) & 0x1f);
+    let action = u16::from(Cdb(cdb).u8(1) & SERVICE_ACTION);
     rows.find(|row| !row.has_service_action || row.service_action() == action)
         .ok_or(Fault::Check(Sense::cdb_field(1, Some(4))))
 }

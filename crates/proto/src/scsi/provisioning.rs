@@ -1,10 +1,10 @@
-//! Commands about blocks as a resource: UNMAP, WRITE SAME, GET LBA STATUS (SBC-4 §4.7, §5).
+//! Commands about blocks as a resource: UNMAP, WRITE SAME, SANITIZE, GET LBA STATUS (SBC-4 §4.7, §5).
 
 use alloc::vec::Vec;
 
 use super::{
     AfterMedium, Next,
-    call::{Call, Fault, Handled, accepted, answer},
+    call::{Call, Fault, Handled, accepted, answer, good},
     cdb::Extent,
     lun::LunView,
     sense::Sense,
@@ -117,15 +117,40 @@ pub(crate) fn write_same(call: &mut Call<'_>) -> Handled {
     Ok(Next::Medium { unit: view.unit, op, after })
 }
 
-/// GET LBA STATUS: volumes do not say which blocks are there, so all to the end are reported as mapped.
+/// SANITIZE, BLOCK ERASE (SBC-4 §5.30): the whole unit, which then reads as zeros. Status comes at the end with IMMED too.
+pub(crate) fn block_erase(call: &mut Call<'_>) -> Handled {
+    let view = call.unit()?;
+    view.check_writable()?;
+    let all = (0, view.offset_of(view.blocks));
+    let after = AfterMedium { writes: true, ..AfterMedium::new(&view) };
+    Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges: alloc::vec![all] }, after })
+}
+
+/// SANITIZE, EXIT FAILURE MODE: erasing memory does not fail, so there is no such mode to leave.
+pub(crate) fn exit_failure_mode(_: &mut Call<'_>) -> Handled {
+    good()
+}
+
+/// GET LBA STATUS: how the first run of blocks is held. Where the volume cannot tell, all are reported as mapped.
 pub(crate) fn get_lba_status(call: &mut Call<'_>) -> Handled {
+    const DEALLOCATED: u8 = 1;
     let view = call.unit()?;
     let lba = call.cdb.u64(2);
     view.check_extent(Extent { lba, blocks: 0, blocks_at: 0 })?;
-    let blocks = u32::try_from(view.blocks - lba).unwrap_or(u32::MAX);
+    let left = view.blocks - lba;
+    let allocation = call.backend.allocation(view.unit, view.offset_of(lba)).filter(|_| view.is_thin());
+    // A run that ends within a block says nothing about that block, which then counts as mapped.
+    let (is_mapped, blocks) = match allocation {
+        Some(run) if !run.is_mapped && run.len >= u64::from(view.block_size) => {
+            (false, run.len / u64::from(view.block_size))
+        }
+        Some(run) => (true, run.len.div_ceil(u64::from(view.block_size)).max(1)),
+        None => (true, left),
+    };
+    let blocks = u32::try_from(blocks.min(left)).unwrap_or(u32::MAX);
     let mut data = alloc::vec![0, 0, 0, 20, 0, 0, 0, 0];
     data.extend_from_slice(&lba.to_be_bytes());
     data.extend_from_slice(&blocks.to_be_bytes());
-    data.extend_from_slice(&[0; 4]);
+    data.extend_from_slice(&[if is_mapped { 0 } else { DEALLOCATED }, 0, 0, 0]);
     answer(data, call.cdb.u32(10))
 }

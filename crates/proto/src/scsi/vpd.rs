@@ -31,7 +31,7 @@ pub(crate) fn page(call: &Call<'_>, code: u8) -> Result<Vec<u8>, Fault> {
         0x83 => device_identification(call, &view),
         0x86 => extended_inquiry(&view),
         0xb0 => block_limits(&view),
-        0xb1 => block_device_characteristics(),
+        0xb1 => block_device_characteristics(&view),
         _ => logical_block_provisioning(&view),
     };
     let mut page = alloc::vec![peripheral(call), code];
@@ -120,10 +120,11 @@ fn block_limits(view: &LunView) -> Vec<u8> {
     page
 }
 
-/// SBC-4 §6.6.2: a medium that does not rotate.
-fn block_device_characteristics() -> Vec<u8> {
+/// SBC-4 §6.6.2: a medium that does not rotate; after an erasure reads give zeros (WABEREQ 01b).
+fn block_device_characteristics(view: &LunView) -> Vec<u8> {
     let mut page = alloc::vec![0; 60];
     page[..2].copy_from_slice(&1u16.to_be_bytes());
+    page[3] = u8::from(view.erasable) << 6;
     page
 }
 

@@ -115,6 +115,10 @@ impl MemoryBackend {
                 compare(range, expected)?;
                 range.copy_from_slice(new);
             }
+            UnitOp::OrWrite { offset, len, .. } => {
+                let range = self.range(*offset, (*len).into())?;
+                range.iter_mut().zip(data).for_each(|(ours, theirs)| *ours |= theirs);
+            }
             UnitOp::WriteSame { offset, len, .. } => {
                 for chunk in self.range(*offset, *len)?.chunks_mut(data.len()) {
                     chunk.copy_from_slice(data);

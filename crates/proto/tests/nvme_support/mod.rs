@@ -141,7 +141,9 @@ impl Server {
                     return Err(UnitError::Miscompare(at as u32));
                 }
             }
-            UnitOp::CompareAndWrite { .. } | UnitOp::WriteSame { .. } => panic!("NVMe has no such operation"),
+            UnitOp::CompareAndWrite { .. } | UnitOp::OrWrite { .. } | UnitOp::WriteSame { .. } => {
+                panic!("NVMe has no such operation")
+            }
         }
         Ok(None)
     }

@@ -236,6 +236,23 @@ fn compare_and_write_wants_exactly_twice_the_blocks_as_data() {
 }
 
 #[test]
+fn or_write_keeps_the_bits_that_were_set() {
+    let mut rig = Rig::new();
+    let mut session = rig.session("a");
+    rig.good(&mut session, &cdb_16(0x8a, 0, 3, 1), &block_of(0xa0));
+    rig.good(&mut session, &cdb_16(0x8b, 0x08, 3, 1), &block_of(0x05));
+    assert_eq!(rig.volume.bytes[3 * BLOCK..4 * BLOCK], block_of(0xa5));
+    assert!(rig.volume.was_durable, "FUA");
+    rig.good(&mut session, &cdb_16(0x8b, 0, 3, 0), &[]);
+    assert_eq!(
+        rig.check(&mut session, &cdb_16(0x8b, 0x20, 3, 1), &block_of(0)).kcq(),
+        INVALID_FIELD_IN_CDB,
+        "ORPROTECT"
+    );
+    assert_eq!(rig.check(&mut session, &cdb_16(0x8b, 0, BLOCKS, 1), &block_of(0)).kcq(), LBA_OUT_OF_RANGE);
+}
+
+#[test]
 fn synchronize_cache_flushes() {
     let mut rig = Rig::new();
     let mut session = rig.session("a");

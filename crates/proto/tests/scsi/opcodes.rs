@@ -52,7 +52,7 @@ fn timeouts_descriptors_come_where_asked_for() {
 fn commands_that_are_not_there_are_reported_so() {
     let mut rig = Rig::new();
     let mut session = rig.session("a");
-    for cdb in [report(1, 0x8b, 0), report(2, 0x48, 1), report(3, 0x9e, 0x1f)] {
+    for cdb in [report(1, 0x9c, 0), report(2, 0x48, 1), report(3, 0x9e, 0x1f)] {
         assert_eq!(rig.good(&mut session, &cdb, &[]), [0, 1, 0, 0]);
     }
 }

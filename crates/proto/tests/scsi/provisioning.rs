@@ -150,8 +150,8 @@ fn write_same_with_anchor_or_protection_is_refused() {
 }
 
 #[test]
-fn get_lba_status_reports_blocks_as_mapped() {
-    let mut rig = Rig::new();
+fn get_lba_status_of_a_full_unit_reports_blocks_as_mapped() {
+    let mut rig = Rig::with(Provisioning::Full);
     let mut session = rig.session("a");
     let data = rig.good(&mut session, &cdb_16(0x9e, 0x12, 8, 24), &[]);
     assert_eq!(data.len(), 24);
@@ -160,4 +160,29 @@ fn get_lba_status_reports_blocks_as_mapped() {
     assert_eq!(data[16..20], (BLOCKS as u32 - 8).to_be_bytes());
     assert_eq!(data[20], 0);
     assert_eq!(rig.check(&mut session, &cdb_16(0x9e, 0x12, BLOCKS + 1, 24), &[]).kcq(), LBA_OUT_OF_RANGE);
+}
+
+#[test]
+fn get_lba_status_tells_runs_of_mapped_and_deallocated_blocks() {
+    let mut rig = Rig::with(Provisioning::Thin { reads_zero: true });
+    let mut session = rig.session("a");
+    rig.good(&mut session, &cdb_16(0x8a, 0, 4, 1), &[1; BLOCK]);
+    for (lba, blocks, state) in [(0, 4, 1), (3, 1, 1), (4, 1, 0), (5, BLOCKS as u32 - 5, 1)] {
+        let data = rig.good(&mut session, &cdb_16(0x9e, 0x12, lba, 24), &[]);
+        assert_eq!((data[16..20].to_vec(), data[20]), (u32::to_be_bytes(blocks).to_vec(), state), "LBA {lba}");
+    }
+}
+
+#[test]
+fn block_erase_leaves_nothing() {
+    let mut rig = Rig::with(Provisioning::Thin { reads_zero: true });
+    let mut session = rig.session("a");
+    rig.volume.bytes.fill(7);
+    rig.good(&mut session, &[0x48, 0x82, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
+    assert!(rig.volume.bytes.iter().all(|byte| *byte == 0));
+    let sense = rig.check(&mut session, &[0x48, 0x02, 0, 0, 0, 0, 0, 0, 8, 0], &[0; 8]);
+    assert_eq!(sense.kcq(), INVALID_FIELD_IN_CDB, "it has no parameters");
+    rig.volume.read_only = true;
+    let mut session = rig.session("b");
+    assert_eq!(rig.check(&mut session, &[0x48, 0x02, 0, 0, 0, 0, 0, 0, 0, 0], &[]).kcq(), WRITE_PROTECTED);
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use iotax_proto::{
-    Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
+    Allocation, Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
     scsi::{
         Command, DataIn, Device, Identity, LogicalUnit, Next, Nexus, Ports, Provisioning, Response, Sense, encode_lun,
     },
@@ -76,6 +76,10 @@ impl Volume {
                 compare(&self.bytes[range.clone()], expected)?;
                 self.bytes[range].copy_from_slice(new);
             }
+            UnitOp::OrWrite { offset, len, durable } => {
+                self.bytes[range(offset, len.into())?].iter_mut().zip(data).for_each(|(ours, theirs)| *ours |= theirs);
+                self.was_durable = durable;
+            }
             UnitOp::WriteSame { offset, len, .. } => {
                 for block in self.bytes[range(offset, len)?].chunks_mut(data.len()) {
                     block.copy_from_slice(data);
@@ -94,6 +98,15 @@ fn compare(ours: &[u8], theirs: &[u8]) -> Result<(), UnitError> {
 }
 
 impl Backend for Volume {
+    /// Blocks of zeros are not mapped.
+    fn allocation(&self, _: UnitId, offset: u64) -> Option<Allocation> {
+        let is_mapped = |block: &[u8]| block.iter().any(|byte| *byte != 0);
+        let mut blocks = self.bytes[offset as usize..].chunks(BLOCK).map(is_mapped).peekable();
+        let first = *blocks.peek()?;
+        let same = blocks.take_while(|mapped| *mapped == first).count();
+        Some(Allocation { is_mapped: first, len: (same * BLOCK) as u64 })
+    }
+
     fn geometry(&self, unit: UnitId) -> Option<Geometry> {
         (unit == UnitId(7)).then(|| Geometry {
             size_bytes: self.bytes.len() as u64,
@@ -142,7 +155,9 @@ impl Rig {
     }
 
     pub(crate) fn with(provisioning: Provisioning) -> Self {
-        let unit = LogicalUnit { provisioning, ..LogicalUnit::new(0, UnitId(7), "volume-0001") };
+        // One that can be erased is one that is thin, here.
+        let erasable = matches!(provisioning, Provisioning::Thin { .. });
+        let unit = LogicalUnit { provisioning, erasable, ..LogicalUnit::new(0, UnitId(7), "volume-0001") };
         let device = Device::new(Identity::default(), [unit]);
         let volume = Volume {
             bytes: vec![0; BLOCKS as usize * BLOCK],

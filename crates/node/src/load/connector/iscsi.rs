@@ -6,7 +6,8 @@ use iotax_proto::{
     Instant, Transmit, Violation,
     iscsi::{
         DigestWish, Wishes,
-        initiator::{Config, Session},
+        chap::CHALLENGE_LEN,
+        initiator::{self, Config, Mutual, Session},
     },
 };
 
@@ -14,6 +15,8 @@ use super::{Facts, Settings, Workers};
 use crate::{
     failure::Failure,
     load::link::{AnyInitiator, Control, Link, Step},
+    random::Unpredictable,
+    server::Chap,
 };
 
 const INITIATOR: &str = "iqn.2026-11.io.iotax:load";
@@ -21,6 +24,8 @@ const INITIATOR: &str = "iqn.2026-11.io.iotax:load";
 struct Login {
     to: SocketAddr,
     config: Config,
+    chap: Option<Chap>,
+    secret: [u8; 32],
     instance: u32,
     workers: Workers,
     opened: bool,
@@ -57,7 +62,22 @@ pub(super) fn control(
     };
     let to = SocketAddr::new(settings.address, port);
     let transmit = Transmit::default();
-    Ok(Box::new(Login { to, config, instance: settings.instance, workers, opened: false, closing: false, transmit }))
+    let (chap, secret, instance) = (settings.chap.clone(), settings.secret, settings.instance);
+    Ok(Box::new(Login { to, config, chap, secret, instance, workers, opened: false, closing: false, transmit }))
+}
+
+impl Login {
+    /// A worker's part in CHAP: each session challenges the target anew.
+    fn chap(&self, worker: u32) -> Option<initiator::Chap> {
+        let Chap { initiator, target } = self.chap.clone()?;
+        let mutual = |credentials| {
+            let mut random = [0; 1 + CHALLENGE_LEN];
+            Unpredictable::new(&self.secret, "challenge", worker.into()).fill(&mut random);
+            let [identifier, challenge @ ..] = random;
+            Mutual { credentials, identifier, challenge: challenge.to_vec() }
+        };
+        Some(initiator::Chap { initiator, target: target.map(mutual) })
+    }
 }
 
 impl Control for Login {
@@ -85,7 +105,7 @@ impl Control for Login {
             return Step::Wait;
         }
         let link = |worker| {
-            let config = Config { isid: isid(self.instance, worker), ..self.config.clone() };
+            let config = Config { isid: isid(self.instance, worker), chap: self.chap(worker), ..self.config.clone() };
             Link { initiator: AnyInitiator::Iscsi(Box::new(Session::new(now, config))), to: Some(self.to) }
         };
         Step::Open(self.workers.numbers().map(link).collect())
@@ -99,8 +119,39 @@ impl Control for Login {
         false
     }
 
+    /// The session itself knows.
     fn facts(&self) -> Facts {
         Facts::default()
+    }
+}
+
+/// What a session found and agreed on.
+pub(in crate::load) fn facts(session: &Session) -> Facts {
+    let yes = |yes: bool| if yes { "Yes" } else { "No" }.to_owned();
+    let digest = |on: bool| if on { "CRC32C" } else { "None" }.to_owned();
+    let agreed = session.agreed();
+    let identity = session.inquiry().map_or(Vec::new(), |inquiry| {
+        vec![
+            ("vendor", inquiry.vendor.clone()),
+            ("product", inquiry.product.clone()),
+            ("revision", inquiry.revision.clone()),
+        ]
+    });
+    let serial = session.serial().map(|serial| ("serial", serial.to_owned()));
+    Facts {
+        identity: identity.into_iter().chain(serial).collect(),
+        negotiated: vec![
+            ("HeaderDigest", digest(agreed.header_digest)),
+            ("DataDigest", digest(agreed.data_digest)),
+            ("ImmediateData", yes(agreed.immediate_data)),
+            ("InitialR2T", yes(agreed.initial_r2t)),
+            ("FirstBurstLength", agreed.first_burst_len.to_string()),
+            ("MaxBurstLength", agreed.max_burst_len.to_string()),
+            ("MaxOutstandingR2T", agreed.max_outstanding_r2t.to_string()),
+            ("MaxRecvDataSegmentLength", agreed.max_recv_segment_len.to_string()),
+            ("MaxRecvDataSegmentLength of the target", agreed.max_send_segment_len.to_string()),
+            ("AuthMethod", session.auth_method().to_owned()),
+        ],
     }
 }
 

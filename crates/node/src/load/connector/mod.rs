@@ -1,6 +1,6 @@
 //! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
 
-mod iscsi;
+pub(super) mod iscsi;
 mod nfs;
 mod nvme;
 
@@ -12,7 +12,7 @@ use super::{
     generator::TRANSFERS,
     link::Control,
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, server::Chap};
 
 /// How to connect. What the endpoint's protocol does not know must be left out.
 #[derive(Clone, Debug)]
@@ -31,6 +31,10 @@ pub struct Settings {
     pub first_burst_bytes: Option<u32>,
     pub max_burst_bytes: Option<u32>,
     pub max_recv_data_segment_bytes: Option<u32>,
+    /// iSCSI: who we prove to be, and whether the target must prove itself.
+    pub chap: Option<Chap>,
+    /// From the system's random source: challenges come from it.
+    pub secret: [u8; 32],
     /// NFS credentials.
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -49,6 +53,8 @@ impl Settings {
             first_burst_bytes: None,
             max_burst_bytes: None,
             max_recv_data_segment_bytes: None,
+            chap: None,
+            secret: [0; 32],
             uid: None,
             gid: None,
         }
@@ -63,6 +69,7 @@ impl Settings {
                 (self.first_burst_bytes.is_some(), "first_burst_bytes"),
                 (self.max_burst_bytes.is_some(), "max_burst_bytes"),
                 (self.max_recv_data_segment_bytes.is_some(), "max_recv_data_segment_bytes"),
+                (self.chap.is_some(), "chap"),
             ],
         )
     }

@@ -201,7 +201,8 @@ impl LoadNode {
 
     /// What set-up found and agreed on, once ready.
     pub fn facts(&self) -> Facts {
-        self.control.as_ref().map_or_else(Facts::default, |link| link.control.facts())
+        let own = self.workers.first().and_then(|worker| worker.link.facts());
+        own.or_else(|| self.control.as_ref().map(|link| link.control.facts())).unwrap_or_default()
     }
 
     /// Intervals that are complete, from number `from` on.

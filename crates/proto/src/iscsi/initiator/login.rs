@@ -101,6 +101,10 @@ impl Login {
         Ok(false)
     }
 
+    pub(super) fn auth_method(&self) -> &'static str {
+        self.security.method()
+    }
+
     fn check(&mut self, bhs: &Bhs, response: &LoginResponse, link: &mut Link) -> Result<(), Violation> {
         if bhs.opcode() != LoginResponse::OPCODE || response.itt != control_itt::LOGIN {
             return Err(Violation::misbehaved("RFC 7143 §6.3: the login phase takes Login Responses alone").at(0));

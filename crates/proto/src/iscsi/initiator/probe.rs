@@ -1,6 +1,6 @@
 //! What is asked of a logical unit before it is used: is it there, is it a disk, how large, may it be written.
 
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
 use super::{
     Config,
@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Geometry, IoError, Violation, ViolationKind,
     iscsi::pdu::{ScsiCommand, command::ATTRIBUTE_SIMPLE},
-    scsi::initiator::{self, Capacity, CdbBytes, Outcome},
+    scsi::initiator::{self, Capacity, CdbBytes, Inquiry, Outcome},
 };
 
 /// Times that a command is sent again for a unit attention condition or a busy target; each condition is reported once.
@@ -25,6 +25,7 @@ enum Step {
     ReadCapacity10,
     ModeSense,
     BlockLimits,
+    SerialNumber,
 }
 
 /// The questions under way.
@@ -37,6 +38,9 @@ pub(super) struct Probe {
     max_io_len: u32,
     capacity: Option<Capacity>,
     read_only: bool,
+    max_transfer_blocks: u32,
+    inquiry: Option<Inquiry>,
+    serial: Option<String>,
 }
 
 impl Probe {
@@ -50,9 +54,17 @@ impl Probe {
             max_io_len: config.max_io_len,
             capacity: None,
             read_only: false,
+            max_transfer_blocks: 0,
+            inquiry: None,
+            serial: None,
         };
         probe.ask(Step::TestUnitReady, link);
         probe
+    }
+
+    /// INQUIRY data and the unit serial number.
+    pub(super) fn take_identity(&mut self) -> (Option<Inquiry>, Option<String>) {
+        (self.inquiry.take(), self.serial.take())
     }
 
     /// Data of the answer.
@@ -82,6 +94,7 @@ impl Probe {
                 if !inquiry.is_connected || inquiry.device_type != 0 {
                     return Err(Violation::new(ViolationKind::Refused, "the LUN is no block device"));
                 }
+                self.inquiry = Some(inquiry);
                 Step::ReadCapacity16
             }
             (Step::ReadCapacity16, Some(_)) => Step::ReadCapacity10,
@@ -100,7 +113,12 @@ impl Probe {
             }
             (Step::BlockLimits, failed) => {
                 let limits = initiator::parse_block_limits(&answer).filter(|_| failed.is_none()).unwrap_or_default();
-                return self.geometry(limits.max_transfer_blocks).map(Some);
+                self.max_transfer_blocks = limits.max_transfer_blocks;
+                Step::SerialNumber
+            }
+            (Step::SerialNumber, failed) => {
+                self.serial = initiator::parse_serial(&answer).filter(|_| failed.is_none());
+                return self.geometry(self.max_transfer_blocks).map(Some);
             }
             (_, Some(error)) => return Err(refused(&error)),
         };
@@ -126,6 +144,7 @@ impl Probe {
             Step::ReadCapacity10 => (initiator::read_capacity_10(), 8),
             Step::ModeSense => (initiator::mode_sense_6(0x3f, len), len),
             Step::BlockLimits => (initiator::inquiry_vpd(0xb0, len.into()), len),
+            Step::SerialNumber => (initiator::inquiry_vpd(0x80, len.into()), len),
         };
         self.step = step;
         self.tries += 1;

@@ -19,6 +19,8 @@ pub(super) struct Security {
     chap: Option<Chap>,
     state: State,
     said: Said,
+    /// We answered a challenge.
+    proved: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ struct Said {
 
 impl Security {
     pub(super) fn new(chap: Option<Chap>) -> Self {
-        Self { chap, state: State::MethodOffered, said: Said::default() }
+        Self { chap, state: State::MethodOffered, said: Said::default(), proved: false }
     }
 
     /// Offers what we can. A target that must prove itself may not get out of it by choosing None.
@@ -58,6 +60,11 @@ impl Security {
     /// Nothing is left to be said in this stage, so that the next may be asked for.
     pub(super) fn may_transit(&self) -> bool {
         self.chap.is_none() || matches!(self.state, State::Responded(_) | State::Done)
+    }
+
+    /// How we proved who we are.
+    pub(super) fn method(&self) -> &'static str {
+        if self.proved { "CHAP" } else { "None" }
     }
 
     /// The target left the stage: it must have proved what it has to.
@@ -96,7 +103,10 @@ impl Security {
                 (Some("None") | None, None | Some(Chap { target: None, .. })) => State::Done,
                 _ => return Err(refused("RFC 7143 §12.1: the target chose a method that was not offered")),
             },
-            (State::AlgorithmsOffered, Some(chap)) => State::Responded(answer(chap, &said, out)?),
+            (State::AlgorithmsOffered, Some(chap)) => {
+                self.proved = true;
+                State::Responded(answer(chap, &said, out)?)
+            }
             (State::Responded(algorithm), Some(chap)) => {
                 verify(chap, &said, algorithm)?;
                 State::Done

@@ -1,6 +1,6 @@
 //! A normal session: login, a look at the logical unit, I/O, logout.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     Config,
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Transmit, Violation, ViolationKind,
     iscsi::{
+        Agreed,
         pdu::{
             AsyncMessage, Bhs, DataIn, Framer, LogoutResponse, NopIn, R2t, Reject, ScsiCommand, ScsiResponse, Step,
             TaskManagement, TaskManagementResponse,
@@ -27,6 +28,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Session {
     config: Config,
+    /// Told by the logical unit: INQUIRY data, serial number.
+    identity: (Option<scsi::initiator::Inquiry>, Option<String>),
+    auth_method: &'static str,
     framer: Framer,
     link: Link,
     phase: Phase,
@@ -77,8 +81,30 @@ impl Session {
             login_deadline: now + config.login_timeout,
             last_heard: now,
             pinged: false,
+            identity: (None, None),
+            auth_method: "None",
             config,
         }
+    }
+
+    /// What holds on the connection.
+    pub fn agreed(&self) -> &Agreed {
+        &self.link.agreed
+    }
+
+    /// What the logical unit says it is, once asked.
+    pub fn inquiry(&self) -> Option<&scsi::initiator::Inquiry> {
+        self.identity.0.as_ref()
+    }
+
+    /// Its unit serial number.
+    pub fn serial(&self) -> Option<&str> {
+        self.identity.1.as_deref()
+    }
+
+    /// How we proved who we are: `CHAP`, or `None`.
+    pub fn auth_method(&self) -> &'static str {
+        self.auth_method
     }
 
     /// Asks the target to abort an I/O, which completes either way. False where a request of this kind is under way.
@@ -177,6 +203,7 @@ impl Session {
     fn control(&mut self, now: Instant, bhs: &Bhs, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         if let Phase::Login(login) = &mut self.phase {
             if login.response(bhs, &self.control, &mut self.link, &mut self.framer)? {
+                self.auth_method = login.auth_method();
                 let probe = Probe::begin(&self.config, scsi::encode_lun(self.config.lun), &mut self.link);
                 self.phase = Phase::Probe(probe);
                 self.leave_when_idle();
@@ -254,6 +281,7 @@ impl Session {
     ) -> Result<(), Violation> {
         let Phase::Probe(probe) = &mut self.phase else { return Err(unexpected()) };
         if let Some(geometry) = probe.end(status, sense, &mut self.link)? {
+            self.identity = probe.take_identity();
             let lun = scsi::encode_lun(self.config.lun);
             let commands = Commands::new(lun, geometry.clone(), self.config.queue_depth);
             self.phase = Phase::Ready(commands);

@@ -12,5 +12,5 @@ pub use builders::{
 pub use outcome::{Outcome, failure, outcome};
 pub use parsers::{
     BlockLimits, Capacity, Inquiry, parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry,
-    parse_report_luns, parse_vpd_pages, parse_write_protect,
+    parse_report_luns, parse_serial, parse_vpd_pages, parse_write_protect,
 };

@@ -31,6 +31,13 @@ pub fn parse_inquiry(data: &[u8]) -> Option<Inquiry> {
     })
 }
 
+/// The unit serial number page (SPC-5 §7.7.19).
+pub fn parse_serial(data: &[u8]) -> Option<String> {
+    let (&[_, 0x80, high, low], rest) = data.split_first_chunk()? else { return None };
+    let serial = rest.get(..usize::from(u16::from_be_bytes([high, low])))?;
+    Some(String::from(String::from_utf8_lossy(serial).trim_matches([' ', '\0'])))
+}
+
 /// Size of a logical unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {

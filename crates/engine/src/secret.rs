@@ -1,0 +1,111 @@
+//! Secrets: from a file or the environment, never from a document, and never in what is said.
+
+use std::path::Path;
+
+use iotax_node::{
+    Failure, FailureKind,
+    server::{Chap, Credentials},
+};
+
+use crate::document::{ChapSpec, CredentialsSpec};
+
+/// RFC 7143 §9.2.1: a CHAP secret has at least 96 bits.
+const CHAP_BYTES_MIN: usize = 12;
+
+/// Where a secret is: exactly one of them is given.
+pub(crate) fn read(file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<Vec<u8>, Failure> {
+    let failure = |error: &std::io::Error, what: &str| {
+        Failure::new(crate::failure::kind_of(error), format!("the secret cannot be read: {error}"), what)
+    };
+    let mut secret = match (file, variable) {
+        (Some(file), None) => std::fs::read(file).map_err(|error| failure(&error, &file.display().to_string()))?,
+        (None, Some(variable)) => match std::env::var(variable) {
+            Ok(secret) => secret.into_bytes(),
+            // Not the error itself, which could show what it found.
+            Err(_) => return Err(Failure::usage(format!("the environment has no text in {variable}"), place)),
+        },
+        _ => return Err(Failure::usage("needs a file or an environment variable to take the secret from", place)),
+    };
+    // Editors end files with a newline.
+    while secret.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+        secret.pop();
+    }
+    if secret.is_empty() { Err(Failure::usage("the secret is empty", place)) } else { Ok(secret) }
+}
+
+pub(crate) fn chap(spec: &ChapSpec, place: &str) -> Result<Chap, Failure> {
+    let (user, file, variable) = (&spec.user, spec.secret_file.as_deref(), spec.secret_env.as_deref());
+    let initiator = credentials(user, file, variable, place)?;
+    let mutual = |spec: &CredentialsSpec| {
+        let place = format!("{place}.mutual");
+        credentials(&spec.user, spec.secret_file.as_deref(), spec.secret_env.as_deref(), &place)
+    };
+    let target = spec.mutual.as_ref().map(mutual).transpose()?;
+    // RFC 7143 §9.2.1: who knows how to prove the one must not be able to prove the other.
+    if target.as_ref().is_some_and(|target| target.secret == initiator.secret) {
+        return Err(Failure::usage("both directions have the same secret", place));
+    }
+    Ok(Chap { initiator, target })
+}
+
+fn credentials(user: &str, file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<Credentials, Failure> {
+    let secret = read(file, variable, place)?;
+    if secret.len() < CHAP_BYTES_MIN {
+        return Err(Failure::usage(format!("a CHAP secret has at least {CHAP_BYTES_MIN} characters"), place));
+    }
+    Ok(Credentials { name: user.to_owned(), secret })
+}
+
+/// What no peer can guess.
+pub(crate) fn random() -> Result<[u8; 32], Failure> {
+    use std::io::Read as _;
+    let mut bytes = [0; 32];
+    let place = "/dev/urandom";
+    std::fs::File::open(place)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::new(FailureKind::Io, error.to_string(), place))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("iotax-secret-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn secret_is_the_file_without_its_last_newline() {
+        let path = file("plain", "a secret of words\n");
+        assert_eq!(read(Some(&path), None, "chap").unwrap(), b"a secret of words");
+        assert!(read(Some(&file("empty", "\n")), None, "chap").is_err());
+        assert!(read(Some(&path), Some("X"), "chap").is_err(), "two places");
+        assert!(read(None, None, "chap").is_err());
+        assert!(read(None, Some("IOTAX_NO_SUCH_VARIABLE"), "chap").is_err());
+    }
+
+    #[test]
+    fn short_or_shared_secrets_are_refused_without_being_shown() {
+        let (short, long) = (file("short", "eleven_____"), file("long", "twelve______"));
+        let spec = |path: &Path, mutual: Option<&Path>| ChapSpec {
+            user: "u".into(),
+            secret_file: Some(path.into()),
+            secret_env: None,
+            mutual: mutual.map(|path| CredentialsSpec {
+                user: "t".into(),
+                secret_file: Some(path.into()),
+                secret_env: None,
+            }),
+        };
+        assert!(chap(&spec(&long, None), "chap").is_ok());
+        for refused in [spec(&short, None), spec(&long, Some(&long))] {
+            let failure = chap(&refused, "chap").unwrap_err();
+            assert!(!failure.to_string().contains("eleven_") && !failure.to_string().contains("twelve_"));
+        }
+        let shown = format!("{:?}", chap(&spec(&long, None), "chap").unwrap());
+        assert!(!shown.contains("twelve"), "{shown}");
+    }
+}

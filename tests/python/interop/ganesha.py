@@ -1,0 +1,57 @@
+"""Run in namespaces of its own (`unshare`): starts a portmapper and nfs-ganesha, puts the loads of a JSON list on it,
+one after the other, and prints their last events as a JSON list."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CONFIGURATION = """
+NFS_CORE_PARAM { Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; MNT_Port = 20048; fsid_device = true; }
+EXPORT {
+    Export_Id = 1; Path = /run/export; Pseudo = /export; Protocols = 3; Transports = TCP;
+    Access_Type = RW; Squash = none; SecType = sys; FSAL { Name = VFS; }
+}
+"""
+
+
+def main(engine: str, rpcbind: str, ganesha: str, size_bytes: int, documents: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    export = Path("/run/export")
+    export.mkdir()
+    with (export / "data").open("wb") as file:
+        file.truncate(size_bytes)
+    Path("/run/ganesha.conf").write_text(CONFIGURATION)
+    with subprocess.Popen([rpcbind, "-f"]) as portmapper:
+        time.sleep(0.3)
+        words = [ganesha, "-F", "-f", "/run/ganesha.conf", "-L", "/run/ganesha.log", "-p", "/run/ganesha.pid"]
+        with subprocess.Popen(words) as server:
+            wait()
+            print(json.dumps([load(engine, document) for document in json.loads(documents)]))
+            server.kill()
+        portmapper.kill()
+
+
+def wait() -> None:
+    for _ in range(100):
+        asked = subprocess.run(["rpcinfo", "-t", "127.0.0.1", "nfs", "3"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return
+        time.sleep(0.1)
+    sys.exit(Path("/run/ganesha.log").read_text())
+
+
+def load(engine: str, document: object) -> object:
+    with subprocess.Popen([engine, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(document) + "\n")
+        process.stdin.flush()
+        return [json.loads(line) for line in process.stdout][-1]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
