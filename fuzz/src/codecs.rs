@@ -1,0 +1,22 @@
+//! Every decoder.
+
+use iotax_proto::{iscsi, nfs3, nvme_tcp, scsi};
+
+pub fn run(data: &[u8]) {
+    let Some((which, bytes)) = data.split_first() else { return };
+    match which % 4 {
+        0 => drop(iscsi::decode::describe_with_digests(bytes, which & 0x10 != 0, which & 0x20 != 0)),
+        1 => drop(nvme_tcp::decode::describe(bytes)),
+        2 => drop(nfs3::decode::describe(bytes)),
+        _ => drop(scsi::describe_cdb(bytes)),
+    }
+}
+
+/// A PDU of each, each side's.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let all = [(0, super::iscsi::streams()), (1, super::nvme::streams()), (2, super::nfs::streams())];
+    let seeds = all.into_iter().flat_map(|(which, (one, other))| {
+        [one, other].map(|stream| [&[which][..], &stream[..stream.len().min(256)]].concat())
+    });
+    seeds.chain([vec![3, 0x28, 0, 0, 0, 0, 1, 0, 0, 8, 0]]).collect()
+}

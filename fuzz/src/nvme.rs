@@ -1,0 +1,94 @@
+//! An NVMe/TCP I/O queue and an admin queue, connected.
+
+use iotax_proto::{
+    Initiator, Instant, Io, Payload, Target,
+    nvme_tcp::{AdminQueue, IoQueue, TargetConfig, TargetQueue},
+};
+
+use crate::{
+    nvme_support::{BLOCK, Cut, Pair, Recorder, Server, admin, connect_config, io},
+    pieces,
+};
+
+const IOS: usize = 4;
+
+fn config() -> TargetConfig {
+    TargetConfig { in_capsule_bytes: BLOCK as u32, max_h2c_data_bytes: 4096, ..TargetConfig::default() }
+}
+
+fn connected(server: &mut Server) -> (Pair<AdminQueue>, Pair<IoQueue>) {
+    let session = admin(server, &connect_config(), &config(), Cut::Never);
+    let controller = session.host.controller().expect("ready").clone();
+    let pair = io(server, &connect_config(), &controller, 1, &config(), Cut::Never);
+    (session, pair)
+}
+
+fn submit(pair: &mut Pair<IoQueue>) {
+    let write = |blocks: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; blocks * BLOCK]) };
+    let ios = [write(1), Io::Read { offset: 0, len: 4 * BLOCK as u32 }, write(20), Io::Flush];
+    for (tag, io) in (0..).zip(ios) {
+        pair.host.submit(pair.now, tag, io).expect("a credit");
+    }
+}
+
+/// An admin queue's target where the first byte is odd, else an I/O queue's.
+pub fn target(data: &[u8]) {
+    let mut server = Server::new();
+    let (mut session, mut pair) = connected(&mut server);
+    let (which, data) = data.split_first().unwrap_or((&0, &[]));
+    let target = if which % 2 == 1 { &mut session.target } else { &mut pair.target };
+    feed(target, &mut server, data);
+    session.target.disconnected(Instant(2), &mut server);
+    pair.target.disconnected(Instant(2), &mut server);
+    assert_eq!(server.outstanding(), 0, "everything outstanding was aborted");
+}
+
+fn feed(target: &mut TargetQueue, server: &mut Server, data: &[u8]) {
+    for piece in pieces(data) {
+        if target.receive(Instant(1), piece, server).is_err() {
+            break;
+        }
+        server.complete_all(Instant(1), target);
+        Target::<Server>::transmit(target).take_bytes();
+    }
+}
+
+pub fn initiator(data: &[u8]) {
+    let mut server = Server::new();
+    let (_session, mut pair) = connected(&mut server);
+    submit(&mut pair);
+    let mut events = Recorder::default();
+    for piece in pieces(data) {
+        if pair.host.receive(pair.now, piece, &mut events).is_err() {
+            break;
+        }
+        pair.host.transmit().take_bytes();
+    }
+    pair.host.disconnected(pair.now, &mut events);
+    let mut tags: Vec<_> = events.completions.iter().map(|(tag, _)| *tag).collect();
+    let completed = tags.len();
+    tags.sort_unstable();
+    tags.dedup();
+    assert_eq!((tags.len(), completed), (IOS, IOS), "each I/O completes once");
+}
+
+/// What host and controller say to each other over those I/Os.
+pub fn streams() -> (Vec<u8>, Vec<u8>) {
+    let mut server = Server::new();
+    let (_session, mut pair) = connected(&mut server);
+    pair.to_target.clear();
+    pair.to_host.clear();
+    submit(&mut pair);
+    pair.run(&mut server).expect("no violation");
+    (pair.to_target, pair.to_host)
+}
+
+/// What a host says to an admin queue after Connect.
+pub fn admin_stream() -> Vec<u8> {
+    let mut server = Server::new();
+    let mut session = admin(&mut server, &connect_config(), &config(), Cut::Never);
+    session.host.close(session.now);
+    session.run_until(&mut server, |pair| pair.events.is_closed).expect("shut down");
+    // ICReq, Connect's capsule with its data.
+    session.to_target.split_off(128 + 72 + 1024)
+}
