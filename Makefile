@@ -46,11 +46,16 @@ test: install test-packages
 test-long: install test-packages
 	cargo test --locked --workspace --quiet -- --include-ignored
 	$(BIN)/pytest --quiet tests/python -m 'long or not long'
+	scripts/fuzz
 
 # The schemas under schema/, made from the code; a test compares.
 schema: install
 	$(ENGINE) schema > schema/engine.schema.json
 	$(BIN)/python -m iotax.study.schema > schema/study.schema.json
+
+# SECONDS_EACH=600 fuzzes each target for ten minutes.
+fuzz:
+	@scripts/fuzz
 
 test-packages:
 	@scripts/test-packages

@@ -1,0 +1,154 @@
+"""Peers that flood what a server limits, beside a client that behaves: that one loses nothing, and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from .conftest import ENGINE
+
+Load = Callable[..., list[dict[str, Any]]]
+Serve = Callable[[dict[str, Any]], dict[str, Any]]
+Address = tuple[str, int]
+Flood = Callable[[str, str, Address, threading.Event], None]
+
+PROTOCOLS = ("nfs3", "iscsi", "nvme-tcp")
+# A beginning that each protocol takes for one of a very long PDU: record mark, Login Request, ICReq.
+LONG = {
+    "nfs3": b"\xff\xff\xff\xff" + bytes(40),
+    "iscsi": b"\x43\x87\x00\x00\x00\xff\xff\xff" + bytes(40),
+    "nvme-tcp": b"\x00\x00\x80\x00\xff\xff\xff\xff" + bytes(120),
+}
+# A beginning without an end.
+SHORT = {
+    "nfs3": b"\x00\x00\x00\x01",
+    "iscsi": b"\x43\x87\x00\x00\x00\x00\x00\x40",
+    "nvme-tcp": b"\x00\x00\x80\x00\x80\x00\x00\x00",
+}
+
+
+@contextlib.contextmanager
+def connected(address: Address) -> Iterator[socket.socket | None]:
+    try:
+        with socket.create_connection(address, timeout=2) as peer:
+            yield peer
+    except OSError:
+        yield None
+
+
+def silent(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
+    """Many connections that say nothing, or only begin to."""
+    with contextlib.ExitStack() as stack:
+        for number in range(300):
+            peer = stack.enter_context(connected(address))
+            if peer and number % 2:
+                peer.send(SHORT[protocol])
+        ended.wait()
+
+
+def coming_and_going(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
+    """Connections that come and go as fast as they can."""
+    while not ended.is_set():
+        with connected(address):
+            pass
+
+
+def long_units(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
+    """PDUs and fragments that say they are as long as their length can tell, and all the bytes one likes."""
+    while not ended.is_set():
+        with connected(address) as peer, contextlib.suppress(OSError):
+            if peer:
+                peer.sendall(LONG[protocol])
+                for _ in range(64):
+                    peer.sendall(bytes(65536))
+
+
+def drops(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
+    """One byte now and then; for RPC, fragments without data."""
+    with connected(address) as peer, contextlib.suppress(OSError):
+        while peer and not ended.wait(0.001):
+            peer.sendall(b"\x00\x00\x00\x00" if protocol == "nfs3" else SHORT[protocol][:1])
+
+
+def deaf(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
+    """Clients in the middle of many large reads and writes that neither read nor write any more."""
+    run = {
+        "task": "run",
+        "endpoint": endpoint,
+        "options": {}
+        if protocol == "nfs3"
+        else {"initiator": f"{'nqn' if protocol == 'nvme-tcp' else 'iqn'}.2026-11.x:deaf"},
+        "outstanding": 64,
+        "block_size_bytes": 1 << 20,
+        "working_set_offset_bytes": 16 << 20,
+        "runtime_ns": 60_000_000_000,
+    }
+    stopped = []
+    for read_percent in (0, 100):
+        process = subprocess.Popen([ENGINE, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        stopped.append(process)
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(run | {"read_percent": read_percent}).encode() + b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        time.sleep(0.05)
+        process.send_signal(signal.SIGSTOP)
+    ended.wait()
+    for process in stopped:
+        process.kill()
+        process.communicate()
+
+
+FLOODS: tuple[Flood, ...] = (silent, coming_and_going, long_units, drops, deaf)
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_flood_takes_nothing_from_a_client_that_behaves(
+    protocol: str, flood: Flood, serve: Serve, load: Load
+) -> None:
+    ready = serve(
+        {
+            "volumes": [{"name": "v0", "media": "memory", "size_bytes": 32 << 20, "fill": "pattern", "seed": 3}],
+            "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}],
+        }
+    )
+    endpoint = ready["portals"][0]["endpoint"]
+    host, _, port = ready["portals"][0]["address"].rpartition(":")
+    run = {
+        "task": "run",
+        "endpoint": endpoint,
+        "outstanding": 4,
+        "working_set_bytes": 16 << 20,
+        "read_percent": 50,
+        "runtime_ns": 400_000_000,
+        "seed": 3,
+        "verify": True,
+    }
+    ended = threading.Event()
+    flooding = threading.Thread(target=flood, args=(protocol, endpoint, (host, int(port)), ended))
+    flooding.start()
+    try:
+        time.sleep(0.3)
+        result = load(run)[-1]
+        os.kill(ready["pid"], 0)
+    finally:
+        ended.set()
+        flooding.join()
+    assert result["event"] == "result", result
+    assert result["checks"]["errors"] == 0
+    assert result["verify"]["wrong_blocks"] == 0
+    # Generous, as the flood takes processor time as well, and this machine may have little of it.
+    assert result["read"]["ios"] + result["write"]["ios"] > 100
+    calm = load(run)[-1]
+    assert calm["event"] == "result", "the server serves on"
