@@ -14,7 +14,7 @@ use iotax_node::{
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };
-use iotax_proto::{Instant, Region, Transmit, wire::Chunk};
+use iotax_proto::{Instant, Region, Transmit, nfs3::target::Squash, wire::Chunk};
 use iotax_runtime::memory::SharedRegion;
 
 const VOLUME_BYTES: usize = 16 << 20;
@@ -75,13 +75,14 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
 
 fn serve(protocol: Protocol) -> (SharedRegion, Arc<Server>, ServerNode) {
     let listen = SocketAddr::from(([127, 0, 0, 1], 4_000));
-    let exports = vec![Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None }];
+    let squash = Squash::None;
+    let exports = vec![Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None, squash }];
     let server = Server::new(ServerConfig {
         volumes: vec![VolumeSpec::new("v0", VOLUME_BYTES as u64, Media::Memory)],
         portals: plan_portals(&exports).unwrap(),
         exports,
         started_unix_ns: 1_700_000_000_000_000_000,
-        secret: 11,
+        secret: [11; 32],
         connections_max: 8,
     });
     let memory = SharedRegion::anonymous(VOLUME_BYTES, true).unwrap();
