@@ -44,7 +44,7 @@ test: install test-packages
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages
-	cargo test --locked --workspace --quiet -- --include-ignored
+	cargo test --locked --workspace --quiet
 	$(BIN)/pytest --quiet tests/python -m 'long or not long'
 	scripts/fuzz
 
