@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iotax.labs.vm import accelerator
+from iotax.labs.vm import accelerator, agent
 from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
 from iotax.labs.vm.counters import Reading, TargetCost, machine_busy_ns
 from iotax.labs.vm.fault import VmFault
@@ -129,7 +129,7 @@ def answering(path: Path, answer: Callable[[str, str], bytes]) -> None:
             lines.write(b"@ready 6.1.0\n")
             lines.flush()
             for line in lines:
-                number, script = line.decode().split()
+                number, _, script = line.decode().strip().partition(" ")
                 text = script if script.startswith("@") else base64.b64decode(script).decode()
                 lines.write(answer(number, text))
                 lines.flush()
@@ -143,21 +143,37 @@ def test_a_script_gives_its_lines_and_its_last_words(tmp_path: Path) -> None:
         return f"{script}\n\n@end {number} {int('bad' in script)} {said}\n".encode()
 
     answering(tmp_path / "port", answer)
-    agent = Agent(tmp_path / "port", time.monotonic() + 5)
-    assert agent.ready(time.monotonic() + 5) == "6.1.0"
-    assert agent.run("echo good", 5) == ["echo good"]
+    port = Agent(tmp_path / "port", time.monotonic() + 5)
+    assert port.ready(time.monotonic() + 5) == "6.1.0"
+    assert port.run("echo good", 5) == ["echo good"]
     with pytest.raises(StepFailed, match="mount: refused"):
-        agent.run("bad", 5)
-    agent.close()
+        port.run("bad", 5)
+    port.close()
+
+
+def test_a_guest_that_sleeps_is_nudged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_NUDGE_S", 0.05)
+    heard: list[str] = []
+
+    def answer(number: str, script: str) -> bytes:
+        heard.append(script)
+        return b"" if len(heard) == 1 else b"\n@end 1 0 \n"
+
+    answering(tmp_path / "port", answer)
+    port = Agent(tmp_path / "port", time.monotonic() + 5)
+    port.ready(time.monotonic() + 5)
+    assert port.run("sleep 1", 5) == []
+    assert heard[:2] == ["sleep 1", ""]
+    port.close()
 
 
 def test_a_guest_that_says_nothing_is_lost(tmp_path: Path) -> None:
     answering(tmp_path / "port", lambda _number, _script: b"")
-    agent = Agent(tmp_path / "port", time.monotonic() + 5)
-    agent.ready(time.monotonic() + 5)
+    port = Agent(tmp_path / "port", time.monotonic() + 5)
+    port.ready(time.monotonic() + 5)
     with pytest.raises(AgentLost, match="no answer in time"):
-        agent.run("sleep 100", 0.2)
-    agent.close()
+        port.run("sleep 100", 0.2)
+    port.close()
 
 
 def reading(uptime_s: float, idle: int, iowait: int = 0, steal: int = 0) -> Reading:

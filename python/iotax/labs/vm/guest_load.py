@@ -12,8 +12,8 @@ from iotax.engine import EngineError
 from iotax.labs.vm.guests import Guest, StepFailed
 from iotax.labs.vm.image import ENGINE
 
-_START_S = 60.0
-_SILENCE_S = 60.0
+_START_S = 45.0
+_SILENCE_S = 45.0
 """How long an emulated engine on a busy host may say nothing."""
 
 Event = dict[str, Any]

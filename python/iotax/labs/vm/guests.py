@@ -16,9 +16,9 @@ from iotax.labs.vm.image import Image
 from iotax.labs.vm.qemu import Accelerator, Clock, Link, Machine, Process
 
 Role: TypeAlias = Literal["storage", "initiator"]
-BOOT_S = 120.0
+BOOT_S = 90.0
 """A guest that has not come up by then, on a busy machine without KVM, never will."""
-STEP_S = 90.0
+STEP_S = 60.0
 _BASE_BYTES = 384 << 20
 """Kernel, image and programs; the volume comes on top."""
 _SOCKET_S = 20.0
