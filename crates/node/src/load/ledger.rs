@@ -2,7 +2,7 @@
 
 use super::{
     pattern::Stamp,
-    verify::{Verdict, Wrong, describe},
+    verdict::{Verdict, Wrong, describe},
 };
 
 /// Entries kept at most (4 bytes each). A larger zone is judged by its writers' counts alone.

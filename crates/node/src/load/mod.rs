@@ -17,9 +17,11 @@ pub mod pattern;
 pub mod recorder;
 mod run;
 mod scan;
+mod schedule;
 pub mod signature;
 pub mod streams;
 mod trouble;
+pub mod verdict;
 pub mod verify;
 mod worker;
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use iotax_proto::Instant;
 
-use super::{recorder::Schedule, streams::Stream};
+use super::{schedule::Schedule, streams::Stream};
 use crate::failure::Failure;
 
 /// More than any machine submits; beyond it a slip of the pen.

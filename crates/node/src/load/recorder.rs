@@ -1,11 +1,9 @@
 //! What is measured: latencies, a series by interval, I/Os outstanding over time; exactly over a window, by completion.
 
-use std::time::Duration;
-
 use hdrhistogram::Histogram;
 use iotax_proto::Instant;
 
-use super::{access::Access, histogram::Sparse, mix::Direction, pacing::Arrived, verify::Tally};
+use super::{access::Access, histogram::Sparse, mix::Direction, pacing::Arrived, schedule::Schedule, verify::Tally};
 
 /// Latencies above this count as this: an hour in an open loop's backlog. With 3 significant digits a histogram takes 260 KiB.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
@@ -91,22 +89,6 @@ pub struct Side {
     pub write: StreamResult,
     /// `None` in a closed loop.
     pub arrived: Option<Arrived>,
-}
-
-/// When a run warms up, measures and ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
-    pub warmup_start: Instant,
-    pub start: Instant,
-    pub end: Instant,
-    pub sample: Duration,
-}
-
-impl Schedule {
-    pub fn new(at: Instant, warmup: Duration, runtime: Duration, sample: Duration) -> Self {
-        let start = at + warmup;
-        Self { warmup_start: at, start, end: start + runtime, sample: sample.max(Duration::from_millis(1)) }
-    }
 }
 
 #[derive(Debug)]
@@ -497,6 +479,8 @@ fn histogram() -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const MS: u64 = 1_000_000;

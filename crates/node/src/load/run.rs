@@ -12,8 +12,10 @@ use super::{
     mix::{Direction, Mix},
     pacing::{Arrived, Pacer, Share},
     pattern::{Pool, headers},
-    recorder::{Completion, Recorder, Schedule},
-    verify::{ReadCheck, Tally, Wrong},
+    recorder::{Completion, Recorder},
+    schedule::Schedule,
+    verdict::Wrong,
+    verify::{ReadCheck, Tally},
 };
 
 #[derive(Debug)]

@@ -4,27 +4,10 @@ use std::fmt::Write as _;
 
 use super::{
     ledger::Ledger,
-    pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool, Stamp},
+    pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool},
     signature,
+    verdict::{Verdict, Wrong, describe},
 };
-
-/// What a right block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// All zeros: nobody wrote it yet.
-    NeverWritten,
-    Ours(Stamp),
-}
-
-/// A block that cannot be what was written there.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("wrong data at byte {at}: expected {expected}, found {found}")]
-pub struct Wrong {
-    /// Offset of the pattern block in its unit, bytes.
-    pub at: u64,
-    pub expected: String,
-    pub found: String,
-}
 
 /// Blocks seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,10 +187,6 @@ fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> W
     }
 }
 
-pub(super) fn describe(stamp: Stamp) -> String {
-    format!("run {:#x}, writer {}, sequence {}", stamp.run, stamp.writer, stamp.sequence)
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -269,7 +248,7 @@ fn first_foreign(block: &[u8; BLOCK_BYTES], at: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::pattern::Stamp, *};
 
     const STAMP: Stamp = Stamp { run: 1, writer: 0, sequence: 0 };
 

@@ -2,7 +2,7 @@
 
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation};
 
-use super::{fill::FillTask, link::Link, recorder::Recorder, run::RunTask, scan::ScanTask, verify::Wrong};
+use super::{fill::FillTask, link::Link, recorder::Recorder, run::RunTask, scan::ScanTask, verdict::Wrong};
 
 /// I/Os that may fail before a run is given up.
 const ERRORS_MAX: u64 = 100;

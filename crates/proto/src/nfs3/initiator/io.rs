@@ -1,19 +1,16 @@
 //! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches once it is warm.
 
-use alloc::vec::Vec;
-
 use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::Step};
 use crate::{
     machine::{InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation},
     nfs3::{
-        PROGRAM, Procedure, VERSION,
-        arguments::{Arguments, FileRange, Stability, WriteHead},
+        Procedure,
+        arguments::Stability,
         results::{PreOp, Results},
-        types::{Attributes, FileHandle, Status},
+        types::{Attributes, Status},
     },
     rpc::{
-        Encoder, Garbage, RpcError,
-        message::encode_call,
+        Garbage, RpcError,
         xdr::{self, LAST_FRAGMENT, padding},
     },
     wire::{Payload, Reader},
@@ -67,33 +64,6 @@ impl ReadUnderway {
             events.data(self.tag, self.at, bytes);
             self.at += bytes.len() as u32;
             self.left -= bytes.len() as u32;
-        }
-    }
-}
-
-/// Whole calls with everything in place but xid, offset and count.
-#[derive(Debug, Default)]
-pub(super) struct Templates {
-    read: Vec<u8>,
-    write: Vec<u8>,
-    commit: Vec<u8>,
-}
-
-impl Templates {
-    pub(super) fn new(file: &FileHandle, identity: &[u8], stability: Stability) -> Self {
-        let template = |arguments: Arguments<'_>| {
-            let mut encoder = Encoder::default();
-            let procedure = arguments.procedure() as u32;
-            encode_call(encoder.begin_record(), 0, PROGRAM, VERSION, procedure, identity);
-            arguments.encode(&mut encoder);
-            encoder.end_record(0).to_vec()
-        };
-        let file = *file;
-        let range = FileRange { file, offset: 0, count: 0 };
-        Self {
-            read: template(Arguments::Read(range)),
-            write: template(Arguments::Write(WriteHead { file, offset: 0, count: 0, stability, data_len: 0 })),
-            commit: template(Arguments::Commit(range)),
         }
     }
 }

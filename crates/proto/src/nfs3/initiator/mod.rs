@@ -3,6 +3,7 @@
 mod control;
 mod io;
 mod setup;
+mod templates;
 
 pub use control::ControlCall;
 pub use io::STATUS_VERIFIER_CHANGED;
@@ -20,8 +21,9 @@ use crate::{
     rpc::{Encoder, HeadError, Piece, Records, RpcError, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
 };
-use io::{ReadUnderway, Slot, Templates};
+use io::{ReadUnderway, Slot};
 use setup::Step;
+use templates::Templates;
 
 /// Low half of the xid of every call that is no I/O; I/Os have their tag there.
 const CONTROL_TAG: u32 = 0xffff;

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::{Mount, Root, io::Templates};
+use super::{Mount, Root, templates::Templates};
 use crate::{
     machine::{InitiatorEvents, Instant, Violation, ViolationKind},
     nfs3::{

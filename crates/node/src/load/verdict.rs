@@ -1,0 +1,25 @@
+//! What a block may turn out to be.
+
+use super::pattern::Stamp;
+
+/// What a right block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All zeros: nobody wrote it yet.
+    NeverWritten,
+    Ours(Stamp),
+}
+
+/// A block that cannot be what was written there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("wrong data at byte {at}: expected {expected}, found {found}")]
+pub struct Wrong {
+    /// Offset of the pattern block in its unit, bytes.
+    pub at: u64,
+    pub expected: String,
+    pub found: String,
+}
+
+pub(super) fn describe(stamp: Stamp) -> String {
+    format!("run {:#x}, writer {}, sequence {}", stamp.run, stamp.writer, stamp.sequence)
+}
