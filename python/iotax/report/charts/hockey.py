@@ -1,7 +1,7 @@
 """The hockey stick: throughput on x, latency on y; each protocol climbs as more I/O is outstanding."""
 
 from iotax.analysis import CellSummary, Response, Summary
-from iotax.analysis.data import LOAD_FACTORS
+from iotax.analysis.data import LOAD_FACTORS, RATE
 from iotax.analysis.responses import IOPS
 from iotax.report.charts.base import (
     HALF_PX,
@@ -85,7 +85,8 @@ def _draw(
     for top, place in zip(tops, places, strict=True):
         label = {"x": top["x"], "y": place, "arm": top["arm"], "name": short(names[top["arm"]])}
         names_by_side[x_scale.at(top["x"]) > _LEFT_FROM].append(label)
-    left_px = 12 + 7 * max(len(top["level"]) for top in tops)
+    said = factor != RATE  # a held rate stands on the x axis
+    left_px = 12 + (7 * max(len(top["level"]) for top in tops) if said else 0)
     sides = [
         layer(
             "text",
@@ -98,4 +99,4 @@ def _draw(
         for left, rows in names_by_side.items()
         if rows
     ]
-    return picture([line, runs, levels, *sides], width_px, height_px, heading)
+    return picture([line, runs, *([levels] if said else []), *sides], width_px, height_px, heading)
