@@ -206,6 +206,56 @@ def size(
 
 
 @app.command()
+def compare(
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="A notebook, or the label of a run (`iotax run --label`).")
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="The same, after the change.")],
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--notebook",
+            "-n",
+            help="Where the labels are; the newest notebook in out/ when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(min=0, help="Percent that counts as equivalent; A's own when not given.", show_default=False),
+    ] = None,
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="End with code 6 where B is surely worse, beyond the margin.")
+    ] = False,
+) -> None:
+    """Compare two runs of a study: before and after a firmware, a kernel, a setting."""
+    from iotax.cli import compare as command
+
+    command.compare(before, after, notebook, margin, fail=fail_on_regression)
+
+
+@app.command()
+def aa(
+    study: StudyName = "quick",
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Which protocol or endpoint of the study; its baseline when not given.", show_default=False),
+    ] = None,
+    replicates: Annotated[int, typer.Option(min=2, help="Runs of each of the two.")] = 10,
+    notebook: Annotated[
+        Path | None, typer.Option("--notebook", "-n", help="Where results are kept; out/aa.iotax.", show_default=False)
+    ] = None,
+) -> None:
+    """Run one treatment against itself: the noise floor of this lab.
+
+    Prints how many replicates a difference of a given size needs here.
+    """
+    from iotax.cli import aa as command
+
+    command.aa(study, protocol, replicates, notebook)
+
+
+@app.command()
 def studies() -> None:
     """List the built-in studies."""
     from iotax.cli import study as command

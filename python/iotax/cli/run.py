@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -17,6 +18,7 @@ from iotax.environment import environment
 from iotax.labs.base import LabUnusable
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.runner import Summary, run_study
+from iotax.study import Study
 
 
 def run(
@@ -31,12 +33,20 @@ def run(
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
+    summary = measure(study, source, path, label=label, destroy=destroy, anew=anew)
+    _conclude(path, summary, report=report)
+
+
+def measure(
+    study: Study, source: str, path: Path, *, label: str = "", destroy: Sequence[str] = (), anew: bool = False
+) -> Summary:
+    """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin."""
     plan = planned(study)
     display = display_on(sys.stdout)
     try:
-        lab = open_lab(study, plan, destroy)
+        lab = open_lab(study, plan, list(destroy))
         with Writer(path) as writer:
-            summary = run_study(
+            return run_study(
                 study,
                 plan,
                 lab,
@@ -61,7 +71,6 @@ def run(
         leave(Exit.INTERRUPTED, "interrupted before the first trial")
     finally:
         display.close()
-    _conclude(path, summary, report=report)
 
 
 def _conclude(path: Path, summary: Summary, *, report: bool) -> None:

@@ -12,7 +12,7 @@ from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate
 
-_COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
+COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _RESPONSES = {response.key: response for response in RESPONSES}
 
 
@@ -87,4 +87,4 @@ def _verdict(cell: CellSummary, primary: Response) -> Text:
     if verdict is None:
         return Text("")
     words = {Verdict.BETTER: primary.better, Verdict.WORSE: primary.worse}
-    return Text(words.get(verdict, verdict.value), style=_COLORS[verdict])
+    return Text(words.get(verdict, verdict.value), style=COLORS[verdict])

@@ -36,8 +36,19 @@ def detectable_ratio(cv: float, runs: int, freedom: float) -> float | None:
 
 def replicates_to_detect(cv: float, ratio: float) -> int:
     """Replicates of each of two treatments that show `ratio` with 90 % power."""
-    for runs in range(2, _REPLICATES_MAX):
+
+    def shown(runs: int) -> bool:
         seen = detectable_ratio(cv, runs, 2 * (runs - 1))
-        if seen is not None and seen <= ratio:
-            return runs
-    raise ValueError(f"more than {_REPLICATES_MAX} replicates")
+        return seen is not None and seen <= ratio
+
+    # What more runs show, fewer may not: double until it is enough, then halve the gap.
+    enough = 2
+    while not shown(enough):
+        enough *= 2
+        if enough > _REPLICATES_MAX:
+            raise ValueError(f"more than {_REPLICATES_MAX} replicates")
+    few = enough // 2 if enough > 2 else 1
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if shown(middle) else (middle, enough)
+    return enough

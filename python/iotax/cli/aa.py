@@ -1,0 +1,115 @@
+"""`iotax aa`: the same treatment against itself, to learn what this lab can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from iotax.analysis import Verdict, summarise
+from iotax.analysis.noise import DIFFERENCES_PERCENT, REPLICATES_MAX, Noise, noise_floor
+from iotax.cli.app import OUT
+from iotax.cli.console import console
+from iotax.cli.exits import Exit, leave
+from iotax.cli.run import measure
+from iotax.cli.study import load
+from iotax.design.power import replicates_to_detect
+from iotax.notebook import Notebook
+from iotax.report import study_data
+from iotax.study import Study
+from iotax.study.model import factor_names
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+
+NAMES = ("A", "B")
+
+
+def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None) -> None:
+    study, _ = load(name)
+    twin, source = _twin(study, protocol, replicates)
+    path = notebook or OUT / "aa.iotax"
+    summary = measure(twin, source, path, anew=True)
+    if summary.interrupted:
+        leave(Exit.INTERRUPTED, f"interrupted; an A/A run begins anew each time. Results so far: {path}")
+    with Notebook(path) as opened:
+        data = study_data(opened, summary.run)
+    found = noise_floor(summarise(data)) if data.runs else []
+    if not found:
+        leave(Exit.FAILED, f"too few trials were measured to judge; `iotax show {path}` tells why")
+    _print(found, study.margin, replicates)
+
+
+def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, str]:
+    """The study with one treatment, under two names. Other factors stand at the baseline's or their first level."""
+    document = study.model_dump(mode="json", exclude_defaults=True)
+    levels = {name: (study.baseline_level(name) or found[0]).label for name, found in study.levels().items()}
+    only = protocol or levels.pop("protocol", None) or study.connection.protocol or "local"
+    endpoint = study.endpoints().get(only)
+    target = endpoint.uri or endpoint.protocol if endpoint else only
+    for factor, factors in document["factors"].items():
+        if factor != "protocol":
+            level = factors[levels[factor]] if isinstance(factors, dict) else levels[factor]
+            document.setdefault(factor_names()[factor], {})[factor] = _plain(level)
+    document.get("connection", {}).pop("protocol", None)
+    document |= {
+        "name": "aa",
+        "question": f"How far apart do runs of {only} lie when nothing differs?",
+        "factors": {"protocol": dict.fromkeys(NAMES, target)},
+        "design": {"replicates": replicates, "seed": study.design.seed},
+        "baseline": {"protocol": NAMES[0]},
+    }
+    source = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    try:
+        return read_study("aa", source, Path.cwd()), source
+    except StudyError as error:
+        leave(Exit.USAGE, "\n".join(error.lines()))
+
+
+def _plain(level: object) -> object:
+    """Labels of numbers and of switches as the file writes them."""
+    if isinstance(level, str):
+        return {"on": True, "off": False}.get(level, int(level) if level.isdecimal() else level)
+    return level
+
+
+def _print(found: list[Noise], margin: float, replicates: int) -> None:
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("response")
+    for name in ("noise floor", "B over A"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for percent in DIFFERENCES_PERCENT:
+        table.add_column(f"{percent:g} %", justify="right")
+    for noise in found:
+        ratio = noise.comparison.ratio
+        said = f"{100 * ratio.value:.1f}"
+        if ratio.low is not None and ratio.high is not None:
+            said += f" \\[{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
+        needed = [_needed(noise.cv, percent) for percent in DIFFERENCES_PERCENT]
+        table.add_row(noise.response.title, f"{100 * noise.cv:.1f} %", said, *needed)
+    out.print(table)
+    out.print(
+        f"Noise floor: scatter of runs about their block, from {replicates} runs each of A and B, which are the same. "
+        "Right: replicates of each treatment that show a difference of this size with 90 % power, at this noise.",
+        style="dim",
+        soft_wrap=True,
+    )
+    alarms = [n for n in found if n.comparison.verdict in (Verdict.BETTER, Verdict.WORSE)]
+    for noise in alarms:
+        text = (
+            f"{noise.response.title}: A and B differ though they are the same. This happens once in twenty times by "
+            "chance; if it happens again, runs here are not independent."
+        )
+        out.print(Text(text, style="yellow"), soft_wrap=True)
+    if not alarms:
+        out.print(f"A and B are not told apart, as it must be; the margin of the study is {margin:g} %.")
+
+
+def _needed(cv: float, percent: float) -> str:
+    try:
+        count = replicates_to_detect(cv, 1 + percent / 100)
+    except ValueError:
+        return f"> {REPLICATES_MAX:,}"
+    return f"{count:,}" if count <= REPLICATES_MAX else f"> {REPLICATES_MAX:,}"

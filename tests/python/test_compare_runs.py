@@ -1,0 +1,86 @@
+"""Two runs against each other, and one treatment against itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from iotax.analysis import Verdict, summarise
+from iotax.analysis.change import changes, welch
+from iotax.analysis.noise import noise_floor
+from iotax.cli.aa import _twin
+from iotax.cli.app import app
+from iotax.cli.study import load
+from report.factory import PATHS, Simulation, study, write_notebook
+
+RUN = CliRunner()
+SLOWER = {
+    arm: replace(path, service_us=path.service_us * 1.2, think_us=path.think_us * 1.2) for arm, path in PATHS.items()
+}
+TWINS = study(factors={"protocol": {"A": "iscsi", "B": "iscsi"}}, baseline={"protocol": "A"}, design={"replicates": 8})
+
+
+def simulated(seed: int, **how):
+    return Simulation(seed=seed, block_cv=0.0, **how).data(study(design={"replicates": 5}))
+
+
+def test_welch_is_the_published_sleep_result():
+    """R's `sleep`, extra hours of two drugs: t = -1.8608, df = 17.776."""
+    one = np.array([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0])
+    two = np.array([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
+    found = welch(two, one)
+    assert found.estimate / found.standard_error == pytest.approx(-1.86081, abs=1e-5)
+    assert found.df == pytest.approx(17.7765, abs=1e-4)
+
+
+def test_a_slower_path_is_a_regression_and_the_same_path_is_none():
+    before = simulated(1)
+    worse = [c for c in changes(before, simulated(2, paths=SLOWER), 5.0) if c.regressed(5.0)]
+    assert {c.response.key for c in worse} == {"iops", "latency"}
+    whole = next(c for c in worse if c.response.key == "latency" and not c.cell)
+    assert whole.ratio.low < 1.2 < whole.ratio.high
+    same = changes(before, simulated(3), 5.0)
+    assert not any(c.regressed(5.0) for c in same)
+    assert Verdict.EQUIVALENT in {c.verdict for c in same}
+
+
+def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
+    a = write_notebook(tmp_path / "a.iotax", simulated(1))
+    b = write_notebook(tmp_path / "b.iotax", simulated(2, paths=SLOWER))
+    told = RUN.invoke(app, ["compare", str(a), str(b)])
+    assert told.exit_code == 0
+    assert "Regression: mean latency of all together" in told.output
+    assert RUN.invoke(app, ["compare", str(a), str(b), "--fail-on-regression"]).exit_code == 6
+    assert RUN.invoke(app, ["compare", str(b), str(a), "--fail-on-regression"]).exit_code == 0
+    unknown = RUN.invoke(app, ["compare", "before", "after", "--notebook", str(a)])
+    assert unknown.exit_code == 2
+    assert "neither a notebook nor a label" in unknown.output
+
+
+def test_the_noise_floor_is_the_scatter_put_in():
+    data = Simulation(seed=4, run_cv=0.03, paths={"iscsi": PATHS["iscsi"]}).data(TWINS)
+    noise = {n.response.key: n for n in noise_floor(summarise(data))}
+    assert noise["iops"].cv == pytest.approx(0.03, rel=0.4)
+    assert noise["iops"].comparison.ratio.low < 1 < noise["iops"].comparison.ratio.high
+
+
+def test_an_aa_study_holds_one_treatment_twice():
+    twin, _ = _twin(load("quick")[0], "nvme-tcp", 6)
+    assert [level.label for level in twin.levels()["protocol"]] == ["A", "B"]
+    assert {endpoint.protocol for endpoint in twin.endpoints().values()} == {"nvme-tcp"}
+    assert twin.load.outstanding == 1
+    assert twin.design.replicates == 6
+
+
+@pytest.mark.long
+def test_a_against_a_alarms_at_most_once_in_twenty():
+    alarms = 0
+    for seed in range(300):
+        data = Simulation(seed=seed, paths={"iscsi": PATHS["iscsi"]}, samples=1).data(TWINS)
+        verdict = next(o for o in summarise(data).overalls if o.response.key == "iops").comparison.verdict
+        alarms += verdict in (Verdict.BETTER, Verdict.WORSE)
+    assert alarms / 300 <= 0.05 + 0.025
