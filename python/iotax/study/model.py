@@ -49,6 +49,7 @@ from iotax.study.fields import (
     Share,
     Size,
 )
+from iotax.study.published import Published
 from iotax.trial import LevelValue
 
 
@@ -394,6 +395,8 @@ class Study(Section):
     """What the report compares, the primary one first."""
     margin: Percent = 5.0
     """What counts as equivalent, fixed before any data."""
+    published: list[Published] = Field(default=[])
+    """Figures that others have published for this question; the report shows them beside the measured ones."""
 
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """Factor → levels, both in the file's order. A level of `protocol` or `streams` is its label."""

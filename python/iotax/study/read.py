@@ -158,7 +158,8 @@ def _message(error: Any, place: Place) -> str:
                 return f"unknown name{_nearest(place[-1], known)}; a study has {', '.join(known)}"
             if place[0] == "factors":
                 return f"unknown factor{_nearest(place[-1], known)}; factors are {', '.join(known)}"
-            return f"unknown name{_nearest(place[-1], known)}; {place[-2]} has {', '.join(known)}"
+            section = next(part for part in reversed(place[:-1]) if isinstance(part, str))
+            return f"unknown name{_nearest(place[-1], known)}; {section} has {', '.join(known)}"
         case "missing":
             return "missing"
         case "literal_error":
@@ -178,6 +179,9 @@ def _names_at(place: Place) -> list[str]:
     """The names that the section at `place` knows."""
     model: Any = Study
     for part in place:
+        if isinstance(part, int) and get_origin(model) is list:
+            (model,) = get_args(model)
+            continue
         if not (isinstance(model, type) and issubclass(model, BaseModel)) or part not in model.model_fields:
             return []
         model = _section_of(model.model_fields[part].annotation)

@@ -44,7 +44,12 @@ def reference() -> str:
     for name, section in SECTIONS.items():
         parts.append(_table(name, section.__doc__ or "", defs[section.__name__]["properties"]))
     parts.append(_table("design", defs["Design"]["description"], defs["Design"]["properties"]))
-    for title, name in (("load: {streams: {NAME: …}}", "Stream"), ("design: {stop: …}", "Stop")):
+    for title, name in (
+        ("load: {streams: {NAME: …}}", "Stream"),
+        ("design: {stop: …}", "Stop"),
+        ("published: [{…}]", "Published"),
+        ("published: [{figures: [{…}]}]", "PublishedFigure"),
+    ):
         parts.append(_table(title, defs[name]["description"], defs[name]["properties"]))
     parts.append(f"## Factors\n\n{', '.join(f'`{name}`' for name in factor_names())}.\n")
     return "\n".join(parts)
@@ -71,7 +76,7 @@ def _default(field: dict[str, Any]) -> str:
     if "default" not in field:
         return "required"
     value = field["default"]
-    if value is None:
+    if value is None or value == "":
         return ""
     if isinstance(value, list):
         return f"`[{', '.join(map(str, value))}]`"

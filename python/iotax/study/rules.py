@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from iotax.study.endpoint import EMBEDDED, KERNEL
 from iotax.study.model import Study, Topology, factor_names
 from iotax.study.source import Place
+from iotax.trial import LevelValue
 from iotax.units import format_size
 
 CELLS_MAX = 100_000
@@ -30,6 +31,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _generator(study)
     yield from _design(study)
     yield from _cells(study)
+    yield from _published(study)
 
 
 def _lab(study: Study) -> Iterator[tuple[Place, str]]:
@@ -198,6 +200,46 @@ def _cells(study: Study) -> Iterator[tuple[Place, str]]:
         cells *= len(found)
     if cells > CELLS_MAX:
         yield ("factors",), f"{cells} trials are more than {CELLS_MAX}; leave out levels or replicates"
+
+
+def _published(study: Study) -> Iterator[tuple[Place, str]]:
+    """A published figure belongs to a treatment that the study has."""
+    for at, published in enumerate(study.published):
+        base = study.baseline if published.baseline is None else published.baseline
+        if published.baseline is not None:
+            yield from _unknown_levels(study, published.baseline, ("published", at, "baseline"))
+        for index, figure in enumerate(published.figures):
+            place: Place = ("published", at, "figures", index)
+            yield from _unknown_levels(study, figure.of, (*place, "of"))
+            if figure.relative is None and figure.absolute is None:
+                yield place, "says nothing: give `relative:` (the baseline is 100), `absolute:`, or both"
+            if figure.relative is None or not base:
+                continue
+            if not set(base) & set(figure.of):
+                yield (
+                    (*place, "of"),
+                    f"a relative figure needs a level of {' or '.join(base)}, of which the baseline names one",
+                )
+            elif figure.relative != (100, 100) and all(
+                name not in figure.of or _same_level(study, name, figure.of[name], value)
+                for name, value in base.items()
+            ):
+                yield (*place, "relative"), "this treatment is the baseline itself, which is 100"
+
+
+def _unknown_levels(study: Study, treatment: dict, place: Place) -> Iterator[tuple[Place, str]]:
+    levels = study.levels()
+    for name, value in treatment.items():
+        if name not in levels:
+            yield (*place, name), f"not a factor of this study; its factors are {', '.join(levels)}"
+        elif study.level(name, value) is None:
+            labels = [level.label for level in levels[name]]
+            yield (*place, name), f"{value} is not a level of {name}; its levels are {', '.join(labels)}"
+
+
+def _same_level(study: Study, name: str, one: LevelValue, other: LevelValue) -> bool:
+    found = study.level(name, one)
+    return found is not None and found == study.level(name, other)
 
 
 def _values(study: Study, name: str) -> list:

@@ -1,0 +1,72 @@
+"""Figures that others have published for a question, to be shown beside the measured ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from iotax.study.fields import PublishedResponse, Section
+
+
+def _span(value: object) -> object:
+    """A number, or the two ends of a range, as ends."""
+    ends = value if isinstance(value, list | tuple) else [value, value]
+    if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, int | float) for end in ends):
+        raise ValueError("a number is meant, or two as [low, high]")
+    low, high = map(float, ends)
+    if not (0 < low <= high and math.isfinite(high)):
+        raise ValueError("figures are above 0, and a range begins with its lower end")
+    return low, high
+
+
+Span: TypeAlias = Annotated[
+    tuple[float, float],
+    BeforeValidator(_span),
+    PlainSerializer(lambda span: span[0] if span[0] == span[1] else list(span), when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {
+                    "type": "array",
+                    "items": {"type": "number", "exclusiveMinimum": 0},
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
+            ],
+            "examples": [196, [91, 109]],
+        }
+    ),
+]
+"""Both ends; equal where one number was published."""
+
+
+class PublishedFigure(Section):
+    """What the source says of one treatment: `relative`, `absolute`, or both."""
+
+    of: Annotated[dict[str, bool | int | float | str], Field(min_length=1)]
+    """The treatment, by levels of this study's factors; of those that are not named, the mean is meant."""
+    relative: Span | None = None
+    """Where the baseline is 100: a number, or [low, high]."""
+    absolute: Span | None = None
+    """In IOPS, MiB/s or µs: a number, or [low, high]."""
+    called: str = ""
+    """What the source measured, where the study's treatment only stands for it."""
+
+
+class Published(Section):
+    """Figures of one source for one response."""
+
+    source: str
+    """Who published it, when, under which title."""
+    response: PublishedResponse
+    """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
+cpu_initiator (µs an I/O)."""
+    figures: Annotated[list[PublishedFigure], Field(min_length=1)]
+    """One for each treatment of which the source says something."""
+    baseline: dict[str, bool | int | float | str] | None = None
+    """What the source counts as 100; the study's baseline when not given."""
+    remarks: str = ""
+    """How the source measured, and why its figures may differ."""

@@ -1,0 +1,92 @@
+"""Figures that others published, in a study file: what is read, what is refused, what is kept."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from iotax.study import Study
+from iotax.study.read import builtin_studies, read_study
+from iotax.study.schema import study_schema
+from iotax.study.source import StudyError
+
+STUDY = """\
+name: published
+question: Does it agree with what was published?
+factors:
+  protocol: [nfs3, iscsi]
+  block_size: [4KiB, 8KiB]
+baseline: {protocol: iscsi}
+published:
+  - source: Somebody, 2014
+    response: cpu_per_io
+    figures:
+      - {of: {protocol: nfs3}, relative: 196, absolute: 81}
+      - {of: {protocol: nfs3, block_size: 8k}, relative: [190, 210]}
+      - {of: {protocol: iscsi}, absolute: 41, called: Fibre Channel}
+"""
+
+
+def said(text: str) -> list[str]:
+    with pytest.raises(StudyError) as caught:
+        read_study("s.yaml", text, Path("/studies"))
+    return caught.value.lines()
+
+
+def test_published_figures_are_read_and_kept_as_they_were_written() -> None:
+    study = read_study("s.yaml", STUDY, Path("/studies"))
+    [published] = study.published
+    assert published.source == "Somebody, 2014"
+    assert [(each.relative, each.absolute) for each in published.figures] == [
+        ((196, 196), (81, 81)),
+        ((190, 210), None),
+        (None, (41, 41)),
+    ]
+    kept = study.model_dump_json(exclude_defaults=True)
+    assert json.loads(kept)["published"][0]["figures"][1]["relative"] == [190, 210]
+    assert Study.model_validate_json(kept) == study
+
+
+def test_published_figures_fit_the_schema() -> None:
+    jsonschema.validate(yaml.safe_load(STUDY), study_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(STUDY.replace("196", "[1, 2, 3]")), study_schema())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("{protocol: nfs3}, rel", "{protocol: fcp}, rel", "s.yaml:11:15: published[1].figures[1].of.protocol: fcp is "
+         "not a level of protocol; its levels are nfs3, iscsi"),
+        ("block_size: 8k", "outstanding: 8", "s.yaml:12:31: published[1].figures[2].of.outstanding: not a factor of "
+         "this study; its factors are protocol, block_size"),
+        (", absolute: 41", "", "s.yaml:13:9: published[1].figures[3]: says nothing: give `relative:` (the baseline "
+         "is 100), `absolute:`, or both"),
+        ("absolute: 41", "relative: 41", "s.yaml:13:33: published[1].figures[3].relative: this treatment is the "
+         "baseline itself, which is 100"),
+        ("{protocol: nfs3}, rel", "{block_size: 4k}, rel", "s.yaml:11:10: published[1].figures[1].of: a relative "
+         "figure needs a level of protocol, of which the baseline names one"),
+        ("[190, 210]", "[210, 190]", "s.yaml:12:48: published[1].figures[2].relative: found a list: figures are above "
+         "0, and a range begins with its lower end"),
+        ("196", "twice", "s.yaml:11:32: published[1].figures[1].relative: found 'twice': a number is meant, or two as "
+         "[low, high]"),
+        ("cpu_per_io", "cpu", "s.yaml:9:5: published[1].response: found 'cpu'; one of iops, bandwidth, latency, "
+         "latency_p99, cpu_per_io, cpu_initiator is meant"),
+        ("called", "caled", "s.yaml:13:47: published[1].figures[3].caled: unknown name, did you mean 'called'?; "
+         "figures has of, relative, absolute, called"),
+        ("    response", "    baseline: {protocol: local}\n    response", "s.yaml:9:16: "
+         "published[1].baseline.protocol: local is not a level of protocol; its levels are nfs3, iscsi"),
+    ],
+)  # fmt: skip
+def test_a_figure_that_fits_no_treatment_is_explained(before: str, after: str, expected: str) -> None:
+    assert before in STUDY
+    assert expected in said(STUDY.replace(before, after))
+
+
+def test_the_shipped_cost_studies_carry_what_was_published() -> None:
+    for name in ("cpu-cost", "cpu-cost-full"):
+        study = read_study(name, builtin_studies()[name], Path.cwd())
+        [published] = study.published
+        assert {each.absolute for each in published.figures} == {(81, 81), (41, 41)}
