@@ -98,6 +98,10 @@ pub trait Node {
     /// False while the node wants no more bytes of this connection (its queues are full); asked again after every `handle`
     /// and whenever bytes were sent.
     fn wants_receive(&self, conn: ConnId) -> bool;
+    /// Of the connections open, those that will carry no I/O, such as admin queues: they count for nothing where the next is placed.
+    fn idle_connections(&self) -> usize {
+        0
+    }
     /// When to call with `Input::Timer`. A time that has passed means: again at once, without sleeping.
     fn poll_timeout(&self) -> Option<Instant>;
     /// Nothing more to do; the driver returns.

@@ -110,11 +110,7 @@ impl SharedRegion {
         let base = self.0.base.cast();
         // SAFETY: the range is this mapping's, and the advice changes no bytes. Kernels without huge pages say no, and that is all.
         let _ = unsafe { madvise(base, self.0.len, Advice::LinuxHugepage) };
-        if prefault {
-            // SAFETY: the range is this mapping's, and populating it changes no bytes.
-            unsafe { madvise(base, self.0.len, Advice::LinuxPopulateWrite) }?;
-        }
-        Ok(())
+        if prefault { self.0.populate() } else { Ok(()) }
     }
 }
 
@@ -146,7 +142,28 @@ impl Region for SharedRegion {
     }
 }
 
+/// Below this a thread costs more than it saves.
+const POPULATE_SHARE_BYTES: usize = 32 << 20;
+
 impl Mapping {
+    /// Has all pages there. The kernel clears them, which takes longer than anything that a server does before it is ready: all
+    /// cores share the work.
+    fn populate(&self) -> rustix::io::Result<()> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = self.len.div_ceil(cores).max(POPULATE_SHARE_BYTES).next_multiple_of(POPULATE_SHARE_BYTES);
+        let populate = |start: usize| {
+            let len = share.min(self.len - start);
+            // SAFETY: the range is this mapping's, and populating it changes no bytes.
+            unsafe { madvise(self.base.add(start).cast(), len, Advice::LinuxPopulateWrite) }
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (share..self.len).step_by(share).map(|start| scope.spawn(move || populate(start))).collect();
+            let results = others.into_iter().map(|thread| thread.join().unwrap_or(Err(rustix::io::Errno::NOMEM)));
+            results.fold(populate(0), rustix::io::Result::and)
+        })
+    }
+
     #[inline]
     fn check(&self, offset: usize, len: usize) {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range outside the region");

@@ -34,6 +34,7 @@ for_both_drivers!(
     a_node_that_is_always_due_runs_without_sleeping,
     commands_reach_the_node_and_stop_ends_the_run,
     connections_are_spread_over_drivers_in_turn,
+    connections_that_carry_no_io_do_not_count_where_the_next_goes,
     connections_beyond_the_limit_are_closed,
     an_idle_driver_sleeps,
     a_flood_does_not_starve_others,
@@ -231,6 +232,87 @@ fn connections_are_spread_over_drivers_in_turn(choice: DriverChoice) {
     }
     for thread in threads {
         assert_eq!(thread.join().unwrap(), (4, vec![CloseReason::Ended; 4]));
+    }
+}
+
+fn connections_that_carry_no_io_do_not_count_where_the_next_goes(choice: DriverChoice) {
+    let listener = iotax_runtime::driver::listen("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut configs = [config(choice), config(choice)];
+    let wakers: Vec<_> = configs.iter().map(|config| config.waker.clone()).collect();
+    configs[0].accept_to.clone_from(&wakers);
+    configs[0].listeners.push(listener);
+    let threads = configs.map(|config| {
+        std::thread::spawn(move || {
+            let mut node = Sorted::default();
+            Driver::new(config).unwrap().run(&mut node, |_, _| Flow::Continue).unwrap();
+            node.echo.accepted - node.idle
+        })
+    });
+    // As NVMe hosts do: an admin queue, then a queue for I/O.
+    let mut streams = Vec::new();
+    for kind in [ADMIN, b'q'].repeat(4) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // A driver tells what it carries between two turns: the second answer comes after the first byte has been counted.
+        for _ in 0..2 {
+            stream.write_all(&[kind]).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        streams.push(stream);
+    }
+    for waker in wakers {
+        waker.stop();
+    }
+    assert_eq!(threads.map(|thread| thread.join().unwrap()), [2, 2]);
+}
+
+const ADMIN: u8 = b'a';
+
+/// An echo whose connections carry no I/O where their first byte is `ADMIN`.
+#[derive(Default)]
+struct Sorted {
+    echo: Echo,
+    known: Vec<ConnId>,
+    idle: usize,
+}
+
+impl Node for Sorted {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Input::Received { conn, bytes } = &input
+            && !self.known.contains(conn)
+        {
+            self.known.push(*conn);
+            self.idle += usize::from(bytes[0] == ADMIN);
+        }
+        self.echo.handle(now, input);
+    }
+
+    fn idle_connections(&self) -> usize {
+        self.idle
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.echo.poll_output()
+    }
+
+    fn poll_transmit(&mut self) -> Option<ConnId> {
+        self.echo.poll_transmit()
+    }
+
+    fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
+        self.echo.transmit(conn)
+    }
+
+    fn wants_receive(&self, _conn: ConnId) -> bool {
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_finished(&self) -> bool {
+        false
     }
 }
 

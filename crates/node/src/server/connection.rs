@@ -22,6 +22,8 @@ pub(super) struct Connection {
     /// The driver was asked to close it.
     pub(super) is_closing: bool,
     pub(super) deadline: Option<Instant>,
+    /// As the node has counted it.
+    pub(super) is_idle: bool,
 }
 
 /// Told apart here once for all, instead of at each call through a table.
@@ -57,7 +59,7 @@ impl Connection {
                 AnyTarget::Nvme(Box::new(nvme_tcp::TargetQueue::new(now, config)))
             }
         };
-        let mut connection = Self { desk, target, is_closing: false, deadline: None };
+        let mut connection = Self { desk, target, is_closing: false, deadline: None, is_idle: false };
         connection.deadline = connection.next_deadline();
         connection
     }
@@ -107,6 +109,12 @@ impl Connection {
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
         each!(&self.target, target => Target::<Desk>::is_closing(target.as_ref()))
+    }
+
+    /// It will carry no I/O.
+    #[inline]
+    pub(super) fn carries_no_io(&self) -> bool {
+        matches!(&self.target, AnyTarget::Nvme(target) if target.qid() == Some(0))
     }
 
     pub(super) fn disconnected(&mut self, now: Instant) {

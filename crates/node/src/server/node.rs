@@ -30,6 +30,8 @@ pub struct ServerNode {
     /// By `ConnId`. Behind a cell for `wants_receive` alone, which looks at a queue that only `&mut` reaches.
     connections: Vec<Option<RefCell<Box<Connection>>>>,
     open: usize,
+    /// Of those, admin queues.
+    idle: usize,
     outputs: VecDeque<Output>,
     to_send: Vec<ConnId>,
     /// Not later than the earliest deadline of a connection.
@@ -53,6 +55,7 @@ impl ServerNode {
             counter: Rc::new(Counter { server, volumes, disks, random }),
             connections: Vec::new(),
             open: 0,
+            idle: 0,
             outputs: VecDeque::new(),
             to_send: Vec::new(),
             next_timer: None,
@@ -98,6 +101,10 @@ impl ServerNode {
         if !connection.transmit().is_empty() {
             self.to_send.push(conn);
         }
+        if connection.carries_no_io() != connection.is_idle {
+            connection.is_idle = !connection.is_idle;
+            if connection.is_idle { self.idle += 1 } else { self.idle -= 1 }
+        }
         connection.deadline = if connection.is_closing { None } else { connection.next_deadline() };
         self.next_timer = earlier(self.next_timer, connection.deadline);
         if (result.is_err() || connection.has_ended()) && !connection.is_closing {
@@ -124,7 +131,9 @@ impl ServerNode {
     fn closed(&mut self, now: Instant, conn: ConnId) {
         let Some(place) = self.connections.get_mut(conn.0 as usize) else { return };
         if let Some(connection) = place.take() {
-            connection.into_inner().disconnected(now);
+            let mut connection = connection.into_inner();
+            self.idle -= usize::from(connection.is_idle);
+            connection.disconnected(now);
             self.open -= 1;
         }
     }
@@ -162,6 +171,10 @@ impl ServerNode {
 }
 
 impl Node for ServerNode {
+    fn idle_connections(&self) -> usize {
+        self.idle
+    }
+
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Received { conn, bytes } => self.received(now, conn, bytes),

@@ -471,6 +471,10 @@ impl Port for EpollPort {
         !self.ready.is_empty() || !self.dirty.is_empty() || !self.events.is_empty()
     }
 
+    fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
     fn is_alone(&self) -> bool {
         self.conns.is_empty() && self.listeners.is_empty() && self.pool.is_idle()
     }

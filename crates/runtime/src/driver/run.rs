@@ -63,6 +63,7 @@ pub(super) trait Port {
     fn flush<N: Node + ?Sized>(&mut self, node: &mut N);
     /// True where `process` has something to do without waiting.
     fn has_work(&self) -> bool;
+    fn connections(&self) -> usize;
     /// True where nothing but the waker can bring news.
     fn is_alone(&self) -> bool;
     /// True while a connection that the node closed has not ended.
@@ -112,14 +113,20 @@ impl Common {
         }
     }
 
-    /// Gives an accepted socket to the driver whose turn it is.
+    /// Gives an accepted socket to the driver that has the fewest connections with work.
     pub(super) fn distribute(&mut self, handed: Handed) {
         if self.accept_to.is_empty() {
+            self.waker.announce();
             self.accepted.push_back(handed);
             return;
         }
-        let to = &self.accept_to[self.next_turn % self.accept_to.len()];
-        self.next_turn += 1;
+        let count = self.accept_to.len();
+        let in_turn = (0..count).map(|at| (self.next_turn + at) % count);
+        // The first in turn of those that have least to do.
+        let Some(chosen) = in_turn.min_by_key(|index| self.accept_to[*index].load()) else { return };
+        self.next_turn = chosen + 1;
+        let to = &self.accept_to[chosen];
+        to.announce();
         if to.is_same(&self.waker) {
             self.accepted.push_back(handed);
         } else {
@@ -185,7 +192,9 @@ pub(super) fn run<N: Node + ?Sized>(
             let handed = waker.take_handed();
             port.common().accepted.extend(handed);
         }
+        let arrived = port.common().accepted.len();
         deliver(&mut port, node, clock);
+        waker.set_load(port.connections().saturating_sub(node.idle_connections()), arrived);
 
         let now = clock.now();
         if node.poll_timeout().is_some_and(|at| at <= now) {

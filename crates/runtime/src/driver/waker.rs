@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -67,6 +67,9 @@ struct Shared {
     notifier: Notifier,
     stop: AtomicBool,
     handed: Mutex<Vec<Handed>>,
+    /// Connections of the driver that carry I/O, or may yet; and those given to it that it has not counted.
+    working: AtomicUsize,
+    arriving: AtomicUsize,
 }
 
 /// Another thread's handle on a driver; made first, given to the driver in its `DriverConfig`, cloned freely.
@@ -79,6 +82,8 @@ impl Waker {
             notifier: Notifier::new()?,
             stop: AtomicBool::new(false),
             handed: Mutex::new(Vec::new()),
+            working: AtomicUsize::new(0),
+            arriving: AtomicUsize::new(0),
         })))
     }
 
@@ -104,6 +109,24 @@ impl Waker {
 
     pub(crate) fn take_handed(&self) -> Vec<Handed> {
         std::mem::take(&mut *self.0.handed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Connections that the driver has work with, for whoever chooses where the next goes.
+    pub(crate) fn load(&self) -> usize {
+        self.0.working.load(Ordering::Relaxed) + self.0.arriving.load(Ordering::Relaxed)
+    }
+
+    /// One more is on its way to the driver.
+    pub(crate) fn announce(&self) {
+        self.0.arriving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The driver has `working` connections, the `arrived` announced ones among them.
+    pub(crate) fn set_load(&self, working: usize, arrived: usize) {
+        self.0.working.store(working, Ordering::Relaxed);
+        if arrived > 0 {
+            self.0.arriving.fetch_sub(arrived, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn notifier(&self) -> &Notifier {

@@ -55,6 +55,7 @@ impl Work {
 pub(super) struct Tasks {
     /// ITT of each slot, `RESERVED_TAG` where it is free; apart from the tasks, so that looking for one reads little memory.
     itts: Vec<u32>,
+    /// Grows as slots are first taken: most sessions use few of those that the window allows.
     slots: Vec<Task>,
     free: Vec<u16>,
     /// Slots from here on are free.
@@ -65,7 +66,7 @@ impl Tasks {
     pub(super) fn new(count: u16) -> Self {
         Self {
             itts: alloc::vec![RESERVED_TAG; count.into()],
-            slots: (0..count).map(|_| Task::default()).collect(),
+            slots: Vec::new(),
             free: (0..count).rev().collect(),
             high: 0,
         }
@@ -73,7 +74,7 @@ impl Tasks {
 
     /// Slots taken.
     pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.itts.len() - self.free.len()
     }
 
     /// The slot that the next task will have; `None` where all are taken.
@@ -86,7 +87,11 @@ impl Tasks {
         let slot = self.free.pop().map(usize::from);
         assert_eq!(slot, Some(id as usize), "the slot is the next that is free");
         self.itts[id as usize] = itt;
-        self.slots[id as usize] = task;
+        if self.slots.len() == id as usize {
+            self.slots.push(task);
+        } else {
+            self.slots[id as usize] = task;
+        }
         self.high = self.high.max(id as usize + 1);
     }
 

@@ -40,6 +40,7 @@ pub(super) struct Slot {
 
 #[derive(Debug)]
 pub(super) struct Slots {
+    /// Grows as slots are first taken: most queues use few of their entries.
     table: Vec<Slot>,
     free: Vec<u16>,
     /// Command identifiers outstanding: a bit for each of the 65,536, since hosts put what they like into them.
@@ -56,7 +57,6 @@ impl Slots {
     /// All free, `count` of them.
     pub(super) fn resize(&mut self, count: u16) {
         self.table.clear();
-        self.table.resize_with(usize::from(count), Slot::default);
         self.free = (0..count).rev().collect();
         self.cids.fill(0);
     }
@@ -82,6 +82,9 @@ impl Slots {
     pub(super) fn take(&mut self, cid: u16, state: State) -> &mut Slot {
         let index = self.free.pop().expect("a slot was peeked");
         self.mark_cid(cid);
+        if self.table.len() == usize::from(index) {
+            self.table.push(Slot::default());
+        }
         let slot = &mut self.table[usize::from(index)];
         slot.cid = cid;
         slot.state = state;

@@ -472,6 +472,10 @@ impl Port for UringPort {
         !self.ready.is_empty() || !self.dirty.is_empty() || !self.completions.is_empty()
     }
 
+    fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
     fn is_alone(&self) -> bool {
         self.conns.is_empty() && self.listeners.is_empty() && self.transfers.is_idle()
     }
