@@ -19,6 +19,7 @@ from iotax.analysis.compare import (
 from iotax.analysis.cost import CpuCosts, ServiceCost, cpu_costs, service_costs
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.factorial import Share, explained_variation
+from iotax.analysis.published import Source, beside_published
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, RESPONSES, Response, Run
 from iotax.analysis.validity import Check, Context, Level, check_run, overall, worst_of
 
@@ -74,6 +75,11 @@ class Summary:
     def service_costs(self) -> list[ServiceCost]:
         """CPU time an I/O of each arm, for sizing; empty where no CPU time was measured."""
         return service_costs(self.costs, self.models, self.grid)
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        """What others have published for this question, beside what was measured."""
+        return beside_published(self.data.study, self.models) if self.data.runs else []
 
     @cached_property
     def verdicts(self) -> list[words.Finding]:

@@ -13,7 +13,17 @@ from iotax.analysis.verdict import Verdict
 
 Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
 
-PROTOCOL_TITLES = {"local": "Local", "nfs3": "NFSv3", "iscsi": "iSCSI", "nvme-tcp": "NVMe/TCP"}
+PROTOCOL_TITLES = {
+    "local": "Local",
+    "nfs3": "NFSv3",
+    "nfs4.1": "NFSv4.1",
+    "iscsi": "iSCSI",
+    "iser": "iSER",
+    "nvme-tcp": "NVMe/TCP",
+    "nvme-rdma": "NVMe/RDMA",
+    "fcp": "FCP",
+    "fc-nvme": "FC-NVMe",
+}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.analysis.words import figure, title
-from iotax.report import charts, cost, palette, tables
+from iotax.report import charts, cost, palette, published, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -33,6 +33,7 @@ class Charts:
     """Every drawing of a report, by section."""
 
     ratios: list[Drawing]
+    published: list[Drawing]
     levels: list[Drawing]
     hockey: list[Drawing]
     percentiles: list[Drawing]
@@ -55,6 +56,7 @@ def draw(summary: Summary) -> Charts:
     costs = summary.costs
     return Charts(
         ratios=_some(charts.ratio_forest(summary, looks, r) for r in summary.responses),
+        published=charts.published_figures(summary.sources, looks),
         levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses),
         hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
         percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
@@ -96,6 +98,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "panels": {name: [_panel(d) for d in getattr(drawings, name)] for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.PARTS,
+        "sources": summary.sources,
+        "published": published,
         "cost": cost,
         "costs": summary.costs,
         "cost_lead": cost.cost_lead(summary.costs, summary.grid.baseline_arm) if summary.costs else [],

@@ -89,7 +89,7 @@ def detail_groups(summary: Summary) -> list[Group]:
     """Bandwidth and percentiles: geometric means of the runs' own; the maximum is that of all runs together."""
 
     def figures(cell: CellSummary) -> list[Figure]:
-        own = [_absolute(cell.values.get(r.key)) for r in DETAIL]
+        own = [absolute(cell.values.get(r.key)) for r in DETAIL]
         return [*own, Figure(figure(cell.latency.percentile_ns(100) / 1e3)), Figure(f"{cell.latency.total:,}")]
 
     return _groups(summary.cells, figures)
@@ -109,7 +109,7 @@ def cpu_columns() -> list[Column]:
 def cpu_groups(summary: Summary) -> list[Group]:
     def figures(cell: CellSummary) -> list[Figure]:
         background = parts_us(summary, cell).get(PARTS[3][0])
-        own = [_absolute(cell.values.get(r.key)) for r in (CPU_INITIATOR, CPU_TARGET, CPU, CPU_MACHINE)]
+        own = [absolute(cell.values.get(r.key)) for r in (CPU_INITIATOR, CPU_TARGET, CPU, CPU_MACHINE)]
         machine, iops = cell.values.get(CPU_MACHINE.key), cell.values.get(IOPS.key)
         busy = figure(machine.value * iops.value / 1e6) if machine and iops else "–"
         return [*own, Figure("–" if background is None else figure(background)), Figure(busy)]
@@ -288,13 +288,13 @@ def _groups(cells: Iterable[CellSummary], figures_of: Callable[[CellSummary], li
 
 
 def _both(summary: Summary, cell: CellSummary, response: Response) -> list[Figure]:
-    absolute = _absolute(cell.values.get(response.key))
+    own = absolute(cell.values.get(response.key))
     if cell.arm == summary.grid.baseline_arm:
-        return [absolute, Figure("100", tone="base")]
-    return [absolute, _relative(cell.ratios.get(response.key))]
+        return [own, Figure("100", tone="base")]
+    return [own, _relative(cell.ratios.get(response.key))]
 
 
-def _absolute(estimate: Estimate | None) -> Figure:
+def absolute(estimate: Estimate | None) -> Figure:
     if estimate is None:
         return Figure("–")
     return Figure(figure(estimate.value), _interval(estimate))

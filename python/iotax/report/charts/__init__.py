@@ -10,6 +10,7 @@ from iotax.report.charts.hockey import hockey_stick
 from iotax.report.charts.levels import over_levels
 from iotax.report.charts.order import run_order
 from iotax.report.charts.percentiles import percentile_curves
+from iotax.report.charts.published import published_figures
 from iotax.report.charts.ratios import ratio_forest
 from iotax.report.charts.sizing import response_curves
 
@@ -25,6 +26,7 @@ __all__ = [
     "hockey_stick",
     "over_levels",
     "percentile_curves",
+    "published_figures",
     "ratio_forest",
     "response_curves",
     "run_order",

@@ -1,0 +1,155 @@
+"""What others have published beside what was measured here: the same ratio, to the same baseline."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from scipy.stats import t as student
+
+from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.data import Cell
+from iotax.analysis.model import Weights
+from iotax.analysis.responses import BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, P99, Response
+from iotax.study import Study
+from iotax.study.published import PublishedFigure, Span
+from iotax.trial import LevelValue
+
+RESPONSE_OF = {
+    "iops": IOPS,
+    "bandwidth": BANDWIDTH,
+    "latency": LATENCY,
+    "latency_p99": P99,
+    "cpu_per_io": CPU,
+    "cpu_initiator": CPU_INITIATOR,
+}
+"""A source's response → ours."""
+
+Agreement: TypeAlias = Literal["agrees", "lower", "higher", "unknown"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One published figure and the measurement that answers it. Relative figures count the baseline as 100."""
+
+    arm: str
+    """As the grid knows it; empty where the figure is about no single one."""
+    treatment: str
+    called: str
+    published: Span | None
+    measured: Estimate | None
+    published_absolute: Span | None
+    measured_absolute: Estimate | None
+    is_baseline: bool
+
+    @property
+    def agreement(self) -> Agreement:
+        """Whether our interval and what was published meet; where ours lies if they do not."""
+        if self.published is not None:
+            return _agreement(self.published, self.measured)
+        return _agreement(self.published_absolute, self.measured_absolute)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one source says of one response, figure by figure, beside ours."""
+
+    citation: str
+    remarks: str
+    response: Response
+    baseline: str
+    figures: list[Beside]
+
+
+def beside_published(study: Study, models: Mapping[str, Model]) -> list[Source]:
+    """Every published figure of the study; without a measurement where nothing of it ran."""
+    found = []
+    for published in study.published:
+        model = models[RESPONSE_OF[published.response].key]
+        base = _labels(study, study.baseline if published.baseline is None else published.baseline)
+        figures = [_beside(study, model, base, figure) for figure in published.figures]
+        found.append(Source(published.source, published.remarks, model.response, _name(base), figures))
+    return found
+
+
+def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedFigure) -> Beside:
+    of = _labels(study, figure.of)
+    grid = model.grid
+    cells = [
+        cell
+        for cell in grid.cells()
+        if all(grid.level(cell, name) == label for name, label in of.items()) and cell in model
+    ]
+    arms = {grid.arm(cell) for cell in cells}
+    is_baseline = bool(base) and all(of.get(name) == label for name, label in base.items())
+    measured = None
+    if figure.relative is not None:
+        pairs = [(cell, _with(model, cell, base)) for cell in cells]
+        measured = _ratio(model, [pair for pair in pairs if pair[0] != pair[1] and pair[1] in model])
+    return Beside(
+        arms.pop() if len(arms) == 1 else "",
+        _name(of),
+        figure.called,
+        figure.relative,
+        measured,
+        figure.absolute,
+        _mean(model, cells),
+        is_baseline,
+    )
+
+
+def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> Estimate | None:
+    """Geometric mean of the ratios of pairs, each weighing the same; × 100."""
+    if not pairs:
+        return None
+    weights: dict[Cell, float] = {}
+    for cell, base in pairs:
+        weights[cell] = weights.get(cell, 0.0) + 1 / len(pairs)
+        weights[base] = weights.get(base, 0.0) - 1 / len(pairs)
+    contrast: Weights = {**weights}
+    ratio = Estimate.ratio(model.model.contrast(contrast))
+    low, high = (None if end is None else 100 * end for end in (ratio.low, ratio.high))
+    return Estimate(100 * ratio.value, low, high)
+
+
+def _mean(model: Model, cells: Sequence[Cell]) -> Estimate | None:
+    """Geometric mean over cells, each weighing the same, with the interval of the blocks' own means."""
+    if not cells:
+        return None
+    logs: dict[int, dict[Cell, list[float]]] = {}
+    for (run, _), cell, y in zip(model.observed, model.cells, model.model.y, strict=True):
+        if cell in cells:
+            logs.setdefault(run.trial.block, {}).setdefault(cell, []).append(float(y))
+    complete = [
+        sum(sum(found) / len(found) for found in block.values()) / len(cells)
+        for block in logs.values()
+        if len(block) == len(cells)
+    ]
+    if len(complete) < 2:
+        return Estimate(math.exp(sum(model.model.mean(cell) for cell in cells) / len(cells)))
+    mean = sum(complete) / len(complete)
+    spread = math.sqrt(sum((y - mean) ** 2 for y in complete) / (len(complete) - 1))
+    reach = float(student.ppf(0.975, len(complete) - 1)) * spread / math.sqrt(len(complete))
+    return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
+
+
+def _with(model: Model, cell: Cell, levels: Mapping[str, str]) -> Cell:
+    return tuple(levels.get(name, label) for name, label in zip(model.grid.factors, cell, strict=True))
+
+
+def _labels(study: Study, treatment: Mapping[str, LevelValue]) -> dict[str, str]:
+    found = {name: study.level(name, value) for name, value in treatment.items()}
+    return {name: level.label for name, level in found.items() if level is not None}
+
+
+def _name(labels: Mapping[str, str]) -> str:
+    parts = [label if name == "protocol" else f"{name.replace('_', ' ')} {label}" for name, label in labels.items()]
+    return " · ".join(parts)
+
+
+def _agreement(published: Span | None, measured: Estimate | None) -> Agreement:
+    if published is None or measured is None or measured.low is None or measured.high is None:
+        return "unknown"
+    if measured.high < published[0]:
+        return "lower"
+    return "higher" if measured.low > published[1] else "agrees"
