@@ -204,6 +204,20 @@ class Writer(Notebook):
         assert run is not None
         return run, False
 
+    def add_trials(self, run: int, trials: list[Trial]) -> None:
+        """Plans more, as a search asks for it."""
+        with self._append() as database:
+            database.executemany(
+                "INSERT INTO trials (study_id, id, run_order, block, replicate, treatment) VALUES (?, ?, ?, ?, ?, ?)",
+                [(run, t.id, t.order, t.block, t.replicate, json.dumps(t.treatment)) for t in trials],
+            )
+
+    def latest(self, study: Study, label: str) -> int | None:
+        """The latest run of an equal study under the same label."""
+        digest = study.digest()
+        same = [each.id for each in self.runs() if (each.digest, each.label) == (digest, label)]
+        return same[-1] if same else None
+
     def left(self, run: int) -> list[Trial]:
         """The trials that have no result yet, in run order."""
         rows = self._rows(

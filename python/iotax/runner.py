@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from iotax.analysis.data import StudyData
+from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.labs.base import Lab, Progress, Sample, Step, TrialFailed
@@ -30,6 +31,9 @@ class Listener:
     """What a runner tells while it works; a display overrides what it shows."""
 
     def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None: ...
+
+    def extended(self, trials: list[Trial]) -> None:
+        """A search goes on."""
 
     def step(self, step: Step) -> None: ...
 
@@ -74,13 +78,30 @@ def run_study(
         try:
             with interrupts.heard():
                 lab.prepare(_progress(listener))
+            if study.search is not None and not anew and (earlier := writer.latest(study, label)) is not None:
+                # An invocation may have ended between the last trial and planning what comes after it.
+                _plan_more(study, writer, earlier)
             run, resumed = writer.resume_or_begin(study, source, label, list(plan.trials), anew=anew)
             session = writer.begin_session(run, environment | lab.environment())
             left = writer.left(run)
             listener.planned(plan, left, resumed)
-            return _Runner(run, session, lab, writer, listener, interrupts).work(left)
+            runner = _Runner(run, session, lab, writer, listener, interrupts)
+            summary = runner.work(left)
+            while not summary.interrupted and (more := _plan_more(study, writer, run)):
+                listener.extended(more)
+                summary = runner.work(more)
+            return summary
         finally:
             lab.close()
+
+
+def _plan_more(study: Study, writer: Writer, run: int) -> list[Trial]:
+    """What a search runs next, written down before it runs; empty where trials are left or the search is over."""
+    if study.search is None or writer.left(run):
+        return []
+    more = next_trials(study, writer.trials(run), writer.attempts(run))
+    writer.add_trials(run, more)
+    return more
 
 
 class _Runner:

@@ -36,13 +36,20 @@ class Trial(Record):
     block: int
     """From 1."""
     replicate: int
-    """From 1; 0 is a sentinel, a run of the baseline that only looks for drift."""
+    """From 1. 0 is a run beside the comparison: a sentinel (of the baseline, to see drift), a probe of a search, or one
+    that confirms what a search found; the id's last part says which."""
     order: int
     """Place in the run order of the whole study, from 1."""
 
     @property
-    def sentinel(self) -> bool:
-        return self.replicate == 0
+    def compared(self) -> bool:
+        """Whether it is one of the runs that answer the study's question."""
+        return self.replicate > 0
+
+    @property
+    def role(self) -> str:
+        """`replicate`, `sentinel`, `probe` or `confirm`."""
+        return "replicate" if self.compared else self.id.rpartition("/")[2].partition(" ")[0]
 
 
 class Histogram(Record):

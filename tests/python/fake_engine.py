@@ -4,6 +4,7 @@
 The folder in $FAKE_ENGINE counts the load runs (`runs`), keeps every document (`documents.jsonl`) and may hold
 `faults.json`: {"3": "die", "*": "slow"}, by the number of the run. Faults: die, hang, malformed, kill_server,
 wrong_shape, no_ios, slow, error:KIND. `endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
+`server.json` with `capacity_iops` makes a queue of it.
 """
 
 import fcntl
@@ -101,15 +102,32 @@ def machine(busy_ns):
     return {"cores": [core], "busy_ns": busy_ns}
 
 
+def served(document, capacity_iops):
+    """A server of that capacity and 100 µs a request: I/Os and latency, in a closed or an open loop."""
+    seconds, rate_iops = document["runtime_ns"] / 1e9, document["pacing"].get("rate_iops")
+    if rate_iops is None:
+        total = document["workers"] * document["outstanding"]
+        rate_iops = min(capacity_iops, total / 100e-6)
+        return round(rate_iops * seconds), round(total / rate_iops * 1e9)
+    rate_iops = min(rate_iops, capacity_iops * 0.999)
+    return round(rate_iops * seconds), round(100_000 / (1 - rate_iops / capacity_iops))
+
+
 def result(document, ios):
     latency_ns = 10_000 + sum(document["endpoint"].encode()) % 1000 * 10
+    if "capacity_iops" in known("server.json"):
+        ios, latency_ns = served(document, known("server.json")["capacity_iops"])
     reads = ios * document["read_percent"] // 100
     target = document["watch_pids"].get("target")
     pacing = document["pacing"]
     offered = pacing["rate_iops"] * document["runtime_ns"] // 10**9 if pacing["kind"] == "open" else 0
     say(
         event="result",
-        **({"open": {**pacing, "offered": offered, "achieved": 1.0}} if pacing["kind"] == "open" else {}),
+        **(
+            {"open": {**pacing, "offered": offered, "achieved": ios / offered if offered else 1.0}}
+            if pacing["kind"] == "open"
+            else {}
+        ),
         engine_version="0-fake",
         driver="fake",
         endpoint=document["endpoint"],
@@ -171,7 +189,8 @@ def load(document):
     if fault == "wrong_shape":
         say(event="result", driver="fake")
         return
-    wait(3600 if fault == "slow" else (document["warmup_ns"] + document["runtime_ns"]) / 1e9)
+    took_s = 0 if "FAKE_INSTANT" in os.environ else (document["warmup_ns"] + document["runtime_ns"]) / 1e9
+    wait(3600 if fault == "slow" else took_s)
     rate_iops = document["pacing"].get("rate_iops")
     ios = 1000 * document["outstanding"] if rate_iops is None else rate_iops * document["runtime_ns"] // 10**9
     result(document, 0 if fault == "no_ios" else ios)

@@ -177,7 +177,7 @@ def test_sentinels_stand_at_start_middle_and_end_and_in_no_comparison(engine: Fa
     run(str(path), tmp_path / "n.iotax", "", [], None, anew=False, report=False)
     with Notebook(tmp_path / "n.iotax") as notebook:
         data = StudyData(notebook.study(), notebook.attempts(), notebook.trials())
-    assert [trial.order for trial in data.planned if trial.sentinel] == [1, 6, 11]
+    assert [trial.order for trial in data.planned if trial.role == "sentinel"] == [1, 6, 11]
     assert [run.trial.treatment for run in data.sentinels] == [{"protocol": "iscsi", "outstanding": 1}] * 3
     assert (len(data.runs), data.planned_count, len(engine.documents("load", task="run"))) == (8, 8, 11)
     assert [len(cell.runs) for cell in summarise(data).cells] == [2, 2, 2, 2]

@@ -35,7 +35,7 @@ class StudyData:
         done = {
             a.trial.id: Run(a.trial, a.result)
             for a in self.attempts
-            if a.status == "done" and a.result is not None and not a.trial.sentinel
+            if a.status == "done" and a.result is not None and a.trial.compared
         }
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
 
@@ -45,14 +45,14 @@ class StudyData:
         done = {
             a.trial.id: Run(a.trial, a.result)
             for a in self.attempts
-            if a.status == "done" and a.result is not None and a.trial.sentinel
+            if a.status == "done" and a.result is not None and a.trial.role == "sentinel"
         }
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
 
     @property
     def planned_count(self) -> int:
         """Trials that the comparison was to have; 0 where the plan is not known."""
-        return sum(not trial.sentinel for trial in self.planned)
+        return sum(trial.compared for trial in self.planned)
 
     @cached_property
     def not_done(self) -> list[Attempt]:

@@ -28,14 +28,23 @@ class Clock:
         self._plan = plan
         self.total = len(left)
         self.done = 0
-        self._left_ns = sum(plan.trial_ns[trial.id] for trial in left)
+        self._left_ns = sum(self._expected_ns(trial) for trial in left)
         self._planned_ns = 0
         self._began = time.monotonic()
 
     def finish(self, trial: Trial) -> None:
         self.done += 1
-        self._left_ns -= self._plan.trial_ns[trial.id]
-        self._planned_ns += self._plan.trial_ns[trial.id]
+        self._left_ns -= self._expected_ns(trial)
+        self._planned_ns += self._expected_ns(trial)
+
+    def extend(self, trials: list[Trial]) -> None:
+        """More than was planned, as a search asks for it."""
+        self.total += len(trials)
+        self._left_ns += sum(self._expected_ns(trial) for trial in trials)
+
+    def _expected_ns(self, trial: Trial) -> int:
+        planned = self._plan.trial_ns
+        return planned.get(trial.id, sum(planned.values()) // max(1, len(planned)))
 
     @property
     def elapsed_s(self) -> float:
@@ -67,6 +76,11 @@ class Display(Listener):
         else:
             took = show_minutes(plan.duration_ns / 1e9)
             self._print(f"{len(plan.trials)} trials in {plan.blocks} block{'s'[: plan.blocks - 1]}, about {took}.")
+
+    def extended(self, trials: list[Trial]) -> None:
+        if self._clock is not None:
+            self._clock.extend(trials)
+        self._print(f"The search goes on: {len(trials)} trial{'s'[: len(trials) > 1]}.")
 
     def background(self, background: Background) -> None:
         machine = background.cpu.machine

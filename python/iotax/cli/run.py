@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from iotax.analysis.search import sentences
 from iotax.cli.app import OUT
 from iotax.cli.display import display_on
 from iotax.cli.exits import Exit, leave
@@ -85,6 +86,8 @@ def _conclude(path: Path, summary: Summary, *, report: bool) -> None:
                 f"interrupted with {left} trials left; run the same command again to go on. Results: {path}",
             )
         print_summary(notebook, summary.run)
+        for line in sentences(notebook.study(summary.run), notebook.attempts(summary.run)):
+            typer.echo(line)
         typer.echo(f"Notebook: {path}")
         if summary.failed:
             typer.echo(f"Failed twice: {', '.join(summary.failed)}; `iotax show {path}` tells why.")

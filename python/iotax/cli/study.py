@@ -76,7 +76,7 @@ def plan(name: str) -> None:
         table.add_column(factor)
     for trial in made.trials:
         levels = [format_level(factor, trial.treatment[factor]) for factor in factors]
-        replicate = "sentinel" if trial.sentinel else str(trial.replicate)
+        replicate = str(trial.replicate) if trial.compared else trial.role
         table.add_row(str(trial.order), str(trial.block), replicate, *map(escape, levels))
     out = console()
     out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from iotax.design.doptimal import efficiency
 from iotax.design.fraction import letters
 from iotax.design.plan import Plan
 from iotax.design.power import detectable_ratio
 from iotax.design.treatments import candidates, fraction_of, matrix, treatments
 from iotax.study import Study
+from iotax.units import show_rate, show_time
 
 CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 """Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
 
 
 def describe(study: Study, plan: Plan) -> list[str]:
+    if study.search is not None:
+        return [*_treatments(study), *_order(study, plan), *_search(study)]
     return [*_treatments(study), *_order(study, plan), *_stop(study), *_detectable(study)]
 
 
@@ -64,6 +69,20 @@ def _order(study: Study, plan: Plan) -> list[str]:
             f"{count} sentinel run{'s'[: count > 1]} of the baseline, at {', '.join(map(str, at))}, to see drift."
         )
     return found
+
+
+def _search(study: Study) -> list[str]:
+    search = study.search
+    assert search is not None
+    objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
+    if search.rate_max is None:
+        return [f"Then the best load that holds {objective} is chosen and run afresh {search.confirm} times."]
+    steps = 1 + math.ceil(math.log2(math.log(search.rate_max / search.rate_min) / math.log1p(search.precision / 100)))
+    return [
+        f"These are first probes. The highest rate from {show_rate(search.rate_min)} to {show_rate(search.rate_max)} "
+        f"IOPS that holds {objective} is bisected to {search.precision:g} % in about {steps} steps, then run afresh "
+        f"{search.confirm} times."
+    ]
 
 
 def _stop(study: Study) -> list[str]:

@@ -11,11 +11,13 @@ comparison.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from iotax.design.random import derive_seed, shuffled
 from iotax.design.treatments import Treatment, treatments
 from iotax.study import Study
+from iotax.study.model import Search
 from iotax.trial import LevelValue, Trial
 
 CONNECT_NS = 150_000_000
@@ -47,8 +49,15 @@ class Plan:
 
 
 def plan(study: Study) -> Plan:
-    """The same study always gives the same plan."""
+    """The same study always gives the same plan. Of a search, what comes first: what it finds decides what follows."""
     some = treatments(study)
+    if study.search is not None and study.search.rate_max is not None:
+        rate_iops = first_rate(study.search)
+        probes = [
+            make_trial(study, 1, levels, order, "probe", order, rate_iops)
+            for order, levels in enumerate(shuffled(some, study.design.seed, "probes"), start=1)
+        ]
+        return Plan(tuple(probes), {trial.id: _expected_ns(study, trial) for trial in probes}, 1)
     replicates = range(1, study.design.replicates + 1)
     blocks: list[list[tuple[int, Treatment]]]
     if study.design.blocks == "replicate":
@@ -100,19 +109,37 @@ def _with_sentinels(study: Study, runs: list[tuple[int, int, Treatment]]) -> lis
 
 def trial_seed(study: Study, trial: Trial) -> int:
     """Draws the addresses of a trial. All treatments of a replicate share it: they are asked the same I/Os."""
+    if not trial.compared:
+        return derive_seed(study.design.seed, "addresses beside", trial.order)
     return derive_seed(study.design.seed, "addresses", trial.replicate)
 
 
-def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: int) -> Trial:
+def first_rate(search: Search) -> int:
+    """In the middle of the search's range, by ratio."""
+    return round(math.sqrt(search.rate_min * (search.rate_max or search.rate_min)))
+
+
+def make_trial(
+    study: Study, block: int, levels: Treatment, order: int, role: str, number: int, rate_iops: int | None = None
+) -> Trial:
+    """`role` is replicate, or beside the comparison sentinel, probe or confirm; `rate_iops` is a search's own."""
     treatment: dict[str, LevelValue] = {name: level.value for name, level in zip(study.levels(), levels, strict=True)}
+    if rate_iops is not None:
+        treatment["rate_iops"] = rate_iops
+    compared = role == "replicate"
     return Trial(
-        id="/".join([*(level.label for level in levels), f"r{replicate}" if replicate else f"sentinel at {order}"]),
+        id="/".join([*(level.label for level in levels), f"r{number}" if compared else f"{role} {number}"]),
         study=study.name,
         treatment=treatment,
         block=block,
-        replicate=replicate,
+        replicate=number if compared else 0,
         order=order,
     )
+
+
+def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: int) -> Trial:
+    role, number = ("replicate", replicate) if replicate else ("sentinel", order)
+    return make_trial(study, block, levels, order, role, number)
 
 
 def _expected_ns(study: Study, trial: Trial) -> int:

@@ -62,7 +62,7 @@ class LoopbackLab(Lab):
         return run_idle(self._program, block, cpus=self.load_cpus, watch_pids=watched)
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
-        settings = self._settings[trial.id]
+        settings = self._study.settings(trial.treatment)
         server: Server | None = None
         try:
             if settings.endpoint.embedded:

@@ -210,6 +210,24 @@ class Lab(Section):
     vm: Vm | None = None
 
 
+class Search(Section):
+    """What load is best within a latency objective. With factors `workers` or `outstanding`: the best of their levels.
+    With `rate_max`: the highest rate that holds the objective (the knee), by bisection. Both are run afresh."""
+
+    latency_max: Duration
+    """The objective: `percentile` of the I/Os complete within it (an open loop's from their intended start)."""
+    percentile: Annotated[Percent, Field(gt=0)] = 99.0
+    """Of the latencies of a run."""
+    rate_min: Annotated[int, Field(ge=1)] = 100
+    """Where the search for the knee begins; below it there is none."""
+    rate_max: Count | None = None
+    """Where it ends."""
+    precision: Annotated[Percent, Field(ge=1)] = 5.0
+    """How closely the knee is bracketed."""
+    confirm: Annotated[int, Field(ge=2)] = 3
+    """Fresh runs of each winner."""
+
+
 LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm}
 
 
@@ -389,6 +407,8 @@ class Study(Section):
     connection: Connection = Connection()
     topology: Topology = Topology()
     design: Design = Design()
+    search: Search | None = None
+    """Look for the best load instead of comparing fixed ones."""
     baseline: dict[str, bool | int | float | str]
     """The level of each factor named here that counts as 100."""
     responses: list[Response] = Field(default=["iops", "latency", "cpu_per_io"], min_length=1)

@@ -35,7 +35,9 @@ def reference() -> str:
     schema = study_schema()
     defs = schema["$defs"]
     top = {
-        name: each for name, each in schema["properties"].items() if name not in {*SECTIONS, "factors", "lab", "design"}
+        name: each
+        for name, each in schema["properties"].items()
+        if name not in {*SECTIONS, "factors", "lab", "design", "search"}
     }
     parts = [_HEAD, _table("The study", "", top)]
     for name, section in LABS.items():
@@ -47,6 +49,7 @@ def reference() -> str:
     for title, name in (
         ("load: {streams: {NAME: …}}", "Stream"),
         ("design: {stop: …}", "Stop"),
+        ("search", "Search"),
         ("published: [{…}]", "Published"),
         ("published: [{figures: [{…}]}]", "PublishedFigure"),
     ):

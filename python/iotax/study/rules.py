@@ -30,6 +30,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _streams(study)
     yield from _generator(study)
     yield from _design(study)
+    yield from _search(study)
     yield from _cells(study)
     yield from _published(study)
 
@@ -104,7 +105,7 @@ def _pacing(study: Study) -> Iterator[tuple[Place, str]]:
             "what finds no slot waits, and its wait counts",
         )
     for name in ("arrivals", "backlog"):
-        if name in given and not open_loop:
+        if name in given and not open_loop and not (study.search and study.search.rate_max):
             yield _place(study, name), "means something in an open loop only; say `rate_iops:` too"
 
 
@@ -171,6 +172,26 @@ def _design(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("design", "stop", "at_least"), f"more than the {design.replicates} replicates there are at most"
     if design.stop and design.blocks != "replicate":
         yield ("design", "stop"), "needs `blocks: replicate`: the rule is asked after each complete block"
+
+
+def _search(study: Study) -> Iterator[tuple[Place, str]]:
+    search, levels = study.search, study.levels()
+    if search is None:
+        return
+    if search.latency_max == 0:
+        yield ("search", "latency_max"), "nothing completes in no time"
+    if search.rate_max is None:
+        if not {"workers", "outstanding"} & set(levels):
+            yield ("search",), "needs `rate_max:`, or factors `workers` or `outstanding` to choose from"
+        return
+    if search.rate_min >= search.rate_max:
+        yield ("search", "rate_min"), "not below rate_max"
+    if "rate_iops" in levels or study.load.rate_iops is not None:
+        yield _place(study, "rate_iops"), "the search sets the rate; leave it out"
+    if "outstanding" not in study.load.model_fields_set and "outstanding" not in levels:
+        yield ("search", "rate_max"), "needs `outstanding:` under load, the most in flight for each worker, such as 64"
+    if study.design.stop or study.design.sentinels:
+        yield ("design",), "a search for the knee has no replicates to stop at and no place for sentinels"
 
 
 def _cells(study: Study) -> Iterator[tuple[Place, str]]:

@@ -107,7 +107,7 @@ class VmLab(Lab):
         return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=cpu)
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
-        settings = self._settings[trial.id]
+        settings = self._study.settings(trial.treatment)
         assert self._image is not None
         if reason := self._image.unavailable.get(settings.endpoint.protocol):
             raise TrialFailed(f"{settings.endpoint.protocol} is not available: {reason}")

@@ -1,0 +1,218 @@
+"""Load search: what to run next, and what was found. A pure function of what has run, so that a search can be resumed.
+
+The best load: every combination of `workers` and `outstanding` runs as the design says. Of those whose runs all hold
+the objective, the one of most IOPS (geometric mean) wins, for each level of the other factors; it is then run afresh,
+since the best of many is flattered by chance. Combinations whose IOPS are not significantly fewer are told too.
+
+The knee: the rate of an open loop is bisected by ratio between the highest that held and the lowest that did not. It
+holds when the objective is met and at least 99 % of what was offered was done. The knee is then run afresh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy.stats import t as student
+
+from iotax.design.plan import first_rate, make_trial
+from iotax.design.random import shuffled
+from iotax.design.treatments import Treatment, treatments
+from iotax.study import Study
+from iotax.study.model import Search
+from iotax.trial import Attempt, Trial, TrialResult
+from iotax.units import show_rate, show_time
+
+ACHIEVED_MIN = 0.99
+LOADS = ("workers", "outstanding")
+
+Measured: TypeAlias = tuple[Trial, TrialResult]
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The best load of one condition."""
+
+    condition: str
+    load: str
+    treatment: Treatment | None
+    """None where nothing held the objective."""
+    rate_iops: float
+    """Knee: the rate found. Best load: the geometric mean of the runs that chose it."""
+    ties: tuple[str, ...] = ()
+    """Other loads whose IOPS are not significantly fewer."""
+    confirmed: tuple[TrialResult, ...] = ()
+
+
+def next_trials(study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
+    """What to run once everything planned has run; empty when the search is over."""
+    search, measured = study.search, _measured(attempts)
+    if search is None or not measured:
+        return []
+    order, block = max(trial.order for trial in trials) + 1, max(trial.block for trial in trials) + 1
+    if search.rate_max is not None:
+        probes = []
+        for treatment in treatments(study):
+            known = _of(study, measured, treatment, "probe")
+            rate_iops = _next_rate(search, known)
+            # A probe that failed for good leaves its treatment where it is.
+            asked = {trial.treatment["rate_iops"] for trial in trials if _is(study, trial, treatment, "probe")}
+            if rate_iops is not None and rate_iops not in asked:
+                probes.append((treatment, rate_iops))
+        if probes:
+            return [
+                make_trial(study, block, treatment, order + at, "probe", order + at, rate_iops)
+                for at, (treatment, rate_iops) in enumerate(shuffled(probes, study.design.seed, "probes", order))
+            ]
+    role = _confirming(search)
+    if any(trial.role == role for trial in trials):
+        return []
+    chosen = [winner for winner in winners(study, attempts) if winner.treatment is not None]
+    found: list[Trial] = []
+    for again in range(search.confirm):
+        for winner in shuffled(chosen, study.design.seed, "confirm", again):
+            assert winner.treatment is not None
+            at = order + len(found)
+            rate_iops = round(winner.rate_iops) if search.rate_max is not None else None
+            found.append(make_trial(study, block + again, winner.treatment, at, role, again + 1, rate_iops))
+    return found
+
+
+def _confirming(search: Search) -> str:
+    """Runs at the knee are what the study compares; those of a best load stand beside the runs that chose it."""
+    return "confirm" if search.rate_max is None else "replicate"
+
+
+def holds(search: Search, result: TrialResult) -> bool:
+    """Whether a run met the objective, at the rate that it was asked for."""
+    achieved = result.open is None or result.open.achieved >= ACHIEVED_MIN
+    return achieved and result.ios > 0 and result.latency_ns(search.percentile) <= search.latency_max
+
+
+def winners(study: Study, attempts: Sequence[Attempt]) -> list[Winner]:
+    """One for each condition, in the study's order."""
+    search, measured = study.search, _measured(attempts)
+    if search is None:
+        return []
+    if search.rate_max is None:
+        return _best_loads(study, search, measured)
+    found = []
+    for treatment in treatments(study):
+        low, _ = _bracket(search, _of(study, measured, treatment, "probe"))
+        condition = " · ".join(level.label for level in treatment)
+        confirmed = tuple(result for _, result in _of(study, measured, treatment, _confirming(search)))
+        found.append(Winner(condition, "", treatment if low else None, low or 0.0, (), confirmed))
+    return found
+
+
+def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
+    """What the search found, a line for each condition."""
+    search = study.search
+    if search is None:
+        return []
+    objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
+    lines = []
+    for winner in winners(study, attempts):
+        if winner.treatment is None:
+            beyond = f", not even {show_rate(search.rate_min)} IOPS," if search.rate_max else ""
+            lines.append(f"{winner.condition}: nothing{beyond} holds {objective}.")
+            continue
+        what = f"{winner.load} is best" if winner.load else f"the knee is at {show_rate(winner.rate_iops)} IOPS"
+        held = sum(holds(search, result) for result in winner.confirmed)
+        afresh = "; not measured again yet"
+        if winner.confirmed:
+            rates = [result.rate_iops for result in winner.confirmed]
+            afresh = f"; on {len(rates)} fresh runs {show_rate(_interval(rates)[0])} IOPS"
+            low, high = _interval(rates)[1:]
+            if math.isfinite(high):
+                afresh += f" [{show_rate(low)}, {show_rate(high)}]"
+            afresh += f", {objective} in {held} of {len(rates)}"
+        ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
+        lines.append(f"{winner.condition}: {what}{afresh}.{ties}".removeprefix(": "))
+    return lines
+
+
+def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[Winner]:
+    names = list(study.levels())
+    loads = [names.index(name) for name in LOADS if name in names]
+    conditions: dict[str, list[Treatment]] = {}
+    for treatment in treatments(study):
+        others = " · ".join(level.label for at, level in enumerate(treatment) if at not in loads)
+        conditions.setdefault(others, []).append(treatment)
+
+    def named(treatment: Treatment) -> str:
+        return " × ".join(f"{treatment[at].label} {names[at]}" for at in loads)
+
+    found = []
+    for condition, group in conditions.items():
+        runs = {each: [result for _, result in _of(study, measured, each, "replicate")] for each in group}
+        runs = {each: some for each, some in runs.items() if some and all(holds(search, result) for result in some)}
+        if not runs:
+            found.append(Winner(condition, "", None, 0.0))
+            continue
+        logs = {each: [math.log(result.rate_iops) for result in some] for each, some in runs.items()}
+        best = max(logs, key=lambda each: float(np.mean(logs[each])))
+        ties = tuple(named(each) for each in logs if each is not best and _ties(logs, best, each))
+        confirmed = tuple(result for _, result in _of(study, measured, best, "confirm"))
+        found.append(Winner(condition, named(best), best, math.exp(float(np.mean(logs[best]))), ties, confirmed))
+    return found
+
+
+def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment) -> bool:
+    """Whether `other` is not significantly below `best`: one-sided 5 %, scatter pooled over all that held."""
+    freedom = sum(len(some) - 1 for some in logs.values())
+    if freedom < 1:
+        return True
+    scatter = sum(float(np.var(some)) * len(some) for some in logs.values()) / freedom
+    error = math.sqrt(scatter * (1 / len(logs[best]) + 1 / len(logs[other])))
+    below = float(np.mean(logs[best]) - np.mean(logs[other]))
+    return below <= float(student.ppf(0.95, freedom)) * error
+
+
+def _interval(rates: list[float]) -> tuple[float, float, float]:
+    """Geometric mean with its 95 % interval."""
+    logs = np.log(rates)
+    mean = float(logs.mean())
+    if len(rates) < 2:
+        return math.exp(mean), 0.0, math.inf
+    reach = float(student.ppf(0.975, len(rates) - 1)) * float(logs.std(ddof=1)) / math.sqrt(len(rates))
+    return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
+
+
+def _bracket(search: Search, known: list[Measured]) -> tuple[float | None, float | None]:
+    """The highest rate that held below the lowest that did not, and that one; None where there is none."""
+    rates = [(float(trial.treatment["rate_iops"]), holds(search, result)) for trial, result in known]
+    failed = min((rate for rate, held in rates if not held), default=None)
+    passed = max((rate for rate, held in rates if held and (failed is None or rate < failed)), default=None)
+    return passed, failed
+
+
+def _next_rate(search: Search, known: list[Measured]) -> int | None:
+    """Where to look next; None where the knee is bracketed closely enough, or lies outside the range."""
+    if not known:
+        return first_rate(search)
+    assert search.rate_max is not None
+    passed, failed = _bracket(search, known)
+    low, high = passed or search.rate_min, failed or search.rate_max
+    if high / low <= 1 + search.precision / 100:
+        # The ends themselves have not run yet where nothing held or everything did.
+        if passed is None and failed is not None and failed > search.rate_min:
+            return search.rate_min
+        return search.rate_max if failed is None and passed is not None and passed < search.rate_max else None
+    return round(math.sqrt(low * high))
+
+
+def _measured(attempts: Sequence[Attempt]) -> list[Measured]:
+    return [(each.trial, each.result) for each in attempts if each.status == "done" and each.result is not None]
+
+
+def _of(study: Study, measured: list[Measured], treatment: Treatment, role: str) -> list[Measured]:
+    return [(trial, result) for trial, result in measured if _is(study, trial, treatment, role)]
+
+
+def _is(study: Study, trial: Trial, treatment: Treatment, role: str) -> bool:
+    values = zip(study.levels(), treatment, strict=True)
+    return trial.role == role and all(trial.treatment.get(name) == level.value for name, level in values)

@@ -1,0 +1,132 @@
+"""Load search against a server whose best load and knee are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import FakeEngine
+from iotax.analysis import StudyData, summarise
+from iotax.analysis.search import sentences, winners
+from iotax.cli.app import app
+from iotax.cli.run import run
+from iotax.notebook import Notebook
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+
+BEST = """\
+name: best
+question: Which load is best?
+volume: {size: 1MiB}
+factors: {protocol: [nfs3, iscsi], workers: [1, 2, 4], outstanding: [1, 4, 16]}
+load: {warmup: 0s, runtime: 1s}
+design: {replicates: 2}
+search: {latency_max: 1ms, percentile: 99, confirm: 3}
+baseline: {protocol: iscsi}
+"""
+
+KNEE = """\
+name: knee
+question: Where is the knee?
+volume: {size: 1MiB}
+factors: {protocol: [nfs3, iscsi]}
+load: {warmup: 0s, runtime: 1s, outstanding: 64}
+search: {latency_max: 1ms, percentile: 99, rate_min: 100, rate_max: 1000000, precision: 2%, confirm: 3}
+baseline: {protocol: iscsi}
+"""
+
+
+@pytest.fixture
+def server(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """100 µs a request, at most 20,000 IOPS; the fake does not take the time that it says."""
+    monkeypatch.setenv("FAKE_INSTANT", "1")
+    (engine.folder / "server.json").write_text(json.dumps({"capacity_iops": 20_000}))
+    return engine
+
+
+def search(text: str, tmp_path: Path) -> StudyData:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    run(str(path), tmp_path / "n.iotax", "", [], None, anew=False, report=False)
+    with Notebook(tmp_path / "n.iotax") as notebook:
+        return StudyData(notebook.study(), notebook.attempts(), notebook.trials())
+
+
+def test_best_load_within_the_cap_is_found_and_run_afresh(server: FakeEngine, tmp_path: Path) -> None:
+    data = search(BEST, tmp_path)
+    # 2 in flight reach the capacity; up to 16 keep within 1 ms there (16 / 20,000 = 0.8 ms), 32 and 64 do not.
+    found = winners(data.study, data.attempts)
+    assert [winner.condition for winner in found] == ["nfs3", "iscsi"]
+    for winner in found:
+        assert winner.rate_iops == pytest.approx(20_000)
+        assert winner.load not in (
+            "2 workers × 16 outstanding",
+            "4 workers × 16 outstanding",
+            "1 workers × 1 outstanding",
+        )
+        assert len(winner.ties) == 5
+        assert [result.ios for result in winner.confirmed] == [20_000] * 3
+    assert len(server.documents("load", task="run")) == 2 * 9 * 2 + 2 * 3
+    # The runs that confirm stand beside the comparison.
+    assert len(data.runs) == 36
+    assert "on 3 fresh runs 20.0k IOPS" in sentences(data.study, data.attempts)[0]
+    assert "p99 within 1.00 ms in 3 of 3" in sentences(data.study, data.attempts)[0]
+
+
+def test_knee_is_bracketed_and_run_afresh(server: FakeEngine, tmp_path: Path) -> None:
+    data = search(KNEE, tmp_path)
+    # 100 µs / (1 − ρ) = 1 ms at ρ = 0.9.
+    for winner in winners(data.study, data.attempts):
+        assert 18_000 / 1.02 <= winner.rate_iops <= 18_000
+        assert len(winner.confirmed) == 3
+    probes = [each.trial for each in data.attempts if each.trial.role == "probe"]
+    assert len(probes) <= 2 * 11
+    # What is compared are the runs at the knee, and only they.
+    assert [len(cell.runs) for cell in summarise(data).cells] == [3, 3]
+    assert "the knee is at 17.8k IOPS; on 3 fresh runs 17.8k IOPS" in sentences(data.study, data.attempts)[0]
+
+
+def test_interrupted_search_goes_on_where_it_was(server: FakeEngine, tmp_path: Path) -> None:
+    server.faults(run_9="error:lost", run_10="error:lost")
+    path = tmp_path / "s.yaml"
+    path.write_text(KNEE)
+    first = CliRunner().invoke(app, ["run", str(path), "--notebook", str(tmp_path / "n.iotax"), "--no-report"])
+    assert first.exit_code != 0
+    before = len(server.documents("load", task="run"))
+    data = search(KNEE, tmp_path)
+    assert len(server.documents("load", task="run")) > before
+    assert all(len(winner.confirmed) == 3 for winner in winners(data.study, data.attempts))
+    assert len({each.trial.id for each in data.attempts if each.status == "done"}) == sum(
+        each.status == "done" for each in data.attempts
+    )
+
+
+def test_objective_that_nothing_holds_is_said(server: FakeEngine, tmp_path: Path) -> None:
+    data = search(KNEE.replace("latency_max: 1ms", "latency_max: 50us"), tmp_path)
+    assert sentences(data.study, data.attempts) == [
+        f"{protocol}: nothing, not even 100 IOPS, holds p99 within 50.0 µs." for protocol in ("nfs3", "iscsi")
+    ]
+
+
+def test_everything_holds_up_to_the_end_of_the_range(server: FakeEngine, tmp_path: Path) -> None:
+    data = search(KNEE.replace("rate_max: 1000000", "rate_max: 5000"), tmp_path)
+    assert [winner.rate_iops for winner in winners(data.study, data.attempts)] == [5000, 5000]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("rate_max: 1000000", "rate_max: 50", "not below rate_max"),
+        ("outstanding: 64", "rate_iops: 5, outstanding: 64", "the search sets the rate"),
+        (", rate_max: 1000000", "", "needs `rate_max:`, or factors `workers` or `outstanding`"),
+        (", outstanding: 64", "", "needs `outstanding:` under load"),
+        ("latency_max: 1ms", "latency_max: 0s", "nothing completes in no time"),
+    ],
+)
+def test_a_slip_is_named(old: str, new: str, said: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        read_study("s", KNEE.replace(old, new), Path.cwd())
+    assert said in str(caught.value)
