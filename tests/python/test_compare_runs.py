@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from iotax.analysis import Verdict, summarise
 from iotax.analysis.change import changes, welch
-from iotax.analysis.noise import noise_floor
 from iotax.cli.aa import _twin
 from iotax.cli.app import app
 from iotax.cli.study import load
@@ -63,9 +62,13 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
 
 def test_the_noise_floor_is_the_scatter_put_in():
     data = Simulation(seed=4, run_cv=0.03, paths={"iscsi": PATHS["iscsi"]}).data(TWINS)
-    noise = {n.response.key: n for n in noise_floor(summarise(data))}
+    summary = summarise(data)
+    noise = {n.response.key: n for n in summary.noise}
     assert noise["iops"].cv == pytest.approx(0.03, rel=0.4)
-    assert noise["iops"].comparison.ratio.low < 1 < noise["iops"].comparison.ratio.high
+    assert noise["iops"].replicates == 8
+    assert 1.02 < noise["iops"].detectable_ratio < 1.1
+    ratio = next(o.comparison.ratio for o in summary.overalls if o.response.key == "iops")
+    assert ratio.low < 1 < ratio.high
 
 
 def test_an_aa_study_holds_one_treatment_twice():

@@ -6,9 +6,14 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
 
 - `cells`: for each treatment in the study's order a `CellSummary`: `cell` (level labels), `arm` and `condition`,
   `runs`, `values[key]` an `Estimate(value, low, high)` in the response's unit, `ratios[key]` a `Comparison` with the
-  baseline (`ratio`, `verdict`), `checks` and their weightiest `level`, `latency` the merged histogram. Keys are those
-  of `RESPONSES`: iops, bandwidth, latency, latency_p50, latency_p99, latency_p999, cpu, cpu_initiator, cpu_target,
-  cpu_machine;
+  baseline (`ratio`, `verdict`), `checks` and their weightiest `level`, `latency` the merged histogram, `quantiles` of
+  it with intervals. Keys are those of `RESPONSES`: iops, bandwidth, latency, latency_p50, latency_p99, latency_p999,
+  cpu, cpu_initiator, cpu_target, cpu_machine;
+- `shifts`: for each arm and condition a `Shift` whose `points` give the latency difference to the baseline, in µs and
+  as a ratio, at each quantile;
+- `steady`: trial id → `SteadyState` (SNIA's window, MSER-5, batch means); `noise`: each response's `Noise` floor;
+- `data.excluded`: runs that the study's `exclude` leaves out, each with its findings, and `unexcluded` the summary with
+  them (None where there are none);
 - `responses`: those that the study asks for, the primary first; `grid`: arms, conditions, the baseline arm;
 - `overalls`: each arm over all conditions, `depends` where there is no overall answer; `taxes`: differences to local;
 - `verdicts`, `trust`: `Finding(subject, text, tone, details)`, sentences for people.
@@ -17,8 +22,11 @@ Times of a response are in microseconds, rates per second, bandwidth in MiB/s.
 """
 
 from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
-from iotax.analysis.data import Grid, StudyData
+from iotax.analysis.data import Excluded, Grid, StudyData
+from iotax.analysis.noise import Noise
+from iotax.analysis.quantiles import Quantile, Shift, ShiftPoint
 from iotax.analysis.responses import RESPONSES, Response, Run
+from iotax.analysis.steady import BatchMeans, SteadyState
 from iotax.analysis.summary import CellSummary, Summary, summarise
 from iotax.analysis.validity import Check, Level
 from iotax.analysis.verdict import Verdict
@@ -26,16 +34,23 @@ from iotax.analysis.words import Finding
 
 __all__ = [
     "RESPONSES",
+    "BatchMeans",
     "CellSummary",
     "Check",
     "Comparison",
     "Estimate",
+    "Excluded",
     "Finding",
     "Grid",
     "Level",
+    "Noise",
     "Overall",
+    "Quantile",
     "Response",
     "Run",
+    "Shift",
+    "ShiftPoint",
+    "SteadyState",
     "StudyData",
     "Summary",
     "Tax",

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
+from iotax.analysis.validity import Check, Context, against_rules, check_run
 from iotax.study import Level, Study
 from iotax.trial import Attempt, Background, Trial
 
@@ -20,6 +21,14 @@ LOAD_FACTORS = ("outstanding", "workers", RATE)
 
 
 @dataclass(frozen=True)
+class Excluded:
+    """A run that a rule of the study leaves out, and why."""
+
+    run: Run
+    findings: list[Check]
+
+
+@dataclass(frozen=True)
 class StudyData:
     """One run of a study, as the notebook holds it. Pure data: no file, no lab."""
 
@@ -30,22 +39,38 @@ class StudyData:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def runs(self) -> list[Run]:
+    def measured(self) -> list[Run]:
         """The attempt that counts of each trial, in the order in which they ran."""
-        done = {
-            a.trial.id: Run(a.trial, a.result)
-            for a in self.attempts
-            if a.status == "done" and a.result is not None and a.trial.compared
-        }
-        return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
+        return self._done("replicate")
+
+    @cached_property
+    def checks(self) -> dict[str, list[Check]]:
+        """Trial id → findings, of every trial that was measured."""
+        context = Context(self.study.load.threads)
+        return {run.trial.id: check_run(run, context) for run in self.measured}
+
+    @cached_property
+    def excluded(self) -> list[Excluded]:
+        """What the study's own rules leave out; a report lists and counts it."""
+        found = [Excluded(run, against_rules(self.checks[run.trial.id], self.study.exclude)) for run in self.measured]
+        return [each for each in found if each.findings]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """What is compared: all that was measured, but for what the study's rules leave out."""
+        out = {each.run.trial.id for each in self.excluded}
+        return [run for run in self.measured if run.trial.id not in out]
 
     @cached_property
     def sentinels(self) -> list[Run]:
         """Runs of the baseline that only look for drift, in the order in which they ran; no part of any comparison."""
+        return self._done("sentinel")
+
+    def _done(self, role: str) -> list[Run]:
         done = {
             a.trial.id: Run(a.trial, a.result)
             for a in self.attempts
-            if a.status == "done" and a.result is not None and a.trial.role == "sentinel"
+            if a.status == "done" and a.result is not None and a.trial.role == role
         }
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
 

@@ -56,7 +56,8 @@ class Layout:
         self._inverse = np.linalg.pinv(self.x)
         hat = self.x @ self._inverse
         self._residual_maker = np.eye(len(cells)) - hat
-        self._free = np.clip(np.diag(self._residual_maker), 0, 1)
+        # What each run's residual keeps of its own scatter: one less its leverage.
+        self.free = np.clip(np.diag(self._residual_maker), 0, 1)
         self.residual_df = len(cells) - int(np.linalg.matrix_rank(self.x))
         self._satterthwaite: dict[tuple[tuple[int, float], ...], tuple[np.ndarray, np.ndarray, float]] = {}
 
@@ -79,7 +80,7 @@ class Layout:
         estimate = float(load @ y)
         estimate = 0.0 if abs(estimate) < _DUST else estimate
         used = np.abs(load) > 1e-12
-        if self.residual_df < 1 or any(self.count(cell) < 2 for cell in weights) or np.any(self._free[used] < 1e-9):
+        if self.residual_df < 1 or any(self.count(cell) < 2 for cell in weights) or np.any(self.free[used] < 1e-9):
             return Contrast(estimate, None, None)
         share, cell_df, df_max = self._variance_parts(weights, load)
         by_cell = np.bincount(self.cell_of, residuals**2 * share, minlength=len(self.cells))
@@ -93,7 +94,7 @@ class Layout:
         """(each run's share in the variance, df of each cell's part, df of all under equal variances)."""
         key = tuple(sorted((self._column[cell], round(weight, 12)) for cell, weight in weights.items()))
         if key not in self._satterthwaite:
-            share = np.where(np.abs(load) > 1e-12, load**2 / np.maximum(self._free, 1e-12), 0.0)
+            share = np.where(np.abs(load) > 1e-12, load**2 / np.maximum(self.free, 1e-12), 0.0)
             df = np.ones(len(self.cells))
             for column in np.unique(self.cell_of[share > 0]):
                 df[column] = self._moment_df(np.where(self.cell_of == column, share, 0.0))
@@ -125,6 +126,11 @@ class CellModel:
     @cached_property
     def sse(self) -> float:
         return float(self.residuals @ self.residuals)
+
+    def scatter(self, kept: Sequence[int]) -> tuple[float, float]:
+        """(variance of these runs about their cell and block, its degrees of freedom)."""
+        df = float(self.layout.free[kept].sum())
+        return (float(self.residuals[kept] @ self.residuals[kept]) / df if df > 0 else 0.0), df
 
     def mean(self, cell: Cell) -> float:
         return self.contrast({cell: 1.0}).estimate

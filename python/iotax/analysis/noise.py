@@ -1,34 +1,47 @@
-"""What a lab can tell apart: how far runs of one and the same treatment scatter, and what that costs in replicates."""
+"""The noise floor: how far runs of one and the same treatment scatter, and what difference that hides.
+
+Every study with replicates has one, from its own residuals; an A/A study (`iotax aa`) has nothing else. A difference
+below what the replicates can show is not absent, it is unseen.
+"""
 
 import math
 from dataclasses import dataclass
 
-from iotax.analysis.compare import Comparison
+from iotax.analysis.compare import Estimate, Model
 from iotax.analysis.responses import Response
-from iotax.analysis.summary import Summary
-
-DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
-REPLICATES_MAX = 10_000
+from iotax.analysis.validity import Check, Level
+from iotax.design.power import detectable_ratio
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Of one response in an A/A run."""
+    """Of one response."""
 
     response: Response
     cv: float
-    """Scatter of runs about their treatment and block, as a share."""
-    comparison: Comparison
-    """A against B, which are the same: its interval should hold 1."""
+    """Scatter of runs about their treatment and block, as a share; runs of local, where there are any, left out."""
+    replicates: int
+    """Of the treatment with the fewest."""
+    detectable_ratio: float | None
+    """The smallest ratio of two treatments that so many replicates show with 90 % power."""
 
 
-def noise_floor(summary: Summary) -> list[Noise]:
-    """For each response of an A/A study whose runs leave a scatter to estimate."""
-    found = []
-    for overall in summary.overalls:
-        model = summary.models[overall.response.key].model
-        df = model.layout.residual_df
-        if df > 0:
-            sd = math.sqrt(model.sse / df)
-            found.append(Noise(overall.response, math.sqrt(math.expm1(sd * sd)), overall.comparison))
-    return found
+def noise_floor(model: Model) -> Noise | None:
+    """None where the runs leave no scatter to estimate."""
+    kept = [i for i, cell in enumerate(model.cells) if not model.grid.is_local(cell)] or list(range(len(model.cells)))
+    variance, df = model.model.scatter(kept)
+    if df < 1 or variance <= 0:
+        return None
+    cv = math.sqrt(math.expm1(variance))
+    cells = {model.cells[i] for i in kept}
+    replicates = min(model.model.layout.count(cell) for cell in cells)
+    return Noise(model.response, cv, replicates, detectable_ratio(cv, replicates, df))
+
+
+def noise_check(known: Estimate | None, margin_percent: float) -> Check:
+    """Is a treatment known better than the margin by which treatments are judged?"""
+    if known is None or known.low is None or known.high is None:
+        return Check("noise", Level.UNKNOWN, "too few runs to say")
+    half_width = math.sqrt(known.high / known.low) - 1
+    text = f"its mean is known to ±{half_width:.1%}, and the margin is {margin_percent:g} %"
+    return Check("noise", Level.NOTE if 100 * half_width > margin_percent else Level.GOOD, text)

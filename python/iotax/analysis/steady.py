@@ -1,13 +1,31 @@
-"""Is a series steady? A label, never a verdict that is forced."""
+"""Is a series steady? A label, never a verdict that is forced.
+
+Three questions of one series of intervals: does its level hold (SNIA's window), did the warm-up end before it began
+(MSER-5), and how far are its intervals independent (batch means)? None of them makes seconds into observations: what a
+run is known to is said by other runs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
+from scipy.stats import t as student
 
 SNIA_ROUNDS = 5
 SNIA_RANGE_MAX = 0.20
 SNIA_EXCURSION_MAX = 0.10
+MSER_SAMPLES_MIN = 50
+WARMUP_BIAS_MAX = 0.01
+"""Of the mean: less, and it does not matter that the warm-up was too short."""
+BATCHES_MIN = 20
+LAG1_MAX = 0.1
+
+
+class Label(StrEnum):
+    STEADY = "steady"
+    UNSTEADY = "no steady state"
+    UNKNOWN = "too short to say"
 
 
 @dataclass(frozen=True)
@@ -22,6 +40,59 @@ class SniaWindow:
     @property
     def steady(self) -> bool:
         return self.range_ratio <= SNIA_RANGE_MAX and self.excursion_ratio <= SNIA_EXCURSION_MAX
+
+
+@dataclass(frozen=True)
+class BatchMeans:
+    """A mean whose interval allows for neighbours that resemble each other (Law and Kelton, ch. 9)."""
+
+    batches: int
+    size: int
+    """Samples in each."""
+    mean: float
+    half_width: float
+    """Of the 95 % interval, by the batches as observations."""
+    lag1: float
+    """Correlation of neighbouring batches."""
+
+    @property
+    def independent(self) -> bool:
+        """Else the interval is too narrow, and the run too short to have one."""
+        return abs(self.lag1) < LAG1_MAX
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """What the series of a run says of it."""
+
+    label: Label
+    window: SniaWindow | None = None
+    warmup_more: int | None = None
+    """Samples at the start that MSER-5 would still discard; None where it finds no end of the warm-up, or too few
+    samples to look."""
+    warmup_bias: float = 0.0
+    """What discarding them would change in the mean, as a share."""
+    batches: BatchMeans | None = None
+
+    @property
+    def warmup_too_short(self) -> bool:
+        return self.warmup_bias > WARMUP_BIAS_MAX
+
+
+def steady_state(values: Sequence[float]) -> SteadyState:
+    """Of samples of equal length, the warm-up already left out."""
+    if len(values) < SNIA_ROUNDS:
+        return SteadyState(Label.UNKNOWN)
+    window = snia_window(rounds_of(values))
+    label = Label.STEADY if window and window.steady else Label.UNSTEADY
+    if len(values) < MSER_SAMPLES_MIN:
+        return SteadyState(label, window, batches=batch_means(values))
+    cut = mser5(values)
+    # Of noise alone MSER-5 would cut more than half one time in four: what counts is what that changes.
+    kept = np.asarray(values[cut if cut is not None else len(values) // 2 :], dtype=float).mean()
+    whole = float(np.mean(values))
+    bias = abs(whole - kept) / kept if kept > 0 else float("inf")
+    return SteadyState(label, window, cut, float(bias), batch_means(values))
 
 
 def snia_window(rounds: Sequence[float]) -> SniaWindow | None:
@@ -57,3 +128,29 @@ def mser5(values: Sequence[float]) -> int | None:
     rest = [batches[d:] for d in range(len(batches) - 2)]
     best = int(np.argmin([float(np.var(r)) / len(r) for r in rest]))
     return None if best > len(batches) / 2 else best * 5
+
+
+def batch_means(values: Sequence[float]) -> BatchMeans | None:
+    """The smallest batches that are as good as independent; the largest that leave 20 where none are.
+
+    None where there are fewer than 20 samples.
+    """
+    found = None
+    size = 1
+    while len(values) // size >= BATCHES_MIN:
+        found = _batched(values, size)
+        if found.independent:
+            return found
+        size *= 2
+    return found
+
+
+def _batched(values: Sequence[float], size: int) -> BatchMeans:
+    n = len(values) // size
+    means = np.asarray(values[len(values) - n * size :], dtype=float).reshape(n, size).mean(axis=1)
+    mean = float(means.mean())
+    off = means - mean
+    squares = float(off @ off)
+    lag1 = float(off[:-1] @ off[1:]) / squares if squares > 0 else 0.0
+    reach = float(student.ppf(0.975, n - 1)) * float(np.sqrt(squares / (n - 1) / n))
+    return BatchMeans(n, size, mean, reach, lag1)

@@ -1,7 +1,7 @@
 """One run of a study, summarised: what tables, charts and sentences are made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from iotax.analysis import histogram, words
@@ -19,9 +19,12 @@ from iotax.analysis.compare import (
 from iotax.analysis.cost import CpuCosts, ServiceCost, cpu_costs, service_costs
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.factorial import Share, explained_variation
+from iotax.analysis.noise import Noise, noise_check, noise_floor
 from iotax.analysis.published import Source, beside_published
+from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, RESPONSES, Response, Run
-from iotax.analysis.validity import Check, Context, Level, check_run, overall, worst_of
+from iotax.analysis.steady import SteadyState
+from iotax.analysis.validity import Check, Level, overall, steadiness, worst_of
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class CellSummary:
         """The runs' counts added up."""
         return histogram.merge(run.latency for run in self.runs)
 
+    @cached_property
+    def quantiles(self) -> list[Quantile]:
+        """Of the merged latency, with intervals from the runs; those that the counts can carry."""
+        return quantiles(self.runs)
+
     @property
     def level(self) -> Level:
         return overall(self.checks)
@@ -64,7 +72,37 @@ class Summary:
     """Response key → what explains its variation; local, which would swamp all else, left out."""
     models: dict[str, Model]
     run_checks: dict[str, list[Check]]
-    """Trial id → findings."""
+    """Trial id → findings, of every run that was measured, compared or left out."""
+
+    @cached_property
+    def unexcluded(self) -> "Summary | None":
+        """The same with every run that the study's rules leave out; None where they leave out none."""
+        if not self.data.excluded:
+            return None
+        return summarise(replace(self.data, study=self.data.study.model_copy(update={"exclude": []})))
+
+    @cached_property
+    def noise(self) -> list[Noise]:
+        """For each response of the study, how far runs of one treatment scatter, and what that hides."""
+        return [noise for r in self.responses if (noise := noise_floor(self.models[r.key])) is not None]
+
+    @cached_property
+    def steady(self) -> dict[str, SteadyState]:
+        """Trial id → what its intervals say: SNIA's window, what MSER-5 would still discard, batch means. The warm-up
+        that was discarded already is the study's `load.warmup`."""
+        return {run.trial.id: steadiness(run) for run in self.data.measured}
+
+    @cached_property
+    def shifts(self) -> list[Shift]:
+        """Latency quantile by quantile against the baseline under the same condition; local is not compared."""
+        runs = {cell.cell: cell.runs for cell in self.cells}
+        return [
+            shift(each.arm, each.condition, each.runs, runs[base])
+            for each in self.cells
+            if (base := self.grid.baseline_of(each.cell)) in runs
+            and base != each.cell
+            and not self.grid.is_local(each.cell)
+        ]
 
     @cached_property
     def costs(self) -> CpuCosts | None:
@@ -89,14 +127,20 @@ class Summary:
     @cached_property
     def trust(self) -> list[words.Finding]:
         """In sentences, how far the answer can be believed."""
-        return words.trust(self.data, [cell.checks for cell in self.cells], self.run_checks)
+        return words.trust(
+            self.data, [cell.checks for cell in self.cells], self.run_checks, self.noise, self._both_ways
+        )
+
+    @property
+    def _both_ways(self) -> list[tuple[Overall, Overall]]:
+        """Each overall answer, and what it were with the runs that were left out."""
+        others = {(o.response.key, o.arm): o for o in self.unexcluded.overalls} if self.unexcluded else {}
+        return [(o, others[o.response.key, o.arm]) for o in self.overalls if (o.response.key, o.arm) in others]
 
 
 def summarise(data: StudyData) -> Summary:
     """The whole analysis. Works on any part of a study that has run: cells without runs are left out."""
     grid = Grid(data.study)
-    context = Context(data.study.load.threads)
-    run_checks = {run.trial.id: check_run(run, context) for run in data.runs}
     layouts = LayoutCache()
     models = {response.key: Model(response, grid, data.runs, layouts) for response in RESPONSES}
     responses = _asked(data, models)
@@ -110,13 +154,13 @@ def summarise(data: StudyData) -> Summary:
         data,
         grid,
         responses,
-        _cells(grid, data.runs, models, comparisons, run_checks),
+        _cells(data, grid, models, comparisons, responses[0] if responses else None),
         comparisons,
         overalls,
         taxes(models) if grid.local is not None and data.runs else [],
         {r.key: _shares(models[r.key]) for r in responses},
         models,
-        run_checks,
+        data.checks,
     )
 
 
@@ -135,14 +179,14 @@ def _asked(data: StudyData, models: dict[str, Model]) -> list[Response]:
 
 
 def _cells(
+    data: StudyData,
     grid: Grid,
-    runs: Sequence[Run],
     models: dict[str, Model],
     comparisons: Sequence[Comparison],
-    run_checks: dict[str, list[Check]],
+    primary: Response | None,
 ) -> list[CellSummary]:
     by_cell: dict[Cell, list[Run]] = {}
-    for run in runs:
+    for run in data.runs:
         by_cell.setdefault(grid.cell(run.trial), []).append(run)
     ratios: dict[tuple[str, str | None], dict[str, Comparison]] = {}
     for comparison in comparisons:
@@ -153,7 +197,8 @@ def _cells(
             continue
         values = {key: estimate for key, model in models.items() if (estimate := model.absolute(cell)) is not None}
         arm, condition = grid.arm(cell), grid.condition(cell)
-        checks = worst_of([run_checks[run.trial.id] for run in by_cell[cell]])
+        checks = worst_of([data.checks[run.trial.id] for run in by_cell[cell]])
+        checks.append(noise_check(values.get(primary.key) if primary else None, data.study.margin))
         result.append(
             CellSummary(cell, arm, condition, by_cell[cell], values, ratios.get((arm, condition), {}), checks)
         )

@@ -20,7 +20,6 @@ ACHIEVED_MIN = 0.99
 LATENESS_SHARE_MAX = 0.05
 """Of the mean response time: more, and the generator's own delay is a part of the result."""
 STEADY_SAMPLE_S_MIN = 0.5
-MSER_SAMPLES_MIN = 50
 
 
 class Level(IntEnum):
@@ -61,25 +60,32 @@ TITLES = {
     "unwritten": "Never-written blocks",
     "achieved": "Rate held",
     "lateness": "Generator's own delay",
+    "noise": "Noise floor",
 }
+"""In the order in which they are shown. All but the noise floor, which takes several runs, are of each run."""
 
 
 def check_run(run: Run, context: Context) -> list[Check]:
-    """One finding for each of `TITLES`, in that order."""
-    checks: tuple[Callable[[Run, Context], tuple[Level, str]], ...] = (
-        _errors,
-        _data,
-        _little,
-        _steady,
-        _wait,
-        _foreign,
-        _skew,
-        _generator,
-        _unwritten,
-        _achieved,
-        _lateness,
-    )
-    return [Check(key, *check(run, context)) for key, check in zip(TITLES, checks, strict=True)]
+    """One finding for each of `TITLES` that a single run can have, in that order."""
+    checks: dict[str, Callable[[Run, Context], tuple[Level, str]]] = {
+        "errors": _errors,
+        "data": _data,
+        "little": _little,
+        "steady": _steady,
+        "wait": _wait,
+        "foreign": _foreign,
+        "skew": _skew,
+        "generator": _generator,
+        "unwritten": _unwritten,
+        "achieved": _achieved,
+        "lateness": _lateness,
+    }
+    return [Check(key, *check(run, context)) for key, check in checks.items()]
+
+
+def against_rules(checks: Iterable[Check], rules: Sequence[str]) -> list[Check]:
+    """The findings that leave a run out, by a study's `exclude`."""
+    return [check for check in checks if check.key in rules and check.level >= Level.NOTE]
 
 
 def worst_of(runs: Sequence[Sequence[Check]]) -> list[Check]:
@@ -170,24 +176,27 @@ def _lateness(run: Run, _: Context) -> tuple[Level, str]:
     return (Level.DOUBTFUL if share > LATENESS_SHARE_MAX else Level.GOOD), text
 
 
+def steadiness(run: Run) -> steady.SteadyState:
+    """Of the I/Os completed in each interval; a run that asks nothing is not judged."""
+    series = run.result.series
+    if run.result.idle or not series or run.duration_s / len(series) < STEADY_SAMPLE_S_MIN:
+        return steady.SteadyState(steady.Label.UNKNOWN)
+    return steady.steady_state([each.reads + each.writes for each in series])
+
+
 def _steady(run: Run, _: Context) -> tuple[Level, str]:
     if run.result.idle:
         return Level.GOOD, "nothing was asked"
-    series = run.result.series
-    if len(series) < steady.SNIA_ROUNDS or run.duration_s / len(series) < STEADY_SAMPLE_S_MIN:
-        return Level.UNKNOWN, "too short to say"
-    ios = [second.reads + second.writes for second in series]
-    window = steady.snia_window(steady.rounds_of(ios))
-    if window is None or not window.steady:
-        return Level.DOUBTFUL, "no steady state" + (
-            f": range {100 * window.range_ratio:.0f} %, drift {100 * window.excursion_ratio:.0f} % of the mean"
-            if window
-            else ""
-        )
-    cut = steady.mser5(ios) if len(ios) >= MSER_SAMPLES_MIN else 0
-    if cut is None or cut > 0:
-        return Level.NOTE, "steady, but the warm-up was too short"
-    return Level.GOOD, f"range {100 * window.range_ratio:.0f} %, drift {100 * window.excursion_ratio:.0f} % of the mean"
+    found = steadiness(run)
+    if found.label is steady.Label.UNKNOWN or found.window is None:
+        return Level.UNKNOWN, str(steady.Label.UNKNOWN)
+    window = found.window
+    text = f"range {100 * window.range_ratio:.0f} %, drift {100 * window.excursion_ratio:.0f} % of the mean"
+    if found.label is steady.Label.UNSTEADY:
+        return Level.DOUBTFUL, f"{found.label}: {text}"
+    if found.warmup_too_short:
+        return Level.NOTE, f"steady, but the warm-up was too short: it changes the mean by {found.warmup_bias:.1%}"
+    return Level.GOOD, text
 
 
 def _wait(run: Run, _: Context) -> tuple[Level, str]:

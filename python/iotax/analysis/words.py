@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
 from iotax.analysis.data import Grid, StudyData
+from iotax.analysis.noise import Noise
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
 from iotax.analysis.validity import TITLES, Check, Level
 from iotax.analysis.verdict import Verdict
@@ -24,6 +25,8 @@ PROTOCOL_TITLES = {
     "fcp": "FCP",
     "fc-nvme": "FC-NVMe",
 }
+_NAMED_MAX = 8
+"""Runs that a sentence names; the tables list all."""
 
 
 @dataclass(frozen=True)
@@ -64,31 +67,73 @@ def verdicts(
     return found + _taxes(taxes)
 
 
-def trust(data: StudyData, cells: Sequence[Sequence[Check]], runs: dict[str, list[Check]]) -> list[Finding]:
-    """What was planned and measured, and what the checks found."""
+def trust(
+    data: StudyData,
+    cells: Sequence[Sequence[Check]],
+    runs: dict[str, list[Check]],
+    noise: Sequence[Noise] = (),
+    both_ways: Sequence[tuple[Overall, Overall]] = (),
+) -> list[Finding]:
+    """What was planned and measured, what the checks found, what was left out, and what scatter hides."""
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
-    text = f"{len(data.runs)} of {planned} planned trials were measured"
+    text = f"{len(data.measured)} of {planned} planned trials were measured"
     if data.not_done:
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {_count(len(data.not_done), 'attempt')} did not end well and {are} listed"
-    found = [Finding("", text + ".", "warning" if len(data.runs) < planned else "plain")]
+    found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
     spoilt = sum(any(check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values())
     if spoilt * 2 > len(runs):
         text = f"{spoilt} of {len(runs)} runs were disturbed: measure again on a quiet machine before you rely on this."
         found.append(Finding("disturbed", text, "warning"))
-    for index, (key, name) in enumerate(TITLES.items()):
-        levels = [checks[index].level for checks in runs.values()]
-        bad = sum(level >= Level.DOUBTFUL for level in levels)
+    if data.excluded:
+        found.append(_left_out(data, both_ways))
+    for key, name in TITLES.items():
+        bad = [
+            check for checks in runs.values() for check in checks if check.key == key and check.level >= Level.DOUBTFUL
+        ]
         if bad:
-            example = next(c[index].text for c in cells if c[index].level >= Level.DOUBTFUL)
+            shown = (
+                check for checks in cells for check in checks if check.key == key and check.level >= Level.DOUBTFUL
+            )
+            example = next(shown, bad[0]).text
             found.append(
                 Finding(
                     key,
-                    f"{name}: a finding in {_count(bad, 'run')} of {len(levels)}, for instance “{example}”.",
+                    f"{name}: a finding in {_count(len(bad), 'run')} of {len(runs)}, for instance “{example}”.",
                     "warning",
                 )
             )
-    return found
+    return found + [_noise(each) for each in noise[:1]]
+
+
+def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> Finding:
+    """Never silent: which runs, by which rule, and what the answer were with them."""
+    names = [f"{each.run.trial.id} ({', '.join(f.key for f in each.findings)})" for each in data.excluded]
+    few = ", ".join(names[:_NAMED_MAX]) + (f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else "")
+    text = (
+        f"{len(names)} of {len(data.measured)} measured runs are left out by the rules that the study set beforehand "
+        f"({', '.join(data.study.exclude)}): {few}."
+    )
+    details = [
+        f"{title(kept.arm)}, {kept.response.short.lower()}: ratio {_bare(kept)} without them, {_bare(whole)} with them"
+        for kept, whole in both_ways
+    ]
+    return Finding("excluded", text, "warning", tuple(details))
+
+
+def _bare(overall: Overall) -> str:
+    ratio = overall.comparison.ratio
+    if ratio.low is None or ratio.high is None:
+        return figure(ratio.value)
+    return f"{figure(ratio.value)} [{figure(ratio.low)}, {figure(ratio.high)}]"
+
+
+def _noise(noise: Noise) -> Finding:
+    text = f"Noise floor: runs of one treatment scatter by {_percent(noise.cv)} ({noise.response.title.lower()})"
+    if noise.detectable_ratio is not None:
+        seen = _percent(noise.detectable_ratio - 1)
+        text += f"; {_count(noise.replicates, 'replicate')} show a difference of {seen} nine times out of ten"
+    return Finding("noise", text + ".")
 
 
 def change(response: Response, ratio: float) -> str:

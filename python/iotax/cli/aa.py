@@ -8,8 +8,7 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import Verdict, summarise
-from iotax.analysis.noise import DIFFERENCES_PERCENT, REPLICATES_MAX, Noise, noise_floor
+from iotax.analysis import Comparison, Noise, Verdict, summarise
 from iotax.cli.app import OUT
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
@@ -24,18 +23,22 @@ from iotax.study.read import read_study
 from iotax.study.source import StudyError
 
 NAMES = ("A", "B")
+DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
+REPLICATES_MAX = 10_000
 
 
 def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None) -> None:
     study, _ = load(name)
     twin, source = _twin(study, protocol, replicates)
     path = notebook or OUT / "aa.iotax"
-    summary = measure(twin, source, path, anew=True)
-    if summary.interrupted:
+    ran = measure(twin, source, path, anew=True)
+    if ran.interrupted:
         leave(Exit.INTERRUPTED, f"interrupted; an A/A run begins anew each time. Results so far: {path}")
     with Notebook(path) as opened:
-        data = study_data(opened, summary.run)
-    found = noise_floor(summarise(data)) if data.runs else []
+        data = study_data(opened, ran.run)
+    summary = summarise(data)
+    ratios = {overall.response.key: overall.comparison for overall in summary.overalls}
+    found = [(noise, ratios[noise.response.key]) for noise in summary.noise]
     if not found:
         leave(Exit.FAILED, f"too few trials were measured to judge; `iotax show {path}` tells why")
     _print(found, study.margin, replicates)
@@ -74,7 +77,7 @@ def _plain(level: object) -> object:
     return level
 
 
-def _print(found: list[Noise], margin: float, replicates: int) -> None:
+def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int) -> None:
     out = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("response")
@@ -82,8 +85,8 @@ def _print(found: list[Noise], margin: float, replicates: int) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for percent in DIFFERENCES_PERCENT:
         table.add_column(f"{percent:g} %", justify="right")
-    for noise in found:
-        ratio = noise.comparison.ratio
+    for noise, comparison in found:
+        ratio = comparison.ratio
         said = f"{100 * ratio.value:.1f}"
         if ratio.low is not None and ratio.high is not None:
             said += f" \\[{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
@@ -96,7 +99,7 @@ def _print(found: list[Noise], margin: float, replicates: int) -> None:
         style="dim",
         soft_wrap=True,
     )
-    alarms = [n for n in found if n.comparison.verdict in (Verdict.BETTER, Verdict.WORSE)]
+    alarms = [noise for noise, comparison in found if comparison.verdict in (Verdict.BETTER, Verdict.WORSE)]
     for noise in alarms:
         text = (
             f"{noise.response.title}: A and B differ though they are the same. This happens once in twenty times by "

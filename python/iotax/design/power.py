@@ -10,6 +10,7 @@ from scipy.stats import t as student
 
 POWER = 0.9
 ALPHA = 0.05
+_SHIFT_FAR = 10.0
 _REPLICATES_MAX = 100_000
 
 
@@ -17,7 +18,9 @@ def power(difference: float, error: float, freedom: float) -> float:
     """The chance to see a true `difference` whose estimate has the standard error `error` with `freedom` degrees."""
     shift = abs(difference) / error
     limit = float(student.ppf(1 - ALPHA / 2, freedom))
-    return float(nct.sf(limit, freedom, shift) + nct.cdf(-limit, freedom, shift))
+    # Far out the wrong side's tail is nothing, and its computation fails.
+    wrong_side = float(nct.cdf(-limit, freedom, shift)) if shift < _SHIFT_FAR else 0.0
+    return float(nct.sf(limit, freedom, shift)) + wrong_side
 
 
 def detectable_ratio(cv: float, runs: int, freedom: float) -> float | None:

@@ -90,3 +90,17 @@ Fraction: TypeAlias = Literal["1", "1/2", "1/4", "1/8", "1/16"]
 Effects: TypeAlias = Literal["main", "two-factor"]
 Response: TypeAlias = Literal["iops", "latency", "cpu_per_io"]
 PublishedResponse: TypeAlias = Literal["iops", "bandwidth", "latency", "latency_p99", "cpu_per_io", "cpu_initiator"]
+Rule: TypeAlias = Literal[
+    "errors",
+    "data",
+    "little",
+    "steady",
+    "wait",
+    "foreign",
+    "skew",
+    "generator",
+    "unwritten",
+    "achieved",
+    "lateness",
+]
+"""A check of a run, by the key that the analysis and the report give it."""

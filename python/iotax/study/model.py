@@ -44,6 +44,7 @@ from iotax.study.fields import (
     Rate,
     Refill,
     Response,
+    Rule,
     Section,
     Seed,
     Share,
@@ -415,6 +416,9 @@ class Study(Section):
     """What the report compares, the primary one first."""
     margin: Percent = 5.0
     """What counts as equivalent, fixed before any data."""
+    exclude: list[Rule] = Field(default=[])
+    """Checks whose findings leave a run out, such as [errors, achieved], decided before any data. What is left out is
+    listed and counted, and the comparison shown with it too."""
     published: list[Published] = Field(default=[])
     """Figures that others have published for this question; the report shows them beside the measured ones."""
 

@@ -1,7 +1,10 @@
+import math
+
+import numpy as np
 import pytest
 
-from iotax.analysis import Level, Run
-from iotax.analysis.steady import mser5, rounds_of
+from iotax.analysis import Level, Run, summarise
+from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import Context, check_run, worst_of
 from report.factory import Simulation, study
 
@@ -100,3 +103,86 @@ def test_mser_cuts_the_warm_up_and_refuses_to_cut_half():
     assert mser5([10.0, 10.1] * 25) == 0
     assert mser5([float(x) for x in range(100)]) is None
     assert mser5([1.0] * 10) is None
+
+
+def test_a_warm_up_that_reached_into_the_window_is_noted_with_what_it_changes():
+    rng = np.random.default_rng(1)
+    settled = 1000 + 10 * rng.standard_normal(100)
+    early = np.concatenate((np.full(10, 800.0), settled))
+    found = steady_state(early)
+    assert found.label is Label.STEADY
+    assert found.warmup_more == 10
+    assert found.warmup_bias == pytest.approx(0.2 * 10 / 110, rel=0.1)
+    assert found.warmup_too_short
+
+
+def test_steady_noise_is_rarely_called_a_warm_up():
+    rng = np.random.default_rng(2)
+    alarms = [steady_state(1000 + 20 * rng.standard_normal(100)).warmup_too_short for _ in range(200)]
+    assert sum(alarms) <= 10
+
+
+def test_batches_grow_until_neighbours_no_longer_resemble_each_other():
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal(4000)
+    series = np.empty(4000)
+    series[0] = noise[0]
+    for i in range(1, 4000):
+        series[i] = 0.8 * series[i - 1] + noise[i]
+    found = batch_means(series + 100)
+    assert found.independent
+    assert found.size >= 16
+    assert found.batches >= 20
+    naive = 1.96 * series.std() / math.sqrt(4000)
+    assert found.half_width > 2 * naive
+    assert batch_means([1.0] * 19) is None
+
+
+def test_too_short_a_series_has_no_steady_state_to_speak_of():
+    assert steady_state([1, 2, 3, 4]).label is Label.UNKNOWN
+
+
+def with_rules(rules, **how):
+    return Simulation(**how).data(study(exclude=rules))
+
+
+def test_a_study_leaves_out_what_its_rules_name_and_says_so():
+    data = with_rules(["data"], wrong_data=["iscsi/8/r1", "nfs3/1/r2"])
+    assert [each.run.trial.id for each in data.excluded if each.findings[0].key == "data"] == [
+        run.trial.id for run in data.measured if run.trial.id in ("iscsi/8/r1", "nfs3/1/r2")
+    ]
+    assert len(data.runs) == len(data.measured) - 2
+    summary = summarise(data)
+    assert sum(len(cell.runs) for cell in summary.cells) == 34
+    finding = next(f for f in summary.trust if f.subject == "excluded")
+    assert finding.text.startswith("2 of 36 measured runs are left out")
+    assert "iscsi/8/r1 (data)" in finding.text
+    assert any("without them" in line and "with them" in line for line in finding.details)
+    assert sum(len(cell.runs) for cell in summary.unexcluded.cells) == 36
+    assert summary.trust[0].text.startswith("36 of 36")
+
+
+def test_without_rules_a_bad_run_is_shown_but_stays():
+    data = with_rules([], wrong_data=["iscsi/8/r1"])
+    assert not data.excluded
+    assert len(data.runs) == 36
+    assert summarise(data).unexcluded is None
+
+
+def test_rules_name_every_check_of_a_run():
+    from typing import get_args
+
+    from iotax.analysis.validity import TITLES
+    from iotax.study.fields import Rule
+
+    assert set(get_args(Rule)) == set(TITLES) - {"noise"}
+
+
+def test_a_cell_known_less_well_than_the_margin_is_noted():
+    summary = summarise(Simulation(run_cv=0.2).data(study()))
+    noisy = next(c for c in summary.cells[4].checks if c.key == "noise")
+    assert noisy.level is Level.NOTE
+    assert noisy.text.endswith("the margin is 5 %")
+    quiet = summarise(Simulation(run_cv=0.001, block_cv=0.001).data(study()))
+    assert next(c for c in quiet.cells[4].checks if c.key == "noise").level is Level.GOOD
+    assert "Noise floor: runs of one treatment scatter by" in summary.trust[-1].text
