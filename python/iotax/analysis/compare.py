@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
 
+from iotax.analysis import student
 from iotax.analysis.data import Cell, Grid
 from iotax.analysis.model import CellModel, Contrast, Layout, Weights, correlations
 from iotax.analysis.multiplicity import dunnett, holm
@@ -99,13 +99,13 @@ class Model:
 
     def absolute(self, cell: Cell) -> Estimate | None:
         """Geometric mean of a cell's runs, with the interval of those runs alone (drift between blocks included)."""
-        logs = self.model.y[[c == cell for c in self.cells]]
+        logs = self.model.of(cell)
         if not len(logs):
             return None
         mean = float(logs.mean())
         if len(logs) < 2:
             return Estimate(math.exp(mean))
-        reach = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+        reach = student.reach(len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
         return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
 
     def interaction_p(self, arm: str) -> float | None:

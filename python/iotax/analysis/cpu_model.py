@@ -19,8 +19,8 @@ from functools import cached_property
 
 import numpy as np
 from scipy.stats import norm
-from scipy.stats import t as student
 
+from iotax.analysis import student
 from iotax.analysis.compare import Estimate
 from iotax.analysis.fieller import fieller
 from iotax.analysis.regression import Fit, FTest, compare_nested, fit, wald
@@ -329,12 +329,12 @@ class CpuModel:
         for column, weight in weights.items():
             vector[column - shift] = weight
         value, error, df = of.contrast(vector)
-        reach = float(student.ppf(0.975, df)) * error
+        reach = student.reach(df) * error
         return Estimate(value, value - reach, value + reach)
 
     def _p(self, weights: Mapping[int, float]) -> float:
         estimate, error, df = self.chosen.contrast(self._vector(weights))
-        return float(2 * student.sf(abs(estimate) / error, df)) if error > 0 else 0.0
+        return 2 * student.beyond(abs(estimate) / error, df) if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
         """What each run weighs by: nothing counts for more than a run at the lightest load."""

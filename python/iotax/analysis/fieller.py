@@ -2,7 +2,7 @@
 
 import math
 
-from scipy.stats import t as student
+from iotax.analysis import student
 
 
 def fieller(
@@ -17,7 +17,7 @@ def fieller(
 
     None where the set is unbounded: then the denominator itself is not told from zero, and no finite interval is right.
     """
-    t2 = float(student.ppf(0.5 + confidence / 2, df)) ** 2
+    t2 = student.reach(df, confidence) ** 2
     a = denominator**2 - t2 * variances[1]
     if a <= 0:
         return None

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-from scipy.stats import t as student
 
-from iotax.analysis.regression import FTest, compare_nested
+from iotax.analysis import student
+from iotax.analysis.regression import FTest, compare_nested, pseudo_inverse
 
 Cell: TypeAlias = Hashable
 Weights: TypeAlias = Mapping[Cell, float]
@@ -38,7 +38,7 @@ class Contrast:
     def interval(self, confidence: float = 0.95) -> tuple[float, float] | None:
         if self.standard_error is None or self.df is None:
             return None
-        reach = float(student.ppf(0.5 + confidence / 2, self.df)) * self.standard_error
+        reach = student.reach(self.df, confidence) * self.standard_error
         return self.estimate - reach, self.estimate + reach
 
 
@@ -49,21 +49,26 @@ class Layout:
         self.cells = list(dict.fromkeys(cells))
         self._column = {cell: i for i, cell in enumerate(self.cells)}
         self.cell_of = np.array([self._column[cell] for cell in cells], dtype=int)
+        self._counts = np.bincount(self.cell_of, minlength=len(self.cells))
         self.block_columns = _sum_coded(blocks)
         x = np.zeros((len(cells), len(self.cells)))
         x[np.arange(len(cells)), self.cell_of] = 1.0
         self.x = np.hstack((x, self.block_columns))
-        self._inverse = np.linalg.pinv(self.x)
+        self._inverse, rank = pseudo_inverse(self.x)
         hat = self.x @ self._inverse
         self._residual_maker = np.eye(len(cells)) - hat
         # What each run's residual keeps of its own scatter: one less its leverage.
         self.free = np.clip(np.diag(self._residual_maker), 0, 1)
-        self.residual_df = len(cells) - int(np.linalg.matrix_rank(self.x))
+        self.residual_df = len(cells) - rank
         self._satterthwaite: dict[tuple[tuple[int, float], ...], tuple[np.ndarray, np.ndarray, float]] = {}
 
+    def column(self, cell: Cell) -> int:
+        """-1 where no run stands in the cell."""
+        return self._column.get(cell, -1)
+
     def count(self, cell: Cell) -> int:
-        column = self._column.get(cell)
-        return 0 if column is None else int(np.sum(self.cell_of == column))
+        column = self.column(cell)
+        return int(self._counts[column]) if column >= 0 else 0
 
     def residuals(self, y: np.ndarray) -> np.ndarray:
         return self._residual_maker @ y
@@ -127,6 +132,10 @@ class CellModel:
     def sse(self) -> float:
         return float(self.residuals @ self.residuals)
 
+    def of(self, cell: Cell) -> np.ndarray:
+        """The observations of one cell."""
+        return self.y[self.layout.cell_of == self.layout.column(cell)]
+
     def scatter(self, kept: Sequence[int]) -> tuple[float, float]:
         """(variance of these runs about their cell and block, its degrees of freedom)."""
         df = float(self.layout.free[kept].sum())
@@ -149,8 +158,9 @@ class CellModel:
         arms = [arm_of[self.layout.cells[i]] for i in self.layout.cell_of]
         conditions = [condition_of[self.layout.cells[i]] for i in self.layout.cell_of]
         additive = np.hstack((_dummies(arms), _dummies(conditions), self.layout.block_columns))
-        residuals = self.y - additive @ (np.linalg.pinv(additive) @ self.y)
-        df = len(self.y) - int(np.linalg.matrix_rank(additive))
+        inverse, rank = pseudo_inverse(additive)
+        residuals = self.y - additive @ (inverse @ self.y)
+        df = len(self.y) - rank
         if residuals @ residuals < _DUST * len(self.y):
             return None
         return compare_nested((float(residuals @ residuals), df), (self.sse, self.layout.residual_df))

@@ -37,13 +37,19 @@ def dunnett(p_values: Sequence[float], correlation: np.ndarray, df: float) -> li
         return holm(p_values)
     values, vectors = np.linalg.eigh(np.asarray(correlation, dtype=float))
     root = vectors * np.sqrt(np.clip(values, 0, None))
-    normals, uniform = _points(k)
-    scale = np.sqrt(chi2.ppf(uniform, df) / df)
+    normals, _ = _points(k)
+    scale = _scales(k, df)
     largest = np.sort(np.max(np.abs(normals @ root.T), axis=1) / scale)
     observed = student.isf(np.clip(p_values, 1e-300, 1) / 2, df)
     beyond = 1 - np.searchsorted(largest, observed) / len(largest)
     # The points resolve no p below about 1/2^15: there Bonferroni's bound is as good.
     return [float(min(1.0, max(p, min(b if b > 0 else 1.0, k * p)))) for p, b in zip(p_values, beyond, strict=True)]
+
+
+@lru_cache(maxsize=8)
+def _scales(k: int, df: float) -> np.ndarray:
+    """Estimated over true standard deviation, at each of the points."""
+    return np.sqrt(chi2.ppf(_points(k)[1], df) / df)
 
 
 @lru_cache(maxsize=4)

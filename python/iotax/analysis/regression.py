@@ -80,6 +80,17 @@ def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
     )
 
 
+def pseudo_inverse(columns: np.ndarray) -> tuple[np.ndarray, int]:
+    """(pseudo-inverse, rank) of columns of zeros and ones, by their products: many more rows than columns are cheap.
+
+    Squaring costs half of the digits, of which such columns need few.
+    """
+    values, vectors = np.linalg.eigh(columns.T @ columns)
+    kept = values > max(float(values[-1]), 1.0) * len(values) * 1e-13 if len(values) else values > 0
+    half = vectors[:, kept]
+    return (half / values[kept]) @ half.T @ columns.T, int(kept.sum())
+
+
 def wald(fitted: Fit, which: Sequence[int]) -> FTest | None:
     """Are these coefficients all zero? With HC2 covariance; None where it cannot be judged."""
     chosen = list(which)

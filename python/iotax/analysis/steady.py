@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.stats import t as student
+
+from iotax.analysis import student
 
 SNIA_ROUNDS = 5
 SNIA_RANGE_MAX = 0.20
@@ -152,5 +153,5 @@ def _batched(values: Sequence[float], size: int) -> BatchMeans:
     off = means - mean
     squares = float(off @ off)
     lag1 = float(off[:-1] @ off[1:]) / squares if squares > 0 else 0.0
-    reach = float(student.ppf(0.975, n - 1)) * float(np.sqrt(squares / (n - 1) / n))
+    reach = student.reach(n - 1) * float(np.sqrt(squares / (n - 1) / n))
     return BatchMeans(n, size, mean, reach, lag1)

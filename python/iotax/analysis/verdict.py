@@ -3,7 +3,7 @@
 import math
 from enum import StrEnum
 
-from scipy.stats import t as student
+from iotax.analysis import student
 
 ALPHA = 0.05
 
@@ -21,16 +21,16 @@ def two_sided_p(estimate: float, standard_error: float, df: float) -> float:
     """P-value of "no difference"."""
     if standard_error <= 0:
         return 0.0 if estimate else 1.0
-    return float(2 * student.sf(abs(estimate) / standard_error, df))
+    return 2 * student.beyond(abs(estimate) / standard_error, df)
 
 
 def equivalence_p(estimate: float, standard_error: float, df: float, low: float, high: float) -> float:
     """Two one-sided tests (TOST): the p-value of "the difference lies outside [low, high]"."""
     if standard_error <= 0:
         return 0.0 if low < estimate < high else 1.0
-    above = student.sf((estimate - low) / standard_error, df)
-    below = student.cdf((estimate - high) / standard_error, df)
-    return float(max(above, below))
+    above = student.beyond((estimate - low) / standard_error, df)
+    below = student.beyond((high - estimate) / standard_error, df)
+    return max(above, below)
 
 
 def log_margin(margin_percent: float) -> float:

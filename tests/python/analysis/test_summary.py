@@ -187,3 +187,33 @@ def test_mostly_disturbed_runs_are_said_first_of_all_findings():
     assert summary.trust[1].subject == "disturbed"
     assert "27 of 36 runs were disturbed" in summary.trust[1].text
     assert not any(f.subject == "disturbed" for f in summarise(Simulation().data(of)).trust)
+
+
+def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
+    """What is slow in a summary is a matrix inverse; a study of 1,000 trials has no more of them than a small one."""
+    from iotax.analysis import model, regression, responses
+
+    inverses, read = [], []
+
+    def counted(columns):
+        inverses.append(columns.shape)
+        return regression.pseudo_inverse(columns)
+
+    of = responses.histogram.of
+
+    def histogram_of(*streams):
+        read.append(streams)
+        return of(*streams)
+
+    monkeypatch.setattr(model, "pseudo_inverse", counted)
+    monkeypatch.setattr(responses.histogram, "of", histogram_of)
+    found = {}
+    for outstanding in ([1, 8], [1, 2, 4, 8, 16, 32]):
+        data = Simulation().data(study(factors={"protocol": ["local", "nfs3", "iscsi"], "outstanding": outstanding}))
+        inverses.clear(), read.clear()
+        summary = summarise(data)
+        assert len(summary.shifts) == len(outstanding)
+        assert all(cell.quantiles for cell in summary.cells)
+        assert len(read) == len(data.runs)
+        found[len(outstanding)] = len(inverses)
+    assert found[2] == found[6] <= 12
