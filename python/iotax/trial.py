@@ -129,6 +129,8 @@ class CpuUse(Record):
     initiator: Cpu | None
     target: Cpu | None = None
     machine: Machine | None = None
+    hypervisor: Cpu | None = None
+    """Of the initiator's virtual machine, its guest aside; in the host's time."""
 
 
 class Window(Record):
@@ -283,13 +285,13 @@ class TrialResult(Record):
         """The latency below which `percent` of the I/Os completed; nan where there were none."""
         return percentile(self.latency_counts(), percent)
 
-    def cpu_per_io_ns(self, part: Literal["initiator", "target", "machine"]) -> float | None:
+    def cpu_per_io_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> float | None:
         """CPU time an I/O; None where that part was not measured."""
         if not self.ios:
             return None
         if part == "machine":
             return self.cpu.machine.busy_ns / self.ios if self.cpu.machine else None
-        process = self.cpu.initiator if part == "initiator" else self.cpu.target
+        process: Cpu | None = getattr(self.cpu, part)
         return process.total_ns / self.ios if process else None
 
 

@@ -75,6 +75,10 @@ def _target_us(run: Run) -> float | None:
     return None if run.local else _process_us(run, run.result.cpu.target)
 
 
+def _hypervisor_us(run: Run) -> float | None:
+    return _process_us(run, run.result.cpu.hypervisor)
+
+
 def _both_us(run: Run) -> float | None:
     """Initiator and target together. A local run has no target; a target elsewhere was not measured."""
     initiator, target = _initiator_us(run), _target_us(run)
@@ -99,9 +103,12 @@ BANDWIDTH = Response(
 CPU = Response("cpu", "CPU an I/O, initiator + target", "µs", False, "cheaper", "dearer", _both_us)
 CPU_INITIATOR = Response("cpu_initiator", "CPU an I/O, initiator", "µs", False, "cheaper", "dearer", _initiator_us)
 CPU_TARGET = Response("cpu_target", "CPU an I/O, target", "µs", False, "cheaper", "dearer", _target_us)
+CPU_HYPERVISOR = Response(
+    "cpu_hypervisor", "CPU an I/O, initiator's hypervisor", "µs", False, "cheaper", "dearer", _hypervisor_us
+)
 CPU_MACHINE = Response("cpu_machine", "CPU an I/O, whole machine", "µs", False, "cheaper", "dearer", _machine_us)
 
-RESPONSES = (IOPS, BANDWIDTH, LATENCY, P50, P99, P999, CPU, CPU_INITIATOR, CPU_TARGET, CPU_MACHINE)
+RESPONSES = (IOPS, BANDWIDTH, LATENCY, P50, P99, P999, CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE)
 
 ASKED = {"iops": IOPS, "latency": LATENCY, "cpu_per_io": CPU}
 """A study's word for a response → the response that answers it."""

@@ -88,6 +88,7 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "latency_max_ns": result and max(result.read.latency_max_ns, result.write.latency_max_ns),
         "cpu_initiator_ns_per_io": result and result.cpu_per_io_ns("initiator"),
         "cpu_target_ns_per_io": result and result.cpu_per_io_ns("target"),
+        "cpu_hypervisor_ns_per_io": result and result.cpu_per_io_ns("hypervisor"),
         "cpu_machine_ns_per_io": result and result.cpu_per_io_ns("machine"),
         "outstanding_mean": result and result.outstanding.mean,
         "errors": result and result.checks.errors,

@@ -13,6 +13,7 @@ from iotax.report import study_data
 from iotax.units import show_rate
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
+_CPU_PARTS = ("initiator", "target", "hypervisor")
 _RESPONSES = {response.key: response for response in RESPONSES}
 
 
@@ -43,7 +44,8 @@ def _table(summary: Summary, primary: Response) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for factor in summary.grid.factors:
         table.add_column(factor.replace("_", " "))
-    for title in ("IOPS", "p50\nµs", "p99\nµs", "CPU µs/IO\ninitiator", "CPU µs/IO\ntarget"):
+    parts = [part for part in _CPU_PARTS if any(f"cpu_{part}" in cell.values for cell in summary.cells)]
+    for title in ("IOPS", "p50\nµs", "p99\nµs", *(f"CPU µs/IO\n{part}" for part in parts)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("relative", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -52,7 +54,7 @@ def _table(summary: Summary, primary: Response) -> Table:
         table.add_row(
             *map(escape, cell.cell),
             _iops(cell),
-            *(_us(cell, key) for key in ("latency_p50", "latency_p99", "cpu_initiator", "cpu_target")),
+            *(_us(cell, key) for key in ("latency_p50", "latency_p99", *(f"cpu_{part}" for part in parts))),
             _relative(cell, primary, summary.grid.baseline_arm),
             _verdict(cell, primary),
             str(len(cell.runs)),

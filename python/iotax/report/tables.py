@@ -8,6 +8,7 @@ from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response,
 from iotax.analysis.responses import (
     BANDWIDTH,
     CPU,
+    CPU_HYPERVISOR,
     CPU_INITIATOR,
     CPU_MACHINE,
     CPU_TARGET,
@@ -95,26 +96,36 @@ def detail_groups(summary: Summary) -> list[Group]:
     return _groups(summary.cells, figures)
 
 
-def cpu_columns() -> list[Column]:
+def cpu_columns(summary: Summary) -> list[Column]:
+    each = "µs an I/O"
+    hypervisor = [Column("Hypervisor", "host's µs an I/O")] if _has_hypervisor(summary) else []
     return [
-        Column("Initiator", "µs an I/O"),
-        Column("Target", "µs an I/O"),
-        Column("Both", "µs an I/O"),
-        Column("Whole machine", "µs an I/O"),
-        Column(PARTS[3][0], "µs an I/O"),
+        Column("Initiator", each),
+        Column("Target", each),
+        Column("Both", each),
+        *hypervisor,
+        Column("Whole machine", each),
+        Column(PARTS[3][0], each),
         Column("Busy", "processors"),
     ]
 
 
 def cpu_groups(summary: Summary) -> list[Group]:
+    hypervisor = [CPU_HYPERVISOR] if _has_hypervisor(summary) else []
+    shown = (CPU_INITIATOR, CPU_TARGET, CPU, *hypervisor, CPU_MACHINE)
+
     def figures(cell: CellSummary) -> list[Figure]:
         background = parts_us(summary, cell).get(PARTS[3][0])
-        own = [absolute(cell.values.get(r.key)) for r in (CPU_INITIATOR, CPU_TARGET, CPU, CPU_MACHINE)]
+        own = [absolute(cell.values.get(response.key)) for response in shown]
         machine, iops = cell.values.get(CPU_MACHINE.key), cell.values.get(IOPS.key)
         busy = figure(machine.value * iops.value / 1e6) if machine and iops else "–"
         return [*own, Figure("–" if background is None else figure(background)), Figure(busy)]
 
     return _groups([c for c in summary.cells if CPU_INITIATOR.key in c.values], figures)
+
+
+def _has_hypervisor(summary: Summary) -> bool:
+    return any(CPU_HYPERVISOR.key in cell.values for cell in summary.cells)
 
 
 def tax_groups(summary: Summary) -> list[Group]:

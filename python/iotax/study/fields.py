@@ -77,6 +77,7 @@ Generator: TypeAlias = Literal["iotax", "fio"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
+Attach: TypeAlias = Literal["guest", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null"],
     # YAML's own null is what `media: null` reads as.

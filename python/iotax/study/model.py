@@ -29,6 +29,7 @@ from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
 from iotax.study.fields import (
     Accelerator,
     Arrivals,
+    Attach,
     Backlog,
     Blocks,
     Clock,
@@ -277,6 +278,9 @@ class Topology(Section):
     """TCP connections of an NFS mount."""
     io_queues: Count = 1
     """I/O queues of an NVMe controller."""
+    attach: Attach = "guest"
+    """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
+controller: a datastore."""
 
 
 SECTIONS: dict[str, type[Section]] = {

@@ -7,6 +7,7 @@ sampled, and therefore not used: busy = wall - idle - waiting - stolen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 from iotax.trial import Core, Cpu, CpuUse, Machine, TrialResult
 
@@ -40,26 +41,39 @@ def machine_busy_ns(machine: Machine, duration_ns: int) -> int:
     return sum(max(0, duration_ns - core.idle_ns - core.iowait_ns - core.steal_ns) for core in machine.cores)
 
 
-@dataclass(frozen=True)
-class TargetCost:
-    """The storage guest from before a load to after it, quiet at both ends, and the I/Os that it saw in between."""
+class Clocks(Protocol):
+    """What tells how long something worked, and how long it took."""
 
-    before: Reading
-    after: Reading
+    def busy_ns(self, later: Self) -> int: ...
+    def wall_ns(self, later: Self) -> int: ...
+
+
+_Clocks = TypeVar("_Clocks", bound=Clocks)
+
+
+@dataclass(frozen=True)
+class LoadCost(Generic[_Clocks]):
+    """The storage guest, or a hypervisor, from before a load to after it, quiet at both ends, and the I/Os between."""
+
+    before: _Clocks
+    after: _Clocks
     ios: int
 
     def cpu_ns(self, ios: int, idle_cores: float) -> int | None:
-        """CPU for that many I/Os, the guest's idle work taken off."""
+        """CPU for that many I/Os, the idle work taken off."""
         if self.ios <= 0:
             return None
         spent_ns = self.before.busy_ns(self.after) - idle_cores * self.before.wall_ns(self.after)
         return max(0, round(spent_ns * ios / self.ios))
 
 
-def with_guests(result: TrialResult, endpoint: str, target_ns: int | None, idle_cores: float) -> TrialResult:
+def with_guests(
+    result: TrialResult, endpoint: str, target_ns: int | None, hypervisor_ns: int | None, idle_cores: float
+) -> TrialResult:
     """The result with the CPU of whole guests: the initiator's, less what it spends idle, and both for the machine.
 
-    The engine's own process stands as the initiator's user time, all the rest of its guest as system time.
+    The engine's own process stands as the initiator's user time, all the rest of its guest as system time. What the
+    initiator's hypervisor spends is this host's time, and stands apart.
     """
     measured, process = result.cpu.machine, result.cpu.initiator
     # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is no fault.
@@ -79,11 +93,15 @@ def with_guests(result: TrialResult, endpoint: str, target_ns: int | None, idle_
         max_rss_bytes=process.max_rss_bytes if process else None,
     )
     target = None if target_ns is None else Cpu(pid=0, total_ns=target_ns, user_ns=0, system_ns=target_ns)
+    hypervisor = (
+        None if hypervisor_ns is None else Cpu(pid=0, total_ns=hypervisor_ns, user_ns=0, system_ns=hypervisor_ns)
+    )
     cores = [*measured.cores]
     if target_ns is not None:
         cores.append(_core(len(cores), target_ns, result.window.duration_ns))
     machine = Machine(cores=cores, busy_ns=machine_ns + (target_ns or 0))
-    return result.model_copy(update={"cpu": CpuUse(initiator=initiator, target=target, machine=machine)})
+    use = CpuUse(initiator=initiator, target=target, machine=machine, hypervisor=hypervisor)
+    return result.model_copy(update={"cpu": use})
 
 
 def _core(number: int, busy_ns: int, duration_ns: int) -> Core:

@@ -6,14 +6,16 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
 from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.qemu import Accelerator, Clock, Link, Machine, Process
+from iotax.labs.vm.qmp import Qmp, QmpLost
 
 Role: TypeAlias = Literal["storage", "initiator"]
 BOOT_S = 90.0
@@ -32,6 +34,8 @@ class Guest:
         self.role = machine.name
         self._process = Process(machine, image, folder)
         self._agent: Agent | None = None
+        self._monitor: Qmp | None = None
+        self._processors: list[int] = []
 
     @property
     def pid(self) -> int:
@@ -70,10 +74,32 @@ class Guest:
         except AgentLost as lost:
             raise self._fault("was lost", lost) from lost
 
+    @property
+    def monitor(self) -> Qmp:
+        """QEMU's monitor, which changes the machine while it runs. Raises VmFault."""
+        if self._monitor is None:
+            try:
+                self._monitor = Qmp(self._process.monitor, _SOCKET_S)
+            except QmpLost as lost:
+                raise VmFault(f"{self.role} guest", f"{lost}: {self._process.ending()}") from lost
+        return self._monitor
+
+    def hypervisor(self) -> HypervisorClocks:
+        """What QEMU has spent on this guest, the guest aside. Raises VmFault."""
+        try:
+            if not self._processors:
+                answer = self.monitor.execute("query-cpus-fast", timeout_s=_SOCKET_S)
+                self._processors = processor_threads(answer)
+            return read_clocks(self._process.pid, self._processors, kvm=self._process.machine.accelerator == "kvm")
+        except (OSError, QmpLost) as lost:
+            raise VmFault(f"{self.role} guest", f"its CPU cannot be read ({lost}): {self._process.ending()}") from lost
+
     def alive(self) -> bool:
         return self._process.alive()
 
     def close(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
         if self._agent is not None:
             self._agent.close()
         self._process.close()
@@ -86,7 +112,16 @@ class Guest:
 class Guests:
     """Both guests, booted side by side. Sockets and logs stand in a temporary folder that goes with them."""
 
-    def __init__(self, image: Image, *, accelerator: Accelerator, clock: Clock, volume_bytes: int) -> None:
+    def __init__(
+        self,
+        image: Image,
+        *,
+        accelerator: Accelerator,
+        clock: Clock,
+        volume_bytes: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` is for QEMU, beside our own."""
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
         self._guests: dict[Role, Guest] = {}
         self.boot_s = 0.0
@@ -99,6 +134,7 @@ class Guests:
                     accelerator=accelerator,
                     clock=clock,
                     links=(Link(link, listens=role == "storage", mac=_MACS[role]),),
+                    environment=environment or {},
                 )
                 self._guests[role] = Guest(machine, image, self._folder)
                 if role == "storage":

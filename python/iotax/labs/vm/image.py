@@ -41,7 +41,7 @@ class Image:
     packages: dict[str, str]
     """Name → version of every package that gave something."""
     unavailable: dict[str, str]
-    """Protocols that this image cannot speak, with the reason."""
+    """Protocols and controllers that this image has not, with the reason."""
 
 
 def build(engine: Path, report: Report, *, update: bool = False) -> Image:
@@ -57,7 +57,7 @@ def build(engine: Path, report: Report, *, update: bool = False) -> Image:
 def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
     store = Store(root / "packages", update=update)
     kernel = store.kernel_package()
-    parts = [recipe.BASE, *recipe.PROTOCOLS.values()]
+    parts = recipe.parts().values()
     named = [package for part in parts for package, _ in (*part.programs, *part.files)]
     report(f"packages: {kernel} and tools")
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
@@ -90,7 +90,7 @@ def _key(engine: Path, packages: dict[str, Package], loop: fcloop.Loop) -> str:
     digest = hashlib.sha256()
     for name, package in sorted(packages.items()):
         digest.update(f"{name} {package.sha256}\n".encode())
-    for part in (recipe.BASE, *recipe.PROTOCOLS.values()):
+    for part in recipe.parts().values():
         digest.update(repr(asdict(part)).encode())
     for path, data in sorted(_guest_files()):
         digest.update(f"{path} {len(data)}\n".encode() + data)
@@ -150,17 +150,17 @@ def _assemble(
 
 
 def _modules(tree: ModuleTree, loop: fcloop.Loop) -> tuple[list[Module], dict[str, str]]:
-    """Modules for every protocol that this kernel can speak, and why not for the others."""
+    """Modules for every protocol and controller that this kernel has, and why not for the others."""
     wanted = list(recipe.BASE.modules)
     unavailable: dict[str, str] = {}
-    for protocol, part in recipe.PROTOCOLS.items():
-        absent = [name for name in part.modules if name not in tree]
+    for name, part in (recipe.PROTOCOLS | recipe.CONTROLLERS).items():
+        absent = [module for module in part.modules if module not in tree]
         if not absent:
             wanted += part.modules
         elif absent == ["nvme_fcloop"]:
-            unavailable[protocol] = loop.reason
+            unavailable[name] = loop.reason
         else:
-            unavailable[protocol] = f"Linux {tree.release} comes without {', '.join(absent)}"
+            unavailable[name] = f"Linux {tree.release} comes without {', '.join(absent)}"
     return tree.closure(wanted), unavailable
 
 
@@ -179,7 +179,7 @@ def _skeleton(image: CpioWriter) -> None:
 
 def _programs(image: CpioWriter, store: Store, packages: dict[str, Package]) -> dict[str, Package]:
     """Writes programs, plain files and libraries; the packages that they came from."""
-    parts = (recipe.BASE, *recipe.PROTOCOLS.values())
+    parts = recipe.parts().values()
     programs = [
         (packages[package], name) for package, name in dict.fromkeys(each for p in parts for each in p.programs)
     ]

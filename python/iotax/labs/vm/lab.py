@@ -20,8 +20,9 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import malformed, run_document, sample_of
-from iotax.labs.vm import accelerator, preflight, recipe
-from iotax.labs.vm.counters import Reading, TargetCost, with_guests
+from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe
+from iotax.labs.vm.counters import LoadCost, Reading, with_guests
+from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guest_load import Event, fill, run_engine
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
@@ -43,6 +44,8 @@ class _Connected:
     protocol: str
     environment: str
     path: str
+    datastore: bool = False
+    """Attached by the hypervisor."""
 
 
 class VmLab(Lab):
@@ -53,15 +56,23 @@ class VmLab(Lab):
         self._image: Image | None = None
         self._accelerator: Accelerator = "tcg"
         self._clock: Clock = "host"
+        self._variables: dict[str, str] = {}
+        """With which QEMU finds its own initiators."""
         self._told: dict[str, Any] = {}
         self._guests: Guests | None = None
+        self._datastore: Datastore | None = None
         self._up: _Connected | None = None
         self._filled: dict[Role, tuple[int, str]] = {}
         self._idle_cores: dict[Role, float] = dict.fromkeys(_ROLES, 0.0)
         """What each guest spends when it has nothing to do."""
+        self._idle_hypervisor_cores = 0.0
 
     def check(self) -> list[Finding]:
-        return preflight.findings(self._protocols(), self._volume_bytes())
+        found = preflight.findings(self._protocols(), self._volume_bytes())
+        reasons = {self._obstacle(each) or datastore.ports_taken(each) for each in self._settings.values()}
+        return found + [
+            Finding("warning", "some trials", f"will fail: {reason}") for reason in sorted(filter(None, reasons))
+        ]
 
     def prepare(self, progress: Progress) -> None:
         try:
@@ -83,6 +94,8 @@ class VmLab(Lab):
             for protocol in self._protocols():
                 if reason := self._image.unavailable.get(protocol):
                     progress(Step(f"{protocol} is not available: {reason}"))
+            if drivers := self._hypervisors_initiators():
+                self._variables = initiators.environment(drivers, version, lambda text: progress(Step(text)))
             self._boot(progress)
         except VmFault as fault:
             raise LabUnusable([Finding("error", fault.subject, _with_console(fault))]) from fault
@@ -95,12 +108,15 @@ class VmLab(Lab):
         try:
             guests = self._running()
             before = {role: _read(guests[role]) for role in _ROLES}
+            around = guests["initiator"].hypervisor()
             time.sleep(_BACKGROUND_S)
             after = {role: _read(guests[role]) for role in _ROLES}
+            later = guests["initiator"].hypervisor()
         except VmFault as fault:
             raise self._failed(fault) from fault
         for role in _ROLES:
             self._idle_cores[role] = before[role].busy_ns(after[role]) / max(1, before[role].wall_ns(after[role]))
+        self._idle_hypervisor_cores = around.busy_ns(later) / max(1, around.wall_ns(later))
         duration_ns = max(1, before["initiator"].wall_ns(after["initiator"]))
         busy_ns = round(self._idle_cores["initiator"] * duration_ns)
         cpu = CpuUse.model_validate({"initiator": None, "machine": {"cores": [], "busy_ns": busy_ns}})
@@ -109,8 +125,8 @@ class VmLab(Lab):
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
         assert self._image is not None
-        if reason := self._image.unavailable.get(settings.endpoint.protocol):
-            raise TrialFailed(f"{settings.endpoint.protocol} is not available: {reason}")
+        if reason := self._obstacle(settings):
+            raise TrialFailed(reason)
         try:
             if self._guests is None or not self._guests.alive():
                 self._boot(progress)
@@ -123,7 +139,7 @@ class VmLab(Lab):
     def close(self) -> None:
         if self._guests is not None:
             self._guests.close()
-        self._guests, self._up = None, None
+        self._guests, self._datastore, self._up = None, None, None
         self._filled.clear()
 
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
@@ -139,17 +155,18 @@ class VmLab(Lab):
         role = self._load_guest(protocol)
         run = _Run(progress)
         ios, before = self._ios(connected), _read(guests["storage"])
+        around = guests["initiator"].hypervisor()
         run_engine(guests[role], document, run.hear)
+        later = guests["initiator"].hypervisor()
         after = _read(guests["storage"])
         if run.result is None or not run.result.ios:
             raise TrialFailed("no I/O completed within the measured window", "", run.connected)
-        target_ns: int | None = None
+        ios = self._ios(connected) - ios
+        target_ns = LoadCost(before, after, ios).cpu_ns(run.result.ios, self._idle_cores["storage"])
         if self._in_one_guest(protocol):
             target_ns = 0  # both halves stand in the initiator's figure
-        elif protocol != "local":
-            cost = TargetCost(before, after, self._ios(connected) - ios)
-            target_ns = cost.cpu_ns(run.result.ios, self._idle_cores["storage"])
-        result = with_guests(run.result, _endpoint(settings), target_ns, self._idle_cores[role])
+        hypervisor_ns = LoadCost(around, later, ios).cpu_ns(run.result.ios, self._idle_hypervisor_cores)
+        result = with_guests(run.result, _endpoint(settings), target_ns, hypervisor_ns, self._idle_cores[role])
         return Outcome(result, self._describe(run.connected, settings), "")
 
     def _ios(self, connected: _Connected) -> int:
@@ -172,6 +189,10 @@ class VmLab(Lab):
             return self._up
         progress(Step(f"connecting {protocol}"))
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
+        if settings.topology.attach != "guest":
+            path = self._datastore_of(guests).attach(settings)
+            self._up = _Connected(protocol, environment, path, datastore=True)
+            return self._up
         said = guests["initiator"].run(f"{environment}step {protocol} initiator_up")
         path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
         if not path:
@@ -186,11 +207,31 @@ class VmLab(Lab):
             return
         guests = self._running()
         try:
-            guests["initiator"].run(f"{up.environment}step {up.protocol} initiator_down")
+            if up.datastore:
+                self._datastore_of(guests).detach()
+            else:
+                guests["initiator"].run(f"{up.environment}step {up.protocol} initiator_down")
             guests[self._target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
         except (StepFailed, VmFault):
             self.close()
             self._boot(progress)
+
+    def _datastore_of(self, guests: Guests) -> Datastore:
+        self._datastore = self._datastore or Datastore(guests)
+        return self._datastore
+
+    def _obstacle(self, settings: Settings) -> str | None:
+        """Why these settings cannot run in this lab; None where they can."""
+        unavailable = self._image.unavailable if self._image else {}
+        protocol = settings.endpoint.protocol
+        if reason := unavailable.get(protocol):
+            return f"{protocol} is not available: {reason}"
+        return datastore.obstacle(settings, self._vm.guests, unavailable)
+
+    def _hypervisors_initiators(self) -> list[str]:
+        """The block drivers of QEMU that the study needs."""
+        able = [each for each in self._settings.values() if not self._obstacle(each)]
+        return sorted({datastore.DRIVERS[each.endpoint.protocol] for each in able if each.topology.attach != "guest"})
 
     def _make_volume(self, protocol: str, settings: Settings, progress: Progress) -> None:
         """The volume's file in the guest that serves it, with the pattern and a copy to restore it from."""
@@ -228,6 +269,7 @@ class VmLab(Lab):
                     accelerator=self._accelerator,
                     clock=self._clock,
                     volume_bytes=kept * self._volume_bytes(),
+                    environment=self._variables,
                 )
                 return
             except VmFault as fault:
@@ -255,6 +297,8 @@ class VmLab(Lab):
         facts["load_in"] = f"{self._load_guest(settings.endpoint.protocol)} guest"
         if self._up is not None:
             facts["device"] = self._up.path
+        if settings.topology.attach != "guest":
+            facts["attached_by"] = f"QEMU's {datastore.DRIVERS[settings.endpoint.protocol]} driver"
         return found.model_copy(update={"endpoint": _endpoint(settings), "negotiated": found.negotiated | facts})
 
     def _in_one_guest(self, protocol: str) -> bool:
@@ -310,6 +354,7 @@ def _environment(settings: Settings, guests: int) -> str:
     topology, connection = settings.topology, settings.connection
     digest = {"iscsi": "CRC32C", "iser": "CRC32C"}.get(settings.endpoint.protocol, "1")
     words = [f"MTU={topology.mtu}", f"NCONNECT={topology.nconnect}", f"IO_QUEUES={topology.io_queues}"]
+    words += [f"ATTACH={topology.attach}"] if topology.attach != "guest" else []
     words += ["ONE_GUEST=1"] if guests == 1 else []
     words += [f"HEADER_DIGEST={digest}"] if connection.header_digest else []
     words += [f"DATA_DIGEST={digest}"] if connection.data_digest else []

@@ -10,7 +10,8 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Package, Store, likeliest
 
 _TRIPLET = "x86_64-linux-gnu"
-_FOLDERS = (f"usr/lib/{_TRIPLET}", f"lib/{_TRIPLET}", "usr/lib", "lib", "usr/lib64", "lib64")
+FOLDERS = (f"usr/lib/{_TRIPLET}", f"lib/{_TRIPLET}", "usr/lib", "lib", "usr/lib64", "lib64")
+"""Where libraries stand, on this host and in packages."""
 _LOADED_LATER = "libgcc_s.so.1"
 """glibc loads it when a thread is cancelled, and no header says so."""
 
@@ -53,7 +54,7 @@ def host_closure(program: Path) -> dict[str, Path]:
         for name in read_program(todo.pop().read_bytes()).needed:
             if name in found or name.startswith("ld-linux"):
                 continue
-            for folder in _FOLDERS:
+            for folder in FOLDERS:
                 path = Path("/") / folder / name
                 if path.is_file():
                     found[name] = path
@@ -87,7 +88,7 @@ def _place(name: str) -> str:
 
 
 def _in(package: Package, name: str) -> Path | None:
-    for folder in _FOLDERS:
+    for folder in FOLDERS:
         path = package.root / folder / name
         if path.is_file():
             return path.resolve()

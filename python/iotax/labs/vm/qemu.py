@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -49,8 +50,8 @@ class Machine:
     accelerator: Accelerator
     clock: Clock = "host"
     links: tuple[Link, ...] = ()
-    devices: tuple[str, ...] = field(default=())
-    """Further arguments, such as disks over QEMU's own initiators."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for QEMU beside our own, such as where its block drivers are."""
 
 
 def require_qemu() -> str:
@@ -76,6 +77,7 @@ def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
         *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=control,path={control_socket(machine, folder)},server=on,wait=off"),
         *("-device", "virtserialport,chardev=control,name=iotax"),
+        *("-qmp", f"unix:{monitor_socket(machine, folder)},server=on,wait=off"),
     ]
     if machine.clock == "icount":
         # Guest time counts instructions, 4 ns each; idle time passes at the host's pace.
@@ -86,7 +88,7 @@ def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
         role = "server=on" if link.listens else "server=off"
         args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={link.socket}"]
         args += ["-device", f"virtio-net-pci,netdev=net{index},mac={link.mac},romfile="]
-    return [*args, *machine.devices]
+    return args
 
 
 def console_file(machine: Machine, folder: Path) -> Path:
@@ -97,12 +99,17 @@ def control_socket(machine: Machine, folder: Path) -> Path:
     return folder / f"{machine.name}.control"
 
 
+def monitor_socket(machine: Machine, folder: Path) -> Path:
+    return folder / f"{machine.name}.monitor"
+
+
 class Process:
     """A running QEMU."""
 
     def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
         self.machine = machine
         self.control = control_socket(machine, folder)
+        self.monitor = monitor_socket(machine, folder)
         self._console = console_file(machine, folder)
         self._errors = (folder / f"{machine.name}.stderr").open("w+b")
         self.started_s = time.monotonic()
@@ -113,6 +120,7 @@ class Process:
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 process_group=0,
+                env=os.environ | dict(machine.environment),
             )
         except OSError as error:
             raise VmFault("qemu", f"{PROGRAM} cannot be started: {error.strerror}") from error

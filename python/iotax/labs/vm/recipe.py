@@ -55,5 +55,18 @@ PROTOCOLS: dict[str, Part] = {
 }
 """Every protocol of the vm lab."""
 
+CONTROLLERS: dict[str, Part] = {
+    "virtio-blk": Part(modules=("virtio_pci", "virtio_blk")),
+    "virtio-scsi": Part(modules=("virtio_pci", "virtio_scsi", "sd_mod")),
+    "pvscsi": Part(modules=("vmw_pvscsi", "sd_mod")),
+    "nvme": Part(modules=("nvme",)),
+}
+"""Every controller behind which a datastore's disk may stand."""
+
 ONE_GUEST = frozenset({"fc-nvme"})
 """Protocols whose initiator and target share a kernel."""
+
+
+def parts() -> dict[str, Part]:
+    """What one image holds, by the name of what it serves."""
+    return {"guest": BASE} | PROTOCOLS | CONTROLLERS

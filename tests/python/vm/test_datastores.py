@@ -1,0 +1,178 @@
+"""Volumes that the hypervisor attaches: what QEMU is told, what it cannot, its monitor, its drivers, its CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iotax.labs.vm import datastore, initiators
+from iotax.labs.vm.counters import LoadCost
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
+from iotax.labs.vm.packages import Package, Store
+from iotax.labs.vm.qmp import Qmp, QmpError, QmpLost
+from iotax.study import Settings
+from iotax.study.endpoint import Endpoint
+from iotax.study.model import Connection, Load, Topology, Volume
+
+
+def settings(protocol: str, attach: str, **connection: bool) -> Settings:
+    topology = Topology.model_validate({"attach": attach})
+    return Settings(Load(), Volume(), Connection.model_validate(connection), Endpoint(protocol), topology)
+
+
+@pytest.mark.parametrize(
+    ("asked", "guests", "reason"),
+    [
+        (settings("nvme-tcp", "nvme"), 2, "QEMU has no NVMe/TCP initiator"),
+        (settings("fcp", "pvscsi"), 2, "QEMU has no Fibre Channel initiator"),
+        (settings("nfs4.1", "pvscsi"), 2, "version 3 only"),
+        (settings("iscsi", "pvscsi", data_digest=True), 2, "no data digest"),
+        (settings("iscsi", "pvscsi"), 1, "`guests: 2`"),
+        (settings("iscsi", "virtio-scsi"), 2, "comes without virtio_scsi"),
+    ],
+)
+def test_what_a_hypervisor_cannot_attach_is_said(asked: Settings, guests: int, reason: str) -> None:
+    said = datastore.obstacle(asked, guests, {"virtio-scsi": "Linux 6.1 comes without virtio_scsi"})
+    assert said is not None
+    assert reason in said
+
+
+@pytest.mark.parametrize("asked", [settings("iscsi", "pvscsi"), settings("nfs3", "nvme"), settings("fcp", "guest")])
+def test_what_can_be_attached_has_no_obstacle(asked: Settings) -> None:
+    assert datastore.obstacle(asked, 2, {}) is None
+
+
+def test_a_taken_port_of_the_nfs_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        monkeypatch.setattr(datastore, "_NFS_PORTS", (port,))
+        assert f"wants port {port} of 127.0.0.1 (Address already in use)" in str(
+            datastore.ports_taken(settings("nfs3", "nvme"))
+        )
+        assert datastore.ports_taken(settings("nfs3", "guest")) is None
+        assert datastore.ports_taken(settings("iscsi", "nvme")) is None
+
+
+def monitor(path: Path, answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> None:
+    """QEMU's end of a monitor: answers each command with the lines given."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as port, port.makefile("rwb") as lines:
+            lines.write(b'{"QMP": {"version": {}, "capabilities": []}}\n')
+            lines.flush()
+            for line in lines:
+                command = json.loads(line)
+                said = [{"return": {}}] if command["execute"] == "qmp_capabilities" else answer(command)
+                for each in said:
+                    lines.write(json.dumps(each).encode() + b"\n")
+                lines.flush()
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def test_a_refusal_is_passed_on_in_qemus_words(tmp_path: Path) -> None:
+    monitor(tmp_path / "m", lambda _: [{"error": {"class": "GenericError", "desc": "iSCSI: Failed to connect to LUN"}}])
+    qmp = Qmp(tmp_path / "m", 5)
+    with pytest.raises(QmpError, match="iSCSI: Failed to connect to LUN"):
+        qmp.execute("blockdev-add", {"driver": "iscsi"}, timeout_s=5)
+    qmp.close()
+
+
+def test_a_device_is_gone_when_the_guest_has_let_go_of_it(tmp_path: Path) -> None:
+    deleted = {"event": "DEVICE_DELETED", "data": {"device": "disk"}}
+    other = {"event": "DEVICE_DELETED", "data": {"path": "/machine/peripheral/x"}}
+    monitor(tmp_path / "m", lambda _: [other, {"return": {}}, deleted])
+    qmp = Qmp(tmp_path / "m", 5)
+    qmp.unplug("disk", timeout_s=5)
+    qmp.close()
+
+
+def test_a_guest_that_keeps_its_device_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    monitor(tmp_path / "m", lambda _: [{"return": {}}])
+    qmp = Qmp(tmp_path / "m", 5)
+    with pytest.raises(QmpLost, match="did not answer in time"):
+        qmp.unplug("disk", timeout_s=0.2)
+    qmp.close()
+
+
+def test_no_monitor_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(QmpLost, match="monitor does not answer"):
+        Qmp(tmp_path / "nowhere", 0.2)
+
+
+def test_a_hypervisors_time_is_its_process_less_its_processors() -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: [sum(range(1000)) for _ in iter(stop.is_set, True)])
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        before = read_clocks(os.getpid(), [thread.native_id], kvm=False), read_clocks(os.getpid(), [], kvm=False)
+        time.sleep(0.3)
+        after = read_clocks(os.getpid(), [thread.native_id], kvm=False), read_clocks(os.getpid(), [], kvm=False)
+    finally:
+        stop.set()
+        thread.join()
+    without_ns, with_ns = (old.busy_ns(new) for old, new in zip(before, after, strict=True))
+    assert without_ns < with_ns / 2
+
+
+def test_processors_that_share_a_thread_count_once() -> None:
+    assert processor_threads([{"cpu-index": 0, "thread-id": 7}, {"cpu-index": 1, "thread-id": 7}]) == [7]
+
+
+def test_a_hypervisors_idle_work_is_taken_off() -> None:
+    cost = LoadCost(HypervisorClocks(0, 0), HypervisorClocks(1_000_000_000, 300_000_000), ios=1_000)
+    assert cost.cpu_ns(500, idle_cores=0.1) == 100_000_000
+
+
+UNKNOWN = """\
+for word; do last=$word; done
+case "$QEMU_MODULE_DIR" in
+"") echo "qemu-system-x86_64: -blockdev $last: Unknown driver" >&2; exit 1 ;;
+*) echo "qemu-system-x86_64: -blockdev $last: Failed to connect" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def without_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A QEMU whose initiators are in a package that is not installed."""
+    program = tmp_path / "bin" / "qemu-system-x86_64"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{UNKNOWN}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "package"
+    (root / "usr/lib/qemu").mkdir(parents=True)
+    (root / "usr/lib/qemu/block-iscsi.so").write_bytes(b"")
+    package = Package("qemu-block-extra", "1:7.2+dfsg-7", "0" * 64, root, ())
+    monkeypatch.setattr(Store, "fetch", lambda _self, names: dict.fromkeys(names, package))
+    monkeypatch.setattr(initiators, "package_closure", lambda _store, _modules: {})
+    return root
+
+
+def test_initiators_that_are_not_installed_come_from_the_cache(without_drivers: Path) -> None:
+    said: list[str] = []
+    found = initiators.environment(["iscsi"], "7.2.22 (Debian 1:7.2+dfsg-7)", said.append)
+    assert found["QEMU_MODULE_DIR"] == str(without_drivers / "usr/lib/qemu")
+    assert said == ["packages: qemu-block-extra, QEMU's own initiators"]
+
+
+def test_initiators_of_another_build_of_qemu_are_refused(without_drivers: Path) -> None:
+    with pytest.raises(VmFault, match=r"a module must match its QEMU; install both with `apt-get install"):
+        initiators.environment(["iscsi"], "8.0.0 (built by hand)", lambda _: None)
