@@ -12,6 +12,7 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
 - `shifts`: for each arm and condition a `Shift` whose `points` give the latency difference to the baseline, in µs and
   as a ratio, at each quantile;
 - `steady`: trial id → `SteadyState` (SNIA's window, MSER-5, batch means); `noise`: each response's `Noise` floor;
+- `models[key].variation`: variances of logarithms between blocks, whole plots and runs, where the design is balanced;
 - `data.excluded`: runs that the study's `exclude` leaves out, each with its findings, and `unexcluded` the summary with
   them (None where there are none);
 - `responses`: those that the study asks for, the primary first; `grid`: arms, conditions, the baseline arm;

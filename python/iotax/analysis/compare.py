@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from iotax.analysis.data import Cell, Grid
 from iotax.analysis.model import CellModel, Contrast, Layout, Weights, correlations
 from iotax.analysis.multiplicity import dunnett, holm
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
+from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
 
 
@@ -89,10 +91,9 @@ class Model:
         self.grid = grid
         kept = [run for run, _ in self.observed]
         self.cells = [grid.cell(run.trial) for run in kept]
+        self.blocks = [run.trial.block for run in kept]
         self._layouts = layouts
-        self.model = CellModel(
-            layouts.get(self.cells, [run.trial.block for run in kept]), np.log([value for _, value in self.observed])
-        )
+        self.model = CellModel(layouts.get(self.cells, self.blocks), np.log([value for _, value in self.observed]))
 
     def __contains__(self, cell: object) -> bool:
         return self.model.layout.count(cell) > 0
@@ -114,11 +115,37 @@ class Model:
         cells = [self.cells[i] for i in pair]
         if len({self.grid.condition(cell) for cell in cells}) < 2:
             return None
-        layout = self._layouts.get(cells, [self.observed[i][0].trial.block for i in pair])
+        blocks = self._plots if self.split else self.blocks
+        layout = self._layouts.get(cells, [blocks[i] for i in pair])
         test = CellModel(layout, self.model.y[pair]).interaction(
             {cell: self.grid.arm(cell) for cell in cells}, {cell: self.grid.condition(cell) for cell in cells}
         )
         return test.p if test else None
+
+    @property
+    def split(self) -> bool:
+        """The arms change between whole plots: then these are what tells them apart."""
+        return bool(self.grid.hard) and set(self.grid.compared) <= set(self.grid.hard)
+
+    @cached_property
+    def whole_plots(self) -> WholePlots:
+        """Under their levels of the hard-to-change factors."""
+        hard = [self.grid.hard_levels(cell) for cell in self.cells]
+        return whole_plots(self.model, hard, list(zip(self.blocks, self._plots, strict=True)))
+
+    @cached_property
+    def _plots(self) -> list[int]:
+        """The number of each run's whole plot."""
+        numbers: dict[tuple[object, ...], int] = {}
+        return [
+            numbers.setdefault((run.trial.block, run.trial.replicate, self.grid.hard_levels(cell)), len(numbers))
+            for (run, _), cell in zip(self.observed, self.cells, strict=True)
+        ]
+
+    @cached_property
+    def variation(self) -> Variation | None:
+        """How much of the scatter is between blocks, whole plots and runs; None where the design is not balanced."""
+        return variation(self.model, self.blocks, self.whole_plots if self.grid.hard else None)
 
 
 class LayoutCache:
@@ -168,7 +195,10 @@ def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_per
             weights[grid.baseline_of(cell)] = -1.0 / len(cells)
         arms[arm] = weights
     result = []
-    for arm, comparison in zip(arms, _judge(model, list(arms.values()), margin_percent), strict=True):
+    found = (
+        _judge_plots(model, arms, margin_percent) if model.split else _judge(model, list(arms.values()), margin_percent)
+    )
+    for arm, comparison in zip(arms, found, strict=True):
         verdicts = {c.verdict for c in by_condition if c.arm == arm}
         flips = {Verdict.BETTER, Verdict.WORSE} <= verdicts
         result.append(Overall(model.response, arm, replace(comparison, arm=arm), model.interaction_p(arm), flips))
@@ -209,7 +239,31 @@ def _against(model: Model, cell: Cell, base: Cell) -> Contrast:
     return model.model.contrast({cell: 1.0, base: -1.0})
 
 
-def _judge(model: Model, family: Sequence[Mapping[Cell, float]], margin_percent: float) -> list[Comparison]:
+@dataclass(frozen=True)
+class _PlotModel:
+    """The model of whole plots, as `_judge` takes it."""
+
+    response: Response
+    model: CellModel
+
+
+def _judge_plots(model: Model, arms: Mapping[str, Mapping[Cell, float]], margin_percent: float) -> list[Comparison]:
+    """Each arm against the baseline by the means of whole plots."""
+    plots = model.whole_plots
+    family: list[dict[Cell, float]] = []
+    for weights in arms.values():
+        by_plot: dict[Cell, float] = {}
+        for cell, weight in weights.items():
+            levels = model.grid.hard_levels(cell)
+            by_plot[levels] = by_plot.get(levels, 0.0) + weight
+        family.append(by_plot)
+    layout = Layout(plots.treatments, plots.blocks)
+    return _judge(_PlotModel(model.response, CellModel(layout, plots.means)), family, margin_percent)
+
+
+def _judge(
+    model: Model | _PlotModel, family: Sequence[Mapping[Cell, float]], margin_percent: float
+) -> list[Comparison]:
     """Verdicts of a family of contrasts of one response, adjusted for each other."""
     weights: list[Weights] = [{**one} for one in family]
     contrasts = [model.model.contrast(w) for w in weights]

@@ -102,6 +102,7 @@ class Grid:
         self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
         self.compared = [name for name in self.factors if name in study.baseline] or list(self.factors)[:1]
         self.others = [name for name in self.factors if name not in self.compared]
+        self.hard = study.design.hard_to_change
         self.arms = [
             " · ".join(labels) for labels in product(*([x.label for x in self.factors[f]] for f in self.compared))
         ]
@@ -133,6 +134,10 @@ class Grid:
             for name, label in zip(self.factors, cell, strict=True)
             if name not in self.compared
         )
+
+    def hard_levels(self, cell: Cell) -> Cell:
+        """The levels of what is hard to change: the treatment of a whole plot."""
+        return tuple(label for name, label in zip(self.factors, cell, strict=True) if name in self.hard)
 
     def is_local(self, cell: Cell) -> bool:
         return self.local is not None and self.local == self.level(cell, PROTOCOL)

@@ -1,14 +1,18 @@
 """Published numbers that the methods must reproduce."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_ind
+import scipy
+from scipy.stats import ttest_1samp, ttest_ind
 from statsmodels.datasets import longley
 
-from iotax.analysis import histogram, multiplicity, regression, steady
+from iotax.analysis import histogram, multiplicity, regression, steady, strata
 from iotax.analysis.factorial import explained_variation, two_level_effects
+from iotax.analysis.fieller import fieller
+from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.verdict import equivalence_p, two_sided_p
 
 
@@ -128,8 +132,10 @@ def test_jain_two_factors_with_replicates():
 def test_montgomery_filtration_rate():
     rate = [45, 71, 48, 65, 68, 60, 80, 65, 43, 100, 45, 104, 75, 86, 70, 96]
     effects = two_level_effects("ABCD", [[y] for y in rate])
-    expected = {"A": 21.625, "B": 3.125, "C": 9.875, "D": 14.625, "AC": -18.125, "AD": 16.625, "ABD": 4.125}
+    expected = {"A": 21.625, "B": 3.125, "C": 9.875, "D": 14.625, "AB": 0.125, "AC": -18.125, "AD": 16.625, "BC": 2.375}
+    expected |= {"BD": -0.375, "CD": -1.125, "ABC": 1.875, "ABD": 4.125, "ACD": -1.625, "BCD": -2.625, "ABCD": 1.375}
     assert {name: 2 * effects.coefficients[name] for name in expected} == pytest.approx(expected)
+    assert len(expected) == len(effects.coefficients) - 1
     assert effects.total_sum_of_squares == pytest.approx(5730.9375)
     pse, margin = effects.lenth()
     assert pse == pytest.approx(2.625)
@@ -233,3 +239,131 @@ def test_stall_from_the_intended_start_shows_the_omission():
     assert intended.mean_ns() / 1e9 == pytest.approx(25.003, abs=5e-4)
     assert intended.percentile_ns(75) / 1e9 == pytest.approx(50.004, rel=1e-3)
     assert intended.percentile_ns(99.99) / 1e9 == pytest.approx(100.008, rel=1e-3)
+
+
+NIST = Path(scipy.__file__).parent / "stats" / "tests" / "data" / "nist_anova"
+"""The StRD files that scipy ships; its wheels leave them out where tests were stripped."""
+
+
+@pytest.mark.skipif(not NIST.is_dir(), reason="this scipy comes without its tests' data")
+@pytest.mark.parametrize(
+    ("name", "certified", "digits"),
+    [
+        ("SiRstv", 1.18046237440255, 10),
+        ("AtmWtAg", 15.9467335677930, 7),
+        ("SmLs01", 21, 12),
+        ("SmLs02", 201, 12),
+        ("SmLs03", 2001, 12),
+        ("SmLs04", 21, 8),
+        ("SmLs05", 201, 8),
+        ("SmLs06", 2001, 8),
+        ("SmLs07", 21, 2),
+        ("SmLs08", 201, 2),
+        ("SmLs09", 2001, 2),
+    ],
+)
+def test_nist_analysis_of_variance(name, certified, digits):
+    """Certified F values. SmLs07 to 09 hold 13 equal leading digits: doubles carry few of the rest."""
+    rows = [line.split() for line in (NIST / f"{name}.dat").read_text().splitlines()[60:] if line.strip()]
+    groups = [int(row[0]) for row in rows]
+    y = np.array([float(row[1]) for row in rows])
+    y -= y[0]
+    y -= y.mean()
+    model = CellModel(Layout(groups, [1] * len(y)), y)
+    test = regression.compare_nested((float(y @ y), len(y) - 1), (model.sse, model.layout.residual_df))
+    assert test.f_value == pytest.approx(certified, rel=10.0**-digits)
+
+
+# Yates 1935: six blocks, three varieties on whole plots, four rates of nitrogen within them.
+OATS = {
+    "Victory": [
+        (111, 130, 157, 174), (61, 91, 97, 100), (68, 64, 112, 86), (74, 89, 81, 122), (62, 90, 100, 116),
+        (53, 74, 118, 113),
+    ],
+    "Golden Rain": [
+        (117, 114, 161, 141), (70, 108, 126, 149), (60, 102, 89, 96), (64, 103, 132, 133), (80, 82, 94, 126),
+        (89, 82, 86, 104),
+    ],
+    "Marvellous": [
+        (105, 140, 118, 156), (96, 124, 121, 144), (89, 129, 132, 124), (70, 89, 104, 117), (63, 70, 109, 99),
+        (97, 99, 119, 121),
+    ],
+}  # fmt: skip
+
+
+def test_split_plot_of_yates_oats():
+    rows = [
+        (variety, nitrogen, block, float(y))
+        for variety, plots in OATS.items()
+        for block, plot in enumerate(plots)
+        for nitrogen, y in enumerate(plot)
+    ]
+    varieties, cells = [row[0] for row in rows], [row[:2] for row in rows]
+    blocks, y = [row[2] for row in rows], np.array([row[3] for row in rows])
+    plots = [block * 3 + list(OATS).index(variety) for variety, _, block, _ in rows]
+    model = CellModel(Layout(cells, blocks), y)
+    whole = strata.whole_plots(model, varieties, list(zip(blocks, plots, strict=True)))
+
+    between = CellModel(Layout(whole.treatments, whole.blocks), whole.means)
+    alone = regression.fit(np.column_stack((np.ones(18), between.layout.block_columns)), whole.means)
+    variety = regression.compare_nested((alone.sse, alone.residual_df), (between.sse, between.layout.residual_df))
+    assert (variety.df_model, variety.df_error) == (2, 10)
+    assert variety.f_value == pytest.approx(1.4853, abs=5e-5)
+
+    within = CellModel(Layout(cells, plots), y)
+    interaction = within.interaction(dict(zip(cells, varieties, strict=True)), {cell: cell[1] for cell in cells})
+    assert (interaction.df_model, interaction.df_error) == (6, 45)
+    assert interaction.f_value == pytest.approx(0.3028, abs=5e-5)
+    rates = Layout([row[1] for row in rows], plots)
+    without = float(np.sum((y - _group_means(plots, y)) ** 2))
+    with_rates = CellModel(rates, y).sse
+    error = within.sse / within.layout.residual_df
+    assert (without - with_rates) / 3 / error == pytest.approx(37.6857, abs=1e-4)
+
+    parts = strata.variation(model, blocks, whole)
+    assert (parts.block, parts.plot, parts.run) == pytest.approx((214.48, 106.06, 177.08), abs=5e-3)
+
+
+def _group_means(groups, y):
+    return (np.bincount(groups, y) / np.bincount(groups))[groups]
+
+
+# R's npk: nitrogen, phosphate, potash and yield, six blocks of four; the three-factor interaction is in the blocks.
+NPK = """
+    1 011 49.5 110 62.8 000 46.8 101 57.0
+    2 100 59.8 111 58.5 001 55.5 010 56.0
+    3 010 62.8 111 55.8 100 69.5 001 55.0
+    4 100 62.0 111 48.8 001 45.5 010 44.2
+    5 110 52.0 000 51.5 101 49.8 011 48.8
+    6 101 57.2 110 59.0 011 53.2 000 56.0
+"""
+
+
+def test_blocked_factorial_of_rs_npk():
+    rows = []
+    for line in NPK.strip().splitlines():
+        block, *pairs = line.split()
+        rows += [
+            (block, *(2 * int(x) - 1 for x in levels), float(y)) for levels, y in zip(*[iter(pairs)] * 2, strict=True)
+        ]
+    blocks = np.array([[float(row[0] == b) for b in "123456"] for row in rows])
+    n, p, k = (np.array([row[i] for row in rows], dtype=float) for i in (1, 2, 3))
+    y = [row[4] for row in rows]
+    effects = {"n": n, "p": p, "k": k, "np": n * p, "nk": n * k, "pk": p * k}
+    whole = regression.fit(np.column_stack((blocks, *effects.values())), y)
+    for name, f_value in {"n": 12.2587, "k": 6.1657, "p": 0.5441}.items():
+        rest = [column for other, column in effects.items() if other != name]
+        part = regression.fit(np.column_stack((blocks, *rest)), y)
+        test = regression.compare_nested((part.sse, part.residual_df), (whole.sse, whole.residual_df))
+        assert (test.df_model, test.df_error) == (1, 12)
+        assert test.f_value == pytest.approx(f_value, abs=5e-5)
+
+
+def test_fieller_agrees_with_the_interval_of_a_known_ratio_of_means():
+    """Inverting the t test of top - ratio * bottom = 0 at its own limits."""
+    rng = np.random.default_rng(5)
+    top, bottom = rng.normal(81, 4, 12), rng.normal(41, 3, 12)
+    spread = np.cov(top, bottom) / 12
+    low, high = fieller(top.mean(), bottom.mean(), (spread[0, 0], spread[1, 1]), spread[0, 1], 11)
+    for ratio in (low, high):
+        assert ttest_1samp(top - ratio * bottom, 0.0).pvalue == pytest.approx(0.05, abs=1e-9)
