@@ -1,14 +1,20 @@
 //! Every decoder.
 
-use iotax_proto::{iscsi, nfs3, nvme_tcp, scsi};
+use iotax_proto::{iscsi, nfs3, nvme::auth, nvme_tcp, scsi};
 
 pub fn run(data: &[u8]) {
     let Some((which, bytes)) = data.split_first() else { return };
-    match which % 4 {
+    match which % 5 {
         0 => drop(iscsi::decode::describe_with_digests(bytes, which & 0x10 != 0, which & 0x20 != 0)),
         1 => drop(nvme_tcp::decode::describe(bytes)),
         2 => drop(nfs3::decode::describe(bytes)),
-        _ => drop(scsi::describe_cdb(bytes)),
+        3 => drop(scsi::describe_cdb(bytes)),
+        _ => {
+            if let Some(message) = auth::Message::decode(bytes) {
+                assert_eq!(auth::Message::decode(&message.encode()), Some(message), "what was read can be said");
+            }
+            super::nvme::authenticate(bytes);
+        }
     }
 }
 
@@ -18,5 +24,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let seeds = all.into_iter().flat_map(|(which, (one, other))| {
         [one, other].map(|stream| [&[which][..], &stream[..stream.len().min(256)]].concat())
     });
-    seeds.chain([vec![3, 0x28, 0, 0, 0, 0, 1, 0, 0, 8, 0]]).collect()
+    let negotiate = [&[4, 0, 0, 0, 0, 5, 0, 0, 1, 1, 0, 1, 1, 1][..], &[0; 59]].concat();
+    seeds.chain([vec![3, 0x28, 0, 0, 0, 0, 1, 0, 0, 8, 0], negotiate]).collect()
 }

@@ -16,7 +16,13 @@ fn ready() -> Pair {
 
 fn submit(pair: &mut Pair) {
     let write = |len: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; len]) };
-    let ios = [write(512), Io::Read { offset: 512, len: 4096 }, write(32 << 10), Io::Flush, Io::Unmap { offset: 0, len: 512 }];
+    let ios = [
+        write(512),
+        Io::Read { offset: 512, len: 4096 },
+        write(32 << 10),
+        Io::Flush,
+        Io::Unmap { offset: 0, len: 512 },
+    ];
     for (tag, io) in (0..).zip(ios) {
         let _ = pair.initiator.submit(pair.now, tag, io);
     }

@@ -1,6 +1,9 @@
 //! An NFS mount, done.
 
-use iotax_proto::{Initiator, Instant, Io, Payload, Target, nfs3::target::{Config, Connection}};
+use iotax_proto::{
+    Initiator, Instant, Io, Payload, Target,
+    nfs3::target::{Config, Connection},
+};
 
 use crate::{
     nfs_support::{Pair, config, server::Server},

@@ -2,7 +2,8 @@
 
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target,
-    nvme_tcp::{AdminQueue, IoQueue, TargetConfig, TargetQueue},
+    nvme::auth::{DhGroup, Entropy, Host, HostConfig, Policy, Secret},
+    nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, TargetConfig, TargetQueue},
 };
 
 use crate::{
@@ -31,8 +32,51 @@ fn submit(pair: &mut Pair<IoQueue>) {
     }
 }
 
-/// An admin queue's target where the first byte is odd, else an I/O queue's.
+const SECRET: &str = "DHHC-1:01:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:";
+
+fn host(group: Option<DhGroup>) -> HostConfig {
+    let secret = Secret::parse(SECRET).expect("a secret");
+    HostConfig { secret: secret.clone(), controller: Some(secret), hash: None, group, entropy: Entropy([1; 32]) }
+}
+
+/// A server that asks for authentication.
+fn guarded() -> Server {
+    let HostConfig { secret, controller, hash, group, .. } = host(Some(DhGroup::Null));
+    let mut server = Server::new();
+    server.auth = Some(Policy { secret, controller, hash, group });
+    server
+}
+
+/// A connection that has not said anything, to a server that asks for authentication.
+fn guarded_target(data: &[u8]) {
+    let mut server = guarded();
+    let mut target = TargetQueue::new(Instant(0), config());
+    feed(&mut target, &mut server, data);
+    target.disconnected(Instant(2), &mut server);
+    assert_eq!(server.subsystem.0.borrow().controller_count(), 0, "no controller is left behind");
+}
+
+/// What a host says until it is let in.
+pub fn authentication_stream() -> Vec<u8> {
+    let config = ConnectConfig { auth: Some(host(None)), ..connect_config() };
+    admin(&mut guarded(), &config, &TargetConfig::default(), Cut::Never).to_target
+}
+
+/// A controller's messages of authentication.
+pub fn authenticate(data: &[u8]) {
+    let mut host = Host::new(host(None), "nqn.h", "nqn.s", 0);
+    for piece in pieces(data) {
+        if host.received(piece).is_err() {
+            break;
+        }
+    }
+}
+
+/// An admin queue's target where the first byte is odd, else an I/O queue's; one that asks for authentication where it is 2.
 pub fn target(data: &[u8]) {
+    if let [2, data @ ..] = data {
+        return guarded_target(data);
+    }
     let mut server = Server::new();
     let (mut session, mut pair) = connected(&mut server);
     let (which, data) = data.split_first().unwrap_or((&0, &[]));

@@ -13,7 +13,14 @@ fn main() -> std::io::Result<()> {
         ("codecs", codecs::seeds()),
         ("iscsi_target", both(iscsi::streams().0)),
         ("iscsi_initiator", both(iscsi::streams().1)),
-        ("nvme_target", vec![of_queue(0, nvme::streams().0), of_queue(1, nvme::admin_stream())]),
+        (
+            "nvme_target",
+            vec![
+                of_queue(0, nvme::streams().0),
+                of_queue(1, nvme::admin_stream()),
+                of_queue(2, nvme::authentication_stream()),
+            ],
+        ),
         ("nvme_initiator", both(nvme::streams().1)),
         ("nfs_target", both(nfs::streams().0)),
         ("nfs_initiator", both(nfs::answers())),

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use iotax_node::{
     Failure, FailureKind,
-    server::{Chap, Credentials},
+    server::{Chap, Credentials, auth},
 };
 
-use crate::document::{ChapSpec, CredentialsSpec};
+use crate::document::{ChapSpec, CredentialsSpec, DhChapSpec, DhGroupSpec, HashSpec};
 
 /// RFC 7143 §9.2.1: a CHAP secret has at least 96 bits.
 const CHAP_BYTES_MIN: usize = 12;
@@ -56,6 +56,39 @@ fn credentials(user: &str, file: Option<&Path>, variable: Option<&str>, place: &
     Ok(Credentials { name: user.to_owned(), secret })
 }
 
+pub(crate) fn dhchap(spec: &DhChapSpec, place: &str) -> Result<auth::Policy, Failure> {
+    let secret = dhchap_secret(spec.secret_file.as_deref(), spec.secret_env.as_deref(), place)?;
+    let place = format!("{place}.controller");
+    let controller = spec.controller.as_ref();
+    let controller =
+        controller.map(|spec| dhchap_secret(spec.secret_file.as_deref(), spec.secret_env.as_deref(), &place));
+    let controller = controller.transpose()?;
+    // NVMe base 2.1 §8.3.4.5.8: who knows how to prove the one must not be able to prove the other.
+    if controller.as_ref() == Some(&secret) {
+        return Err(Failure::usage("both directions have the same secret", place));
+    }
+    let hash = spec.hash.map(|hash| match hash {
+        HashSpec::Sha256 => auth::Hash::Sha256,
+        HashSpec::Sha384 => auth::Hash::Sha384,
+        HashSpec::Sha512 => auth::Hash::Sha512,
+    });
+    let group = spec.dh_group.map(|group| match group {
+        DhGroupSpec::Null => auth::DhGroup::Null,
+        DhGroupSpec::Ffdhe2048 => auth::DhGroup::Ffdhe2048,
+        DhGroupSpec::Ffdhe3072 => auth::DhGroup::Ffdhe3072,
+        DhGroupSpec::Ffdhe4096 => auth::DhGroup::Ffdhe4096,
+        DhGroupSpec::Ffdhe6144 => auth::DhGroup::Ffdhe6144,
+        DhGroupSpec::Ffdhe8192 => auth::DhGroup::Ffdhe8192,
+    });
+    Ok(auth::Policy { secret, controller, hash, group })
+}
+
+fn dhchap_secret(file: Option<&Path>, variable: Option<&str>, place: &str) -> Result<auth::Secret, Failure> {
+    let text = read(file, variable, place)?;
+    let text = std::str::from_utf8(&text).map_err(|_| Failure::usage("the secret is no text", place))?;
+    auth::Secret::parse(text).map_err(|error| Failure::usage(error.to_string(), place))
+}
+
 /// What no peer can guess.
 pub(crate) fn random() -> Result<[u8; 32], Failure> {
     use std::io::Read as _;
@@ -70,6 +103,7 @@ pub(crate) fn random() -> Result<[u8; 32], Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::SecretSpec;
 
     fn file(name: &str, text: &str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("iotax-secret-{}-{name}", std::process::id()));
@@ -85,6 +119,26 @@ mod tests {
         assert!(read(Some(&path), Some("X"), "chap").is_err(), "two places");
         assert!(read(None, None, "chap").is_err());
         assert!(read(None, Some("IOTAX_NO_SUCH_VARIABLE"), "chap").is_err());
+    }
+
+    #[test]
+    fn dhchap_secrets_are_checked_and_not_shown() {
+        let text = "DHHC-1:00:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:\n";
+        let wrong = file("crc", &text.replace("OtVl3", "OtVl4"));
+        let spec = |path: &Path, controller: Option<&Path>| DhChapSpec {
+            secret_file: Some(path.into()),
+            secret_env: None,
+            controller: controller.map(|path| SecretSpec { secret_file: Some(path.into()), secret_env: None }),
+            hash: None,
+            dh_group: Some(DhGroupSpec::Ffdhe2048),
+        };
+        let failure = dhchap(&spec(&wrong, None), "dhchap").unwrap_err().to_string();
+        assert!(failure.contains("CRC-32") && !failure.contains("MDEy"), "{failure}");
+        let right = file("right", text);
+        let policy = dhchap(&spec(&right, None), "dhchap").unwrap();
+        assert!(!format!("{policy:?}").contains("48, 49"), "the key's first bytes");
+        let failure = dhchap(&spec(&right, Some(&right)), "dhchap").unwrap_err();
+        assert!(failure.message.contains("same secret"));
     }
 
     #[test]

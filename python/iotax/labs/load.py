@@ -101,6 +101,8 @@ def options(settings: Settings) -> dict[str, Any]:
         asked["initiator"] = connection.initiator
     if connection.chap and settings.endpoint.protocol == "iscsi":
         asked["chap"] = connection.chap.model_dump(exclude_none=True)
+    if connection.dhchap and settings.endpoint.protocol == "nvme-tcp":
+        asked["dhchap"] = connection.dhchap.model_dump(exclude_none=True)
     return asked
 
 

@@ -169,6 +169,26 @@ class Chap(Secret):
     """Who the target must prove to be; it need prove nothing when not given."""
 
 
+class DhSecret(Section):
+    """Where a secret of the form `DHHC-1:…:` is: the secret itself stands in no study."""
+
+    secret_file: str | None = None
+    """A file that holds the secret."""
+    secret_env: str | None = None
+    """An environment variable that holds the secret."""
+
+
+class DhChap(DhSecret):
+    """DH-HMAC-CHAP: how the host proves itself to an NVMe controller."""
+
+    controller: DhSecret | None = None
+    """What the controller must prove; it need prove nothing when not given."""
+    hash: Literal["sha256", "sha384", "sha512"] | None = None
+    """The only hash allowed; any when not given."""
+    dh_group: Literal["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"] | None = None
+    """The only Diffie-Hellman group allowed; any when not given."""
+
+
 class Connection(Section):
     """How the initiator connects."""
 
@@ -182,6 +202,8 @@ class Connection(Section):
     """CRC32C over data (iSCSI, NVMe/TCP)."""
     chap: Chap | None = None
     """What to log in with where an iSCSI target wants it."""
+    dhchap: DhChap | None = None
+    """What to prove where an NVMe/TCP controller asks for it."""
 
 
 class Loopback(Section):

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ChapSpec, DriverChoice};
+use super::{ChapSpec, DhChapSpec, DriverChoice};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,6 +128,8 @@ pub(crate) struct Options {
     pub(crate) direct: Option<bool>,
     /// iSCSI: who the load proves to be
     pub(crate) chap: Option<ChapSpec>,
+    /// NVMe/TCP: how the load proves who it is where a controller asks for it
+    pub(crate) dhchap: Option<DhChapSpec>,
     /// NFS credentials
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,

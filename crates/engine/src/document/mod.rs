@@ -44,6 +44,47 @@ pub(crate) struct CredentialsSpec {
     pub(crate) secret_env: Option<String>,
 }
 
+/// DH-HMAC-CHAP: the host's secret, and the controller's where both must prove themselves.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DhChapSpec {
+    /// A file that holds the secret, `DHHC-1:…:`
+    pub(crate) secret_file: Option<PathBuf>,
+    /// An environment variable that holds the secret
+    pub(crate) secret_env: Option<String>,
+    pub(crate) controller: Option<SecretSpec>,
+    /// The only hash allowed; absent: any
+    pub(crate) hash: Option<HashSpec>,
+    /// The only Diffie-Hellman group allowed; absent: any
+    pub(crate) dh_group: Option<DhGroupSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecretSpec {
+    pub(crate) secret_file: Option<PathBuf>,
+    pub(crate) secret_env: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum HashSpec {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DhGroupSpec {
+    Null,
+    Ffdhe2048,
+    Ffdhe3072,
+    Ffdhe4096,
+    Ffdhe6144,
+    Ffdhe8192,
+}
+
 impl From<DriverChoice> for iotax_runtime::DriverChoice {
     fn from(choice: DriverChoice) -> Self {
         match choice {

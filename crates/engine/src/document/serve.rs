@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChapSpec, DriverChoice};
+use super::{ChapSpec, DhChapSpec, DriverChoice};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +115,8 @@ pub(crate) struct GroupSpec {
     pub(crate) initiators: Vec<String>,
     /// What its members must prove at an iSCSI login
     pub(crate) chap: Option<ChapSpec>,
+    /// What its members must prove on every NVMe/TCP queue
+    pub(crate) dhchap: Option<DhChapSpec>,
 }
 
 /// A line after the document.

@@ -35,6 +35,7 @@ pub(super) fn settings(document: &LoadDocument, endpoint: &Endpoint) -> Result<O
         max_burst_bytes: options.max_burst_bytes,
         max_recv_data_segment_bytes: options.max_recv_data_segment_bytes,
         chap: options.chap.as_ref().map(|spec| secret::chap(spec, "options.chap")).transpose()?,
+        dhchap: options.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?,
         secret: secret::random()?,
         uid: options.uid,
         gid: options.gid,

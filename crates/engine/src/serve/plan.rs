@@ -15,9 +15,13 @@ pub(super) fn exports(document: &ServeDocument) -> Result<Vec<Export>, Failure> 
         let place = format!("groups: {}", group.name);
         let known = Group::new(&group.name, &group.initiators);
         let known = known.map_err(|error| Failure::usage(error.to_string(), place.as_str()))?;
-        Ok(match &group.chap {
+        let known = match &group.chap {
             None => known,
             Some(spec) => known.with_chap(secret::chap(spec, &format!("{place}: chap"))?),
+        };
+        Ok(match &group.dhchap {
+            None => known,
+            Some(spec) => known.with_dhchap(secret::dhchap(spec, &format!("{place}: dhchap"))?),
         })
     });
     let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;

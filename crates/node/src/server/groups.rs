@@ -2,15 +2,20 @@
 
 use std::net::IpAddr;
 
-use iotax_proto::iscsi::{Credentials, target::AuthPolicy};
+use iotax_proto::{
+    iscsi::{Credentials, target::AuthPolicy},
+    nvme::auth,
+};
 
 /// A named list of initiators.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Group {
     pub name: String,
     members: Vec<Member>,
     /// What its members must prove at an iSCSI login.
     chap: Option<Chap>,
+    /// What its members must prove on every NVMe/TCP queue.
+    dhchap: Option<auth::Policy>,
 }
 
 /// Secrets of CHAP. No `Debug` shows them.
@@ -38,13 +43,23 @@ pub struct GroupError(pub String);
 impl Group {
     pub fn new(name: &str, initiators: &[String]) -> Result<Self, GroupError> {
         let members = initiators.iter().map(|text| Member::parse(text).ok_or_else(|| GroupError(text.clone())));
-        Ok(Self { name: name.to_owned(), members: members.collect::<Result<_, _>>()?, chap: None })
+        Ok(Self { name: name.to_owned(), members: members.collect::<Result<_, _>>()?, chap: None, dhchap: None })
     }
 
     #[must_use]
     pub fn with_chap(mut self, chap: Chap) -> Self {
         self.chap = Some(chap);
         self
+    }
+
+    #[must_use]
+    pub fn with_dhchap(mut self, policy: auth::Policy) -> Self {
+        self.dhchap = Some(policy);
+        self
+    }
+
+    pub(super) fn dhchap(&self) -> Option<auth::Policy> {
+        self.dhchap.clone()
     }
 
     pub(super) fn auth(&self) -> AuthPolicy {
@@ -132,7 +147,7 @@ mod tests {
     #[test]
     fn what_names_nobody_is_refused() {
         for text in ["", "host", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/x"] {
-            assert_eq!(Group::new("g", &[text.to_owned()]), Err(GroupError(text.to_owned())));
+            assert_eq!(Group::new("g", &[text.to_owned()]).err(), Some(GroupError(text.to_owned())));
         }
     }
 }

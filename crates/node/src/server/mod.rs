@@ -17,7 +17,7 @@ mod shared;
 
 pub use groups::{Chap, Group, GroupError};
 pub use identity::{iscsi_name, nvme_name};
-pub use iotax_proto::{iscsi::Credentials, nfs3::target::Squash};
+pub use iotax_proto::{iscsi::Credentials, nfs3::target::Squash, nvme::auth};
 pub use node::{Notice, ServerNode};
 pub use portals::{Export, Portal, Protocol, Service, plan_portals};
 pub use shared::{Server, ServerConfig};

@@ -2,10 +2,7 @@
 
 use std::rc::Rc;
 
-use iotax_proto::{
-    Shared,
-    nvme::{DISCOVERY_NQN, DiscoveryEntry, NvmeBackend, Refusal, Subsystem, subsystem::DiscoveryLog},
-};
+use iotax_proto::nvme::{Admission, DISCOVERY_NQN, DiscoveryEntry, NvmeBackend, Refusal, subsystem::DiscoveryLog};
 
 use super::{
     desk::Desk,
@@ -14,9 +11,10 @@ use super::{
 };
 
 impl NvmeBackend for Desk {
-    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Rc<dyn Shared<Subsystem>>, Refusal> {
+    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal> {
         if subnqn == DISCOVERY_NQN {
-            return Ok(Rc::new(self.counter.server.discovery.clone()));
+            // Authentication is for what is found, not for finding: who may see what, groups say.
+            return Ok(Admission { subsystem: Rc::new(self.counter.server.discovery.clone()), auth: None });
         }
         let mut refusal = Refusal::NoSubsystem;
         for export in &self.portal().exports {
@@ -24,12 +22,18 @@ impl NvmeBackend for Desk {
             if name != subnqn {
                 continue;
             }
-            if self.export(*export).admits(Some(hostnqn), self.address()) {
-                return Ok(Rc::new(subsystem.clone()));
+            let export = self.export(*export);
+            if export.admits(Some(hostnqn), self.address()) {
+                let auth = export.group(Some(hostnqn), self.address()).and_then(super::Group::dhchap);
+                return Ok(Admission { subsystem: Rc::new(subsystem.clone()), auth });
             }
             refusal = Refusal::HostNotAllowed;
         }
         Err(refusal)
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        self.counter.random.borrow_mut().fill(bytes);
     }
 
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog {

@@ -6,6 +6,8 @@ use core::fmt::{self, Write as _};
 use md5::Md5;
 use sha2::Sha256;
 
+use crate::wire::base64;
+
 /// Bytes of the challenges that we make.
 pub const CHALLENGE_LEN: usize = 16;
 /// Most bytes of a challenge that we answer (RFC 7143 §12.1.3 allows no more).
@@ -66,11 +68,6 @@ fn hash<D: md5::Digest>(identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<
     hash.finalize().to_vec()
 }
 
-/// Compares without telling by its time where two responses differ.
-pub fn same(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |differ, (left, right)| differ | (left ^ right)) == 0
-}
-
 /// A binary value as text, `0x…` (RFC 7143 §6.1).
 pub fn encode_hex(bytes: &[u8]) -> String {
     let mut text = String::from("0x");
@@ -86,7 +83,7 @@ pub fn decode_binary(text: &str) -> Option<Vec<u8>> {
     let (kind, digits) = text.split_at_checked(2)?;
     let bytes = match kind {
         "0x" | "0X" => decode_hex(digits.as_bytes()),
-        "0b" | "0B" => decode_base64(digits.as_bytes()),
+        "0b" | "0B" => base64::decode(digits.as_bytes()),
         _ => None,
     };
     bytes.filter(|bytes| bytes.len() <= CHALLENGE_LEN_MAX)
@@ -102,28 +99,6 @@ fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
     }
     for pair in rest.chunks_exact(2) {
         bytes.push(digit(pair[0])? << 4 | digit(pair[1])?);
-    }
-    Some(bytes)
-}
-
-fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
-    let digits = digits.strip_suffix(b"==").or_else(|| digits.strip_suffix(b"=")).unwrap_or(digits);
-    let (mut bytes, mut held, mut held_bits) = (Vec::with_capacity(digits.len()), 0_u32, 0);
-    for digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        held = held << 6 & 0xffff | u32::from(value);
-        held_bits += 6;
-        if held_bits >= 8 {
-            held_bits -= 8;
-            bytes.push((held >> held_bits) as u8);
-        }
     }
     Some(bytes)
 }

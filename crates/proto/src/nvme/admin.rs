@@ -145,6 +145,11 @@ impl AdminController {
         self.cntlid
     }
 
+    /// The host gave a sign of life that is no command of ours: the keep-alive timer starts again.
+    pub fn heard(&mut self, now: Instant) {
+        self.last_activity = now;
+    }
+
     pub fn poll_timeout(&self) -> Option<Instant> {
         let given_up = self.keep_alive.map(|keep_alive| self.last_activity + keep_alive);
         let look = (!self.event_requests.is_empty()).then(|| self.last_look + PULSE_INTERVAL);

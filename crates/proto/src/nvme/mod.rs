@@ -1,10 +1,11 @@
 //! The NVM Express command set and the controllers of a subsystem, without a transport.
 //!
 //! `command`, `status`, `identify`, `log` and `property` say what the bytes mean, for both sides; `subsystem` is what the
-//! connections of one subsystem share; `admin` executes a controller's admin commands; `io` turns I/O commands into
+//! connections of one subsystem share; `admin` executes a controller's admin commands; `auth` proves who is who; `io` turns I/O commands into
 //! operations of a backend. Numbers of sections are those of NVMe base 2.1, NVM command set 1.1.
 
 pub mod admin;
+pub mod auth;
 pub mod command;
 pub mod discovery;
 pub mod identify;
@@ -18,4 +19,4 @@ mod text;
 pub use command::{Cqe, Sqe};
 pub use discovery::{DISCOVERY_NQN, DiscoveryEntry};
 pub use status::Status;
-pub use subsystem::{Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig};
+pub use subsystem::{Admission, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig};

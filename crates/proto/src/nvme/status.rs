@@ -54,6 +54,7 @@ statuses! {
     CONNECT_CONTROLLER_BUSY = 0x181, "Connect Controller Busy";
     CONNECT_INVALID_PARAMETERS = 0x182, "Connect Invalid Parameters";
     CONNECT_INVALID_HOST = 0x184, "Connect Invalid Host";
+    AUTHENTICATION_REQUIRED = 0x191, "Authentication Required";
     WRITE_FAULT = 0x280, "Write Fault";
     UNRECOVERED_READ_ERROR = 0x281, "Unrecovered Read Error";
     COMPARE_FAILURE = 0x285, "Compare Failure";

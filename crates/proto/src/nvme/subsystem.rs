@@ -9,7 +9,7 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{DISCOVERY_NQN, DiscoveryEntry};
+use super::{DISCOVERY_NQN, DiscoveryEntry, auth::Policy};
 use crate::{Backend, Shared, UnitId};
 
 /// Namespace IDs index a dense table in every I/O queue.
@@ -21,9 +21,19 @@ const MAX_CNTLID: u16 = 0xffef;
 pub trait NvmeBackend: Backend {
     /// The subsystem of that name for that host; the discovery subsystem is asked for as `DISCOVERY_NQN`.
     /// The place to check which address or host may come in.
-    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Rc<dyn Shared<Subsystem>>, Refusal>;
+    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal>;
+    /// Fills `bytes` for a challenge or a private exponent; a peer must not be able to guess them.
+    fn random(&mut self, bytes: &mut [u8]);
     /// What a discovery controller tells that host.
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog;
+}
+
+/// What a host that connects finds.
+#[expect(missing_debug_implementations, reason = "what is shared has none")]
+pub struct Admission {
+    pub subsystem: Rc<dyn Shared<Subsystem>>,
+    /// What it must prove on every queue before it may use it.
+    pub auth: Option<Policy>,
 }
 
 /// Why a host may not connect.

@@ -1,4 +1,4 @@
-//! CRC32C, the digest of iSCSI (RFC 7143 §13.1) and NVMe/TCP (NVMe/TCP transport §3.3.1.1).
+//! CRC32C, the digest of iSCSI (RFC 7143 §13.1) and NVMe/TCP (NVMe/TCP transport §3.3.1.1); CRC-32; how digests are compared.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -28,10 +28,20 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// CRC-32 of IEEE 802.3, by which secrets of NVMe are checked.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
+}
+
 pub fn crc32c_payload(payload: &Payload) -> u32 {
     let mut crc = Crc32c::default();
     payload.for_each_piece(|piece| crc.update(piece));
     crc.finish()
+}
+
+/// Compares without telling by its time where two digests differ.
+pub fn same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |differ, (left, right)| differ | (left ^ right)) == 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What every protocol needs of bytes: payloads that are named instead of copied, a queue of bytes to send, a cursor, digests.
+//! What every protocol needs of bytes: payloads that are named instead of copied, a queue of bytes to send, a cursor, digests, base64.
 //! Knows no protocol.
 
+pub mod base64;
 pub mod digest;
 pub mod payload;
 pub mod reader;

@@ -9,8 +9,8 @@ use iotax_proto::{
     Backend, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag, Target,
     UnitError, UnitId, UnitOp, Violation,
     nvme::{
-        DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
-        subsystem::DiscoveryLog,
+        Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
+        auth::Policy, subsystem::DiscoveryLog,
     },
     nvme_tcp::{AdminQueue, ConnectConfig, ControllerInfo, IoQueue, TargetConfig, TargetQueue},
 };
@@ -46,6 +46,9 @@ pub struct Server {
     pub log: DiscoveryLog,
     pub answers: Answers,
     pub read_only: bool,
+    /// What hosts must prove.
+    pub auth: Option<Policy>,
+    drawn: u8,
     pub fails_with: Option<UnitError>,
     /// Operations that take data, and what came so far.
     taking: BTreeMap<IoId, (UnitOp, Vec<u8>, usize)>,
@@ -78,6 +81,8 @@ impl Server {
             },
             answers: Answers::AtOnce,
             read_only: false,
+            auth: None,
+            drawn: 0,
             fails_with: None,
             taking: BTreeMap::new(),
             queued: Vec::new(),
@@ -199,14 +204,21 @@ impl Backend for Server {
 }
 
 impl NvmeBackend for Server {
-    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Rc<dyn Shared<Subsystem>>, Refusal> {
+    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal> {
         if hostnqn.ends_with("stranger") {
             return Err(Refusal::HostNotAllowed);
         }
         match subnqn {
-            SUBNQN => Ok(Rc::clone(&self.subsystem) as Rc<dyn Shared<Subsystem>>),
-            DISCOVERY_NQN => Ok(Rc::clone(&self.discovery) as Rc<dyn Shared<Subsystem>>),
+            SUBNQN => Ok(Admission { subsystem: Rc::clone(&self.subsystem) as _, auth: self.auth.clone() }),
+            DISCOVERY_NQN => Ok(Admission { subsystem: Rc::clone(&self.discovery) as _, auth: None }),
             _ => Err(Refusal::NoSubsystem),
+        }
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.drawn = self.drawn.wrapping_mul(167).wrapping_add(13);
+            *byte = self.drawn;
         }
     }
 

@@ -42,6 +42,7 @@ pub(super) fn control(
     workers: Workers,
 ) -> Result<Box<dyn Control>, Failure> {
     settings.refuse_nfs("iSCSI")?;
+    settings.refuse_nvme("iSCSI")?;
     let lun = u16::try_from(lun).map_err(|_| Failure::usage("a LUN is at most 65535", "endpoint"))?;
     let initiator = settings.initiator.as_deref().unwrap_or(INITIATOR);
     let defaults = Wishes::default();

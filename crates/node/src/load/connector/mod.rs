@@ -12,7 +12,10 @@ use super::{
     generator::TRANSFERS,
     link::Control,
 };
-use crate::{failure::Failure, server::Chap};
+use crate::{
+    failure::Failure,
+    server::{Chap, auth},
+};
 
 /// How to connect. What the endpoint's protocol does not know must be left out.
 #[derive(Clone, Debug)]
@@ -33,7 +36,9 @@ pub struct Settings {
     pub max_recv_data_segment_bytes: Option<u32>,
     /// iSCSI: who we prove to be, and whether the target must prove itself.
     pub chap: Option<Chap>,
-    /// From the system's random source: challenges come from it.
+    /// NVMe/TCP: who we prove to be, and whether the controller must prove itself.
+    pub dhchap: Option<auth::Policy>,
+    /// From the system's random source: challenges and private exponents come from it.
     pub secret: [u8; 32],
     /// NFS credentials.
     pub uid: Option<u32>,
@@ -54,6 +59,7 @@ impl Settings {
             max_burst_bytes: None,
             max_recv_data_segment_bytes: None,
             chap: None,
+            dhchap: None,
             secret: [0; 32],
             uid: None,
             gid: None,
@@ -72,6 +78,10 @@ impl Settings {
                 (self.chap.is_some(), "chap"),
             ],
         )
+    }
+
+    fn refuse_nvme(&self, protocol: &str) -> Result<(), Failure> {
+        refuse(protocol, &[(self.dhchap.is_some(), "dhchap")])
     }
 
     fn refuse_nfs(&self, protocol: &str) -> Result<(), Failure> {

@@ -63,6 +63,7 @@ pub(super) fn control(
     workers: Workers,
 ) -> Result<Box<dyn Control>, Failure> {
     settings.refuse_iscsi("NFS")?;
+    settings.refuse_nvme("NFS")?;
     super::refuse(
         "NFS",
         &[

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation,
+    nvme::auth::{Agreed, Entropy, HostConfig, Policy},
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
 };
 
@@ -11,6 +12,7 @@ use super::{Facts, Settings, Workers};
 use crate::{
     failure::{Failure, FailureKind},
     load::link::{AnyInitiator, Control, Link, Step},
+    random::Unpredictable,
 };
 
 const HOST: &str = "nqn.2026-11.io.iotax:load";
@@ -54,6 +56,7 @@ pub(super) fn control(
         io_queues: queues,
         nsid: Some(nsid),
         keep_alive: Duration::from_secs(30),
+        auth: settings.dhchap.clone().map(|policy| host_auth(policy, settings, workers)),
         ..ConnectConfig::new(nqn, host, host_id(settings.instance))
     };
     Ok(Box::new(Controller {
@@ -148,6 +151,7 @@ impl Control for Controller {
                 ("io_queues", info.io_queues.to_string()),
                 ("header_digest", self.config.digests.header.to_string()),
                 ("data_digest", self.config.digests.data.to_string()),
+                ("authentication", info.authentication.map_or_else(|| "none".to_owned(), authentication)),
             ],
         }
     }
@@ -165,6 +169,19 @@ impl InitiatorEvents for News {
     fn closed(&mut self, _: Instant) {
         self.closed = true;
     }
+}
+
+fn authentication(agreed: Agreed) -> String {
+    let direction = if agreed.is_mutual { "both ways" } else { "one way" };
+    format!("DH-HMAC-CHAP {direction}, {:?}, {:?}", agreed.hash, agreed.group)
+}
+
+/// A thread's controller is an association of its own.
+fn host_auth(policy: Policy, settings: &Settings, workers: Workers) -> HostConfig {
+    let Policy { secret, controller, hash, group } = policy;
+    let mut entropy = [0; 32];
+    Unpredictable::new(&settings.secret, "dhchap", workers.first.into()).fill(&mut entropy);
+    HostConfig { secret, controller, hash, group, entropy: Entropy(entropy) }
 }
 
 /// A UUID of version 8 (RFC 9562 §5.8): ours to define, and one for each load, as two hosts of one NQN must differ.

@@ -12,6 +12,7 @@ use crate::{
         chap::{self, Algorithm},
         text::TextOut,
     },
+    wire::digest::same,
 };
 
 #[derive(Debug)]
@@ -138,7 +139,7 @@ fn verify(chap: &Chap, said: &Said, algorithm: Algorithm) -> Result<(), Violatio
     let Some(target) = &chap.target else { return Ok(()) };
     let wanted = algorithm.response(target.identifier, &target.credentials.secret, &target.challenge);
     let response = said.response.as_ref().and_then(|text| chap::decode_binary(text)).unwrap_or_default();
-    if said.name.as_ref() == Some(&target.credentials.name) && chap::same(&response, &wanted) {
+    if said.name.as_ref() == Some(&target.credentials.name) && same(&response, &wanted) {
         Ok(())
     } else {
         Err(refused("RFC 7143 §12.1.3: the target failed to authenticate itself"))

@@ -8,6 +8,7 @@ use crate::iscsi::{
     pdu::login::login_status::{AUTHENTICATION_FAILURE, INITIATOR_ERROR},
     text::TextOut,
 };
+use crate::wire::digest::same;
 
 #[derive(Debug)]
 pub(super) struct Security {
@@ -109,7 +110,7 @@ impl Security {
         let (Some(name), Some(response)) = (&said.name, &said.response) else { return Err(INITIATOR_ERROR) };
         let response = chap::decode_binary(response).ok_or(INITIATOR_ERROR)?;
         let wanted = algorithm.response(identifier, &initiator.secret, challenge);
-        if *name == initiator.name && chap::same(&response, &wanted) { Ok(()) } else { Err(AUTHENTICATION_FAILURE) }
+        if *name == initiator.name && same(&response, &wanted) { Ok(()) } else { Err(AUTHENTICATION_FAILURE) }
     }
 
     /// We are who we say.

@@ -6,12 +6,14 @@ use core::time::Duration;
 
 use super::{
     ConnectConfig,
+    authenticate::{Authentication, Next},
     link::{Link, timed_out},
 };
 use crate::{
     Instant, Transmit, Violation, ViolationKind,
     nvme::{
         Cqe, Sqe, Status,
+        auth::Agreed,
         command::{Sgl, admin, fabrics},
         identify::{self, ControllerFields, cns},
         property,
@@ -42,6 +44,7 @@ pub(super) enum Event {
 enum Stage {
     Handshake,
     Connect,
+    Authenticate,
     Capabilities,
     Enable,
     WaitReady,
@@ -69,6 +72,10 @@ pub(super) struct AdminChannel {
     link: Link,
     config: ConnectConfig,
     stage: Stage,
+    /// Under way in the stage of that name.
+    authentication: Option<Box<Authentication>>,
+    /// How the host proved itself, where it had to.
+    agreed: Option<Agreed>,
     pending: Option<Pending>,
     next_cid: u16,
     /// When CSTS is to be read again.
@@ -87,6 +94,8 @@ impl AdminChannel {
             deadline: now + config.admin_timeout,
             config,
             stage: Stage::Handshake,
+            authentication: None,
+            agreed: None,
             pending: None,
             next_cid: 0,
             poll_at: None,
@@ -103,6 +112,10 @@ impl AdminChannel {
     /// CAP, once up.
     pub(super) fn cap(&self) -> u64 {
         self.cap
+    }
+
+    pub(super) fn agreed(&self) -> Option<Agreed> {
+        self.agreed
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -253,11 +266,25 @@ impl AdminChannel {
         match self.stage {
             Stage::Connect => {
                 self.cntlid = cqe.result as u16;
-                if cqe.result & 0xffff_0000 != 0 {
-                    return Err(Violation::new(ViolationKind::Unsupported, "the controller wants authentication"));
+                match Authentication::asked_for(cqe.result, &self.config, 0)? {
+                    None => self.begin_bring_up(now),
+                    Some(authentication) => {
+                        authentication.begin(&mut self.link, self.next_cid);
+                        self.authentication = Some(authentication);
+                        self.stage = Stage::Authenticate;
+                        self.expect(now, 0);
+                    }
                 }
-                self.stage = Stage::Capabilities;
-                self.property_get(now, property::CAP);
+            }
+            Stage::Authenticate => {
+                let Some(authentication) = &mut self.authentication else { return Ok(None) };
+                match authentication.proceed(&mut self.link, self.next_cid, cqe.status, &data)? {
+                    Next::Reads(len) => self.expect(now, len),
+                    Next::Done(agreed) => {
+                        self.agreed = Some(agreed);
+                        self.begin_bring_up(now);
+                    }
+                }
             }
             Stage::Capabilities => {
                 self.cap = cqe.result;
@@ -303,6 +330,11 @@ impl AdminChannel {
             Stage::Handshake | Stage::Up | Stage::Down => {}
         }
         Ok(None)
+    }
+
+    fn begin_bring_up(&mut self, now: Instant) {
+        self.stage = Stage::Capabilities;
+        self.property_get(now, property::CAP);
     }
 
     fn refused(&self, status: Status) -> Violation {

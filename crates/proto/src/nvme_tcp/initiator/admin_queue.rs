@@ -163,6 +163,7 @@ impl AdminQueue {
         let size_bytes = namespace.blocks.checked_mul(1 << namespace.block_shift).ok_or(NO_NAMESPACE)?;
         Ok(ControllerInfo {
             cntlid: fields.cntlid,
+            authentication: self.channel.agreed(),
             serial: fields.serial.clone(),
             model: fields.model.clone(),
             firmware: fields.firmware.clone(),

@@ -1,10 +1,11 @@
 //! An I/O queue of a session: one connection, commands identified by the caller's tags.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::{fmt, mem, time::Duration};
 
 use super::{
     ConnectConfig, ControllerInfo,
+    authenticate::{Authentication, OnIoQueue},
     link::{Link, timed_out},
 };
 use crate::{
@@ -30,6 +31,7 @@ const MAX_BLOCKS: u64 = 1 << 16;
 enum Stage {
     Handshake,
     Connect,
+    Authenticate,
     Ready,
     /// `close` was called; Disconnect follows the last completion.
     Draining,
@@ -80,8 +82,10 @@ pub struct IoQueue {
     /// When there is something to tell that needs no answer: `unsupported` I/Os, or `closed`.
     due: Option<Instant>,
     closes: bool,
-    /// The controller did not take the Connect command.
-    refused: Option<Status>,
+    /// Under way in the stage of that name.
+    authentication: Option<Box<OnIoQueue>>,
+    /// The controller did not take the Connect command, or not our proof, or did not prove itself.
+    refused: Option<Violation>,
     /// I/Os that this controller cannot do, to be completed so at the next chance.
     unsupported: Vec<u16>,
 }
@@ -111,6 +115,7 @@ impl IoQueue {
             deadline: Some(now + config.admin_timeout),
             due: None,
             closes: false,
+            authentication: None,
             refused: None,
             unsupported: Vec::new(),
         }
@@ -120,7 +125,7 @@ impl IoQueue {
         &self.geometry
     }
 
-    /// CID of Connect and Disconnect: above those of I/Os.
+    /// CID of Connect, authentication and Disconnect: above those of I/Os.
     fn control_cid(&self) -> u16 {
         self.slots.len() as u16
     }
@@ -245,6 +250,8 @@ impl IoQueue {
                 {
                     events.data(Tag::from(tag), *received, piece);
                     *received += piece.len() as u32;
+                } else if let Some(authentication) = &mut self.authentication {
+                    authentication.on_data(piece);
                 }
             }
             Step::Header { header: Header::ControllerData(data), data_len } => {
@@ -258,6 +265,10 @@ impl IoQueue {
                     if completes {
                         self.complete(now, tag, Status::SUCCESS, events)?;
                     }
+                } else if let Some(authentication) = &mut self.authentication
+                    && authentication.on_data_end(*digest_ok)
+                {
+                    self.on_authentication(now, Status::SUCCESS, events);
                 }
             }
             Step::Header { header: Header::Response(cqe), .. } => self.on_response(now, cqe, events)?,
@@ -280,7 +291,11 @@ impl IoQueue {
     fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         let slot = self.slots.get(usize::from(data.cid));
         let Some(Slot { transfer: Transfer::In { len, received }, .. }) = slot else {
-            return Err(Fault::field(8, "NVMe/TCP: C2HData for no read outstanding"));
+            let is_control = data.cid == self.control_cid();
+            return match self.authentication.as_mut().filter(|_| is_control) {
+                Some(authentication) => authentication.on_header(data, data_len),
+                None => Err(Fault::field(8, "NVMe/TCP: C2HData for no read outstanding")),
+            };
         };
         if data.len != data_len || data_len == 0 {
             return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
@@ -339,11 +354,19 @@ impl IoQueue {
     fn on_control_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
         match self.stage {
             Stage::Connect if cqe.status.is_success() => {
-                self.stage = Stage::Ready;
-                self.deadline = None;
-                events.ready(now, &self.geometry);
+                match Authentication::asked_for(cqe.result, &self.config, self.qid) {
+                    Ok(None) => self.set_ready(now, events),
+                    Ok(Some(authentication)) => {
+                        let cid = self.control_cid();
+                        let on_queue = OnIoQueue::begin(authentication, &mut self.link, cid);
+                        self.authentication = Some(Box::new(on_queue));
+                        self.stage = Stage::Authenticate;
+                    }
+                    Err(violation) => self.refused = Some(violation),
+                }
             }
-            Stage::Connect => self.refused = Some(cqe.status),
+            Stage::Connect => self.refused = Some(Violation::new(ViolationKind::Refused, cqe.status.name())),
+            Stage::Authenticate => self.on_authentication(now, cqe.status, events),
             Stage::Disconnect => {
                 self.stage = Stage::Closed;
                 self.deadline = None;
@@ -354,6 +377,26 @@ impl IoQueue {
             }
         }
         Ok(())
+    }
+
+    /// A command of the authentication was answered.
+    fn on_authentication(&mut self, now: Instant, status: Status, events: &mut dyn InitiatorEvents) {
+        let cid = self.control_cid();
+        let Some(authentication) = &mut self.authentication else { return };
+        match authentication.on_response(&mut self.link, cid, status) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.authentication = None;
+                self.set_ready(now, events);
+            }
+            Err(violation) => self.refused = Some(violation),
+        }
+    }
+
+    fn set_ready(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.stage = Stage::Ready;
+        self.deadline = None;
+        events.ready(now, &self.geometry);
     }
 
     /// Sends Disconnect (NVMe base 2.1 §6.4) once nothing is outstanding, or is done where there is no such command.
@@ -404,8 +447,8 @@ impl Initiator for IoQueue {
             if let Err(fault) = self.on_step(now, &step, events) {
                 return Err(self.link.fail(&fault, before));
             }
-            if let Some(status) = self.refused.take() {
-                return Err(Violation::new(ViolationKind::Refused, status.name()));
+            if let Some(violation) = self.refused.take() {
+                return Err(violation);
             }
         }
         if matches!(self.stage, Stage::Ready | Stage::Draining) {
@@ -470,7 +513,7 @@ impl Initiator for IoQueue {
 
     fn close(&mut self, now: Instant) {
         match self.stage {
-            Stage::Handshake | Stage::Connect => self.close_soon(now),
+            Stage::Handshake | Stage::Connect | Stage::Authenticate => self.close_soon(now),
             Stage::Ready => {
                 self.stage = Stage::Draining;
                 self.disconnect_when_drained(now);

@@ -5,6 +5,7 @@
 
 mod admin_channel;
 mod admin_queue;
+mod authenticate;
 mod discovery;
 mod io_queue;
 mod link;
@@ -17,7 +18,10 @@ pub use discovery::Discovery;
 pub use io_queue::IoQueue;
 
 use super::pdu::Digests;
-use crate::Geometry;
+use crate::{
+    Geometry,
+    nvme::auth::{Agreed, HostConfig},
+};
 
 /// How a host connects.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct ConnectConfig {
     pub admin_timeout: Duration,
     /// How long an I/O queue with I/Os outstanding may be silent.
     pub io_timeout: Duration,
+    /// How the host proves itself where a controller asks for it.
+    pub auth: Option<HostConfig>,
     /// Lets the controller complete reads without a response PDU.
     pub disable_sq_flow_control: bool,
 }
@@ -56,6 +62,7 @@ impl ConnectConfig {
             keep_alive: Duration::from_secs(30),
             admin_timeout: Duration::from_secs(10),
             io_timeout: Duration::from_secs(30),
+            auth: None,
             disable_sq_flow_control: true,
         }
     }
@@ -65,6 +72,8 @@ impl ConnectConfig {
 #[derive(Clone, Debug)]
 pub struct ControllerInfo {
     pub cntlid: u16,
+    /// How the host proved itself; `None` where nobody asked.
+    pub authentication: Option<Agreed>,
     pub serial: String,
     pub model: String,
     pub firmware: String,

@@ -2,12 +2,13 @@
 
 use alloc::{boxed::Box, rc::Rc};
 
-use super::{IoQueueState, Phase, SqHead, TargetQueue, slots::Control};
+use super::{Gate, IoQueueState, Phase, SqHead, TargetQueue, slots::Control};
 use crate::{
     Instant, Shared,
     nvme::{
-        NvmeBackend, Refusal, Sqe, Status, Subsystem,
+        Admission, NvmeBackend, Refusal, Sqe, Status, Subsystem,
         admin::AdminController,
+        auth,
         command::{CNTLID_ANY, Connect, ConnectData, fabrics},
         discovery::ADMIN_QUEUE_ENTRIES,
         subsystem::{AttachError, HostIdentity, with_subsystem},
@@ -17,8 +18,21 @@ use crate::{
 /// SQHD of a successful Connect that disables SQ flow control (NVMe base 2.1 §6.3).
 const FLOW_CONTROL_DISABLED: u16 = 0xffff;
 
+/// AUTHREQ in the result of Connect: the host must authenticate itself on this queue (NVMe base 2.1 §6.3).
+const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
+
 /// Result and status that refuse a Connect.
 type Refused = (u64, Status);
+
+/// What a connection becomes.
+struct Connected {
+    phase: Phase,
+    cntlid: u16,
+    /// Most bytes of data in a capsule.
+    max_command_data: u32,
+    /// What the host must prove first.
+    auth: Option<auth::Controller>,
+}
 
 impl TargetQueue {
     /// Until a queue is connected, Connect is the only command that may come.
@@ -34,16 +48,26 @@ impl TargetQueue {
         let Some(data) = control.data.first_chunk() else { return };
         let connect = Connect::parse(&control.sqe);
         match self.connect(now, &connect, &ConnectData::parse(data), backend) {
-            Ok((phase, cntlid, max_command_data)) => {
-                self.phase = phase;
-                self.deadline = None;
-                self.rx.set_max_command_data(max_command_data);
+            Ok(Connected { phase, cntlid, max_command_data, auth }) => {
+                // NVMe base 2.1 §6.3: AUTHREQ, authentication transaction required.
+                let result = u64::from(cntlid) | if auth.is_some() { AUTHENTICATION_REQUIRED } else { 0 };
+                match auth {
+                    None => {
+                        self.phase = phase;
+                        self.deadline = None;
+                        self.rx.set_max_command_data(max_command_data);
+                    }
+                    Some(auth) => {
+                        self.phase = Phase::Gated(Box::new(Gate { auth, behind: phase, max_command_data }));
+                        self.deadline = Some(now + self.config.connect_timeout);
+                    }
+                }
                 let entries = connect.sq_size + 1;
                 self.slots.resize(entries);
                 self.sq = SqHead { is_disabled: connect.disable_sq_flow_control, head: 1, entries };
                 let sq_head = if self.sq.is_disabled { FLOW_CONTROL_DISABLED } else { self.sq.head };
                 let cid = control.sqe.cid();
-                let cqe = crate::nvme::Cqe { result: u64::from(cntlid), sq_head, cid, status: Status::SUCCESS };
+                let cqe = crate::nvme::Cqe { result, sq_head, cid, status: Status::SUCCESS };
                 self.sender.response(&cqe);
             }
             Err((result, status)) => {
@@ -53,22 +77,21 @@ impl TargetQueue {
         }
     }
 
-    /// What the connection becomes, the controller's ID, and how much data its capsules may hold.
     fn connect<B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         connect: &Connect,
         data: &ConnectData,
         backend: &mut B,
-    ) -> Result<(Phase, u16, u32), Refused> {
+    ) -> Result<Connected, Refused> {
         if connect.record_format != 0 {
             return Err((0, Status::CONNECT_INCOMPATIBLE_FORMAT));
         }
         if data.hostnqn.is_empty() {
             return Err(wrong_data(ConnectData::HOSTNQN_AT));
         }
-        let subsystem = match backend.subsystem(&data.subnqn, &data.hostnqn) {
-            Ok(subsystem) => subsystem,
+        let Admission { subsystem, auth } = match backend.subsystem(&data.subnqn, &data.hostnqn) {
+            Ok(admission) => admission,
             Err(Refusal::NoSubsystem) => return Err(wrong_data(ConnectData::SUBNQN_AT)),
             Err(Refusal::HostNotAllowed) => return Err((0, Status::CONNECT_INVALID_HOST)),
         };
@@ -76,11 +99,13 @@ impl TargetQueue {
             return Err((0, Status::CONNECT_INVALID_HOST));
         }
         let host = HostIdentity { nqn: data.hostnqn.clone(), id: data.host_id };
-        if connect.qid == 0 {
-            self.connect_admin(now, connect, data.cntlid, subsystem, host)
+        let auth = auth.map(|policy| auth::Controller::new(policy, &data.hostnqn, &data.subnqn));
+        let (phase, cntlid, max_command_data) = if connect.qid == 0 {
+            self.connect_admin(now, connect, data.cntlid, subsystem, host)?
         } else {
-            self.connect_io(now, connect, data.cntlid, subsystem, &host)
-        }
+            self.connect_io(now, connect, data.cntlid, subsystem, &host)?
+        };
+        Ok(Connected { phase, cntlid, max_command_data, auth })
     }
 
     fn connect_admin(

@@ -1,6 +1,7 @@
 //! The controller's side of one connection: handshake, Connect, then an admin queue or an I/O queue.
 
 mod connect;
+mod gate;
 mod io;
 mod slots;
 
@@ -8,6 +9,7 @@ use alloc::boxed::Box;
 use core::{fmt, mem, time::Duration};
 
 use self::{
+    gate::Gate,
     io::IoQueueState,
     slots::{Control, Slots, State},
 };
@@ -44,7 +46,7 @@ pub struct TargetConfig {
     pub max_transfer_bytes: u32,
     /// Entries of an I/O queue at most.
     pub max_queue_entries: u16,
-    /// A peer that has not connected a queue by then is given up.
+    /// A peer that has not connected a queue by then, or not authenticated itself as long after that, is given up.
     pub connect_timeout: Duration,
 }
 
@@ -77,6 +79,8 @@ enum Phase {
     Handshake,
     /// Before Connect.
     Connecting,
+    /// Connected, and before the host has proved itself.
+    Gated(Box<Gate>),
     Admin(Box<AdminController>),
     Io(Box<IoQueueState>),
     /// Logged out, refused or at fault: nothing more is taken.
@@ -111,7 +115,7 @@ pub struct TargetQueue {
     slots: Slots,
     sq: SqHead,
     sink: Sink,
-    /// Until Connect.
+    /// Until Connect, and until authentication where it is asked for.
     deadline: Option<Instant>,
 }
 
@@ -130,12 +134,12 @@ impl TargetQueue {
         }
     }
 
-    /// Queue ID once connected.
+    /// Queue ID once connected and, where that is asked for, authenticated.
     pub fn qid(&self) -> Option<u16> {
         match &self.phase {
             Phase::Admin(_) => Some(0),
             Phase::Io(io) => Some(io.qid()),
-            Phase::Handshake | Phase::Connecting | Phase::Closing => None,
+            Phase::Handshake | Phase::Connecting | Phase::Gated(_) | Phase::Closing => None,
         }
     }
 
@@ -213,6 +217,7 @@ impl TargetQueue {
         match &mut self.phase {
             Phase::Io(_) => self.on_io_command(now, sqe, data_len, backend)?,
             Phase::Admin(_) => self.on_admin_command(now, sqe, backend),
+            Phase::Gated(_) => self.on_gate_command(now, sqe, data_len, backend),
             Phase::Handshake | Phase::Connecting | Phase::Closing => self.on_first_command(sqe, data_len),
         }
         Ok(())
@@ -303,6 +308,7 @@ impl TargetQueue {
         match self.phase {
             Phase::Io(_) => self.on_ranges(now, cid, control, backend),
             Phase::Connecting => self.on_connect(now, control, backend),
+            Phase::Gated(_) => self.on_gate_data(now, control, backend),
             Phase::Handshake | Phase::Admin(_) | Phase::Closing => {}
         }
     }
@@ -414,11 +420,7 @@ impl TargetQueue {
         self.slots.drain(|index| backend.abort(IoId::from(index)));
         self.sink = Sink::Discard;
         self.deadline = None;
-        match mem::replace(&mut self.phase, Phase::Closing) {
-            Phase::Admin(mut admin) => admin.destroy(),
-            Phase::Io(io) => io.detach(),
-            Phase::Handshake | Phase::Connecting | Phase::Closing => {}
-        }
+        mem::replace(&mut self.phase, Phase::Closing).end();
     }
 }
 
@@ -461,7 +463,7 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
         match &self.phase {
             Phase::Admin(admin) => admin.poll_timeout(),
             Phase::Io(io) => Some(io.next_look()),
-            Phase::Handshake | Phase::Connecting | Phase::Closing => self.deadline,
+            Phase::Handshake | Phase::Connecting | Phase::Gated(_) | Phase::Closing => self.deadline,
         }
     }
 
@@ -472,7 +474,10 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
             Phase::Handshake | Phase::Connecting if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 Err(Violation::new(ViolationKind::TimedOut, "no Connect command in time"))
             }
-            Phase::Handshake | Phase::Connecting | Phase::Closing => Ok(()),
+            Phase::Gated(_) if self.deadline.is_some_and(|deadline| now >= deadline) => {
+                Err(Violation::new(ViolationKind::TimedOut, "the host did not authenticate itself in time"))
+            }
+            Phase::Handshake | Phase::Connecting | Phase::Gated(_) | Phase::Closing => Ok(()),
         };
         match result {
             Ok(()) => self.tell_events(),
@@ -487,6 +492,18 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {
         self.end(backend);
+    }
+}
+
+impl Phase {
+    /// Gives up what other connections know of.
+    fn end(self) {
+        match self {
+            Self::Gated(gate) => gate.behind.end(),
+            Self::Admin(mut admin) => admin.destroy(),
+            Self::Io(io) => io.detach(),
+            Self::Handshake | Self::Connecting | Self::Closing => {}
+        }
     }
 }
 

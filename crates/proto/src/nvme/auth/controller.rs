@@ -1,0 +1,209 @@
+//! The controller's side of one transaction: a connection has one, and may do nothing else until it has passed.
+
+use alloc::{string::String, vec, vec::Vec};
+use core::{fmt, mem};
+
+use super::{
+    DhGroup, Failure, Hash, Message, Secret,
+    group::EXPONENT_LEN,
+    message::Offer,
+    proof::{Proof, Role},
+};
+use crate::wire::digest::same;
+
+/// What a host must prove.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub secret: Secret,
+    /// Ours, for hosts that ask us to prove ourselves as well.
+    pub controller: Option<Secret>,
+    /// The only ones allowed; `None` takes the first of the host's that we can.
+    pub hash: Option<Hash>,
+    pub group: Option<DhGroup>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Open,
+    /// The queue may be used.
+    Passed,
+    /// The connection is to be closed.
+    Failed,
+}
+
+enum State {
+    Begin,
+    Challenged(Challenged),
+    /// Success1 waits to be fetched; then the host has proved itself, and nothing more comes.
+    Proved,
+    /// As `Proved`, and the host must say that it is content with us.
+    Answered,
+    /// Failure1 waits to be fetched.
+    Failing,
+    Passed,
+    Failed,
+}
+
+struct Challenged {
+    hash: Hash,
+    group: DhGroup,
+    sequence: u32,
+    challenge: Vec<u8>,
+    exponent: [u8; EXPONENT_LEN],
+}
+
+pub struct Controller {
+    policy: Policy,
+    hostnqn: String,
+    subnqn: String,
+    transaction: u16,
+    state: State,
+    /// What the host's next Authentication Receive gets.
+    outgoing: Option<Vec<u8>>,
+}
+
+impl Controller {
+    pub fn new(policy: Policy, hostnqn: &str, subnqn: &str) -> Self {
+        let (hostnqn, subnqn) = (hostnqn.into(), subnqn.into());
+        Self { policy, hostnqn, subnqn, transaction: 0, state: State::Begin, outgoing: None }
+    }
+
+    pub fn progress(&self) -> Progress {
+        match self.state {
+            State::Passed => Progress::Passed,
+            State::Failed => Progress::Failed,
+            _ => Progress::Open,
+        }
+    }
+
+    /// Data of an Authentication Send. `random` gives what no peer can guess.
+    pub fn take(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) {
+        if let Err(failure) = self.on_message(bytes, random) {
+            let message = Message::Failure1 { transaction: self.transaction, explanation: failure as u8 };
+            self.outgoing = Some(message.encode());
+            self.state = State::Failing;
+        }
+    }
+
+    /// The message for an Authentication Receive; `None` where it is the host's turn.
+    pub fn give(&mut self) -> Option<Vec<u8>> {
+        let message = self.outgoing.take()?;
+        match self.state {
+            State::Proved => self.state = State::Passed,
+            State::Failing => self.state = State::Failed,
+            _ => {}
+        }
+        Some(message)
+    }
+
+    fn on_message(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Result<(), Failure> {
+        let message = Message::decode(bytes).ok_or(Failure::IncorrectPayload)?;
+        // What we have to say must be fetched first; after a failure nothing else helps.
+        let may_speak = self.outgoing.is_none() && !matches!(self.state, State::Failing);
+        match (message, mem::replace(&mut self.state, State::Failing)) {
+            // The host gives up: there is nobody to be told.
+            (Message::Failure2 { .. }, _) => self.state = State::Failed,
+            // One transaction a connection, so that nobody makes us compute for ever.
+            (Message::Negotiate { transaction, secure_channel, offer }, State::Begin) => {
+                self.transaction = transaction;
+                if secure_channel != 0 {
+                    return Err(Failure::SecureChannelMismatch);
+                }
+                self.challenge(&offer.ok_or(Failure::ProtocolUnusable)?, random)?;
+            }
+            (Message::Reply { transaction, response, challenge, sequence, public }, State::Challenged(given))
+                if may_speak && transaction == self.transaction =>
+            {
+                let challenge = challenge.filter(|_| sequence != 0);
+                self.verify(&given, &response, challenge.as_deref(), sequence, &public)?;
+            }
+            (Message::Success2 { transaction }, State::Answered) if may_speak && transaction == self.transaction => {
+                self.state = State::Passed;
+            }
+            _ => return Err(Failure::IncorrectMessage),
+        }
+        Ok(())
+    }
+
+    fn challenge(&mut self, offer: &Offer, random: &mut dyn FnMut(&mut [u8])) -> Result<(), Failure> {
+        let (hash, group) = offer.choose(self.policy.hash, self.policy.group)?;
+        let (mut challenge, mut exponent, mut sequence) = (vec![0; hash.digest_len()], [0; EXPONENT_LEN], [0; 4]);
+        random(&mut challenge);
+        random(&mut exponent);
+        random(&mut sequence);
+        // S1 is not 0 (NVMe base 2.1 §8.3.4.5.3).
+        let sequence = u32::from_le_bytes(sequence) | 1;
+        let message = Message::Challenge {
+            transaction: self.transaction,
+            hash: hash.id(),
+            group: group.id(),
+            sequence,
+            challenge: challenge.clone(),
+            public: group.public(&exponent),
+        };
+        self.outgoing = Some(message.encode());
+        self.state = State::Challenged(Challenged { hash, group, sequence, challenge, exponent });
+        Ok(())
+    }
+
+    fn verify(
+        &mut self,
+        given: &Challenged,
+        response: &[u8],
+        challenge: Option<&[u8]>,
+        sequence: u32,
+        public: &[u8],
+    ) -> Result<(), Failure> {
+        let hash = given.hash;
+        let shared = match given.group {
+            DhGroup::Null if public.is_empty() => None,
+            DhGroup::Null => return Err(Failure::IncorrectPayload),
+            group => Some(group.shared(&given.exponent, public).ok_or(Failure::IncorrectPayload)?),
+        };
+        let shared = shared.as_deref();
+        let wanted = Proof {
+            hash,
+            key: &self.policy.secret.key_of(&self.hostnqn),
+            challenge: &given.challenge,
+            shared,
+            sequence: given.sequence,
+            transaction: self.transaction,
+            role: Role::Host,
+            own_nqn: &self.hostnqn,
+            other_nqn: &self.subnqn,
+        }
+        .response();
+        if !same(response, &wanted) {
+            return Err(Failure::Failed);
+        }
+        let own = match (challenge, &self.policy.controller) {
+            (None, _) => None,
+            (Some(_), None) => return Err(Failure::Failed),
+            (Some(challenge), Some(secret)) => Some(
+                Proof {
+                    hash,
+                    key: &secret.key_of(&self.subnqn),
+                    challenge,
+                    shared,
+                    sequence,
+                    transaction: self.transaction,
+                    role: Role::Controller,
+                    own_nqn: &self.subnqn,
+                    other_nqn: &self.hostnqn,
+                }
+                .response(),
+            ),
+        };
+        self.state = if own.is_some() { State::Answered } else { State::Proved };
+        let hash_len = hash.digest_len() as u8;
+        let message = Message::Success1 { transaction: self.transaction, hash_len, response: own };
+        self.outgoing = Some(message.encode());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}

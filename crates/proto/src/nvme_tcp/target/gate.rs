@@ -1,0 +1,92 @@
+//! In-band authentication: between Connect and the first command of a queue that asks for it.
+
+use super::{Phase, TargetQueue, check_controller_data, slots::Control};
+use crate::{
+    Instant,
+    nvme::{
+        NvmeBackend, Sqe, Status,
+        auth::{self, Progress},
+        command::fabrics,
+    },
+    nvme_tcp::sender::Data,
+};
+
+/// A queue whose host has not proved itself, and what it becomes then.
+pub(super) struct Gate {
+    pub(super) auth: auth::Controller,
+    pub(super) behind: Phase,
+    /// Most bytes of data in a capsule, once the gate is open.
+    pub(super) max_command_data: u32,
+}
+
+impl TargetQueue {
+    /// Until authentication has passed, its two commands are the only ones that may come (NVMe base 2.1 §6.3, AUTHREQ).
+    pub(super) fn on_gate_command<B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        data_len: u32,
+        backend: &mut B,
+    ) {
+        let kind = sqe.is_fabrics().then(|| sqe.fabrics_type());
+        if !matches!(kind, Some(fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE)) {
+            self.respond(sqe.cid(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
+            return;
+        }
+        let Some(len) = auth::len_of(sqe).filter(|len| (1..=auth::MESSAGE_LEN_MAX).contains(len)) else {
+            self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry());
+            return;
+        };
+        if kind == Some(fabrics::AUTHENTICATION_SEND) {
+            self.take_control_data(sqe, data_len, len);
+        } else {
+            self.on_gate_receive(now, sqe, len, backend);
+        }
+    }
+
+    /// The data of an Authentication Send.
+    pub(super) fn on_gate_data<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
+        let Phase::Gated(gate) = &mut self.phase else { return };
+        gate.auth.take(&control.data, &mut |bytes| backend.random(bytes));
+        self.respond(control.sqe.cid(), Status::SUCCESS);
+        self.look_at_gate(now, backend);
+    }
+
+    fn on_gate_receive<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, len: u32, backend: &mut B) {
+        if let Err(status) = check_controller_data(sqe, len) {
+            self.respond(sqe.cid(), status);
+            return;
+        }
+        let Phase::Gated(gate) = &mut self.phase else { return };
+        let Some(mut message) = gate.auth.give() else {
+            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
+            return;
+        };
+        // Room that is left is zeros; less than the message needs is the host's mistake, and its transaction is over.
+        if message.len() > len as usize {
+            self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry());
+            self.end(backend);
+            return;
+        }
+        message.resize(len as usize, 0);
+        self.give_data(sqe.cid(), Data::Bytes(&message));
+        self.look_at_gate(now, backend);
+    }
+
+    /// Opens the gate, or closes the connection, where authentication has come to its end.
+    fn look_at_gate<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
+        let Phase::Gated(gate) = &mut self.phase else { return };
+        match gate.auth.progress() {
+            Progress::Open => {}
+            Progress::Failed => self.end(backend),
+            Progress::Passed => {
+                self.rx.set_max_command_data(gate.max_command_data);
+                self.deadline = None;
+                self.phase = core::mem::replace(&mut gate.behind, Phase::Closing);
+                if let Phase::Admin(admin) = &mut self.phase {
+                    admin.heard(now);
+                }
+            }
+        }
+    }
+}
