@@ -110,6 +110,30 @@ fn dataset_management_deallocates_only_where_asked_to() {
 }
 
 #[test]
+fn dataset_management_takes_the_ranges_it_counts_out_of_a_larger_buffer() {
+    let (mut server, _admin, mut io) = queue();
+    let mut sqe = Sqe::new(nvm::DATASET_MANAGEMENT, 5, 1);
+    set_deallocate_one(&mut sqe);
+    let mut buffer = vec![0; 4096];
+    buffer[..32].copy_from_slice(&[encode_range(1, 2), encode_range(9, 1)].concat());
+    sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 512 });
+    assert_eq!(io.one(&mut server, &sqe, &buffer[..512]).status(), 0);
+    assert_eq!(server.volume[BLOCK..3 * BLOCK], [0xdd; 2 * BLOCK]);
+    assert_ne!(server.volume[9 * BLOCK..10 * BLOCK], [0xdd; BLOCK], "one range is counted");
+
+    sqe.set_sgl(Sgl::Transport { len: 4096 });
+    let r2t = io.one(&mut server, &sqe, &[]).r2t();
+    assert_eq!(r2t.len, 4096);
+    let answers = io.send(&mut server, &h2c_data(5, r2t.ttag, 0, true, &buffer)).expect("stands");
+    assert_eq!(answers[0].status(), 0);
+
+    for len in [8, 4112] {
+        sqe.set_sgl(Sgl::Transport { len });
+        assert_eq!(io.one(&mut server, &sqe, &[]).status(), Status::SGL_LENGTH_INVALID.do_not_retry().code());
+    }
+}
+
+#[test]
 fn wrong_commands_get_the_status_of_the_specification() {
     let (mut server, _admin, mut io) = queue();
     let read = transfer(nvm::READ, 1, 0, 1);
@@ -269,7 +293,7 @@ fn wrong_common_headers_end_the_connection_and_are_sent_back() {
 fn in_capsule_data_beyond_the_capsule_size_end_the_connection() {
     let (mut server, _admin, mut io) = queue();
     let mut sqe = transfer(nvm::WRITE, 1, 0, 2);
-    sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 1024 });
+    sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 512 });
     let (term, _) = io.send_fatal(&mut server, &capsule(&sqe, &[0; 1024]));
     assert_eq!(term.status, Fes::LimitExceeded as u16);
 }

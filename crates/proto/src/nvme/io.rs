@@ -7,6 +7,8 @@ use crate::{Backend, UnitId, UnitOp};
 
 /// One Dataset Management range.
 const RANGE_LEN: usize = 16;
+/// Ranges of one command at most, for their number is a byte that counts from 0.
+pub const RANGES_LEN_MAX: u32 = 256 * RANGE_LEN as u32;
 const DSM_DEALLOCATE: u32 = 1 << 2;
 
 /// What an I/O queue knows of the namespaces: a table indexed by NSID, made again when the subsystem's pulse says so.
@@ -69,21 +71,21 @@ impl NamespaceTable {
                 UnitOp::WriteZeroes { offset, len: u64::from(sqe.blocks()) << entry.block_shift }
             }
             nvm::DATASET_MANAGEMENT => {
-                let ranges = (sqe.cdw(10) & 0xff) + 1;
-                return Ok(Command::Ranges { len: ranges * RANGE_LEN as u32 });
+                return Ok(Command::Ranges { len: range_count(sqe) * RANGE_LEN as u32 });
             }
             _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
         };
         Ok(Command::Op { unit: entry.unit, op })
     }
 
-    /// The operation that a Dataset Management command's ranges ask for; `None` where they are hints of no effect.
+    /// The operation that a Dataset Management command's ranges ask for, which `data` begin with; `None` where they are
+    /// hints of no effect.
     pub fn deallocation(&self, sqe: &Sqe, data: &[u8]) -> Result<Option<(UnitId, UnitOp)>, Status> {
         let entry = self.0.get(sqe.nsid() as usize).copied().flatten();
         let entry = entry.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
         let (raw, _) = data.as_chunks::<RANGE_LEN>();
         let mut ranges = Vec::with_capacity(raw.len());
-        for [_, _, _, _, l0, l1, l2, l3, lba @ ..] in raw {
+        for [_, _, _, _, l0, l1, l2, l3, lba @ ..] in raw.iter().take(range_count(sqe) as usize) {
             let offset = entry.bytes(u64::from_le_bytes(*lba))?;
             let len = entry.bytes(u64::from(u32::from_le_bytes([*l0, *l1, *l2, *l3])))?;
             if len > 0 {
@@ -110,6 +112,10 @@ impl Entry {
     fn bytes(self, blocks: u64) -> Result<u64, Status> {
         blocks.checked_mul(1 << self.block_shift).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
     }
+}
+
+fn range_count(sqe: &Sqe) -> u32 {
+    (sqe.cdw(10) & 0xff) + 1
 }
 
 /// A Dataset Management range that deallocates, as a host sends it.

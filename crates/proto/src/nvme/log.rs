@@ -129,10 +129,14 @@ pub fn supported(is_discovery: bool) -> Vec<u8> {
     bytes
 }
 
+/// Header, the one group, its namespaces.
+const ANA_LEN: usize = 16 + 32 + 4 * super::subsystem::MAX_NSID as usize;
+
 /// Log Specific Parameter of the ANA log: groups without their namespaces.
 pub const ANA_GROUPS_ONLY: u8 = 1;
 
-/// Asymmetric namespace access: every namespace in one group, optimized.
+/// Asymmetric namespace access: every namespace in one group, optimized. Hosts ask for as much as groups and namespaces
+/// might ever take, possibly in pieces: it is as long as that.
 pub fn ana(namespaces: &[Namespace], generation: u64, groups_only: bool) -> Vec<u8> {
     const OPTIMIZED: u8 = 1;
     let listed = if groups_only { &[] } else { namespaces };
@@ -148,6 +152,7 @@ pub fn ana(namespaces: &[Namespace], generation: u64, groups_only: bool) -> Vec<
     for namespace in listed {
         bytes.extend_from_slice(&namespace.nsid.to_le_bytes());
     }
+    bytes.resize(ANA_LEN, 0);
     bytes
 }
 

@@ -11,8 +11,8 @@ use crate::{
     Instant, IoId, Shared, Started, UnitId, UnitOp, Violation,
     nvme::{
         NvmeBackend, Sqe, Status, Subsystem,
-        command::fabrics,
-        io::{Command, NamespaceTable},
+        command::{Sgl, fabrics},
+        io::{Command, NamespaceTable, RANGES_LEN_MAX},
         subsystem::{Pulse, with_subsystem},
     },
     nvme_tcp::pdu::Fault,
@@ -74,6 +74,17 @@ const GONE: Fault = Fault {
     rule: "NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues",
 };
 
+/// Bytes that come with a Dataset Management command of `len` bytes of ranges. Hosts may give a buffer of the most that
+/// there can be (Linux always does); the number of ranges says which of it counts (NVM command set 1.1 §3.3.3).
+fn ranges_len(sqe: &Sqe, len: u32) -> u32 {
+    match sqe.sgl() {
+        Sgl::InCapsule { len: told, .. } | Sgl::Transport { len: told } if (len..=RANGES_LEN_MAX).contains(&told) => {
+            told
+        }
+        _ => len,
+    }
+}
+
 impl TargetQueue {
     #[inline]
     pub(super) fn on_io_command<B: NvmeBackend + ?Sized>(
@@ -94,7 +105,7 @@ impl TargetQueue {
         }
         match io.namespaces.parse(sqe, self.config.max_transfer_bytes) {
             Ok(Command::Op { unit, op }) => self.start(now, sqe, data_len, unit, op, backend),
-            Ok(Command::Ranges { len }) => self.take_control_data(sqe, data_len, len),
+            Ok(Command::Ranges { len }) => self.take_control_data(sqe, data_len, ranges_len(sqe, len)),
             Err(status) => self.respond(sqe.cid(), status),
         }
         Ok(())
