@@ -24,8 +24,8 @@ from iotax.study.endpoint import Endpoint
 from iotax.study.model import Connection, Load, Topology, Volume
 
 
-def settings(protocol: str, attach: str, **connection: bool) -> Settings:
-    topology = Topology.model_validate({"attach": attach})
+def settings(protocol: str, attach: str, mtu: int = 1500, **connection: bool) -> Settings:
+    topology = Topology.model_validate({"attach": attach, "mtu": mtu})
     return Settings(Load(), Volume(), Connection.model_validate(connection), Endpoint(protocol), topology)
 
 
@@ -37,6 +37,7 @@ def settings(protocol: str, attach: str, **connection: bool) -> Settings:
         (settings("nfs4.1", "pvscsi"), 2, "version 3 only"),
         (settings("iscsi", "pvscsi", data_digest=True), 2, "no data digest"),
         (settings("iscsi", "pvscsi"), 1, "`guests: 2`"),
+        (settings("iscsi", "pvscsi", mtu=9000), 2, "`mtu` shapes the way of the guest's own initiator"),
         (settings("iscsi", "virtio-scsi"), 2, "comes without virtio_scsi"),
     ],
 )
@@ -46,7 +47,9 @@ def test_what_a_hypervisor_cannot_attach_is_said(asked: Settings, guests: int, r
     assert reason in said
 
 
-@pytest.mark.parametrize("asked", [settings("iscsi", "pvscsi"), settings("nfs3", "nvme"), settings("fcp", "guest")])
+@pytest.mark.parametrize(
+    "asked", [settings("iscsi", "pvscsi"), settings("nfs3", "nvme"), settings("fcp", "guest", 9000)]
+)
 def test_what_can_be_attached_has_no_obstacle(asked: Settings) -> None:
     assert datastore.obstacle(asked, 2, {}) is None
 

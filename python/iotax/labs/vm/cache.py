@@ -1,20 +1,26 @@
 """Where downloaded packages and built images stand: $IOTAX_CACHE, else the user's cache directory.
 
 Every entry is named by its content and moved to its place in one step, so a build that is killed leaves nothing that
-looks whole.
+looks whole. An entry carries the checksums of its files, so that one that was damaged is made anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from iotax.labs.vm.fault import VmFault
+
+_CHECKSUMS = "checksums.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def cache_root() -> Path:
@@ -43,11 +49,22 @@ def need_space(root: Path, wanted_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def locked(root: Path) -> Generator[None]:
-    """One builder at a time; the second finds what the first built."""
-    with (root / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def locked(root: Path, report: Callable[[str], None]) -> Generator[None]:
+    """One builder at a time; the second finds what the first built. Raises VmFault where the disk is full."""
+    try:
+        with (root / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                report(f"waiting for another run that fills {root}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise VmFault(
+                "disk space", f"{root} is full ({error.strerror}); make room or name another place in IOTAX_CACHE"
+            ) from error
+        raise
 
 
 @contextlib.contextmanager
@@ -58,6 +75,25 @@ def new_entry(place: Path) -> Generator[Path]:
         entry = Path(folder) / "entry"
         entry.mkdir()
         yield entry
+        (entry / _CHECKSUMS).write_text(json.dumps(_checksums(entry)))
         if place.exists():
             shutil.rmtree(place)
         entry.rename(place)
+
+
+def sound(place: Path) -> bool:
+    """Whether an entry is there with every file as it was made."""
+    try:
+        return json.loads((place / _CHECKSUMS).read_text()) == _checksums(place)
+    except (OSError, ValueError):
+        return False
+
+
+def _checksums(entry: Path) -> dict[str, str]:
+    """Path → SHA-256 of every file."""
+    found: dict[str, str] = {}
+    for file in entry.rglob("*"):
+        if file.is_file() and not file.is_symlink() and file != entry / _CHECKSUMS:
+            with file.open("rb") as data:
+                found[str(file.relative_to(entry))] = hashlib.file_digest(data, "sha256").hexdigest()
+    return found

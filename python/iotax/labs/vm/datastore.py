@@ -17,6 +17,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guests, Role, StepFailed
 from iotax.labs.vm.qmp import QmpError, QmpLost
 from iotax.study import Settings
+from iotax.study.model import Topology
 
 _IQN = "iqn.2026-11.io.iotax:kernel"
 _INITIATOR_IQN = "iqn.2026-11.io.iotax:hypervisor"
@@ -76,9 +77,18 @@ def obstacle(settings: Settings, guests: int, unavailable: Mapping[str, str]) ->
         reason = "QEMU's initiators have no data digest"
     elif guests == 1:
         reason = "it needs `guests: 2`, for a hypervisor cannot initiate into its own guest"
+    elif shaped := _shaped(settings.topology):
+        reason = f"`{shaped}` shapes the way of the guest's own initiator; the hypervisor's does not go there"
     elif controller in unavailable:
         reason = f"{controller}: {unavailable[controller]}"
     return f"{protocol} is not available as a datastore: {reason}" if reason else None
+
+
+def _shaped(topology: Topology) -> str | None:
+    """A setting of the guest's link or initiator that is not as it is when nothing is said."""
+    usual = Topology()
+    fields = (name for name in Topology.model_fields if name != "attach")
+    return next((name for name in fields if getattr(topology, name) != getattr(usual, name)), None)
 
 
 def ports_taken(settings: Settings) -> str | None:

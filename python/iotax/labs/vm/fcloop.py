@@ -15,10 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.labs.vm.cache import need_space
+from iotax.labs.vm.cache import need_space, new_entry, sound
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Package, Store, exists
 
+_MODULE = "nvme-fcloop.ko"
+_SUBJECT = "fc-nvme"
 _BUILD_BYTES = 600 << 20
 _BUILD_S = 300
 _NEEDED = re.compile(r"[^/]+/drivers/nvme/(host|target)/[^/]+\.[ch]")
@@ -37,9 +39,9 @@ class Loop:
 def module(store: Store, release: str, kernel: Package, cache: Path, report: Callable[[str], None]) -> Loop:
     """Builds the module for a kernel unless the cache has it, or the reason why it could not be built."""
     name = hashlib.sha256(f"{kernel.name} {kernel.sha256}".encode()).hexdigest()[:24]
-    built, refused = cache / f"{name}.ko", cache / f"{name}.reason"
-    if built.is_file():
-        return Loop(built.read_bytes())
+    built, refused = cache / name, cache / f"{name}.reason"
+    if sound(built):
+        return Loop((built / _MODULE).read_bytes())
     if refused.is_file() and store.resting:
         return Loop(None, refused.read_text())
     cache.mkdir(parents=True, exist_ok=True)
@@ -49,27 +51,29 @@ def module(store: Store, release: str, kernel: Package, cache: Path, report: Cal
     except (VmFault, subprocess.SubprocessError, OSError, StopIteration) as fault:
         message = fault.message if isinstance(fault, VmFault) else str(fault)
         reason = f"Linux {release} comes without nvme-fcloop, and it could not be built: {message}"
-        refused.write_text(reason)
+        if isinstance(fault, VmFault) and fault.subject == _SUBJECT:
+            refused.write_text(reason)  # a network or a disk may be better the next time; a compiler is not
         return Loop(None, reason)
-    built.write_bytes(data)
+    with new_entry(built) as entry:
+        (entry / _MODULE).write_bytes(data)
     return Loop(data)
 
 
 def _build(store: Store, release: str, kernel: Package, report: Callable[[str], None]) -> bytes:
     for tool in ("make", "gcc"):
         if shutil.which(tool) is None:
-            raise VmFault("fc-nvme", f"{tool} is not there; install the package {tool}")
+            raise VmFault(_SUBJECT, f"{tool} is not there; install the package {tool}")
     version = re.match(r"\d+\.\d+", release)
     headers, source = f"linux-headers-{release}", f"linux-source-{version[0] if version else release}"
     if absent := [each for each in (headers, source) if not exists(each)]:
-        raise VmFault("fc-nvme", f"the package lists do not know {' or '.join(absent)}")
+        raise VmFault(_SUBJECT, f"the package lists do not know {' or '.join(absent)}")
     report(f"fc-nvme: {headers} and {source}, to build nvme-fcloop")
     found = store.fetch([headers, source])
     found |= store.fetch(
         [each for each in found[headers].depends if each.startswith(("linux-headers", "linux-kbuild"))]
     )
     if found[source].version != kernel.version:
-        raise VmFault("fc-nvme", f"{source} is {found[source].version}, but the kernel is {kernel.version}")
+        raise VmFault(_SUBJECT, f"{source} is {found[source].version}, but the kernel is {kernel.version}")
     with tempfile.TemporaryDirectory(prefix="iotax-fcloop-") as name:
         folder = Path(name)
         for package in found.values():
@@ -104,7 +108,7 @@ def _make(folder: Path, headers: Path) -> bytes:
     )  # fmt: skip
     if done.returncode:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if "rror" in line] or ["no reason given"]
-        raise VmFault("fc-nvme", f"make: {lines[0]}")
+        raise VmFault(_SUBJECT, f"make: {lines[0]}")
     return (target / "nvme-fcloop.ko").read_bytes()
 
 

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from iotax.labs.vm import fcloop, recipe
-from iotax.labs.vm.cache import cache_root, locked, need_space, new_entry
+from iotax.labs.vm.cache import cache_root, locked, need_space, new_entry, sound
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program
 from iotax.labs.vm.fault import VmFault
@@ -50,28 +50,43 @@ def build(engine: Path, report: Report, *, update: bool = False) -> Image:
     `update` asks the package manager for newer packages; otherwise those in the cache are used.
     """
     root = cache_root()
-    with locked(root):
+    with locked(root, report):
         return _build(root, engine, report, update=update)
 
 
 def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
     store = Store(root / "packages", update=update)
     kernel = store.kernel_package()
-    parts = recipe.parts().values()
-    named = [package for part in parts for package, _ in (*part.programs, *part.files)]
     report(f"packages: {kernel} and tools")
+    made_of = _ingredients(root, store, kernel, report)
+    place = root / "images" / _key(engine, made_of)
+    if not sound(place):
+        report("image: modules, programs and libraries")
+        need_space(root, _IMAGE_BYTES)
+        store.strict = True
+        made_of = _ingredients(root, store, kernel, report)
+        place = root / "images" / _key(engine, made_of)
+        with new_entry(place) as entry:
+            _assemble(entry, engine, store, made_of)
+    return _load(place)
+
+
+@dataclass(frozen=True)
+class _Ingredients:
+    packages: dict[str, Package]
+    kernels: list[Package]
+    """The kernel's package, and those of its modules where they are apart."""
+    release: str
+    loop: fcloop.Loop
+
+
+def _ingredients(root: Path, store: Store, kernel: str, report: Report) -> _Ingredients:
+    named = [package for part in recipe.parts().values() for package, _ in (*part.programs, *part.files)]
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
     packages = store.fetch([kernel, *extra, *named])
     release = kernel.removeprefix("linux-image-")
     loop = fcloop.module(store, release, packages[kernel], root / "modules", report)
-    key = _key(engine, packages, loop)
-    place = root / "images" / key
-    if not (place / "image.json").is_file():
-        report("image: modules, programs and libraries")
-        need_space(root, _IMAGE_BYTES)
-        with new_entry(place) as entry:
-            _assemble(entry, engine, store, packages, [packages[name] for name in (kernel, *extra)], release, loop)
-    return _load(place)
+    return _Ingredients(packages, [packages[name] for name in (kernel, *extra)], release, loop)
 
 
 def _split_kernel(kernel: str) -> list[str]:
@@ -85,10 +100,10 @@ def _load(place: Path) -> Image:
     return Image(kernel=place / "vmlinuz", initramfs=place / "initramfs", **described)
 
 
-def _key(engine: Path, packages: dict[str, Package], loop: fcloop.Loop) -> str:
+def _key(engine: Path, made_of: _Ingredients) -> str:
     """Names everything that the image is made of, the builder's own sources included."""
     digest = hashlib.sha256()
-    for name, package in sorted(packages.items()):
+    for name, package in sorted(made_of.packages.items()):
         digest.update(f"{name} {package.sha256}\n".encode())
     for part in recipe.parts().values():
         digest.update(repr(asdict(part)).encode())
@@ -97,7 +112,7 @@ def _key(engine: Path, packages: dict[str, Package], loop: fcloop.Loop) -> str:
     for source in ("image", "cpio", "libraries", "modules"):
         digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
     digest.update(engine.read_bytes())
-    digest.update(loop.data or loop.reason.encode())
+    digest.update(made_of.loop.data or made_of.loop.reason.encode())
     return digest.hexdigest()[:24]
 
 
@@ -114,15 +129,8 @@ def _guest_files() -> Iterable[tuple[str, bytes]]:
     return walk(resources.files("iotax.labs.vm") / "guest", "")
 
 
-def _assemble(
-    entry: Path,
-    engine: Path,
-    store: Store,
-    packages: dict[str, Package],
-    kernels: list[Package],
-    release: str,
-    loop: fcloop.Loop,
-) -> None:
+def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) -> None:
+    packages, kernels, release, loop = made_of.packages, made_of.kernels, made_of.release, made_of.loop
     tree = ModuleTree([each.root for each in kernels], release)
     if loop.data:
         tree.add("nvme_fcloop", "extra/nvme-fcloop.ko", loop.data)

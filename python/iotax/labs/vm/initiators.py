@@ -32,17 +32,18 @@ def environment(drivers: Collection[str], version: str, report: Callable[[str], 
     if not any(_absence(driver, {}) for driver in drivers):
         return {}
     report(f"packages: {_PACKAGE}, QEMU's own initiators")
-    found = _from_package(drivers, version)
+    found = _from_package(drivers, version, report)
     for driver in drivers:
         if reason := _absence(driver, found):
             raise VmFault(_PACKAGE, f"QEMU {version} does not load its {driver} initiator: {reason}")
     return found
 
 
-def _from_package(drivers: Collection[str], version: str) -> dict[str, str]:
+def _from_package(drivers: Collection[str], version: str, report: Callable[[str], None]) -> dict[str, str]:
     root = cache_root()
-    with locked(root):
+    with locked(root, report):
         store = Store(root / "packages")
+        store.strict = True
         package = store.fetch([_PACKAGE])[_PACKAGE]
         if package.version not in version:
             raise VmFault(

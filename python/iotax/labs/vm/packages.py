@@ -7,6 +7,7 @@ on the packages of every library that its programs link to (Debian policy §8.6)
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.labs.vm.cache import need_space, new_entry
+from iotax.labs.vm.cache import need_space, new_entry, sound
 from iotax.labs.vm.fault import VmFault
 
 _KERNEL = re.compile(r"linux-image-\d[\w.-]*")
@@ -98,13 +99,16 @@ class Store:
 
     def __init__(self, folder: Path, *, update: bool = False) -> None:
         self._folder = folder
+        self.strict = False
+        """Compare every file of a package with its checksum before use, and fetch anew what differs."""
         folder.mkdir(parents=True, exist_ok=True)
         self._index_file = folder / "index.json"
         self._index: dict[str, str] = {}
         self.resting = not update
         """Whether what was decided before still counts."""
         if not update and self._index_file.is_file():
-            self._index = json.loads(self._index_file.read_text())
+            with contextlib.suppress(ValueError):
+                self._index = json.loads(self._index_file.read_text())
 
     @property
     def filled(self) -> bool:
@@ -125,7 +129,7 @@ class Store:
         if missing:
             require_tools()
             listed = _listed(missing)
-            new = {name: each for name, each in listed.items() if not _whole(self._folder / each.sha256)}
+            new = {name: each for name, each in listed.items() if not self._usable(each.sha256)}
             if new:
                 need_space(self._folder, _UNPACKED_FACTOR * sum(each.size_bytes for each in new.values()))
                 _download(new, self._folder)
@@ -134,11 +138,11 @@ class Store:
         return {name: _read(self._folder / self._index[name]) for name in wanted}
 
     def _holds(self, name: str) -> bool:
-        return name in self._index and _whole(self._folder / self._index[name])
+        return name in self._index and self._usable(self._index[name])
 
-
-def _whole(entry: Path) -> bool:
-    return (entry / "control").is_file()
+    def _usable(self, sha256: str) -> bool:
+        entry = self._folder / sha256
+        return sound(entry) if self.strict else (entry / "control").is_file()
 
 
 def _listed(names: list[str]) -> dict[str, _Listed]:

@@ -1,5 +1,7 @@
 # Obeys the control port. In: `ID BASE64`, a script. Out: whatever the script writes, then `@end ID STATUS BASE64` with
-# what it wrote on standard error. `0 @counters` is answered by the clocks of this machine. One script at a time; the network under test carries none of this.
+# what it wrote on standard error. `0 @counters` is answered by the clocks of this machine. One script at a time; the
+# network under test carries none of this. A script runs beside the reading of the port: where the host goes away, the
+# port ends, and the machine with its load.
 . /lab/lib.sh
 for port in /sys/class/virtio-ports/*; do
     [ "$(cat $port/name 2>/dev/null)" = iotax ] && control=/dev/${port##*/}
@@ -7,6 +9,11 @@ done
 [ -n "$control" ] || { echo "iotax: the control port is missing"; poweroff -f; }
 exec 3<>"$control"
 printf '@ready %s\n' "$(uname -r)" >&3
+obey() {
+    (. /run/step) >&3 2>/run/step.err 3<&- </dev/null
+    status=$?
+    printf '\n@end %s %s %s\n' "$1" "$status" "$(base64 -w 0 </run/step.err)" >&3
+}
 while IFS=' ' read -r id script <&3; do
     case "$script" in
     "") continue ;;
@@ -18,8 +25,6 @@ while IFS=' ' read -r id script <&3; do
         ;;
     esac
     printf '%s' "$script" | base64 -d >/run/step
-    (. /run/step) >&3 2>/run/step.err 3<&- </dev/null
-    status=$?
-    printf '\n@end %s %s %s\n' "$id" "$status" "$(base64 -w 0 </run/step.err)" >&3
+    obey "$id" &
 done
 poweroff -f

@@ -1,0 +1,149 @@
+"""Faults of the vm lab without a machine being up: the cache, its packages, its disk. See also test_machines."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iotax.labs.vm.cache import locked, new_entry, sound
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.packages import Store, kernel_package
+
+pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not there")
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose `apt-get` serves one true package, tool, and notes each download."""
+    tree, folder = tmp_path / "tree", tmp_path / "archive"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "usr/bin").mkdir(parents=True)
+    folder.mkdir()
+    (tree / "DEBIAN/control").write_text(
+        "Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: a tool\n"
+    )
+    (tree / "usr/bin/tool").write_bytes(b"tool" * 10_000)
+    subprocess.run(["dpkg-deb", "--build", tree, folder / "tool_1_all.deb"], check=True, capture_output=True)
+    data = (folder / "tool_1_all.deb").read_bytes()
+    listed = f"'http://archive/tool_1_all.deb' tool_1_all.deb {len(data)} SHA256:{hashlib.sha256(data).hexdigest()}"
+    serve = f"echo download >>{folder}/log; sleep 0.3; cp {folder}/tool_1_all.deb ."
+    program(folder / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) {serve} ;; esac')
+    program(folder / "apt-cache", "exit 0")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def downloads(archive: Path) -> int:
+    return (archive / "log").read_text().count("download")
+
+
+@pytest.mark.parametrize("damage", ["changed", "lost", "added"])
+def test_a_damaged_package_is_fetched_anew(archive: Path, tmp_path: Path, damage: str) -> None:
+    package = Store(tmp_path / "store").fetch(["tool"])["tool"]
+    tool = package.root / "usr/bin/tool"
+    match damage:
+        case "changed":
+            tool.write_bytes(b"tooL" + tool.read_bytes()[4:])
+        case "lost":
+            tool.unlink()
+        case "added":
+            (package.root / "usr/bin/other").write_text("x")
+    again = Store(tmp_path / "store")
+    again.strict = True
+    assert again.fetch(["tool"])["tool"].root == package.root
+    assert tool.read_bytes() == b"tool" * 10_000
+    assert not (package.root / "usr/bin/other").exists()
+    assert downloads(archive) == 2
+
+
+def test_a_package_that_is_whole_is_not_fetched_again(archive: Path, tmp_path: Path) -> None:
+    for strict in (False, True):
+        store = Store(tmp_path / "store")
+        store.strict = strict
+        store.fetch(["tool"])
+    assert downloads(archive) == 1
+
+
+def test_an_index_that_cannot_be_read_is_made_again(archive: Path, tmp_path: Path) -> None:
+    Store(tmp_path / "store").fetch(["tool"])
+    (tmp_path / "store/index.json").write_text('{"tool": ')
+    Store(tmp_path / "store").fetch(["tool"])
+    assert downloads(archive) == 1
+
+
+def test_two_runs_that_share_a_cache_download_once(archive: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    found: list[Path] = []
+
+    def run() -> None:
+        with locked(tmp_path, said.append):
+            found.append(Store(tmp_path / "store").fetch(["tool"])["tool"].root)
+
+    runs = [threading.Thread(target=run) for _ in range(2)]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join(30)
+    assert downloads(archive) == 1
+    assert len(set(found)) == 1
+    assert len(found) == 2
+    assert said == [f"waiting for another run that fills {tmp_path}"]
+
+
+def test_a_half_written_entry_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    with new_entry(tmp_path / "image") as entry:
+        (entry / "initramfs").write_bytes(bytes(1000))
+    assert sound(tmp_path / "image")
+    (tmp_path / "image/initramfs").write_bytes(bytes(999))
+    assert not sound(tmp_path / "image")
+    assert not sound(tmp_path / "nothing")
+
+
+FULL = """\
+import sys
+from pathlib import Path
+from iotax.labs.vm import packages
+from iotax.labs.vm.cache import locked
+from iotax.labs.vm.fault import VmFault
+root = Path(sys.argv[1])
+packages.need_space = lambda *_: None
+try:
+    with locked(root, print):
+        packages.Store(root / "packages").fetch(["tool"])
+except VmFault as fault:
+    print(fault)
+print([each.name for each in (root / "packages").iterdir()])
+"""
+
+
+def test_a_disk_that_fills_up_in_the_middle_is_told(archive: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = 'mount -t tmpfs -o size=24k none "$1" && exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", mount, "sh", disk, sys.executable, FULL],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip(f"no disk of our own here: {done.stderr.strip()}")
+    assert done.stdout.splitlines() == [
+        f"disk space: {disk} is full (No space left on device); make room or name another place in IOTAX_CACHE",
+        "[]",
+    ], done.stderr
+
+
+def test_package_lists_without_a_kernel_are_told(archive: Path) -> None:
+    with pytest.raises(VmFault, match=r"kernel: the package lists name no kernel .*; run `apt-get update` first"):
+        kernel_package()
