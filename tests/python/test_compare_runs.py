@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from iotax.analysis import Verdict, summarise
-from iotax.analysis.change import changes, welch
+from iotax.analysis.change import changes, differences, level_changes, welch
 from iotax.cli.aa import _twin
 from iotax.cli.app import app
 from iotax.cli.study import load
-from report.factory import PATHS, Simulation, study, write_notebook
+from report.factory import PATHS, QUICK, Simulation, study, write_notebook
 
 RUN = CliRunner()
 SLOWER = {
@@ -38,11 +38,11 @@ def test_welch_is_the_published_sleep_result():
 
 def test_a_slower_path_is_a_regression_and_the_same_path_is_none():
     before = simulated(1)
-    worse = [c for c in changes(before, simulated(2, paths=SLOWER), 5.0) if c.regressed(5.0)]
+    worse = [c for c in changes(before, simulated(2, paths=SLOWER), 5.0).found if c.regressed(5.0)]
     assert {c.response.key for c in worse} == {"iops", "latency"}
-    whole = next(c for c in worse if c.response.key == "latency" and not c.cell)
+    whole = next(c for c in worse if c.response.key == "latency" and not c.treatment)
     assert whole.ratio.low < 1.2 < whole.ratio.high
-    same = changes(before, simulated(3), 5.0)
+    same = changes(before, simulated(3), 5.0).found
     assert not any(c.regressed(5.0) for c in same)
     assert Verdict.EQUIVALENT in {c.verdict for c in same}
 
@@ -57,7 +57,65 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
     assert RUN.invoke(app, ["compare", str(b), str(a), "--fail-on-regression"]).exit_code == 0
     unknown = RUN.invoke(app, ["compare", "before", "after", "--notebook", str(a)])
     assert unknown.exit_code == 2
-    assert "neither a notebook nor a label" in unknown.output
+    assert "neither notebooks, nor labels" in unknown.output
+
+
+def test_the_shift_of_a_slower_path_is_at_every_quantile():
+    found = changes(simulated(1), simulated(2, paths=SLOWER), 5.0)
+    shift = next(s for s in found.shifts if s.arm == "iscsi · 8")
+    assert len(shift.points) == 12
+    for point in shift.points[:10]:
+        assert point.ratio.value == pytest.approx(1.2, rel=0.08)
+
+
+def test_levels_of_one_run_are_compared_within_its_blocks(tmp_path: Path):
+    data = Simulation(seed=1, block_cv=0.3).data(study(design={"replicates": 5}))
+    levels = {level.label: level for level in data.study.levels()["protocol"]}
+    found = level_changes(data, "protocol", levels["nvme-tcp"], levels["nfs3"], 5.0)
+    assert {c.treatment for c in found.found} == {"", "outstanding 1", "outstanding 8", "outstanding 32"}
+    latency = next(c for c in found.found if c.response.key == "latency" and c.treatment == "outstanding 1")
+    assert latency.verdict is Verdict.WORSE
+    assert latency.after / latency.before == pytest.approx(latency.ratio.value)
+    assert latency.ratio.high / latency.ratio.low < 1.2
+    path = write_notebook(tmp_path / "a.iotax", data)
+    told = RUN.invoke(app, ["compare", "nvme-tcp", "nfs3", "-n", str(path), "--fail-on-regression"])
+    assert told.exit_code == 6
+    assert "Regression: mean latency of outstanding 1" in told.output
+    assert RUN.invoke(app, ["compare", "nfs3", "nvme-tcp", "-n", str(path), "--fail-on-regression"]).exit_code == 0
+    assert RUN.invoke(app, ["compare", "outstanding=1", "outstanding=8", "-n", str(path)]).exit_code == 0
+
+
+def test_what_cannot_be_compared_is_told_with_the_reason(tmp_path: Path):
+    a = write_notebook(tmp_path / "a.iotax", simulated(1))
+    other = study(factors={"protocol": ["nfs3", "iscsi"], "outstanding": [2, 4]})
+    b = write_notebook(tmp_path / "b.iotax", Simulation(seed=2).data(other))
+    told = RUN.invoke(app, ["compare", str(a), str(b)])
+    assert told.exit_code == 2
+    assert "outstanding is 1, 8, 32 in the first and 2, 4 in the second" in told.output
+    less = study(factors={"protocol": ["nfs3", "iscsi"]})
+    c = write_notebook(tmp_path / "c.iotax", Simulation(seed=2).data(less))
+    told = RUN.invoke(app, ["compare", str(a), str(c)])
+    assert "the first varies protocol, outstanding; the second varies protocol" in told.output
+
+
+def test_what_else_differs_is_named(tmp_path: Path):
+    load = QUICK["load"] | {"read": "100%", "runtime": "2s"}
+    after = Simulation(seed=2).data(study(load=load))
+    assert differences(simulated(1), simulated(2)) == []
+    assert differences(simulated(1), after) == ["load.read: 75% → 100%", "load.runtime: 4s → 2s"]
+    a = write_notebook(tmp_path / "a.iotax", simulated(1))
+    b = write_notebook(tmp_path / "b.iotax", after)
+    assert "these differ: load.read: 75% → 100%" in RUN.invoke(app, ["compare", str(a), str(b)]).output
+
+
+def test_a_mean_over_treatments_of_both_signs_is_no_regression():
+    faster = {**PATHS, "nfs3": replace(PATHS["nfs3"], service_us=8.0, think_us=30.0)}
+    slower = {**faster, "iscsi": SLOWER["iscsi"], "nvme-tcp": SLOWER["nvme-tcp"]}
+    found = changes(simulated(1), simulated(2, paths=slower), 5.0).found
+    whole = next(c for c in found if c.response.key == "latency" and not c.treatment)
+    assert whole.mixed
+    assert not whole.regressed(5.0)
+    assert any(c.regressed(5.0) for c in found if c.response.key == "latency")
 
 
 def test_the_noise_floor_is_the_scatter_put_in():

@@ -1,8 +1,9 @@
-"""Two runs of a study against each other: before and after a change of something that no run can vary.
+"""Before against after: two runs of a study, or two levels of a factor within one run.
 
-The two were measured at different times, so no block holds both: cells are compared as independent samples of runs
-(Welch, on logarithms). What drifted between the two runs is part of the change; only repeating both in turns can part
-them.
+Two runs compare what no run can vary, such as a firmware. They were measured at different times, so no block holds
+both: cells are compared as independent samples of runs (Welch, on logarithms). What drifted between the two runs is
+part of the change; only repeating both in turns can part them. Levels of one run share its blocks, and are compared as
+any arms of a study are.
 """
 
 import math
@@ -11,56 +12,162 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from iotax.analysis.compare import Estimate
+from iotax.analysis.compare import Comparison, Estimate
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.model import Contrast
 from iotax.analysis.multiplicity import holm
+from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, Response, Run
+from iotax.analysis.summary import CellSummary, summarise
 from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
+from iotax.study import Level
 
 
 @dataclass(frozen=True)
 class Change:
-    """One response of one treatment, after over before; `cell` is empty for all treatments together."""
+    """One response of one treatment, after over before; `treatment` is empty for all treatments together."""
 
     response: Response
-    cell: Cell
+    treatment: str
     before: float
     after: float
     """Geometric means."""
     ratio: Estimate
     runs: tuple[int, int]
     p_difference: float | None = None
-    """Adjusted for all treatments of the response (Holm)."""
+    """Adjusted for all treatments of the response (Holm; Dunnett for levels of one run)."""
     verdict: Verdict | None = None
     """None where an interval cannot be had."""
+    mixed: bool = False
+    """Of all treatments together: some are better and some worse, so that their mean answers nothing."""
 
     def regressed(self, margin_percent: float) -> bool:
         """Surely worse, and by more than the margin."""
         beyond = abs(math.log(self.ratio.value)) > log_margin(margin_percent)
-        return self.verdict is Verdict.WORSE and beyond
+        return self.verdict is Verdict.WORSE and beyond and not self.mixed
 
 
-def changes(before: StudyData, after: StudyData, margin_percent: float) -> list[Change]:
+@dataclass(frozen=True)
+class Changes:
+    """What changed between two runs, or between two levels of a factor in one run."""
+
+    found: list[Change]
+    shifts: list[Shift]
+    """Latency by quantile, of each treatment."""
+
+
+def changes(before: StudyData, after: StudyData, margin_percent: float) -> Changes:
     """For each response of the study: all treatments together, then each that both runs measured.
 
-    Empty where they share none.
+    Empty where they share none: `obstacles` says why.
     """
     grid, other = Grid(before.study), Grid(after.study)
     olds, news = _by_cell(before, grid), _by_cell(after, other)
     shared = [cell for cell in grid.cells() if cell in olds and cell in news]
     if list(grid.factors) != list(other.factors) or not shared:
-        return []
+        return Changes([], [])
     found: list[Change] = []
     for response in _responses(before, after):
-        samples = {cell: (_logs(response, olds[cell]), _logs(response, news[cell])) for cell in shared}
-        samples = {cell: pair for cell, pair in samples.items() if len(pair[0]) and len(pair[1])}
-        contrasts = {cell: welch(*pair) for cell, pair in samples.items()}
+        samples = {_label(cell): (_logs(response, olds[cell]), _logs(response, news[cell])) for cell in shared}
+        samples = {name: pair for name, pair in samples.items() if len(pair[0]) and len(pair[1])}
+        contrasts = {name: welch(*pair) for name, pair in samples.items()}
+        each = _judge(response, contrasts, samples, margin_percent)
         if len(samples) > 1:
             everything = tuple(np.concatenate([pair[i] for pair in samples.values()]) for i in (0, 1))
-            found += _judge(response, {(): _mean(list(contrasts.values()))}, {(): everything}, margin_percent)
-        found += _judge(response, contrasts, samples, margin_percent)
+            (whole,) = _judge(response, {"": _mean(list(contrasts.values()))}, {"": everything}, margin_percent)
+            found.append(replace(whole, mixed={Verdict.BETTER, Verdict.WORSE} <= {c.verdict for c in each}))
+        found += each
+    return Changes(found, [unpaired_shift(_label(cell), "", news[cell], olds[cell]) for cell in shared])
+
+
+def level_changes(data: StudyData, factor: str, before: Level, after: Level, margin_percent: float) -> Changes:
+    """One level of a factor against another, in the same blocks of one run."""
+    both = {before.value, after.value}
+    summary = summarise(
+        replace(
+            data,
+            study=data.study.model_copy(update={"baseline": {factor: before.label}, "margin": margin_percent}),
+            attempts=[each for each in data.attempts if each.trial.treatment.get(factor) in both],
+        )
+    )
+    cells = {(cell.arm, cell.condition): cell for cell in summary.cells}
+    found: list[Change] = []
+    for response in summary.responses:
+        each = []
+        for comparison in summary.comparisons:
+            if comparison.response is response and comparison.condition is not None:
+                sides = [cells[arm, comparison.condition] for arm in (summary.grid.baseline_arm, comparison.arm)]
+                each.append(_of_comparison(comparison, comparison.condition, [[side] for side in sides]))
+        overall = next((o for o in summary.overalls if o.response is response), None)
+        if overall is not None and len(each) > 1:
+            arms = [
+                [cell for (arm, _), cell in cells.items() if arm == wanted and response.key in cell.values]
+                for wanted in (summary.grid.baseline_arm, overall.arm)
+            ]
+            found.append(replace(_of_comparison(overall.comparison, "", arms), mixed=overall.flips))
+        found += each
+    return Changes(found, [replace(shift, arm=shift.condition, condition="") for shift in summary.shifts])
+
+
+def obstacles(before: StudyData, after: StudyData) -> list[str]:
+    """Why two runs share no treatment, in words."""
+    one, other = before.study.levels(), after.study.levels()
+    if list(one) != list(other):
+        return [f"the first varies {', '.join(one)}; the second varies {', '.join(other)}"]
+    found = []
+    for name in one:
+        labels = [[level.label for level in levels[name]] for levels in (one, other)]
+        if not set(labels[0]) & set(labels[1]):
+            found.append(f"{name} is {', '.join(labels[0])} in the first and {', '.join(labels[1])} in the second")
+    return found or ["the treatments that the first has measured are not those that the second has"]
+
+
+def differences(before: StudyData, after: StudyData) -> list[str]:
+    """What else differs between two runs: each may be the cause of a change."""
+    sides = [_settings(data) for data in (before, after)]
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    return [
+        f"{name}: {sides[0].get(name, 'not said')} → {sides[1].get(name, 'not said')}"
+        for name in names
+        if sides[0].get(name) != sides[1].get(name)
+    ]
+
+
+def _settings(data: StudyData) -> dict[str, str]:
+    """Settings of the study and facts of the machine by dotted name."""
+    found: dict[str, str] = {}
+    dumped = data.study.model_dump(mode="json")
+    for section in ("lab", "volume", "load", "connection", "topology"):
+        found |= _flat(section, dumped.get(section))
+    for name in ("machine", "iotax"):
+        found |= _flat(name, data.environment.get(name))
+    found["driver"] = ", ".join(sorted({run.result.driver for run in data.runs}))
+    found["engine"] = ", ".join(sorted({run.result.engine_version for run in data.runs}))
     return found
+
+
+def _flat(name: str, value: object) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return {key: text for part, each in value.items() for key, text in _flat(f"{name}.{part}", each).items()}
+    return {} if value is None else {name: str(value)}
+
+
+def _label(cell: Cell) -> str:
+    return " · ".join(cell)
+
+
+def _of_comparison(comparison: Comparison, treatment: str, sides: Sequence[Sequence[CellSummary]]) -> Change:
+    key = comparison.response.key
+    means = [math.exp(float(np.mean([math.log(cell.values[key].value) for cell in side]))) for side in sides]
+    return Change(
+        comparison.response,
+        treatment,
+        *means,
+        ratio=comparison.ratio,
+        runs=(sum(len(cell.runs) for cell in sides[0]), sum(len(cell.runs) for cell in sides[1])),
+        p_difference=comparison.p_difference,
+        verdict=comparison.verdict,
+    )
 
 
 def welch(old: np.ndarray, new: np.ndarray) -> Contrast:
@@ -90,19 +197,19 @@ def _mean(contrasts: Sequence[Contrast]) -> Contrast:
 
 def _judge(
     response: Response,
-    contrasts: Mapping[Cell, Contrast],
-    samples: Mapping[Cell, tuple[np.ndarray, ...]],
+    contrasts: Mapping[str, Contrast],
+    samples: Mapping[str, tuple[np.ndarray, ...]],
     margin_percent: float,
 ) -> list[Change]:
     found = [
         Change(
             response,
-            cell,
-            *(math.exp(float(logs.mean())) for logs in samples[cell]),
+            treatment,
+            *(math.exp(float(logs.mean())) for logs in samples[treatment]),
             ratio=Estimate.ratio(contrast),
-            runs=(len(samples[cell][0]), len(samples[cell][1])),
+            runs=(len(samples[treatment][0]), len(samples[treatment][1])),
         )
-        for cell, contrast in contrasts.items()
+        for treatment, contrast in contrasts.items()
     ]
     margin = log_margin(margin_percent)
     sure = [(i, c) for i, c in enumerate(contrasts.values()) if c.standard_error is not None]

@@ -208,7 +208,7 @@ def size(
 @app.command()
 def compare(
     before: Annotated[
-        str, typer.Argument(metavar="A", help="A notebook, or the label of a run (`iotax run --label`).")
+        str, typer.Argument(metavar="A", help="A notebook, the label of a run (`run --label`), or a level of a factor.")
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="The same, after the change.")],
     notebook: Annotated[
@@ -228,7 +228,11 @@ def compare(
         bool, typer.Option("--fail-on-regression", help="End with code 6 where B is surely worse, beyond the margin.")
     ] = False,
 ) -> None:
-    """Compare two runs of a study: before and after a firmware, a kernel, a setting."""
+    """Compare two runs of a study, or two levels of a factor.
+
+    Two runs tell before from after: a firmware, a kernel, a release. Levels of one run, such as `nfs3 iscsi` or
+    `block_size=4KiB block_size=8KiB`, are compared within its blocks.
+    """
     from iotax.cli import compare as command
 
     command.compare(before, after, notebook, margin, fail=fail_on_regression)

@@ -9,34 +9,35 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import StudyData, Verdict
-from iotax.analysis.change import Change, changes
+from iotax.analysis import Estimate, Shift, StudyData, Verdict
+from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
 from iotax.analysis.words import figure, title
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
 from iotax.cli.show import open_notebook
 from iotax.cli.summary import COLORS
-from iotax.notebook import NotebookError
+from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
+from iotax.study import Level, Study
+
+SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
 def compare(before: str, after: str, notebook: Path | None, margin: float | None, *, fail: bool) -> None:
-    old, new = _data(before, notebook), _data(after, notebook)
-    margin_percent = old.study.margin if margin is None else margin
-    found = changes(old, new, margin_percent)
-    if not found:
-        leave(Exit.USAGE, f"{before} and {after} share no treatment that both measured; compare runs of one study")
+    found, margin_percent, notes = _compared(before, after, notebook, margin)
     out = console()
-    out.print(_table(found))
+    out.print(_table(found.found))
+    if any(shift.points for shift in found.shifts):
+        out.print()
+        out.print(_quantile_table(found.shifts))
     out.print(
-        f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent. The two runs share "
-        "no block: what drifted between them is part of the change.",
+        f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
         style="dim",
         soft_wrap=True,
     )
-    if old.study.digest() != new.study.digest():
-        out.print("The two studies are not the same: only treatments that both have are compared.", style="yellow")
-    worse = [change for change in found if change.regressed(margin_percent)]
+    for note, style in notes:
+        out.print(Text(note, style=style), soft_wrap=True)
+    worse = [change for change in found.found if change.regressed(margin_percent)]
     for change in worse:
         out.print(Text(f"Regression: {_subject(change)}, {_said(change)}.", style="red"), soft_wrap=True)
     if not worse:
@@ -45,22 +46,79 @@ def compare(before: str, after: str, notebook: Path | None, margin: float | None
         raise typer.Exit(Exit.REGRESSED)
 
 
+def _compared(
+    before: str, after: str, notebook: Path | None, margin: float | None
+) -> tuple[Changes, float, list[tuple[str, str]]]:
+    """The changes, the margin in percent, and what else is to be said, each with its style."""
+    if not _is_file(before, notebook) and not _is_file(after, notebook):
+        with open_notebook(notebook) as opened:
+            labels = {each.label for each in opened.runs()}
+            if before not in labels and after not in labels:
+                data = _measured(opened, None, str(opened.path))
+                factor, old, new = _levels(data.study, before, after, opened, labels)
+                margin_percent = data.study.margin if margin is None else margin
+                found = level_changes(data, factor, old, new, margin_percent)
+                if not found.found:
+                    leave(Exit.NOTEBOOK, f"{opened.path}: no condition was measured with both {before} and {after}")
+                return found, margin_percent, []
+    one, other = _data(before, notebook), _data(after, notebook)
+    margin_percent = one.study.margin if margin is None else margin
+    found = changes(one, other, margin_percent)
+    if not found.found:
+        reasons = "".join(f"\n  {reason}" for reason in obstacles(one, other))
+        leave(
+            Exit.USAGE, f"{before} and {after} cannot be compared: they share no treatment that both measured{reasons}"
+        )
+    notes = [("The two runs share no block: what drifted between them is part of the change.", "dim")]
+    if different := differences(one, other):
+        notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
+    return found, margin_percent, notes
+
+
+def _is_file(named: str, notebook: Path | None) -> bool:
+    path = Path(named)
+    return notebook is None and (path.is_file() or path.suffix == ".iotax")
+
+
+def _levels(study: Study, before: str, after: str, opened: Notebook, labels: set[str]) -> tuple[str, Level, Level]:
+    """The factor that both are levels of; `factor=level` says which where several are."""
+    found = []
+    for factor in study.levels():
+        old, new = (study.level(factor, named.removeprefix(f"{factor}=")) for named in (before, after))
+        if old is not None and new is not None and old != new:
+            found.append((factor, old, new))
+    if len(found) > 1:
+        factors = " and ".join(factor for factor, _, _ in found)
+        leave(Exit.USAGE, f"{before} and {after} are levels of {factors}; say which: {found[0][0]}={before}")
+    if not found:
+        known = "; ".join(f"{name} {', '.join(x.label for x in levels)}" for name, levels in study.levels().items())
+        leave(
+            Exit.USAGE,
+            f"{before} and {after} are neither notebooks, nor labels of runs in {opened.path} "
+            f"({', '.join(sorted(filter(None, labels))) or 'it has none'}), nor two levels of one factor of its study: "
+            f"{known}",
+        )
+    return found[0]
+
+
 def _data(named: str, notebook: Path | None) -> StudyData:
     """A notebook's latest run, or the latest run with this label in the notebook named or the newest one."""
-    path = Path(named)
-    is_file = notebook is None and (path.is_file() or path.suffix == ".iotax")
-    with open_notebook(path if is_file else notebook) as opened:
-        try:
-            if is_file:
-                data = study_data(opened)
-            else:
-                runs = [each.id for each in opened.runs() if each.label == named]
-                if not runs:
-                    labels = ", ".join(sorted({each.label for each in opened.runs() if each.label})) or "none"
-                    leave(Exit.USAGE, f"{named} is neither a notebook nor a label in {opened.path}; labels: {labels}")
-                data = study_data(opened, runs[-1])
-        except NotebookError as error:
-            leave(Exit.NOTEBOOK, str(error))
+    if _is_file(named, notebook):
+        with open_notebook(Path(named)) as opened:
+            return _measured(opened, None, named)
+    with open_notebook(notebook) as opened:
+        runs = [each.id for each in opened.runs() if each.label == named]
+        if not runs:
+            labels = ", ".join(sorted({each.label for each in opened.runs() if each.label})) or "none"
+            leave(Exit.USAGE, f"{named} is neither a notebook nor a label in {opened.path}; labels: {labels}")
+        return _measured(opened, runs[-1], named)
+
+
+def _measured(opened: Notebook, run: int | None, named: str) -> StudyData:
+    try:
+        data = study_data(opened, run)
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
     if not data.runs:
         leave(Exit.NOTEBOOK, f"{named}: nothing has been measured yet")
     return data
@@ -83,16 +141,37 @@ def _table(found: list[Change]) -> Table:
             escape(_treatment(change)),
             figure(change.before),
             figure(change.after),
-            _percent(change),
+            _change(change.ratio),
             f"{change.runs[0]} + {change.runs[1]}",
-            Text(words.get(verdict, verdict.value), style=COLORS[verdict]) if verdict else Text("too few runs"),
+            _verdict(change, words.get(verdict) if verdict else None),
         )
         last = response
     return table
 
 
+def _quantile_table(shifts: list[Shift]) -> Table:
+    """Where in the distribution latency changed."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("latency at the quantile")
+    for percent in SHOWN_PERCENT:
+        table.add_column(f"p{percent:g}", justify="right", no_wrap=True)
+    for shift in shifts:
+        points = {point.percent: point for point in shift.points}
+        row = [_change(points[percent].ratio) if percent in points else "–" for percent in SHOWN_PERCENT]
+        table.add_row(escape(title(shift.arm)), *row)
+    return table
+
+
+def _verdict(change: Change, word: str | None) -> Text:
+    if change.verdict is None:
+        return Text("too few runs")
+    if change.mixed:
+        return Text("differs by treatment", style="yellow")
+    return Text(word or change.verdict.value, style=COLORS[change.verdict])
+
+
 def _treatment(change: Change) -> str:
-    return " · ".join(map(title, change.cell)) if change.cell else "all together"
+    return title(change.treatment) if change.treatment else "all together"
 
 
 def _subject(change: Change) -> str:
@@ -100,23 +179,26 @@ def _subject(change: Change) -> str:
 
 
 def _said(change: Change) -> str:
-    return f"{_step(change.ratio.value)}{'' if _is_times(change) else ' %'}"
+    return _step(change.ratio.value)
 
 
-def _percent(change: Change) -> str:
-    ratio = change.ratio
+def _change(ratio: Estimate) -> str:
+    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
+    said = _step(ratio.value)
     if ratio.low is None or ratio.high is None:
-        return _said(change)
-    if _is_times(change):
-        return f"{_said(change)} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
-    low, high = (f"{100 * (end - 1):+.1f}".replace("-", "−") for end in (ratio.low, ratio.high))
-    return f"{_said(change)} \\[{low}, {high}]"
+        return said
+    if _is_times(ratio.value):
+        return f"{said} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
+    return f"{said} \\[{_points(ratio.low)}, {_points(ratio.high)}]"
 
 
-def _is_times(change: Change) -> bool:
-    """Beyond these a percentage misleads."""
-    return not 0.5 < change.ratio.value < 2
+def _is_times(ratio: float) -> bool:
+    return not 0.5 < ratio < 2
 
 
 def _step(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}".replace("-", "−") if 0.5 < ratio < 2 else f"× {figure(ratio)}"
+    return f"× {figure(ratio)}" if _is_times(ratio) else f"{_points(ratio)} %"
+
+
+def _points(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "−")
