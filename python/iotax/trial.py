@@ -221,6 +221,24 @@ class StreamPart(Record):
     arrived: Arrived | None = None
 
 
+class PathUse(Record):
+    """What went over one of several paths to the volume, around the window too."""
+
+    name: str
+    ios: int
+    bytes: int
+    """0 where the kernel counts none."""
+
+
+class Paths(Record):
+    """Several paths to the volume: links, or connections of a mount."""
+
+    policy: str
+    even: bool
+    """Whether the policy promises every path an equal share."""
+    used: list[PathUse]
+
+
 class TrialResult(Record):
     """What one attempt measured."""
 
@@ -243,6 +261,8 @@ class TrialResult(Record):
     outstanding: Outstanding
     verify: Verify | None = None
     checks: Checks = Checks()
+    paths: Paths | None = None
+    """Where there are several, and somebody counted."""
 
     @property
     def ios(self) -> int:

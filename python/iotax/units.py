@@ -13,6 +13,9 @@ _SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt]?)(?:ib|b)?", re.IGNORECASE)
 _DURATION = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|m|h)")
 _PERCENT = re.compile(_NUMBER + r"%?")
 
+_BIT_RATE = re.compile(_NUMBER + r"(?P<unit>[KMG])bit(?:/s)?")
+
+_BITS_PER_S = {"K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _SIZE_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DURATION_NS = {
     "ns": 1,
@@ -42,6 +45,20 @@ def format_size(size_bytes: int) -> str:
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit}{suffix}"
     return f"{size_bytes}B"
+
+
+def parse_bit_rate(value: object) -> int:
+    """Bits a second from `100Mbit`, `1Gbit`."""
+    found = _BIT_RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("not the rate of a link; write it as 100Mbit or 1Gbit")
+    return _positive(_whole(found["number"], _BITS_PER_S[found["unit"]], "bits a second"), "a rate")
+
+
+def format_bit_rate(rate_bits_per_s: int) -> str:
+    """`100Mbit`: the largest unit that needs no fraction."""
+    unit = next((unit for unit in "GM" if rate_bits_per_s % _BITS_PER_S[unit] == 0), "K")
+    return f"{rate_bits_per_s / _BITS_PER_S[unit]:g}{unit}bit"
 
 
 def parse_duration(value: object) -> int:

@@ -19,6 +19,8 @@ ACHIEVED_MIN = 0.99
 """Of the rate that an open loop offered."""
 LATENESS_SHARE_MAX = 0.05
 """Of the mean response time: more, and the generator's own delay is a part of the result."""
+UNEVEN_MAX = 0.1
+"""Of an equal share, by which a path may be off under a policy that promises one."""
 STEADY_SAMPLE_S_MIN = 0.5
 
 
@@ -60,6 +62,7 @@ TITLES = {
     "unwritten": "Never-written blocks",
     "achieved": "Rate held",
     "lateness": "Generator's own delay",
+    "balance": "Balance over paths",
     "noise": "Noise floor",
 }
 """In the order in which they are shown. All but the noise floor, which takes several runs, are of each run."""
@@ -79,6 +82,7 @@ def check_run(run: Run, context: Context) -> list[Check]:
         "unwritten": _unwritten,
         "achieved": _achieved,
         "lateness": _lateness,
+        "balance": _balance,
     }
     return [Check(key, *check(run, context)) for key, check in checks.items()]
 
@@ -235,3 +239,18 @@ def _unwritten(run: Run, _: Context) -> tuple[Level, str]:
     if verify.never_written_blocks:
         return Level.DOUBTFUL, f"{verify.never_written_blocks:,} blocks were read that nobody wrote"
     return Level.GOOD, "none read"
+
+
+def _balance(run: Run, _: Context) -> tuple[Level, str]:
+    paths = run.result.paths
+    if paths is None:
+        return Level.GOOD, "one path"
+    total = sum(path.ios for path in paths.used)
+    if not total:
+        return Level.UNKNOWN, "nothing went over any path"
+    shares = [path.ios / total for path in paths.used]
+    text = f"{paths.policy}: " + ", ".join(
+        f"{path.name} {share:.0%}" for path, share in zip(paths.used, shares, strict=True)
+    )
+    uneven = max(abs(share * len(shares) - 1) for share in shares)
+    return (Level.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Level.GOOD), text

@@ -6,7 +6,16 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from iotax.units import format_duration, format_percent, format_size, parse_duration, parse_percent, parse_size
+from iotax.units import (
+    format_bit_rate,
+    format_duration,
+    format_percent,
+    format_size,
+    parse_bit_rate,
+    parse_duration,
+    parse_percent,
+    parse_size,
+)
 
 
 class Section(BaseModel):
@@ -63,6 +72,14 @@ Percent: TypeAlias = Annotated[
 ]
 """Percent, 0 to 100."""
 
+BitRate: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_bit_rate),
+    PlainSerializer(format_bit_rate, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9.]+ *[KMG]bit$", "examples": ["100Mbit"]}),
+]
+"""Bits a second."""
+
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -78,6 +95,7 @@ Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
 Attach: TypeAlias = Literal["guest", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
+PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null"],
     # YAML's own null is what `media: null` reads as.
@@ -103,5 +121,6 @@ Rule: TypeAlias = Literal[
     "unwritten",
     "achieved",
     "lateness",
+    "balance",
 ]
 """A check of a run, by the key that the analysis and the report give it."""

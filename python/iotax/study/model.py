@@ -29,7 +29,6 @@ from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
 from iotax.study.fields import (
     Accelerator,
     Arrivals,
-    Attach,
     Backlog,
     Blocks,
     Clock,
@@ -52,6 +51,7 @@ from iotax.study.fields import (
     Size,
 )
 from iotax.study.published import Published
+from iotax.study.topology import ProtocolLevel, Topology, setup_changes
 from iotax.trial import LevelValue
 
 
@@ -225,6 +225,8 @@ class Vm(Section):
 icount where processors are emulated, for their speed says nothing."""
     guests: Annotated[int, Field(ge=1, le=2)] = 2
     """2: initiator and storage each have a machine. 1: both in one kernel, whose CPU icount then gives exactly."""
+    cpus: Annotated[int, Field(ge=1, le=4)] = 1
+    """Processors of each machine. icount counts the instructions of one, so auto means host where there are more."""
 
 
 class Lab(Section):
@@ -291,20 +293,6 @@ class Design(Section):
     """Ends the study early, by a rule chosen before any data."""
 
 
-class Topology(Section):
-    """What lies between the virtual machines, and how widely it is used (lab: vm)."""
-
-    mtu: Count = 1500
-    """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
-    nconnect: Count = 1
-    """TCP connections of an NFS mount."""
-    io_queues: Count = 1
-    """I/O queues of an NVMe controller."""
-    attach: Attach = "guest"
-    """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
-controller: a datastore."""
-
-
 SECTIONS: dict[str, type[Section]] = {
     "load": Load,
     "volume": Volume,
@@ -332,14 +320,15 @@ _ProtocolNames: TypeAlias = Annotated[
     list[Literal["local", "nfs3", "nfs4.1", "iscsi", "iser", "nvme-tcp", "nvme-rdma", "fcp", "fc-nvme"]],
     Field(min_length=1),
 ]
-_ProtocolEndpoints: TypeAlias = Annotated[dict[str, str], Field(min_length=1)]
+_ProtocolEndpoints: TypeAlias = Annotated[dict[str, ProtocolLevel], Field(min_length=1)]
 
 
 class _Factors(Section):
     """The fields that vary, each with its levels, in the order of the file."""
 
     protocol: _ProtocolNames | _ProtocolEndpoints | None = None
-    """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}."""
+    """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}; in the vm lab also labels \
+with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}."""
     streams: Annotated[dict[str, Streams], Field(min_length=1)] | None = None
     """Labels with the streams of a load: {4k: {all: {block_size: 4k}}, mixed: {a: {}, b: {random: 0%}}}."""
 
@@ -481,11 +470,21 @@ class Study(Section):
         """Level of `protocol` → where it goes."""
         levels = self.factors.protocol
         if isinstance(levels, dict):
-            return {label: parse_endpoint(target) for label, target in levels.items()}
+            return {
+                label: parse_endpoint(target if isinstance(target, str) else target.protocol)
+                for label, target in levels.items()
+            }
         if levels is None:
             only = self.connection.protocol or EMBEDDED[0]
             return {only: parse_endpoint(only)}
         return {label: parse_endpoint(label) for label in levels}
+
+    def setups(self) -> dict[str, dict[str, Any]]:
+        """Level of `protocol` → the fields of the topology that it names."""
+        levels = self.factors.protocol
+        if not isinstance(levels, dict):
+            return {}
+        return {label: setup_changes(target) for label, target in levels.items() if not isinstance(target, str)}
 
     def settings(self, treatment: Mapping[str, LevelValue]) -> Settings:
         """The load, volume and connection of one treatment."""
@@ -499,7 +498,7 @@ class Study(Section):
             volume=self.volume.model_copy(update=changes["volume"]),
             connection=self.connection.model_copy(update=changes["connection"]),
             endpoint=endpoints[label],
-            topology=self.topology.model_copy(update=changes["topology"]),
+            topology=self.topology.model_copy(update=self.setups().get(label, {}) | changes["topology"]),
         )
 
     def digest(self) -> str:

@@ -15,6 +15,7 @@ from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
 from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.rules import broken_rules
 from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
+from iotax.study.topology import Setup
 
 
 def builtin_studies() -> dict[str, str]:
@@ -122,6 +123,9 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
         places.append((connection, ("connection", "protocol")))
     for holder, place in places:
         target = holder[place[-1]]
+        if isinstance(target, dict):  # a setup
+            _check_setup(document, place, target, problems)
+            continue
         try:
             endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)
         except ValueError as error:
@@ -130,6 +134,15 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
             holder[place[-1]] = EMBEDDED[-1]  # so that the rest of the study can still be judged
         else:
             holder[place[-1]] = endpoint.uri or endpoint.protocol
+
+
+def _check_setup(document: Document, place: Place, setup: dict, problems: list[Problem]) -> None:
+    """A protocol of the lab's own, for only its network can be set up."""
+    protocol, served = setup.get("protocol"), _served(document)
+    if protocol is not None and protocol not in served:
+        at = (*place, "protocol")
+        problems.append(Problem(document.mark(at), at, _protocol_message(protocol, served)))
+        setup["protocol"] = EMBEDDED[-1]
 
 
 def _settle_baseline(study: Study) -> Study:
@@ -141,6 +154,8 @@ def _settle_baseline(study: Study) -> Study:
 def _pydantic_problems(error: ValidationError, document: Document) -> Iterable[Problem]:
     for each in error.errors():
         place = tuple(part for part in each["loc"] if not _is_branch(part))
+        if place == ("factors", "protocol") and each["type"] == "list_type" and isinstance(each["input"], dict):
+            continue  # it has labels: what is wrong stands within
         yield Problem(document.mark(place), place, _message(each, place))
 
 
@@ -156,6 +171,9 @@ def _message(error: Any, place: Place) -> str:
         case "extra_forbidden":
             if len(place) == 1:
                 return f"unknown name{_nearest(place[-1], known)}; a study has {', '.join(known)}"
+            if place[:2] == ("factors", "protocol"):
+                known = list(Setup.model_fields)
+                return f"unknown name{_nearest(place[-1], known)}; a protocol's topology has {', '.join(known)}"
             if place[0] == "factors":
                 return f"unknown factor{_nearest(place[-1], known)}; factors are {', '.join(known)}"
             section = next(part for part in reversed(place[:-1]) if isinstance(part, str))

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from iotax.study.endpoint import EMBEDDED, KERNEL
-from iotax.study.model import Study, Topology, factor_names
+from iotax.study.model import Study, factor_names
 from iotax.study.source import Place
+from iotax.study.topology import Topology, refused
 from iotax.trial import LevelValue
 from iotax.units import format_size
 
@@ -23,6 +24,7 @@ _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
 def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _lab(study)
+    yield from _topology(study)
     yield from _factors(study)
     yield from _baseline(study)
     yield from _volume(study)
@@ -52,6 +54,52 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
         yield _place(study, "media"), "the vm lab keeps its volume in memory"
 
 
+_DIGESTS = ("header_digest", "data_digest")
+
+
+def _topology(study: Study) -> Iterator[tuple[Place, str]]:
+    """What a protocol cannot have, for every combination of levels that the study does not exclude."""
+    if study.lab.vm is None:
+        for label in study.setups():
+            yield ("factors", "protocol", label), "the loopback lab has no network to shape; say `lab: vm`"
+        return
+    if study.lab.vm.cpus > 1 and study.lab.vm.clock == "icount":
+        yield ("lab", "vm", "cpus"), "icount counts the instructions of one processor; say `clock: host`"
+    told = set()
+    for treatment in _combinations(study, ("protocol", *Topology.model_fields, *_DIGESTS)):
+        settings = study.settings(treatment)
+        digests = {name: getattr(settings.connection, name) for name in _DIGESTS}
+        vm, protocol = study.lab.vm, settings.endpoint.protocol
+        for name, reason in refused(protocol, settings.topology, digests, vm.guests, vm.cpus):
+            place = _topology_place(study, name, treatment)
+            if (place, reason) not in told:
+                told.add((place, reason))
+                several = name in treatment and len(study.levels()[name]) > 1
+                yield place, reason + ("; `exclude:` under design leaves a combination out" if several else "")
+
+
+def _combinations(study: Study, names: tuple[str, ...]) -> Iterator[dict]:
+    """Levels of those of these fields that are factors, without what is excluded whatever the other factors say."""
+    levels = {name: found for name, found in study.levels().items() if name in names}
+    excluded = [
+        {name: study.level(name, value) for name, value in combination.items()}
+        for combination in study.design.exclude
+        if set(combination) <= set(levels)
+    ]
+    for chosen in itertools.product(*levels.values()):
+        combination = dict(zip(levels, chosen, strict=True))
+        if not any(all(combination[name] == level for name, level in each.items()) for each in excluded):
+            yield {name: level.value for name, level in combination.items()}
+
+
+def _topology_place(study: Study, name: str, treatment: dict) -> Place:
+    """Where the field got its value: a setup, a factor or its section."""
+    label = str(treatment.get("protocol", ""))
+    if name not in treatment and name in study.setups().get(label, {}):
+        return ("factors", "protocol", label, name)
+    return _place(study, name)
+
+
 def _factors(study: Study) -> Iterator[tuple[Place, str]]:
     levels = study.levels()
     if not levels:
@@ -66,6 +114,9 @@ def _factors(study: Study) -> Iterator[tuple[Place, str]]:
         section = getattr(study, factor_names()[name])
         if name in section.model_fields_set:
             yield (factor_names()[name], name), "this is a factor too; leave it out here"
+        for label, changes in study.setups().items():
+            if name in changes:
+                yield ("factors", "protocol", label, name), "this is a factor too; leave it out here"
 
 
 def _baseline(study: Study) -> Iterator[tuple[Place, str]]:

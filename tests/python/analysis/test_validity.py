@@ -6,6 +6,7 @@ import pytest
 from iotax.analysis import Level, Run, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import Context, check_run, worst_of
+from iotax.trial import Paths, PathUse
 from report.factory import Simulation, study
 
 CONTEXT = Context(threads=1)
@@ -186,3 +187,16 @@ def test_a_cell_known_less_well_than_the_margin_is_noted():
     quiet = summarise(Simulation(run_cv=0.001, block_cv=0.001).data(study()))
     assert next(c for c in quiet.cells[4].checks if c.key == "noise").level is Level.GOOD
     assert "Noise floor: runs of one treatment scatter by" in summary.trust[-1].text
+
+
+def over(policy, even, *ios):
+    return Paths(policy=policy, even=even, used=[PathUse(name=f"sd{i}", ios=n, bytes=0) for i, n in enumerate(ios)])
+
+
+def test_a_policy_that_promises_balance_is_held_to_it(run):
+    assert finding(run, "balance").level is Level.GOOD
+    assert finding(changed(run, paths=over("round-robin", True, 500, 520)), "balance").level is Level.GOOD
+    uneven = finding(changed(run, paths=over("round-robin", True, 1000, 0)), "balance")
+    assert (uneven.level, uneven.text) == (Level.DOUBTFUL, "round-robin: sd0 100%, sd1 0%")
+    assert finding(changed(run, paths=over("fixed", False, 1000, 0)), "balance").level is Level.GOOD
+    assert finding(changed(run, paths=over("fixed", False, 0, 0)), "balance").level is Level.UNKNOWN

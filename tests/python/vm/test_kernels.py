@@ -31,6 +31,22 @@ baseline: {protocol: iscsi}
 """
 
 
+TOPOLOGY = """\
+name: topology
+question: Does what is asked of links and paths take effect?
+lab: {vm: {accelerator: tcg}}
+volume: {size: 16MiB, refill: trial}
+factors:
+  protocol:
+    fixed: {protocol: iscsi, paths: 2, path_policy: fixed, mtu: 9000}
+    round-robin: {protocol: nvme-tcp, paths: 2, path_policy: round-robin, link_rate: 20Mbit, link_delay: 1ms}
+    nconnect: {protocol: nfs3, nconnect: 2}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+design: {replicates: 1}
+baseline: {protocol: fixed}
+"""
+
+
 @pytest.fixture
 def engine() -> Path:
     missing = None
@@ -49,8 +65,8 @@ def engine() -> Path:
     return engine
 
 
-def start(folder: Path, engine: Path) -> subprocess.Popen[str]:
-    (folder / "kernels.yaml").write_text(STUDY)
+def start(folder: Path, engine: Path, study: str = STUDY) -> subprocess.Popen[str]:
+    (folder / "kernels.yaml").write_text(study)
     return subprocess.Popen(
         [sys.executable, "-m", "iotax", "run", "kernels.yaml", "-n", "kernels.iotax", "--no-report"],
         cwd=folder,
@@ -95,6 +111,31 @@ def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engi
         assert connected.negotiated["clock"] == "icount"
     assert machines_of(tmp_path) == []
     assert list(tmp_path.glob("iotax-vm-*")) == []
+
+
+def test_links_and_paths_are_as_asked(tmp_path: Path, engine: Path) -> None:
+    with start(tmp_path, engine, TOPOLOGY) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    facts = {name: each.connected.negotiated for name, each in attempts.items() if each.connected}
+    assert facts["fixed"]["mtu"] == "9000"
+    assert facts["round-robin"]["link_rate"] == "20Mbit"
+    assert facts["round-robin"]["link_delay"] == "1ms"
+    shares: dict[str, list[float]] = {}
+    for name, each in attempts.items():
+        assert each.result is not None
+        assert each.result.paths is not None
+        ios = [path.ios for path in each.result.paths.used]
+        shares[name] = [path / sum(ios) for path in ios]
+    assert shares["fixed"] == [1.0, 0.0]
+    assert shares["round-robin"] == pytest.approx([0.5, 0.5], abs=0.05)
+    assert shares["nconnect"] == pytest.approx([0.5, 0.5], abs=0.05)
+    # 40 Mbit/s over both paths carry at most 5 MB/s of reads.
+    result = attempts["round-robin"].result
+    assert result is not None
+    assert result.read.bytes / result.duration_s < 5.1e6
 
 
 def test_no_machine_outlives_a_study_that_is_killed(engine: Path) -> None:

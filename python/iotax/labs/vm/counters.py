@@ -20,17 +20,18 @@ class Reading:
 
     now_ns: int
     unused_ns: int
-    """Idle, waiting for I/O, or stolen by the host."""
+    """Idle, waiting for I/O, or stolen by the host; of all processors together."""
+    cpus: int = 1
 
     @classmethod
-    def parse(cls, line: str) -> Reading:
+    def parse(cls, line: str, cpus: int) -> Reading:
         """`COUNTERS UPTIME_S cpu USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …`: /proc/uptime, /proc/stat."""
         _, uptime, _, *fields = line.split()
         ticks = [int(field) for field in fields]
-        return cls(round(float(uptime) * 1e9), (ticks[3] + ticks[4] + ticks[7]) * _TICK_NS)
+        return cls(round(float(uptime) * 1e9), (ticks[3] + ticks[4] + ticks[7]) * _TICK_NS, cpus)
 
     def busy_ns(self, later: Reading) -> int:
-        return max(0, self.wall_ns(later) - (later.unused_ns - self.unused_ns))
+        return max(0, self.cpus * self.wall_ns(later) - (later.unused_ns - self.unused_ns))
 
     def wall_ns(self, later: Reading) -> int:
         return later.now_ns - self.now_ns

@@ -24,7 +24,8 @@ STEP_S = 60.0
 _BASE_BYTES = 384 << 20
 """Kernel, image and programs; the volume comes on top."""
 _SOCKET_S = 20.0
-_MACS: dict[Role, str] = {"storage": "52:54:00:00:00:01", "initiator": "52:54:00:00:00:02"}
+_HOSTS: dict[Role, int] = {"storage": 1, "initiator": 2}
+"""The last byte of addresses, MAC and IP."""
 
 
 class Guest:
@@ -119,13 +120,15 @@ class Guests:
         accelerator: Accelerator,
         clock: Clock,
         volume_bytes: int,
+        links: int = 1,
+        cpus: int = 1,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is for QEMU, beside our own."""
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
         self._guests: dict[Role, Guest] = {}
         self.boot_s = 0.0
-        link = self._folder / "link"
+        sockets = [self._folder / f"link{number}" for number in range(links)]
         try:
             for role in ("storage", "initiator"):
                 machine = Machine(
@@ -133,12 +136,16 @@ class Guests:
                     memory_bytes=_BASE_BYTES + image.initramfs.stat().st_size + volume_bytes,
                     accelerator=accelerator,
                     clock=clock,
-                    links=(Link(link, listens=role == "storage", mac=_MACS[role]),),
+                    cpus=cpus,
+                    links=tuple(
+                        Link(socket, listens=role == "storage", mac=f"52:54:00:00:{number:02x}:{_HOSTS[role]:02x}")
+                        for number, socket in enumerate(sockets)
+                    ),
                     environment=environment or {},
                 )
                 self._guests[role] = Guest(machine, image, self._folder)
                 if role == "storage":
-                    self._wait_for(link)
+                    self._wait_for(sockets)
             deadline_s = time.monotonic() + BOOT_S
             self.boot_s = max(guest.boot(deadline_s) for guest in self._guests.values())
         except BaseException:
@@ -157,9 +164,13 @@ class Guests:
                 guest.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _wait_for(self, link: Path) -> None:
+    def _wait_for(self, sockets: list[Path]) -> None:
         deadline_s = time.monotonic() + _SOCKET_S
-        while not link.exists() and self._guests["storage"].alive() and time.monotonic() < deadline_s:
+        while (
+            not all(each.exists() for each in sockets)
+            and self._guests["storage"].alive()
+            and time.monotonic() < deadline_s
+        ):
             time.sleep(0.02)
 
 

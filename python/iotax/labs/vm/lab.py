@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,16 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import malformed, run_document, sample_of
-from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe
+from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guest_load import Event, fill, run_engine
-from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
+from iotax.labs.vm.guests import Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
 from iotax.study import Settings, Study
-from iotax.trial import Background, Connected, CpuUse, Trial, TrialResult
+from iotax.trial import Background, Connected, CpuUse, PathUse, Trial, TrialResult
 
 _VOLUME = "/volume/data"
 _BACKGROUND_S = 2.0
@@ -46,6 +47,8 @@ class _Connected:
     path: str
     datastore: bool = False
     """Attached by the hypervisor."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What took effect of the topology, as the initiator's kernel says."""
 
 
 class VmLab(Lab):
@@ -68,7 +71,7 @@ class VmLab(Lab):
         self._idle_hypervisor_cores = 0.0
 
     def check(self) -> list[Finding]:
-        found = preflight.findings(self._protocols(), self._volume_bytes())
+        found = preflight.findings(list(self._settings.values()), self._volume_bytes())
         reasons = {self._obstacle(each) or datastore.ports_taken(each) for each in self._settings.values()}
         return found + [
             Finding("warning", "some trials", f"will fail: {reason}") for reason in sorted(filter(None, reasons))
@@ -81,7 +84,9 @@ class VmLab(Lab):
             self._image = build(self._program, lambda text: progress(Step(text)))
             progress(Step("choosing the accelerator"))
             self._accelerator, why = accelerator.choose(self._image, self._wanted_accelerator(), version)
-            icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg")
+            icount = self._vm.clock == "icount" or (
+                self._vm.clock == "auto" and self._accelerator == "tcg" and self._vm.cpus == 1
+            )
             self._clock = "icount" if icount else "host"
             self._told = {
                 "lab": "vm",
@@ -106,12 +111,10 @@ class VmLab(Lab):
     def background(self, block: int) -> Background:
         started_unix_ns = time.time_ns()
         try:
-            guests = self._running()
-            before = {role: _read(guests[role]) for role in _ROLES}
-            around = guests["initiator"].hypervisor()
+            hypervisor = self._running()["initiator"].hypervisor
+            before, around = {role: self._read(role) for role in _ROLES}, hypervisor()
             time.sleep(_BACKGROUND_S)
-            after = {role: _read(guests[role]) for role in _ROLES}
-            later = guests["initiator"].hypervisor()
+            after, later = {role: self._read(role) for role in _ROLES}, hypervisor()
         except VmFault as fault:
             raise self._failed(fault) from fault
         for role in _ROLES:
@@ -154,11 +157,11 @@ class VmLab(Lab):
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
         run = _Run(progress)
-        ios, before = self._ios(connected), _read(guests["storage"])
+        used, ios, before = self._path_uses(connected), self._ios(connected), self._read("storage")
         around = guests["initiator"].hypervisor()
         run_engine(guests[role], document, run.hear)
         later = guests["initiator"].hypervisor()
-        after = _read(guests["storage"])
+        after = self._read("storage")
         if run.result is None or not run.result.ios:
             raise TrialFailed("no I/O completed within the measured window", "", run.connected)
         ios = self._ios(connected) - ios
@@ -167,6 +170,8 @@ class VmLab(Lab):
             target_ns = 0  # both halves stand in the initiator's figure
         hypervisor_ns = LoadCost(around, later, ios).cpu_ns(run.result.ios, self._idle_hypervisor_cores)
         result = with_guests(run.result, _endpoint(settings), target_ns, hypervisor_ns, self._idle_cores[role])
+        paths = topology.paths_used(settings, used, self._path_uses(connected))
+        result = result.model_copy(update={"paths": paths})
         return Outcome(result, self._describe(run.connected, settings), "")
 
     def _ios(self, connected: _Connected) -> int:
@@ -176,9 +181,14 @@ class VmLab(Lab):
         said = self._running()["initiator"].run(f"ios_of {connected.path}")
         return int(said[-1].removeprefix("IOS "))
 
+    def _path_uses(self, connected: _Connected) -> dict[str, PathUse]:
+        if connected.datastore:
+            return {}
+        return topology.path_uses(self._running()["initiator"].run(f"paths_of {connected.protocol}"))
+
     def _connect(self, settings: Settings, progress: Progress) -> _Connected:
         """The protocol of these settings, up; another one is taken down first."""
-        protocol, environment = settings.endpoint.protocol, _environment(settings, self._vm.guests)
+        protocol, environment = settings.endpoint.protocol, topology.environment(settings, self._vm.guests)
         if self._up is not None and (self._up.protocol, self._up.environment) == (protocol, environment):
             return self._up
         self._disconnect(progress)
@@ -197,7 +207,10 @@ class VmLab(Lab):
         path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
         if not path:
             raise StepFailed(0, f"{protocol} came up but named no device")
-        self._up = _Connected(protocol, environment, path)
+        facts = topology.facts_of(guests["initiator"].run(f"{environment}facts_of {protocol}"))
+        self._up = _Connected(protocol, environment, path, facts=facts)
+        if wrong := topology.mismatches(settings, facts):
+            raise StepFailed(0, "; ".join(wrong))
         return self._up
 
     def _disconnect(self, progress: Progress) -> None:
@@ -269,6 +282,8 @@ class VmLab(Lab):
                     accelerator=self._accelerator,
                     clock=self._clock,
                     volume_bytes=kept * self._volume_bytes(),
+                    links=max(settings.topology.paths for settings in self._settings.values()),
+                    cpus=self._vm.cpus,
                     environment=self._variables,
                 )
                 return
@@ -291,12 +306,15 @@ class VmLab(Lab):
             self.close()
         return TrialFailed(reason, console)
 
+    def _read(self, role: Role) -> Reading:
+        return Reading.parse(self._running()[role].counters(), self._vm.cpus)
+
     def _describe(self, connected: Connected | None, settings: Settings) -> Connected:
         found = connected or Connected()
         facts = {name: str(value) for name, value in self._told.items() if name != "guest_packages"}
         facts["load_in"] = f"{self._load_guest(settings.endpoint.protocol)} guest"
         if self._up is not None:
-            facts["device"] = self._up.path
+            facts |= {"device": self._up.path, **self._up.facts}
         if settings.topology.attach != "guest":
             facts["attached_by"] = f"QEMU's {datastore.DRIVERS[settings.endpoint.protocol]} driver"
         return found.model_copy(update={"endpoint": _endpoint(settings), "negotiated": found.negotiated | facts})
@@ -339,26 +357,10 @@ class _Run:
                 self.result = TrialResult.model_validate(event)
 
 
-def _read(guest: Guest) -> Reading:
-    return Reading.parse(guest.counters())
-
-
 def _endpoint(settings: Settings) -> str:
     """As the notebook keeps it. `local:` marks I/O without a protocol, whose path is the guest's own."""
     protocol = settings.endpoint.protocol
     return f"local:{_VOLUME}" if protocol == "local" else f"vm:{protocol}"
-
-
-def _environment(settings: Settings, guests: int) -> str:
-    """Settings of the link and the connection, as the guests' scripts read them."""
-    topology, connection = settings.topology, settings.connection
-    digest = {"iscsi": "CRC32C", "iser": "CRC32C"}.get(settings.endpoint.protocol, "1")
-    words = [f"MTU={topology.mtu}", f"NCONNECT={topology.nconnect}", f"IO_QUEUES={topology.io_queues}"]
-    words += [f"ATTACH={topology.attach}"] if topology.attach != "guest" else []
-    words += ["ONE_GUEST=1"] if guests == 1 else []
-    words += [f"HEADER_DIGEST={digest}"] if connection.header_digest else []
-    words += [f"DATA_DIGEST={digest}"] if connection.data_digest else []
-    return "".join(f"{word}; " for word in words)
 
 
 def _with_console(fault: VmFault) -> str:

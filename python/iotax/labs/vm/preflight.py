@@ -11,15 +11,18 @@ from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Store, require_tools
 from iotax.labs.vm.qemu import require_qemu
+from iotax.study import Settings
 
+_QUEUE_DEPTH_SINCE = (6, 11)
 _GUEST_BYTES = 512 << 20
 _FIRST_BUILD_BYTES = 1 << 30
 """Packages, unpacked kernel, headers and source for fc-nvme, image."""
 
 
-def findings(protocols: list[str], volume_bytes: int) -> list[Finding]:
+def findings(settings: list[Settings], volume_bytes: int) -> list[Finding]:
+    protocols = list(dict.fromkeys(each.endpoint.protocol for each in settings))
     found: list[Finding] = []
-    for look in (_qemu, _packages, lambda: _memory(volume_bytes)):
+    for look in (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes)):
         try:
             found.append(look())
         except VmFault as fault:
@@ -63,6 +66,21 @@ def _packages() -> Finding:
         "packages",
         f"{store.kernel_package()} and tools will be downloaded to {root} (about 220 MB), not installed",
     )
+
+
+def _kernel(settings: list[Settings]) -> Finding:
+    """What a path policy asks of the kernel."""
+    package = Store(cache_root() / "packages").kernel_package()
+    version = tuple(int(part) for part in re.findall(r"\d+", package)[:2])
+    for each in settings:
+        queue_depth = each.topology.path_policy == "queue-depth" and each.endpoint.protocol.startswith("nvme")
+        if queue_depth and version < _QUEUE_DEPTH_SINCE:
+            raise VmFault(
+                "kernel",
+                f"the NVMe path policy queue-depth came with Linux 6.11, and {package} is older; "
+                "say numa or round-robin",
+            )
+    return Finding("ok", "kernel", package)
 
 
 def _memory(volume_bytes: int) -> Finding:

@@ -49,6 +49,7 @@ class Machine:
     memory_bytes: int
     accelerator: Accelerator
     clock: Clock = "host"
+    cpus: int = 1
     links: tuple[Link, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for QEMU beside our own, such as where its block drivers are."""
@@ -70,7 +71,7 @@ def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
     """QEMU's command line. Sockets and the console's log stand in `folder`."""
     args = [
         PROGRAM,
-        *("-M", "pc,hpet=off", "-cpu", "host" if machine.accelerator == "kvm" else "max", "-smp", "1"),
+        *("-M", "pc,hpet=off", "-cpu", "host" if machine.accelerator == "kvm" else "max", "-smp", str(machine.cpus)),
         *("-m", str(machine.memory_bytes >> 20), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", _COMMAND_LINE),
         *("-serial", f"file:{console_file(machine, folder)}"),

@@ -17,8 +17,8 @@ class Part:
 
 
 BASE = Part(
-    modules=("virtio_pci", "virtio_net", "virtio_console", "configfs"),
-    programs=(("busybox-static", "busybox"),),
+    modules=("virtio_pci", "virtio_net", "virtio_console", "configfs", "sch_tbf", "sch_netem"),
+    programs=(("busybox-static", "busybox"), ("iproute2", "tc"), ("diffutils", "cmp")),
 )
 
 _NFS = Part(
@@ -34,9 +34,10 @@ _NFS = Part(
     files=(("libtirpc-common", "etc/netconfig"), ("netbase", "etc/protocols"), ("netbase", "etc/services")),
 )
 _SCSI = Part(modules=("target_core_mod", "target_core_file", "sd_mod", "crc32c_generic", "crct10dif_generic"))
+_MULTIPATH = Part(modules=("dm_multipath", "dm_round_robin", "dm_queue_length"), programs=(("dmsetup", "dmsetup"),))
 _ISCSI = Part(
-    modules=(*_SCSI.modules, "iscsi_target_mod", "iscsi_tcp"),
-    programs=(("open-iscsi", "iscsid"), ("open-iscsi", "iscsiadm")),
+    modules=(*_SCSI.modules, *_MULTIPATH.modules, "iscsi_target_mod", "iscsi_tcp"),
+    programs=(("open-iscsi", "iscsid"), ("open-iscsi", "iscsiadm"), *_MULTIPATH.programs),
 )
 _RDMA = Part(modules=("rdma_rxe", "rdma_cm", "crc32_generic"), programs=(("iproute2", "rdma"),))
 
@@ -50,7 +51,10 @@ PROTOCOLS: dict[str, Part] = {
     ),
     "nvme-tcp": Part(modules=("nvmet", "nvmet_tcp", "nvme_tcp", "crc32c_generic")),
     "nvme-rdma": Part(modules=("nvmet", "nvmet_rdma", "nvme_rdma", *_RDMA.modules), programs=_RDMA.programs),
-    "fcp": Part(modules=(*_SCSI.modules, "libfc", "libfcoe", "fcoe", "tcm_fc", "veth")),
+    "fcp": Part(
+        modules=(*_SCSI.modules, *_MULTIPATH.modules, "libfc", "libfcoe", "fcoe", "tcm_fc", "veth"),
+        programs=_MULTIPATH.programs,
+    ),
     "fc-nvme": Part(modules=("nvmet", "nvmet_fc", "nvme_fc", "nvme_fcloop")),
 }
 """Every protocol of the vm lab."""

@@ -1,12 +1,14 @@
 # iSCSI, over TCP or (ISER=1) over RDMA: the kernel's target and open-iscsi.
 . /lab/scsi_target.sh
+. /lab/multipath.sh
 TPG=$TARGET/iscsi/$IQN/tpgt_1
 
 iscsi_target_up() {
-    net_up $STORAGE
+    net_up 1
     backstore_up
     load iscsi_target_mod
-    mkdir -p $TPG/np/$STORAGE:3260 $TPG/lun/lun_0 || die "the iSCSI target cannot be made"
+    mkdir -p $TPG/lun/lun_0 || die "the iSCSI target cannot be made"
+    for path in $(paths); do mkdir $TPG/np/10.0.$path.1:3260 || die "no portal on 10.0.$path.1"; done
     ln -s $BACKSTORE $TPG/lun/lun_0/volume || die "the LUN cannot be mapped"
     echo 0 >$TPG/attrib/authentication
     echo 0 >$TPG/attrib/demo_mode_write_protect
@@ -24,7 +26,7 @@ iscsi_target_down() {
 }
 
 iscsi_initiator_up() {
-    net_up 10.0.0.2
+    net_up 2
     load sd_mod
     mkdir -p /etc/iscsi /run/lock/iscsi /var/lib/iscsi
     echo "InitiatorName=$INITIATOR_IQN" >/etc/iscsi/initiatorname.iscsi
@@ -41,13 +43,23 @@ node.conn[0].iscsi.DataDigest = ${DATA_DIGEST:-None}
 EOF
     pidof iscsid >/dev/null || iscsid -p /run/iscsid.pid >/run/iscsid.log 2>&1 || die "iscsid: $(cat /run/iscsid.log)"
     until_true 5 sh -c 'iscsiadm -m iface >/dev/null 2>&1' || die "iscsid does not answer"
-    iscsiadm -m node -T $IQN -p $STORAGE:3260 -o new >/run/iscsiadm.log 2>&1 || die "$(cat /run/iscsiadm.log)"
-    iscsiadm -m node -T $IQN -o update -n iface.transport_name -v "$1" || die "no iSCSI transport $1"
-    iscsiadm -m node -T $IQN -p $STORAGE:3260 --login >/run/iscsiadm.log 2>&1 || die "login: $(cat /run/iscsiadm.log)"
-    block_device '/dev/sd?' || die "logged in, but no disk came"
+    for path in $(paths); do iscsi_login $1 10.0.$path.1:3260; done
+    if [ "${PATHS:-1}" = 1 ]; then
+        block_device '/dev/sd?' || die "logged in, but no disk came"
+    else
+        multipath_up
+    fi
+}
+
+# iscsi_login TRANSPORT PORTAL
+iscsi_login() {
+    iscsiadm -m node -T $IQN -p $2 -o new >/run/iscsiadm.log 2>&1 || die "$(cat /run/iscsiadm.log)"
+    iscsiadm -m node -T $IQN -p $2 -o update -n iface.transport_name -v "$1" || die "no iSCSI transport $1"
+    iscsiadm -m node -T $IQN -p $2 --login >/run/iscsiadm.log 2>&1 || die "login: $(cat /run/iscsiadm.log)"
 }
 
 iscsi_initiator_down() {
+    multipath_down
     iscsiadm -m node -T $IQN --logout >/run/iscsiadm.log 2>&1 || die "logout: $(cat /run/iscsiadm.log)"
     iscsiadm -m node -T $IQN -o delete >/run/iscsiadm.log 2>&1 || die "$(cat /run/iscsiadm.log)"
 }

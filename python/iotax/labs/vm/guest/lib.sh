@@ -7,6 +7,9 @@ HOST_ID=6f746178-0000-4000-8000-000000000001
 VOLUME=/volume/data
 CONFIG=/sys/kernel/config
 
+. /lab/net.sh
+. /lab/facts.sh
+
 die() {
     echo "$*" >&2
     dmesg | tail -n "${DMESG_LINES:-6}" | sed 's/^/kernel: /' >&2
@@ -33,20 +36,6 @@ step() {
     "$2"
 }
 
-# net_up ADDRESS: the link under test, at $MTU.
-net_up() {
-    ip link set eth0 mtu "${MTU:-1500}" up || die "eth0 cannot be set to MTU ${MTU:-1500}"
-    ip addr add "$1/24" dev eth0 2>/dev/null || :
-    # Both halves in one kernel meet on the loopback device, which then is as narrow as the link.
-    [ -z "$ONE_GUEST" ] || ip link set lo mtu "${MTU:-1500}"
-}
-
-# rdma_up: RDMA over Converged Ethernet in software on the link.
-rdma_up() {
-    load crc32_generic rdma_rxe rdma_cm
-    [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0 || die "rdma link add"
-}
-
 mounted() { grep -q " $1 " /proc/mounts; }
 
 # volume_up SIZE_BYTES: the file that every protocol serves, in memory.
@@ -65,7 +54,11 @@ volume_keep() {
 }
 
 # volume_restore: in place, for it is open.
-volume_restore() { dd if=/snapshot/data of=$VOLUME bs=1M conv=notrunc 2>/dev/null || die "the volume cannot be restored"; }
+volume_restore() {
+    dd if=/snapshot/data of=$VOLUME bs=1M conv=notrunc 2>/dev/null || die "the volume cannot be restored"
+    # By path: busybox's own compares byte by byte.
+    /usr/bin/cmp /snapshot/data $VOLUME >/run/cmp.log 2>&1 || die "the volume is not as it was: $(cat /run/cmp.log)"
+}
 
 # ios_of PATH: I/Os completed so far on a device, or on the NFS mount.
 ios_of() {

@@ -2,7 +2,7 @@
 NFSD=/proc/fs/nfsd
 
 nfs_target_up() {
-    net_up $STORAGE
+    net_up 1
     if ! mounted $NFSD; then
         load nfsd
         mount -t nfsd nfsd $NFSD || die "no nfsd file system"
@@ -31,7 +31,7 @@ nfs_target_down() {
 
 # nfs_initiator_up VERSION
 nfs_initiator_up() {
-    net_up 10.0.0.2
+    net_up 2
     load nfsv3 nfsv4
     mkdir -p /mnt/nfs
     _options="vers=$1,proto=tcp,hard,noatime"

@@ -1,7 +1,6 @@
 # The kernel's NVMe target and its fabrics host, both through their own files: no tool between.
 NVMET=$CONFIG/nvmet
 SUBSYSTEM=$NVMET/subsystems/$NQN
-PORT=$NVMET/ports/1
 
 # subsystem_up: the volume as namespace 1.
 subsystem_up() {
@@ -12,18 +11,21 @@ subsystem_up() {
     echo 1 >$SUBSYSTEM/namespaces/1/enable || die "the namespace cannot be enabled"
 }
 
-# port_up TYPE FAMILY ADDRESS SERVICE
+# port_up NUMBER TYPE FAMILY ADDRESS SERVICE
 port_up() {
-    mkdir -p $PORT
-    echo "$1" >$PORT/addr_trtype
-    echo "$2" >$PORT/addr_adrfam
-    echo "$3" >$PORT/addr_traddr
-    echo "$4" >$PORT/addr_trsvcid
-    ln -s $SUBSYSTEM $PORT/subsystems/$NQN || die "the NVMe target cannot listen on $1 $3"
+    _port=$NVMET/ports/$1
+    mkdir -p $_port
+    echo "$2" >$_port/addr_trtype
+    echo "$3" >$_port/addr_adrfam
+    echo "$4" >$_port/addr_traddr
+    echo "$5" >$_port/addr_trsvcid
+    ln -s $SUBSYSTEM $_port/subsystems/$NQN || die "the NVMe target cannot listen on $2 $4"
 }
 
 nvme_target_down() {
-    rm $PORT/subsystems/$NQN && rmdir $PORT || die "NVMe port teardown"
+    for port in $NVMET/ports/*; do
+        rm $port/subsystems/$NQN && rmdir $port || die "NVMe port teardown"
+    done
     echo 0 >$SUBSYSTEM/namespaces/1/enable
     rmdir $SUBSYSTEM/namespaces/1 $SUBSYSTEM || die "NVMe subsystem teardown"
 }
@@ -35,7 +37,15 @@ nvme_connect() {
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"
     echo "$_options" 2>/run/connect.err >/dev/nvme-fabrics || die "connect $1: $(cat /run/connect.err)"
+}
+
+# namespace_up: the namespace over all paths, by the policy.
+namespace_up() {
     block_device '/dev/nvme?n1' || die "connected, but no namespace came"
+    [ -z "$PATH_POLICY" ] || echo $PATH_POLICY >/sys/class/nvme-subsystem/nvme-subsys0/iopolicy ||
+        die "this kernel has no path policy $PATH_POLICY"
+    until_true 10 sh -c "[ \"\$(ls -d /sys/block/nvme*c*n1 2>/dev/null | wc -l)\" -ge ${PATHS:-1} ]" ||
+        die "a path brought no namespace"
 }
 
 nvme_disconnect() {

@@ -10,7 +10,7 @@ target_up() {
     echo "wwnn=$REMOTE_NODE,wwpn=$REMOTE_PORT" >$LOOP/add_target_port || die "target port"
     echo "wwnn=$REMOTE_NODE,wwpn=$REMOTE_PORT,lpwwnn=$LOCAL_NODE,lpwwpn=$LOCAL_PORT,roles=0x60" >$LOOP/add_remote_port ||
         die "remote port"
-    port_up fc fc "nn-$REMOTE_NODE:pn-$REMOTE_PORT" none
+    port_up 1 fc fc "nn-$REMOTE_NODE:pn-$REMOTE_PORT" none
 }
 target_down() {
     nvme_target_down
@@ -20,5 +20,6 @@ target_down() {
 }
 initiator_up() {
     nvme_connect "transport=fc,traddr=nn-$REMOTE_NODE:pn-$REMOTE_PORT,host_traddr=nn-$LOCAL_NODE:pn-$LOCAL_PORT"
+    namespace_up
 }
 initiator_down() { nvme_disconnect; }

@@ -1,11 +1,15 @@
 # SCSI over Fibre Channel (FCP), carried by Ethernet (FCoE) in VN2VN mode: no switch, no fcoe-utils, no DCB.
 . /lab/scsi_target.sh
-STORAGE_WWPN=20:00:52:54:00:00:00:01 INITIATOR_WWPN=20:00:52:54:00:00:00:02
-TPG=$TARGET/fc/$STORAGE_WWPN/tpgt_1
+. /lab/multipath.sh
+
+# WWPN = 20:00:MAC; the last byte of a MAC address says whose it is, the one before it on which path.
+storage_wwpn() { echo 20:00:52:54:00:00:0$1:01; }
+initiator_wwpn() { echo 20:00:52:54:00:00:0$1:02; }
+tpg() { echo $TARGET/fc/$(storage_wwpn $1)/tpgt_1; }
 
 # In one guest, the two ports are the ends of a virtual cable.
-STORAGE_PORT=${ONE_GUEST:+fc0} INITIATOR_PORT=${ONE_GUEST:+fc1}
-STORAGE_PORT=${STORAGE_PORT:-eth0} INITIATOR_PORT=${INITIATOR_PORT:-eth0}
+storage_port() { [ -z "$ONE_GUEST" ] && echo eth$1 || echo fc0; }
+initiator_port() { [ -z "$ONE_GUEST" ] && echo eth$1 || echo fc1; }
 
 cable_up() {
     [ -e /sys/class/net/fc0 ] && return
@@ -24,6 +28,7 @@ fcoe_create() {
     [ "${MTU:-1500}" -ge 2158 ] || MTU=2158
     ip link set $1 down
     ip link set $1 mtu $MTU promisc on up || die "$1 cannot be set to MTU $MTU"
+    shape $1
     _before=$(ls -d /sys/bus/fcoe/devices/ctlr_* 2>/dev/null | wc -l)
     echo $1 >/sys/bus/fcoe/ctlr_create || die "FCoE on $1"
     until_true 5 sh -c "[ \$(ls -d /sys/bus/fcoe/devices/ctlr_* 2>/dev/null | wc -l) -gt $_before ]" ||
@@ -43,27 +48,44 @@ fcoe_destroy() {
 # The target's rights stand before its port logs in: else it answers process logins without the target role.
 target_up() {
     backstore_up
-    fcoe_create $STORAGE_PORT
-    load tcm_fc
-    mkdir -p $TPG/lun/lun_0 || die "the FC target cannot be made"
-    ln -s $BACKSTORE $TPG/lun/lun_0/volume || die "the LUN cannot be mapped"
-    mkdir -p $TPG/acls/$INITIATOR_WWPN/lun_0 || die "no rights for the initiator"
-    ln -s $TPG/lun/lun_0 $TPG/acls/$INITIATOR_WWPN/lun_0/volume || die "the LUN is not mapped to the initiator"
-    echo 1 >$CONTROLLER/enabled || die "the FCoE port cannot be enabled"
+    for path in $(paths); do
+        fcoe_create $(storage_port $path)
+        load tcm_fc
+        _tpg=$(tpg $path)
+        _acl=$_tpg/acls/$(initiator_wwpn $path)
+        mkdir -p $_tpg/lun/lun_0 || die "the FC target cannot be made"
+        ln -s $BACKSTORE $_tpg/lun/lun_0/volume || die "the LUN cannot be mapped"
+        mkdir -p $_acl/lun_0 || die "no rights for the initiator"
+        ln -s $_tpg/lun/lun_0 $_acl/lun_0/volume || die "the LUN is not mapped to the initiator"
+        echo 1 >$CONTROLLER/enabled || die "the FCoE port cannot be enabled"
+    done
 }
 target_down() {
-    fcoe_destroy $STORAGE_PORT
-    rm $TPG/acls/$INITIATOR_WWPN/lun_0/volume && rmdir $TPG/acls/$INITIATOR_WWPN/lun_0 $TPG/acls/$INITIATOR_WWPN &&
-        rm $TPG/lun/lun_0/volume && rmdir $TPG/lun/lun_0 $TPG $TARGET/fc/$STORAGE_WWPN || die "FC target teardown"
+    for path in $(paths); do
+        fcoe_destroy $(storage_port $path)
+        _tpg=$(tpg $path)
+        _acl=$_tpg/acls/$(initiator_wwpn $path)
+        rm $_acl/lun_0/volume && rmdir $_acl/lun_0 $_acl &&
+            rm $_tpg/lun/lun_0/volume && rmdir $_tpg/lun/lun_0 $_tpg ${_tpg%/*} || die "FC target teardown"
+    done
     backstore_down
 }
 initiator_up() {
     load sd_mod
-    fcoe_create $INITIATOR_PORT
-    echo 1 >$CONTROLLER/enabled || die "the FCoE port cannot be enabled"
-    block_device '/dev/sd?' || die "no disk came over FC"
+    # One path after the other, so that the first disk is the first path's.
+    for path in $(paths); do
+        fcoe_create $(initiator_port $path)
+        echo 1 >$CONTROLLER/enabled || die "the FCoE port cannot be enabled"
+        until_true 20 sh -c "[ \$(ls -d /sys/block/sd? 2>/dev/null | wc -l) -gt $path ]" || die "no disk came over FC"
+    done
+    if [ "${PATHS:-1}" = 1 ]; then
+        block_device '/dev/sd?' || die "the disk over FC has no size"
+    else
+        multipath_up
+    fi
 }
 initiator_down() {
+    multipath_down
     for disk in /sys/block/sd?; do echo 1 >"$disk/device/delete"; done
-    fcoe_destroy $INITIATOR_PORT
+    for path in $(paths); do fcoe_destroy $(initiator_port $path); done
 }

@@ -2,14 +2,14 @@
 . /lab/iscsi_common.sh
 ISER=1
 target_up() {
-    net_up $STORAGE
+    net_up 1
     rdma_up
     load iscsi_target_mod ib_isert
     iscsi_target_up
 }
 target_down() { iscsi_target_down; }
 initiator_up() {
-    net_up 10.0.0.2
+    net_up 2
     rdma_up
     load ib_iser
     iscsi_initiator_up iser

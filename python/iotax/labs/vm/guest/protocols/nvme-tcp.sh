@@ -1,15 +1,16 @@
 # NVMe over TCP.
 . /lab/nvme_common.sh
 target_up() {
-    net_up $STORAGE
+    net_up 1
     load nvmet nvmet-tcp
     subsystem_up
-    port_up tcp ipv4 $STORAGE 4420
+    for path in $(paths); do port_up $((path + 1)) tcp ipv4 10.0.$path.1 4420; done
 }
 target_down() { nvme_target_down; }
 initiator_up() {
-    net_up 10.0.0.2
+    net_up 2
     load nvme-tcp
-    nvme_connect "transport=tcp,traddr=$STORAGE,trsvcid=4420"
+    for path in $(paths); do nvme_connect "transport=tcp,traddr=10.0.$path.1,trsvcid=4420"; done
+    namespace_up
 }
 initiator_down() { nvme_disconnect; }

@@ -1,0 +1,40 @@
+# The links under test: eth0, and eth1 where PATHS=2; 10.0.N.1 is the storage guest, 10.0.N.2 the initiator.
+
+# paths: 0, or 0 and 1.
+paths() { seq 0 $((${PATHS:-1} - 1)); }
+
+# net_up HOST: every link at $MTU, shaped by $LINK_RATE and $LINK_DELAY; HOST is 1 or 2.
+net_up() {
+    for path in $(paths); do
+        ip link set eth$path mtu "${MTU:-1500}" up || die "eth$path cannot be set to MTU ${MTU:-1500}"
+        ip addr add 10.0.$path.$1/24 dev eth$path 2>/dev/null || :
+        shape eth$path
+    done
+    # Both halves in one kernel meet on the loopback device, which then is as narrow as the link.
+    [ -z "$ONE_GUEST" ] || ip link set lo mtu "${MTU:-1500}"
+}
+
+# shape DEVICE: what leaves it. Each end shapes its own, so both directions are. Nothing is dropped for want of room,
+# for neither Fibre Channel nor a lab's patience bears it. By path, for busybox has a tc of its own that knows less.
+shape() {
+    /usr/sbin/tc qdisc del dev $1 root 2>/dev/null
+    [ -n "$LINK_RATE$LINK_DELAY" ] || return 0
+    load sch_tbf sch_netem
+    _at=root
+    if [ -n "$LINK_RATE" ]; then
+        # A burst of 10 ms: a guest's timers are no finer when its host is busy.
+        _burst=$((LINK_RATE / 800))
+        [ $_burst -ge 32768 ] || _burst=32768
+        /usr/sbin/tc qdisc add dev $1 root handle 1: tbf rate ${LINK_RATE}bit burst $_burst limit 67108864 ||
+            die "tbf on $1"
+        _at="parent 1:1"
+    fi
+    [ -z "$LINK_DELAY" ] || /usr/sbin/tc qdisc add dev $1 $_at netem delay ${LINK_DELAY}us limit 100000 ||
+        die "netem on $1"
+}
+
+# rdma_up: RDMA over Converged Ethernet in software on the link.
+rdma_up() {
+    load crc32_generic rdma_rxe rdma_cm
+    [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0 || die "rdma link add"
+}

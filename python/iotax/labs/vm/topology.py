@@ -1,0 +1,98 @@
+"""The topology of a trial: told to the guests, looked for in what their kernels say; and how its paths are used."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from iotax.study import Settings
+from iotax.study.model import format_level
+from iotax.study.topology import Topology
+from iotax.trial import Paths, PathUse
+from iotax.units import parse_bit_rate, parse_duration
+
+_DIGESTS = ("header_digest", "data_digest")
+_ROUNDED = 0.01
+_EVEN = ("round-robin",)
+"""Policies that promise every path an equal share."""
+_NFS = ("nfs3", "nfs4.1")
+
+
+def environment(settings: Settings, guests: int) -> str:
+    """Settings of the links and the connection, as the guests' scripts read them."""
+    topology, connection = settings.topology, settings.connection
+    digest = {"iscsi": "CRC32C"}.get(settings.endpoint.protocol, "1")
+    words = [
+        f"MTU={topology.mtu}",
+        f"NCONNECT={topology.nconnect}",
+        f"IO_QUEUES={topology.io_queues}",
+        f"PATHS={topology.paths}",
+        f"PATH_POLICY={topology.path_policy or ''}",
+        f"LINK_RATE={topology.link_rate or ''}",
+        f"LINK_DELAY={topology.link_delay // 1000 or ''}",  # in µs, as fine as netem goes
+        f"HEADER_DIGEST={digest if connection.header_digest else ''}",
+        f"DATA_DIGEST={digest if connection.data_digest else ''}",
+        f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
+        f"ONE_GUEST={1 if guests == 1 else ''}",
+    ]
+    return "".join(f"{word}; " for word in words)
+
+
+def facts_of(lines: Iterable[str]) -> dict[str, str]:
+    """`FACT NAME=VALUE` of a guest, the values as a study would write them."""
+    found = {}
+    for line in lines:
+        if line.startswith("FACT "):
+            name, _, value = line.removeprefix("FACT ").partition("=")
+            found[name] = {"0": "off", "1": "on"}.get(value, value) if name in _DIGESTS else value
+    return found
+
+
+def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
+    """What was asked for and the initiator's kernel does not have. A default that it does not speak of is no matter."""
+    asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name != "attach"}
+    asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
+    default = {name: field.default for name, field in Topology.model_fields.items()}
+    return [
+        f"{name} is {facts.get(name, 'not to be found')} in the initiator, {format_level(name, value)} was asked for"
+        for name, value in asked.items()
+        if (name in facts or value != default.get(name, False)) and not _same(name, value, facts.get(name, ""))
+    ]
+
+
+def _same(name: str, asked: Any, found: str) -> bool:
+    """The kernel keeps rates and delays in units of its own."""
+    parse = {"link_rate": parse_bit_rate, "link_delay": parse_duration}.get(name)
+    if parse is None:
+        return format_level(name, asked) == found
+    return bool(found) and math.isclose(parse(found), asked or 0, rel_tol=_ROUNDED)
+
+
+def path_uses(lines: Iterable[str]) -> dict[str, PathUse]:
+    """`PATH NAME IOS BYTES` of a guest, in its order."""
+    found = {}
+    for line in lines:
+        if matched := re.fullmatch(r"PATH (\S+) (\d+) (\d+)", line):
+            found[matched[1]] = PathUse(name=matched[1], ios=int(matched[2]), bytes=int(matched[3]))
+    return found
+
+
+def paths_used(settings: Settings, before: dict[str, PathUse], after: dict[str, PathUse]) -> Paths | None:
+    """What went over each path in between; None where there was but one."""
+    if len(after) < 2:
+        return None
+    # The Linux RPC client deals requests to the connections of a mount in turn.
+    policy = "round-robin" if settings.endpoint.protocol in _NFS else settings.topology.path_policy or ""
+    none = PathUse(name="", ios=0, bytes=0)
+    used = [
+        use.model_copy(
+            update={
+                "ios": use.ios - before.get(name, none).ios,
+                "bytes": use.bytes - before.get(name, none).bytes,
+            }
+        )
+        for name, use in after.items()
+    ]
+    return Paths(policy=policy, even=policy in _EVEN, used=used)

@@ -1,0 +1,143 @@
+"""What lies between the virtual machines of the vm lab, and what each protocol can make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, create_model
+
+from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
+
+_MTU = Annotated[int, Field(ge=576, le=9216)]
+
+
+class Topology(Section):
+    """What lies between the virtual machines, and how widely it is used (lab: vm)."""
+
+    mtu: _MTU = 1500
+    """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
+    link_rate: BitRate | None = None
+    """What each path carries in each direction, such as 100Mbit; none: as much as the machines can."""
+    link_delay: Duration = 0
+    """What each frame waits, one way."""
+    paths: Annotated[int, Field(ge=1, le=2)] = 1
+    """Links between the machines, each with an address, a portal or a port of its own."""
+    path_policy: PathPolicy | None = None
+    """How I/O is spread, with `paths: 2`. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
+round-robin, queue-depth (Linux 6.11)."""
+    nconnect: Annotated[int, Field(ge=1, le=16)] = 1
+    """TCP connections of an NFS mount."""
+    io_queues: Annotated[int, Field(ge=1, le=4)] = 1
+    """I/O queues of an NVMe controller; Linux makes no more than processors are there: `lab: {vm: {cpus: 4}}`."""
+    attach: Attach = "guest"
+    """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
+controller: a datastore."""
+
+
+def _setup_model() -> type[Section]:
+    fields: dict[str, Any] = {"protocol": (str, Field(description="The protocol."))}
+    for name, field in Topology.model_fields.items():
+        kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation  # ty: ignore[invalid-type-form]
+        fields[name] = (kind | None, Field(default=None, description=field.description))
+    return create_model("Setup", __base__=Section, __doc__="A protocol with a topology of its own.", **fields)
+
+
+Setup = _setup_model()
+
+
+def setup_changes(setup: Any) -> dict[str, Any]:
+    """The topology's fields that a setup names."""
+    return {name: value for name in Topology.model_fields if (value := getattr(setup, name)) is not None}
+
+
+ProtocolLevel: TypeAlias = Annotated[
+    # The brackets mark the branch as no name of the file's own (iotax.study.read).
+    Annotated[str, Tag("str")] | Annotated[Setup, Tag("setup[]")],  # ty: ignore[invalid-type-form]
+    Discriminator(lambda level: "str" if isinstance(level, str) else "setup[]"),
+]
+"""A label's meaning: an endpoint or protocol, or a protocol with a topology."""
+
+_SCSI = ("iscsi", "iser", "fcp")
+_NVME = ("nvme-tcp", "nvme-rdma", "fc-nvme")
+_NFS = ("nfs3", "nfs4.1")
+_MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
+_DIGESTS = ("iscsi", "nvme-tcp")
+
+
+def refused(
+    protocol: str, topology: Topology, digests: Mapping[str, bool], guests: int, cpus: int
+) -> Iterator[tuple[str, str]]:
+    """(field, reason) for all that this protocol cannot have."""
+    if topology.attach != "guest":
+        yield from _refused_datastore(topology)
+        return
+    yield from _refused_link(protocol, topology, guests)
+    yield from _refused_paths(protocol, topology, guests)
+    if topology.nconnect > 1 and protocol not in _NFS:
+        yield "nconnect", f"{protocol} is no NFS mount, which alone has nconnect"
+    if topology.io_queues > 1 and protocol not in _NVME:
+        yield "io_queues", f"{protocol} has no I/O queues to choose; only NVMe controllers have"
+    elif topology.io_queues > cpus:
+        yield (
+            "io_queues",
+            f"Linux makes no more I/O queues than processors; say `lab: {{vm: {{cpus: {topology.io_queues}}}}}`",
+        )
+    for name, wanted in digests.items():
+        if wanted and protocol not in _DIGESTS:
+            yield (
+                name,
+                f"{protocol} has no digests: {_NO_DIGEST.get(protocol, 'they belong to iSCSI and NVMe over TCP')}",
+            )
+
+
+_NO_DIGEST = {"iser": "RDMA checks what it carries (RFC 7145 §4)"}
+_NO_NETWORK = {
+    "local": "local I/O crosses no network",
+    "fc-nvme": "fc-nvme runs over a loop within one kernel, which has neither frames nor a link",
+}
+
+
+def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
+    default = Topology()
+    for name in Topology.model_fields:
+        if name != "attach" and getattr(topology, name) != getattr(default, name):
+            yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
+
+
+def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tuple[str, str]]:
+    default = Topology()
+    if topology.link_delay % 1000:
+        yield "link_delay", "a link's delay is a whole number of microseconds"
+    for name in ("mtu", "link_rate", "link_delay"):
+        if getattr(topology, name) == getattr(default, name):
+            continue
+        if protocol in _NO_NETWORK:
+            yield name, _NO_NETWORK[protocol]
+        elif name == "mtu" and protocol == "fcp":
+            yield name, "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
+        elif name != "mtu" and guests == 1:
+            yield name, "both halves stand in one kernel (`guests: 1`), so there is no link to shape"
+
+
+def _refused_paths(protocol: str, topology: Topology, guests: int) -> Iterator[tuple[str, str]]:
+    policy = topology.path_policy
+    if topology.paths == 1:
+        if policy is not None:
+            yield "path_policy", "one path leaves nothing to choose; say `paths: 2`, or leave the policy out"
+        return
+    if protocol in _NFS:
+        yield "paths", f"an {protocol} mount goes to one address; `nconnect` gives it several connections"
+    elif protocol not in _MULTIPATH:
+        reason = _NO_NETWORK.get(protocol, "RDMA in software is set up on one link")
+        yield "paths", f"{reason}; two paths are for {', '.join(_MULTIPATH)}"
+    elif guests == 1:
+        yield "paths", "both halves stand in one kernel (`guests: 1`), so there is no second link"
+    elif policy is None:
+        yield "path_policy", f"two paths need one of {', '.join(_policies(protocol))}"
+    elif policy not in _policies(protocol):
+        yield "path_policy", f"{protocol} has no policy {policy}; it has {', '.join(_policies(protocol))}"
+
+
+def _policies(protocol: str) -> tuple[str, ...]:
+    return ("fixed", "round-robin", "queue-depth") if protocol in _SCSI else ("numa", "round-robin", "queue-depth")

@@ -1,0 +1,135 @@
+"""Topology: what a protocol cannot have, what the guests are told, and what their kernels must confirm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotax.labs.vm.topology import environment, facts_of, mismatches, path_uses, paths_used
+from iotax.study import Settings, Study
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+
+STUDY = """\
+name: paths
+question: Which path?
+lab: vm
+factors:
+  protocol: PROTOCOL
+baseline: {protocol: a}
+"""
+
+
+def parse(protocol: str, more: str = "") -> Study:
+    return read_study("s.yaml", STUDY.replace("PROTOCOL", protocol) + more, Path("/studies"))
+
+
+def settings(setup: str) -> Settings:
+    return parse(f"{{a: {setup}}}").settings({"protocol": "a"})
+
+
+@pytest.mark.parametrize(
+    ("setup", "expected"),
+    [
+        ("{protocol: nfs3, paths: 2}", "an nfs3 mount goes to one address; `nconnect` gives it several connections"),
+        ("{protocol: iser, paths: 2}", "two paths are for iscsi, fcp, nvme-tcp"),
+        ("{protocol: iscsi, paths: 2}", "two paths need one of fixed, round-robin, queue-depth"),
+        ("{protocol: nvme-tcp, paths: 2, path_policy: fixed}", "nvme-tcp has no policy fixed; it has numa"),
+        ("{protocol: iscsi, path_policy: fixed}", "one path leaves nothing to choose"),
+        ("{protocol: iscsi, nconnect: 4}", "iscsi is no NFS mount"),
+        ("{protocol: iscsi, io_queues: 2}", "iscsi has no I/O queues to choose"),
+        ("{protocol: nvme-tcp, io_queues: 2}", "say `lab: {vm: {cpus: 2}}`"),
+        ("{protocol: fcp, mtu: 9000}", "a Fibre Channel frame carries 2112 bytes at most"),
+        ("{protocol: local, link_delay: 1ms}", "local I/O crosses no network"),
+        ("{protocol: fc-nvme, link_rate: 1Gbit}", "fc-nvme runs over a loop within one kernel"),
+        ("{protocol: iscsi, link_delay: 100ns}", "a whole number of microseconds"),
+        ("{protocol: iscsi, mtuu: 9000}", "unknown name, did you mean 'mtu'?"),
+        ("{protocol: iscsy}", "unknown protocol 'iscsy', did you mean 'iscsi'?"),
+    ],
+)
+def test_what_a_protocol_cannot_have_is_refused(setup: str, expected: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        settings(setup)
+    assert expected in str(caught.value)
+
+
+def test_a_combination_may_be_excluded() -> None:
+    factors = "{a: iscsi, b: nfs3}\n  data_digest: [false, true]"
+    with pytest.raises(StudyError, match=r"nfs3 has no digests.*`exclude:` under design leaves a combination out"):
+        parse(factors)
+    excluded = parse(factors, "design: {exclude: [{protocol: b, data_digest: true}]}\n")
+    assert excluded.settings({"protocol": "a", "data_digest": True}).connection.data_digest
+
+
+def test_what_is_wrong_within_a_setup_is_all_that_is_said() -> None:
+    with pytest.raises(StudyError) as caught:
+        settings("{mtu: 9000}")
+    assert caught.value.lines() == ["s.yaml:5:14: factors.protocol.a.protocol: missing"]
+
+
+def test_loopback_has_no_topology() -> None:
+    with pytest.raises(StudyError, match="the loopback lab has no network to shape"):
+        read_study(
+            "s.yaml", STUDY.replace("lab: vm\n", "").replace("PROTOCOL", "{a: {protocol: iscsi, mtu: 9000}}"), Path()
+        )
+
+
+def test_a_setup_survives_the_notebook() -> None:
+    study = parse("{a: {protocol: iscsi, paths: 2, path_policy: fixed, link_rate: 100Mbit}, b: nfs3}")
+    again = Study.model_validate_json(study.model_dump_json())
+    assert again.digest() == study.digest()
+    found = again.settings({"protocol": "a"}).topology
+    assert (found.paths, found.path_policy, found.link_rate, found.mtu) == (2, "fixed", 100_000_000, 1500)
+    assert again.settings({"protocol": "b"}).topology.paths == 1
+
+
+SETUP = "{protocol: iscsi, paths: 2, path_policy: round-robin, link_rate: 20Mbit, link_delay: 500us}"
+CONFIRMED = [
+    "FACT mtu=1500",
+    "FACT link_rate=20Mbit",
+    "FACT link_delay=499us",
+    "FACT header_digest=0",
+    "FACT data_digest=0",
+    "FACT paths=2",
+    "FACT path_policy=round-robin",
+]
+
+
+def test_guests_are_told_in_units_of_their_tools() -> None:
+    told = environment(settings(SETUP), guests=2)
+    assert "LINK_RATE=20000000; LINK_DELAY=500; " in told
+    assert "PATHS=2; PATH_POLICY=round-robin; " in told
+    assert "ONE_GUEST=; " in told
+
+
+def test_the_kernel_must_confirm_what_was_asked_for() -> None:
+    asked = settings(SETUP)
+    assert mismatches(asked, facts_of(CONFIRMED)) == []
+    wrong = [
+        line.replace("round-robin", "fixed").replace("20Mbit", "25Mbit") for line in CONFIRMED if "delay" not in line
+    ]
+    assert mismatches(asked, facts_of(wrong)) == [
+        "link_rate is 25Mbit in the initiator, 20Mbit was asked for",
+        "link_delay is not to be found in the initiator, 500us was asked for",
+        "path_policy is fixed in the initiator, round-robin was asked for",
+    ]
+
+
+def test_a_digest_that_nobody_asked_for_is_a_mismatch() -> None:
+    facts = facts_of(["FACT mtu=1500", "FACT header_digest=1", "FACT data_digest=0"])
+    assert mismatches(settings("{protocol: iscsi}"), facts) == [
+        "header_digest is on in the initiator, off was asked for"
+    ]
+
+
+def test_paths_count_from_before_the_load() -> None:
+    before, after = (
+        path_uses(["PATH sda 10 4096", "PATH sdb 5 0"]),
+        path_uses(["PATH sda 110 8192", "", "PATH sdb 95 1"]),
+    )
+    used = paths_used(settings(SETUP), before, after)
+    assert used is not None
+    assert (used.policy, used.even) == ("round-robin", True)
+    assert [(each.name, each.ios, each.bytes) for each in used.used] == [("sda", 100, 4096), ("sdb", 90, 1)]
+    assert paths_used(settings("{protocol: iscsi}"), {}, path_uses(["PATH sda 10 4096"])) is None
