@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,6 +18,8 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.fio.job import verifies
+from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_of
 from iotax.labs.load import run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server
 from iotax.study import Settings, Study
@@ -28,13 +30,22 @@ _SPARE_BYTES = 256 << 20
 """Memory left to everything else when a memory volume is made."""
 
 
+@dataclass(frozen=True)
+class _State:
+    """What a volume holds, and since when: the block and the trial for which it was filled."""
+
+    block: int = 0
+    trial: str = ""
+    content: str = "iotax's"
+
+
 class LoopbackLab(Lab):
     """`destroy` holds the endpoints whose data the user gave away, as the study names them."""
 
     def __init__(self, study: Study, plan: Plan, program: Path, destroy: frozenset[str] = frozenset()) -> None:
         self._study, self._plan, self._program, self._destroy = study, plan, program, destroy
         self._server: Server | None = None
-        self._filled: dict[str, tuple[int, str]] = {}
+        self._filled: dict[str, _State] = {}
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
         threads_max = max(settings.load.threads for settings in self._settings.values())
         self.serve_cpus, self.load_cpus = share_cpus(
@@ -42,11 +53,12 @@ class LoopbackLab(Lab):
         )
 
     def check(self) -> list[Finding]:
-        return [*self._check_machine(), *self._check_server(), *self._check_endpoints(lambda _: None)]
+        found = [*self._check_machine(), *self._check_fio()]
+        return [*found, *self._check_server(), *self._check_endpoints(lambda _: None)]
 
     def prepare(self, progress: Progress) -> None:
         progress(Step("checking the lab"))
-        findings = [*self._check_machine(), *self._check_endpoints(progress)]
+        findings = [*self._check_machine(), *self._check_fio(), *self._check_endpoints(progress)]
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         if self._embedded():
@@ -74,16 +86,10 @@ class LoopbackLab(Lab):
         except EngineError as error:
             raise TrialFailed(str(error), error.log) from error
         over_network = server is not None and settings.endpoint.protocol != "local"
-        document = run_document(
-            settings,
-            target,
-            seed=trial_seed(self._study, trial),
-            driver=self._study.lab.loopback.driver,
-            cpus=self.load_cpus[: settings.load.threads],
-            watch_pids={"target": server.pid} if server and over_network else {},
-        )
+        watch_pids = {"target": server.pid} if server and over_network else {}
+        generate = self._run_fio if settings.load.generator == "fio" else self._run_engine
         try:
-            outcome = run_load(self._program, document, progress)
+            outcome = generate(trial, settings, target, watch_pids, progress)
         except TrialFailed as failed:
             if server is None or server.alive():
                 raise
@@ -92,6 +98,46 @@ class LoopbackLab(Lab):
         if server is not None and not server.alive():
             raise TrialFailed(f"{server.ending()} during the trial", server.log, outcome.connected)
         return outcome
+
+    def _run_engine(
+        self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress
+    ) -> Outcome:
+        document = run_document(
+            settings,
+            target,
+            seed=trial_seed(self._study, trial),
+            driver=self._study.lab.loopback.driver,
+            cpus=self.load_cpus[: settings.load.threads],
+            watch_pids=watch_pids,
+        )
+        return run_load(self._program, document, progress)
+
+    def _run_fio(
+        self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress
+    ) -> Outcome:
+        try:
+            fio = find_fio()
+            reached = target_of(fio, settings.endpoint.protocol, target, driver=self._study.lab.loopback.driver)
+        except NoFio as missing:
+            raise TrialFailed(str(missing)) from missing
+        name = self._name(settings)
+        content = _content(settings)
+        state = self._filled.get(name, _State())
+        if content and state.content != content:
+            run_layout(fio, settings, reached, progress)
+        elif any(each.read < 100 for each in settings.load.accesses()):
+            content = "fio's"
+        self._filled[name] = replace(state, content=content or state.content)
+        return run_fio(
+            fio,
+            settings,
+            reached,
+            endpoint=target,
+            seed=trial_seed(self._study, trial),
+            cpus=self.load_cpus[: settings.load.threads],
+            watch_pids=watch_pids,
+            progress=progress,
+        )
 
     def close(self) -> None:
         if self._server is not None:
@@ -130,22 +176,33 @@ class LoopbackLab(Lab):
         return self._server
 
     def _refill(self, trial: Trial, settings: Settings, server: Server | None, progress: Progress) -> None:
-        """Puts the pattern back where the study wants it: the same state before each block or trial."""
-        if settings.volume.refill == "never" or settings.volume.fill != "pattern":
+        """Puts the pattern back where the study wants it, the same state before each block or trial, and where another
+        generator's data have taken its place."""
+        if settings.volume.fill != "pattern":
             return
-        due = (trial.block, trial.id if settings.volume.refill == "trial" else "")
-        # A server that was just started has filled its volume itself: its pid is part of the name.
-        name = f"server {server.pid}" if server else settings.endpoint.uri
-        if name not in self._filled and server is not None:
-            self._filled[name] = due
-        if self._filled.get(name) == due:
+        refill = settings.volume.refill
+        due = _State(trial.block if refill != "never" else 0, trial.id if refill == "trial" else "")
+        name = self._name(settings)
+        # A server that was just started has filled its volume itself, and so has `prepare` an endpoint, but for the
+        # first block's sake.
+        state = self._filled.setdefault(name, due if server is not None or refill == "never" else _State())
+        # fio brings its own content, or reads whatever there is.
+        same_content = state.content == due.content or settings.load.generator == "fio"
+        if (state.block, state.trial) == (due.block, due.trial) and same_content:
             return
         progress(Step("restoring the volume"))
         if server is not None:
             server.fill()
         else:
-            run_fill(self._program, settings, settings.endpoint.uri, destroy=self._may_destroy(name), progress=progress)
+            uri = settings.endpoint.uri
+            run_fill(self._program, settings, uri, destroy=self._may_destroy(uri), progress=progress)
         self._filled[name] = due
+
+    def _name(self, settings: Settings) -> str:
+        """Of what is filled; a server's pid is part of it, for another server has another volume."""
+        if settings.endpoint.embedded and self._server is not None:
+            return f"server {self._server.pid}"
+        return settings.endpoint.uri
 
     def _check_machine(self) -> list[Finding]:
         found: list[Finding] = []
@@ -168,6 +225,19 @@ class LoopbackLab(Lab):
                 )
             )
         return found
+
+    def _check_fio(self) -> list[Finding]:
+        """Whether this machine's fio reaches what the study asks of it."""
+        protocols = [each.endpoint.protocol for each in self._settings.values() if each.load.generator == "fio"]
+        if not protocols:
+            return []
+        try:
+            fio = find_fio()
+            for protocol in dict.fromkeys(protocols):
+                target_of(fio, protocol, "", driver=self._study.lab.loopback.driver)
+        except NoFio as missing:
+            return [Finding("error", "fio", str(missing))]
+        return [Finding("ok", "fio", f"{fio.version} ({fio.path})")]
 
     def _check_server(self) -> list[Finding]:
         """Brings the server up on a small volume and reaches it through each protocol of the study."""
@@ -236,6 +306,11 @@ class LoopbackLab(Lab):
 
     def _may_destroy(self, uri: str) -> bool:
         return uri in self._destroy
+
+
+def _content(settings: Settings) -> str:
+    """What fio must have written before a run that verifies; empty where it verifies nothing."""
+    return f"fio's, {settings.load.accesses()}, {settings.load.workers} workers" if verifies(settings) else ""
 
 
 def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], list[int]]:

@@ -134,7 +134,8 @@ class Load(Section):
     streams: Streams | None = None
     """Several patterns side by side: {random: {random: 100%}, sequential: {random: 0%}}; as many workers at least."""
     generator: Generator = "iotax"
-    """What issues the I/O: iotax itself, or fio (files and block devices of this machine)."""
+    """What issues the I/O: iotax itself, or fio, where fio reaches the endpoint. It has latency from submission \
+only, in an open loop too, and verifies, after the run, loads that only read."""
 
     def accesses(self) -> tuple[Access, ...]:
         """The streams, or the load's own pattern as the only one."""

@@ -180,15 +180,16 @@ def _streams(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _generator(study: Study) -> Iterator[tuple[Place, str]]:
+    """What fio can be asked at all; what this machine's fio reaches, the lab looks up."""
     if "fio" not in _values(study, "generator"):
         return
-    for label, endpoint in study.endpoints().items():
-        if endpoint.embedded or endpoint.protocol != "local":
-            yield (
-                _place(study, "generator"),
-                f"fio reaches files and block devices of this machine; {label} is neither. "
-                "Name one: `protocol: {disk: ./scratch.img}`",
-            )
+    if study.lab.vm is not None:
+        yield _place(study, "generator"), "the vm lab loads with iotax only; say `lab: loopback`"
+    if 0 in _values(study, "rate_iops"):
+        yield _place(study, "rate_iops"), "fio has no load of 0; leave that to `generator: iotax`"
+    for name in ("read", "random"):
+        if any(percent != int(percent) for percent in _values(study, name)):
+            yield _place(study, name), "fio takes whole percents"
 
 
 def _design(study: Study) -> Iterator[tuple[Place, str]]:

@@ -1,0 +1,127 @@
+"""A fio job that asks what a treatment asks. Pure text, so that any lab may run it where it likes.
+
+A worker is a job of fio's, that is a thread, in a zone of its own, as the engine's workers are; streams are groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iotax.study.model import Access, Settings
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where fio's I/O goes."""
+
+    engine: str
+    """fio's I/O engine."""
+    options: tuple[str, ...]
+    """Lines that name the file, device or unit."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A stream as fio runs it."""
+
+    access: Access
+    workers: int
+    first_worker: int
+
+
+def groups(settings: Settings) -> list[Group]:
+    """Streams with their workers: one each, the rest by share, as the engine deals them."""
+    accesses, workers = settings.load.accesses(), settings.load.workers
+    whole = sum(each.share for each in accesses)
+    counts = [1] * len(accesses)
+    for _ in range(workers - len(accesses)):
+        lacks = [workers * each.share / whole - count for each, count in zip(accesses, counts, strict=True)]
+        counts[lacks.index(max(lacks))] += 1
+    return [Group(each, count, sum(counts[:at])) for at, (each, count) in enumerate(zip(accesses, counts, strict=True))]
+
+
+def verifies(settings: Settings) -> bool:
+    """Whether fio checks data: of loads that only read. It writes each block with a checksum beforehand and reads it
+    back afterwards; while it verifies it keeps to no time, so that the measured run itself checks nothing."""
+    return settings.load.verify and all(each.read == 100 for each in settings.load.accesses())
+
+
+def run_job(settings: Settings, target: Target, *, seed: int, cpus: Sequence[int]) -> str:
+    """What is measured."""
+    load = settings.load
+    common = [
+        f"iodepth={load.outstanding}",
+        f"randseed={seed}",
+        "time_based=1",
+        f"ramp_time={load.warmup // 1000}us",
+        f"runtime={load.runtime // 1000}us",
+        "lat_percentiles=1",
+        "refill_buffers=1",
+    ]
+    if cpus:
+        common += [f"cpus_allowed={','.join(map(str, cpus))}", "cpus_allowed_policy=shared"]
+    return _job(settings, target, common, [_asked(settings, group) for group in groups(settings)])
+
+
+def layout_job(settings: Settings, target: Target) -> str:
+    """Writes every block once, with a checksum."""
+    return _pass(settings, target, ["rw=write", "do_verify=0"])
+
+
+def check_job(settings: Settings, target: Target) -> str:
+    """Reads every block once and fails at the first that is not as it was written."""
+    return _pass(settings, target, ["rw=read", "verify_fatal=1"])
+
+
+def _pass(settings: Settings, target: Target, asked: list[str]) -> str:
+    lines = [[*asked, f"bs={group.access.block_size}"] for group in groups(settings)]
+    return _job(settings, target, ["iodepth=8", "verify=crc32c"], lines)
+
+
+def _job(settings: Settings, target: Target, common: Sequence[str], each: Sequence[Sequence[str]]) -> str:
+    zone_bytes = _zone_bytes(settings)
+    lines = ["[global]", "thread=1", "group_reporting=1", "allow_file_create=0", f"ioengine={target.engine}"]
+    lines += [*target.options, f"size={zone_bytes}", *common]
+    for group, asked in zip(groups(settings), each, strict=True):
+        lines += [
+            f"[{group.access.name or 'load'}]",
+            "new_group",
+            f"numjobs={group.workers}",
+            f"offset={group.first_worker * zone_bytes}",
+            f"offset_increment={zone_bytes}",
+            *asked,
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _asked(settings: Settings, group: Group) -> list[str]:
+    load, access = settings.load, group.access
+    places = "rand" if access.random else ""
+    kind = "read" if access.read == 100 else "write" if access.read == 0 else "rw"
+    lines = [f"rw={places}{kind}", f"bs={access.block_size}"]
+    if kind == "rw":
+        lines.append(f"rwmixread={round(access.read)}")
+    if 0 < access.random < 100:
+        lines.append(f"percentage_random={round(access.random)}")
+    if load.rate_iops is not None:
+        lines.append(f"rate_iops={_rates(settings, group)}")
+        if load.arrivals == "poisson":
+            lines.append("rate_process=poisson")
+    return lines
+
+
+def _rates(settings: Settings, group: Group) -> str:
+    """Of one worker's reads and writes, which fio paces apart."""
+    load, access = settings.load, group.access
+    assert load.rate_iops is not None
+    whole = sum(each.share for each in load.accesses())
+    rate_iops = load.rate_iops * access.share / whole / group.workers
+    parts = (rate_iops * access.read / 100, rate_iops * (1 - access.read / 100))
+    return ",".join(str(max(1, round(part))) if part else "" for part in parts)
+
+
+def _zone_bytes(settings: Settings) -> int:
+    """Of each worker; a multiple of every block size."""
+    largest = max(each.block_size for each in settings.load.accesses())
+    return settings.working_set_bytes // settings.load.workers // largest * largest

@@ -1,0 +1,141 @@
+"""fio's JSON (`--output-format=json+`) as the result that every generator gives.
+
+fio's latency is `lat`, from the submission of an I/O to its completion, also of an open loop: it knows no intended
+start. Its bins are 1/64 of a power of two wide and are named by their middle, which is within 1 % of what they hold.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from iotax.labs.base import TrialFailed
+from iotax.labs.fio.job import groups
+from iotax.study.model import Settings
+from iotax.trial import (
+    Checks,
+    CpuUse,
+    Histogram,
+    Open,
+    Outstanding,
+    Stream,
+    StreamPart,
+    TrialResult,
+    Verify,
+    Window,
+    merge_counts,
+)
+
+_SIGNIFICANT_DIGITS = 2
+_SECTOR_BYTES = 512
+
+
+def read_output(text: str) -> dict[str, Any]:
+    """The JSON, without what fio may say before it. Raises TrialFailed."""
+    begin = text.find("{")
+    try:
+        read = json.loads(text[begin:]) if begin >= 0 else None
+    except ValueError:
+        read = None
+    if not isinstance(read, dict) or not read.get("jobs"):
+        raise TrialFailed("fio ended without its JSON", text[-2000:])
+    return read
+
+
+def result_of(
+    output: dict[str, Any],
+    settings: Settings,
+    *,
+    engine: str,
+    endpoint: str,
+    cpu: CpuUse,
+    cpu_window_ns: int,
+    checked_bytes: int | None,
+    started_unix_ns: int,
+) -> TrialResult:
+    """What the run of a `run_job` measured. Raises TrialFailed where fio met errors or did nothing."""
+    load, jobs = settings.load, output["jobs"]
+    if failed := [job for job in jobs if job.get("error")]:
+        raise TrialFailed(f"fio: error {failed[0]['error']} in job {failed[0]['jobname']}")
+    duration_ns = max(job[side]["runtime"] for job in jobs for side in ("read", "write")) * 1_000_000
+    reads, writes = ([_stream(job[side]) for job in jobs] for side in ("read", "write"))
+    read, write = _together(reads), _together(writes)
+    ios = read.ios + write.ios
+    if not ios:
+        raise TrialFailed("no I/O completed within the measured window")
+    held = None
+    if load.rate_iops is not None:
+        offered = round(load.rate_iops * duration_ns / 1e9)
+        held = Open(rate_iops=load.rate_iops, arrivals=load.arrivals, offered=offered, achieved=ios / max(1, offered))
+    parts = []
+    for group, one, other in zip(groups(settings), reads, writes, strict=True):
+        access = group.access
+        parts.append(
+            StreamPart(
+                name=access.name,
+                workers=group.workers,
+                block_size_bytes=access.block_size,
+                read_percent=access.read,
+                random_percent=access.random,
+                read=one,
+                write=other,
+            )
+        )
+    verify = None
+    if checked_bytes is not None:
+        verify = Verify(checked_blocks=checked_bytes // _SECTOR_BYTES, never_written_blocks=0, wrong_blocks=0)
+    waited = cpu.initiator.run_queue_wait_ns if cpu.initiator else None
+    return TrialResult(
+        generator="fio",
+        engine_version=str(output["fio version"]),
+        driver=engine,
+        endpoint=endpoint,
+        window=Window(start_unix_ns=started_unix_ns, start_ns=0, duration_ns=duration_ns),
+        read=read,
+        write=write,
+        streams=parts if load.streams else [],
+        open=held,
+        cpu=cpu,
+        # fio samples no number in flight: by Little's law.
+        outstanding=Outstanding(
+            workers=load.workers,
+            per_worker=load.outstanding,
+            mean=(read.latency_sum_ns + write.latency_sum_ns) / duration_ns,
+        ),
+        verify=verify,
+        checks=Checks(
+            cpu_window_ns=cpu_window_ns,
+            run_queue_wait=None if waited is None else waited / duration_ns / load.workers,
+            clock="fio",
+        ),
+    )
+
+
+def _stream(side: dict[str, Any]) -> Stream:
+    latency = side["lat_ns"]
+    counts = sorted((int(value), int(count)) for value, count in latency.get("bins", {}).items() if count)
+    ios = sum(count for _, count in counts)
+    # With `group_reporting` the I/Os of the ramp are in no histogram, and a few of them in `total_ios`.
+    return Stream(
+        ios=ios,
+        bytes=side["io_bytes"] * ios // side["total_ios"] if side["total_ios"] else 0,
+        latency_sum_ns=round(latency["mean"] * ios),
+        latency_min_ns=int(latency["min"]) if ios else 0,
+        latency_max_ns=int(latency["max"]) if ios else 0,
+        histogram=Histogram(significant_digits=_SIGNIFICANT_DIGITS, counts=counts),
+    )
+
+
+def _together(streams: list[Stream]) -> Stream:
+    active = [each for each in streams if each.ios] or streams[:1]
+    return Stream(
+        ios=sum(each.ios for each in active),
+        bytes=sum(each.bytes for each in active),
+        latency_sum_ns=sum(each.latency_sum_ns for each in active),
+        latency_min_ns=min(each.latency_min_ns for each in active),
+        latency_max_ns=max(each.latency_max_ns for each in active),
+        histogram=Histogram(
+            significant_digits=_SIGNIFICANT_DIGITS,
+            counts=list(merge_counts(*(each.histogram for each in active)).items()),
+        ),
+    )

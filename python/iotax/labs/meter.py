@@ -1,0 +1,103 @@
+"""CPU of other processes and of the machine over a window, for a generator that does not measure it itself.
+
+Process times are the kernel's precise clocks; the machine's are /proc/stat, in ticks, as the engine reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotax.trial import Core, Cpu, CpuUse, Machine
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_BUSY = ("user", "nice", "system", "irq", "softirq")
+
+
+@dataclass(frozen=True)
+class _Process:
+    total_ns: int
+    user_ticks: int
+    system_ticks: int
+    wait_ns: int
+    max_rss_bytes: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of all watched processes that live, and of every core, at one instant."""
+
+    at_ns: int
+    processes: dict[str, _Process]
+    cores: dict[int, tuple[int, ...]]
+
+
+def read(pids: Mapping[str, int]) -> Reading:
+    """A process that has ended is left out."""
+    at_ns = time.monotonic_ns()
+    processes = {}
+    for name, pid in pids.items():
+        with contextlib.suppress(OSError):
+            processes[name] = _process(pid)
+    return Reading(at_ns, processes, _cores())
+
+
+def between(first: Reading, last: Reading, pids: Mapping[str, int], *, window_ns: int) -> CpuUse:
+    """What a window of `window_ns` costs at the rate found between the readings."""
+    stretch = window_ns / max(1, last.at_ns - first.at_ns)
+    names = [name for name in pids if name in first.processes and name in last.processes]
+    used = {name: _used(pids[name], first.processes[name], last.processes[name], stretch) for name in names}
+    cores = [_core(cpu, first.cores[cpu], last.cores[cpu], stretch) for cpu in sorted(last.cores) if cpu in first.cores]
+    busy_ns = sum(getattr(core, f"{field}_ns") for core in cores for field in _BUSY)
+    return CpuUse(
+        initiator=used.get("initiator"), target=used.get("target"), machine=Machine(cores=cores, busy_ns=busy_ns)
+    )
+
+
+def _process(pid: int) -> _Process:
+    # The clock of another process (clock_getcpuclockid): ~pid << 3 with the scheduler's precise clock in the low bits.
+    total_ns = time.clock_gettime_ns((~pid << 3) | 2)
+    folder = Path(f"/proc/{pid}")
+    fields = (folder / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    wait_ns = 0
+    for task in (folder / "task").iterdir():
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            wait_ns += int((task / "schedstat").read_text(encoding="ascii").split()[1])
+    rss_bytes = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    return _Process(total_ns, int(fields[11]), int(fields[12]), wait_ns, rss_bytes)
+
+
+def _used(pid: int, first: _Process, last: _Process, stretch: float) -> Cpu:
+    total_ns = round((last.total_ns - first.total_ns) * stretch)
+    user, system = last.user_ticks - first.user_ticks, last.system_ticks - first.system_ticks
+    user_ns = round(total_ns * user / (user + system)) if user + system else 0
+    return Cpu(
+        pid=pid,
+        total_ns=total_ns,
+        user_ns=user_ns,
+        system_ns=total_ns - user_ns,
+        run_queue_wait_ns=max(0, round((last.wait_ns - first.wait_ns) * stretch)),
+        max_rss_bytes=last.max_rss_bytes,
+    )
+
+
+def _cores() -> dict[int, tuple[int, ...]]:
+    found = {}
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        name, *ticks = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            found[int(name.removeprefix("cpu"))] = tuple(map(int, ticks[: len(_FIELDS)]))
+    return found
+
+
+def _core(cpu: int, first: tuple[int, ...], last: tuple[int, ...], stretch: float) -> Core:
+    spent = {
+        f"{name}_ns": max(0, round((after - before) * _TICK_NS * stretch))
+        for name, before, after in zip(_FIELDS, first, last, strict=True)
+    }
+    return Core(cpu=cpu, **spent)
