@@ -33,9 +33,14 @@ class Charts:
     """Every drawing of a report, by section."""
 
     ratios: list[Drawing]
+    ratio_levels: list[Drawing]
     published: list[Drawing]
     levels: list[Drawing]
     hockey: list[Drawing]
+    open_loop: list[Drawing]
+    kept_up: list[Drawing]
+    effects: list[Drawing]
+    residuals: list[Drawing]
     percentiles: list[Drawing]
     cpu: list[Drawing]
     cost: list[Drawing]
@@ -54,11 +59,24 @@ def draw(summary: Summary) -> Charts:
     facets = list(dict.fromkeys(grid.facet(c.cell) for c in summary.cells))
     conditions = list(dict.fromkeys(c.condition for c in summary.cells))
     costs = summary.costs
+    open_loop = [d for f in facets for d in charts.responses_over_rate(summary, looks, f)]
+    over = [r for r in summary.responses if not (open_loop and r is LATENCY)]  # shown with its service time then
+    ratios = _some(charts.ratio_forest(summary, looks, r) for r in summary.responses)
+    ratio_levels = (
+        []
+        if ratios and not charts.is_sweep(summary)
+        else _some(charts.ratio_over_levels(summary, looks, r, f) for f in facets for r in summary.responses)
+    )
     return Charts(
-        ratios=_some(charts.ratio_forest(summary, looks, r) for r in summary.responses),
+        ratios=ratios,
+        ratio_levels=ratio_levels,
         published=charts.published_figures(summary.sources, looks),
-        levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses),
+        levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses if r in over),
         hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
+        open_loop=open_loop,
+        kept_up=_some([charts.achieved_rate(summary, looks), charts.backlog(summary, looks)]),
+        effects=_some(charts.factor_effects(summary, looks, r) for r in summary.responses),
+        residuals=[d for r in summary.responses[:1] for d in charts.model_residuals(summary, looks, r)],
         percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
@@ -124,6 +142,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "notebook": notebook_name,
         "shares": shares,
         "judged": list(dict.fromkeys(o.arm for o in summary.overalls)),
+        "sweep": charts.is_sweep(summary),
         "load_title": _load_title(summary),
         "share_rows": _share_rows(list(shares.values())),
         "version": __version__,

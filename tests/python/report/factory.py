@@ -88,6 +88,26 @@ COST: dict[str, Any] = QUICK | {
     "responses": ["cpu_per_io", "latency"],
 }
 
+SWEEP: dict[str, Any] = QUICK | {
+    "name": "block-size",
+    "question": "How do NFS, iSCSI and NVMe/TCP scale with the size of an I/O?",
+    "factors": {
+        "protocol": ["nfs3", "iscsi", "nvme-tcp"],
+        "block_size": ["4KiB", "16KiB", "64KiB", "256KiB"],
+        "random": ["0%", "100%"],
+        "read": ["0%", "100%"],
+    },
+    "load": {"outstanding": 32, "warmup": "300ms", "runtime": "2s"},
+}
+
+OPEN: dict[str, Any] = QUICK | {
+    "name": "open-loop",
+    "question": "Up to which rate do NFS and iSCSI keep up?",
+    "factors": {"protocol": ["nfs3", "iscsi"], "rate_iops": [5000, 20000, 60000, 80000]},
+    "load": {"outstanding": 32, "arrivals": "poisson", "warmup": "300ms", "runtime": "2s"},
+    "responses": ["latency", "iops", "cpu_per_io"],
+}
+
 ENVIRONMENT: dict[str, Any] = {
     "machine": {
         "cpu_model": "AMD EPYC 7B13",
@@ -155,8 +175,7 @@ class Simulation:
         mean_us = outstanding / queue.throughput_per_s * 1e6
         ios = int(queue.throughput_per_s * duration_s)
         if rate_iops is not None:
-            mean_us = (path.service_us + path.think_us) * noise * size_factor
-            ios = int(rate_iops * duration_s)
+            mean_us, ios, offered = self._open(rate_iops, path, noise * size_factor, duration_s)
             outstanding = 1
         reads = int(ios * settings.load.read / 100)
         cpu_noise = noise * float(rng.lognormal(0, self.run_cv / 2)) * (0.75 + 0.5 / outstanding**0.5) * size_factor
@@ -177,7 +196,11 @@ class Simulation:
                 target=_cpu(12, target_ns) if target_ns is not None else None,
                 machine=_machine(busy_ns, duration_s),
             ),
-            open=Open(rate_iops=rate_iops, offered=ios) if rate_iops is not None else None,
+            open=Open(
+                rate_iops=rate_iops, offered=offered, achieved=ios / offered, backlog_end=min(offered - ios, 65_536)
+            )
+            if rate_iops is not None
+            else None,
             series=self._series(trial.id, ios, reads, settings.load.block_size, duration_s, mean_us, rng),
             outstanding=Outstanding(
                 workers=settings.load.workers, per_worker=settings.load.outstanding, mean=outstanding * 0.999
@@ -187,6 +210,16 @@ class Simulation:
             ),
             checks=Checks(errors=0, start_skew_ns=21_000, run_queue_wait=0.004, clock="CLOCK_MONOTONIC"),
         )
+
+    def _open(self, rate_iops: float, path: Costs, factor: float, duration_s: float) -> tuple[float, int, int]:
+        """(mean response in µs, I/Os done, I/Os offered): one queue, which grows where it is offered too much."""
+        service_us = path.service_us * factor
+        busy = rate_iops * service_us * 1e-6
+        offered = int(rate_iops * duration_s)
+        if busy < 1:
+            return path.think_us * factor + service_us * (1 + 0.05 * busy / (1 - busy)), offered, offered
+        done = int(offered / busy)
+        return 1e6 * duration_s * (1 - 1 / busy) / 2, done, offered
 
     def _series(
         self,

@@ -10,7 +10,7 @@ import pytest
 
 from iotax import report
 from iotax.notebook import Notebook
-from report.factory import COST, Simulation, study, write_notebook
+from report.factory import COST, OPEN, SWEEP, Simulation, study, write_notebook
 
 webdriver = pytest.importorskip("selenium.webdriver")
 
@@ -18,8 +18,8 @@ SIZES = [
     ("quick", *size)
     for size in [(1280, "light"), (1280, "dark"), (820, "light"), (390, "light"), (390, "dark"), (360, "light")]
 ]
-SIZES += [("cost", 1280, "light"), ("cost", 390, "dark")]
-SECTIONS = {"quick": 13, "cost": 13}
+SIZES += [(name, *size) for name in ("cost", "sweep", "open") for size in [(1280, "light"), (390, "dark")]]
+SECTIONS = {"quick": 14, "cost": 14, "sweep": 13, "open": 14}
 QUIET = (
     "--headless=new",
     "--no-sandbox",
@@ -82,6 +82,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     simulated = {
         "quick": Simulation(failed=["iscsi/8/r2"], unsteady=["nfs3/8/r1"]).data(study()),
         "cost": Simulation().data(study(**COST)),
+        "sweep": Simulation().data(study(**SWEEP)),
+        "open": Simulation().data(study(**OPEN)),
     }
     written = {}
     for name, data in simulated.items():

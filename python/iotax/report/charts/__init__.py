@@ -6,28 +6,38 @@ Each function gives a `Drawing`, or None where it has nothing to show.
 from iotax.report.charts.base import Drawing, factor_title
 from iotax.report.charts.cost import cost_effects, cost_interactions, cost_lines, cost_residuals
 from iotax.report.charts.cpu import PARTS, cpu_split
+from iotax.report.charts.effects import factor_effects, model_residuals
 from iotax.report.charts.hockey import hockey_stick
-from iotax.report.charts.levels import over_levels
+from iotax.report.charts.levels import is_sweep, over_levels
+from iotax.report.charts.open_loop import achieved_rate, backlog, responses_over_rate
 from iotax.report.charts.order import run_order
 from iotax.report.charts.percentiles import percentile_curves
 from iotax.report.charts.published import published_figures
+from iotax.report.charts.ratio_levels import ratio_over_levels
 from iotax.report.charts.ratios import ratio_forest
 from iotax.report.charts.sizing import response_curves
 
 __all__ = [
     "PARTS",
     "Drawing",
+    "achieved_rate",
+    "backlog",
     "cost_effects",
     "cost_interactions",
     "cost_lines",
     "cost_residuals",
     "cpu_split",
+    "factor_effects",
     "factor_title",
     "hockey_stick",
+    "is_sweep",
+    "model_residuals",
     "over_levels",
     "percentile_curves",
     "published_figures",
     "ratio_forest",
+    "ratio_over_levels",
     "response_curves",
+    "responses_over_rate",
     "run_order",
 ]

@@ -17,6 +17,7 @@ from iotax.report.charts.base import (
     shape,
     short,
 )
+from iotax.report.charts.effects import residual_panel
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
@@ -208,26 +209,9 @@ def _residuals(model: CpuModel, looks: dict[str, Look], width_px: int, x_title: 
         about = ", ".join([title(r.load.arm), *(f"{_name(k)} {v}" for k, v in r.load.levels.items())])
         text = f"{about}, {r.load.rate_iops:,.0f} IOPS, block {r.load.block}: {signed(r.share)}"
         rows.append({"x": place, "y": 100 * r.share, "arm": r.load.arm, "say": text})
-    reach = max(1.0, *(abs(r["y"]) for r in rows)) * 1.12
-    scale, x_scale = Scale([-reach, reach], log=False), Scale([r["x"] for r in rows], log=False)
-    scale.low, scale.high = -reach, reach
-    if kind == "normal":
-        edge = 1.08 * max(abs(r["x"]) for r in rows)
-        x_scale = Scale([-edge, edge], log=False)
-        x_scale.low, x_scale.high = -edge, edge
-    percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
-    x = number("x", x_scale.vega, axis(x_title, x_scale, labelOverlap=True, titleAnchor="start"))
-    y = number("y", scale.vega, axis(None, scale, labelExpr=percent))
-    line = [{"x": x_scale.low, "y": 0.0}, {"x": x_scale.high, "y": 0.0}]
-    if kind == "normal":
-        spread = 100 * model.residual_share
-        line = [{"x": at, "y": max(-reach, min(reach, at * spread))} for at in (x_scale.low, x_scale.high)]
-    layers = [
-        layer("line", line, {"x": x, "y": y}, color=ref("axis"), strokeWidth=1),
-        dots(rows, {"x": x, "y": y, "color": colour(looks, model.arms), "shape": shape(looks, model.arms)}, size=26),
-    ]
     heading = {"fitted": "Over fitted values", "order": "In run order", "normal": "Against a normal distribution"}[kind]
-    return picture(layers, width_px, 240, heading)
+    spread = 100 * model.residual_share if kind == "normal" else None
+    return residual_panel(rows, looks, width_px, x_title, heading, spread)
 
 
 def _name(factor: str) -> str:

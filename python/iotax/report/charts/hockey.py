@@ -20,6 +20,8 @@ from iotax.report.charts.base import (
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
+CLOSED_LOAD = tuple(name for name in LOAD_FACTORS if name != RATE)
+"""An open loop has a chart of its own, over the rate that it offers."""
 _LEFT_FROM = 0.7
 """From this share of the width on, names stand to the left of their points."""
 
@@ -31,7 +33,7 @@ def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, fa
         for c in summary.cells
         if summary.grid.facet(c.cell) == facet and latency.key in c.values and IOPS.key in c.values
     ]
-    if not cells or factor not in LOAD_FACTORS:  # along any other factor the curve is no hockey stick
+    if not cells or factor not in CLOSED_LOAD:  # along any other factor the curve is no hockey stick
         return None
     heading = f"{latency.title} against throughput" + (f", {facet}" if facet else "")
     return Drawing(
@@ -85,8 +87,7 @@ def _draw(
     for top, place in zip(tops, places, strict=True):
         label = {"x": top["x"], "y": place, "arm": top["arm"], "name": short(names[top["arm"]])}
         names_by_side[x_scale.at(top["x"]) > _LEFT_FROM].append(label)
-    said = factor != RATE  # a held rate stands on the x axis
-    left_px = 12 + (7 * max(len(top["level"]) for top in tops) if said else 0)
+    left_px = 12 + 7 * max(len(top["level"]) for top in tops)
     sides = [
         layer(
             "text",
@@ -99,4 +100,4 @@ def _draw(
         for left, rows in names_by_side.items()
         if rows
     ]
-    return picture([line, runs, *([levels] if said else []), *sides], width_px, height_px, heading)
+    return picture([line, runs, levels, *sides], width_px, height_px, heading)

@@ -65,9 +65,12 @@ def _draw(
                 text = f"{names[cell.arm]}, {cell.condition or 'run'}, block {run.trial.block}"
                 points.append({**about, "y": value, "say": f"{text}: {say(value, response.unit)}"})
     arms = [arm for arm in summary.grid.arms if any(m["arm"] == arm for m in means)]
-    scale = Scale([p["y"] for p in points])
+    # A sweep of sizes is read as powers: a straight line is a power law, and a constant ratio a constant distance.
+    scale = Scale([p["y"] for p in points], log=True if is_sweep(summary) else None)
     channels = {
-        "x": _x(summary, factor, room_px(names[a] for a in arms)) if factor else _x_arms([names[a] for a in arms]),
+        "x": level_axis(summary, factor, room_px(names[a] for a in arms), width_px)
+        if factor
+        else _x_arms([names[a] for a in arms]),
         "y": number("y", scale.vega, axis(None, scale)),
         "color": colour(looks, arms),
     }
@@ -86,17 +89,23 @@ def _draw(
     return picture([line, runs, text], width_px, HEIGHT_PX, heading)
 
 
+def is_sweep(summary: Summary) -> bool:
+    """Block sizes that grow by ratio."""
+    factor = summary.grid.x_factor
+    return factor == "block_size" and len(summary.grid.factors[factor]) > 2
+
+
 def _x_arms(names: list[str]) -> Spec:
     return word("x", sort=names, axis={"title": None, "labelAngle": 0, "labelLimit": 90, "labelPadding": 6})
 
 
-def _x(summary: Summary, factor: str, free_px: float) -> Spec:
+def level_axis(summary: Summary, factor: str, free_px: float, width_px: int = PANEL_PX) -> Spec:
     """The factor's own levels as ticks, spaced by ratio where they grow by ratio; room for names at the right."""
     levels = sorted(summary.grid.factors[factor], key=lambda level: float(level.value))
     values = [float(level.value) for level in levels]
     first, last = values[0], values[-1]
     log = first > 0 and last / first >= 8
-    share = free_px / (PANEL_PX - 50 - free_px)
+    share = free_px / (width_px - 50 - free_px)
     domain = (
         [first * (first / last) ** 0.04, last * (last / first) ** share]
         if log

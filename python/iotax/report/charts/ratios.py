@@ -3,12 +3,17 @@
 import math
 
 from iotax.analysis import Comparison, Response, Summary
-from iotax.analysis.words import signed
+from iotax.analysis.words import figure, signed
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
 _ROW_PX = 30
+_VALUES_PX = 92
+"""What the absolute values at the right need."""
+ROWS_MAX = 24
+"""More rows are no picture; over the levels of a factor they are."""
+_LABEL_LETTERS = 22
 _TICK_APART = 0.16
 """Share of the axis."""
 _EDGE = 0.025
@@ -22,11 +27,11 @@ def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -
         for c in summary.comparisons
         if c.response is response and not (summary.grid.local and c.verdict is None and c.arm == summary.grid.local)
     ]
-    if not found:
+    if not found or (len(found) > ROWS_MAX and summary.grid.x_factor is not None):
         return None
     names = arm_titles(summary)
     base = names[summary.grid.baseline_arm]
-    heading = f"{response.short}, {base} = 100"
+    heading = f"{response.short}, {base} = 100 (right: {response.unit})"
     said = "; ".join(f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.0f}" for c in found)
     good = "Right" if response.more_is_better else "Left"
     return Drawing(
@@ -40,8 +45,10 @@ def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -
 def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], width_px: int, heading: str) -> Spec:
     names = arm_titles(summary)
     several = len({c.condition for c in found}) > 1
+    values = {(c.arm, c.condition): c.values[found[0].response.key].value for c in summary.cells if c.values}
     rows: list[Spec] = []
     for c in found:
+        own, base = values[c.arm, c.condition or ""], values[summary.grid.baseline_arm, c.condition or ""]
         low, high = c.ratio.low or c.ratio.value, c.ratio.high or c.ratio.value
         label = c.condition if several and c.condition else names[c.arm]
         rows.append(
@@ -51,16 +58,27 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
                 "x": 100 * c.ratio.value,
                 "low": 100 * low,
                 "high": 100 * high,
+                "values": f"{_brief(own)} / {_brief(base)}",
                 "say": f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.1f} "
-                f"({100 * low:.1f} to {100 * high:.1f}), {signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}",
+                f"({100 * low:.1f} to {100 * high:.1f}), {signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}; "
+                f"{figure(own)} against {figure(base)} {c.response.unit}",
             }
         )
     margin = 1 + summary.data.study.margin / 100
     ends = [100 / margin, 100 * margin, *(r["low"] for r in rows), *(r["high"] for r in rows)]
     scale = Scale(ends, log=True)
-    scale.ticks = _ticks(scale)
-    x = number("x", scale.vega, axis(None, scale, grid=True, labelOverlap=True))
-    row_axis = {"title": None, "labelLimit": 200, "domain": False, "labelExpr": "split(datum.label, '|')[1]"}
+    scale.ticks = ratio_ticks(scale)
+    label_px = 8 + 6 * min(_LABEL_LETTERS, max(len(r["row"].partition("|")[2]) for r in rows))
+    share = _VALUES_PX / max(60.0, width_px - label_px - _VALUES_PX)
+    right = scale.high
+    domain = {**scale.vega, "domain": [scale.low, scale.high * (scale.high / scale.low) ** share]}
+    x = number("x", domain, axis(None, scale, grid=True, labelOverlap=True))
+    row_axis = {
+        "title": None,
+        "labelLimit": 6 * _LABEL_LETTERS,
+        "domain": False,
+        "labelExpr": "split(datum.label, '|')[1]",
+    }
     y = word(
         "row",
         sort=None,
@@ -74,16 +92,33 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
         layer(
             "rule",
             rows,
-            {"x": number("low", scale.vega), "x2": end("high"), "y": y, "color": colour(looks, arms)},
+            {"x": number("low", domain), "x2": end("high"), "y": y, "color": colour(looks, arms)},
             strokeWidth=2.5,
             strokeCap="round",
         ),
         dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=62),
+        layer(
+            "text",
+            [{**row, "x": right} for row in rows],
+            {"x": x, "y": y, "text": word("values")},
+            align="left",
+            dx=8,
+            fontSize=11,
+            color=ref("soft"),
+        ),
     ]
     return picture(layers, width_px, 62 + _ROW_PX * len(rows), heading)
 
 
-def _ticks(scale: Scale) -> list[float]:
+def _brief(value: float) -> str:
+    """Three significant figures, thousands as k."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= 0.9995 * size:
+            return f"{figure(value / size)}{letter}"
+    return figure(value)
+
+
+def ratio_ticks(scale: Scale) -> list[float]:
     """100, and round percentages on both sides as far apart as their labels need."""
     round_ones = sorted(
         (d * 10.0**k for k in range(5) for d in (1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)),

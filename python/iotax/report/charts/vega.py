@@ -84,7 +84,7 @@ def _theme() -> Spec:
             "ticks": False,
             "domain": False,
         },
-        "axisX": {"grid": False, "domain": True, "ticks": True, "tickSize": 4},
+        "axisX": {"labelSeparation": 6, "grid": False, "domain": True, "ticks": True, "tickSize": 4},
         "title": {"color": ref("ink"), "fontSize": FONT_PX + 1, "fontWeight": "bold", "offset": 8},
         "text": {"fontSize": FONT_PX, "color": ref("ink")},
     }

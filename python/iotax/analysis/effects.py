@@ -1,0 +1,77 @@
+"""What each factor does to a response, and what the blocked model misses of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.data import Cell
+from iotax.analysis.responses import Run
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One arm's geometric mean at a level of a factor over that at the factor's first, other factors averaged."""
+
+    arm: str
+    factor: str
+    first: str
+    level: str
+    ratio: Estimate
+
+
+@dataclass(frozen=True)
+class Residual:
+    run: Run
+    arm: str
+    condition: str
+    fitted: float
+    """In the response's unit."""
+    share: float
+    """Measured over fitted, less 1."""
+    normal: float
+    """The normal quantile that this residual's rank has."""
+
+
+def effects(model: Model) -> list[Effect]:
+    """For every arm and every factor beside those compared. Only cells that both levels have enter."""
+    grid = model.grid
+    found = []
+    for factor in grid.others:
+        first, *rest = (level.label for level in grid.factors[factor])
+        for arm in grid.arms:
+            cells = [c for c in grid.cells() if c in model and grid.arm(c) == arm and grid.level(c, factor) == first]
+            for level in rest:
+                pairs = [(_moved(model, cell, factor, level), cell) for cell in cells]
+                pairs = [pair for pair in pairs if pair[0] in model]
+                if pairs:
+                    found.append(Effect(arm, factor, first, level, _mean_ratio(model, pairs)))
+    return found
+
+
+def residuals(model: Model) -> list[Residual]:
+    """Every run, in the order in which they ran."""
+    left = model.model.residuals
+    places = (np.argsort(np.argsort(left)) + 0.625) / (len(left) + 0.25)  # Blom
+    return [
+        Residual(
+            run,
+            model.grid.arm(cell),
+            model.grid.condition(cell),
+            float(np.exp(model.model.fitted[i])),
+            float(np.expm1(left[i])),
+            float(norm.ppf(places[i])),
+        )
+        for i, ((run, _), cell) in enumerate(zip(model.observed, model.cells, strict=True))
+    ]
+
+
+def _moved(model: Model, cell: Cell, factor: str, level: str) -> Cell:
+    return tuple(level if name == factor else label for name, label in zip(model.grid.factors, cell, strict=True))
+
+
+def _mean_ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> Estimate:
+    weights = {cell: sign / len(pairs) for pair in pairs for cell, sign in zip(pair, (1.0, -1.0), strict=True)}
+    return Estimate.ratio(model.model.contrast({**weights}))

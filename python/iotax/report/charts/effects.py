@@ -1,0 +1,158 @@
+"""What each factor does to the primary response, and what the model misses of it."""
+
+from collections.abc import Sequence
+
+from iotax.analysis import Response, Summary
+from iotax.analysis.effects import Effect, Residual, effects, residuals
+from iotax.analysis.words import signed, title
+from iotax.report.charts.base import (
+    Drawing,
+    Scale,
+    axis,
+    colour,
+    dots,
+    file_name,
+    shape,
+)
+from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.palette import Look, ref
+
+_ARM_PX = 16
+_RESIDUAL_PX = 240
+_LEVELS_MAX = 3
+
+
+def factor_effects(summary: Summary, looks: dict[str, Look], response: Response) -> Drawing | None:
+    """Ratios of a factor's levels to its first, arm by arm (of many levels the last alone); None where only one factor
+    varies beside the arms."""
+    if len([name for name in summary.grid.others if len(summary.grid.factors[name]) > 1]) < 2:
+        return None
+    levels = {name: [level.label for level in found] for name, found in summary.grid.factors.items()}
+    found = [
+        each
+        for each in effects(summary.models[response.key])
+        if each.arm != summary.grid.local
+        and (len(levels[each.factor]) <= _LEVELS_MAX or each.level == levels[each.factor][-1])
+    ]
+    if not found:
+        return None
+    said = "; ".join(f"{title(e.arm)}, {_step(e)}: {signed(e.ratio.value - 1)}" for e in found)
+    heading = f"{response.short}, change by factor"
+    return Drawing(
+        file_name("effects", response.key),
+        heading,
+        f"Geometric mean at a level over that at the factor’s first, other factors averaged, 95 % intervals. {said}.",
+        lambda width: _effects(found, looks, width, heading),
+    )
+
+
+def model_residuals(summary: Summary, looks: dict[str, Look], response: Response) -> list[Drawing]:
+    """Over fitted values, in run order, against a normal distribution."""
+    model = summary.models[response.key]
+    if model.model.layout.residual_df < 1:
+        return []
+    found = residuals(model)
+    kinds = (
+        ("fitted", "Over fitted values", "An even band is what the model expects of logarithms; a fan is not."),
+        ("order", "In run order", "A slope or a step is a drift that blocks did not take up."),
+        (
+            "normal",
+            "Against a normal distribution",
+            "Points on the line are normal; ends that leave it, rare large misses.",
+        ),
+    )
+    return [
+        Drawing(
+            file_name("residuals", response.key, kind),
+            f"Residuals of {response.short.lower()}: {heading.lower()}",
+            text,
+            lambda width, kind=kind, heading=heading: _residuals(found, response, looks, width, kind, heading),
+        )
+        for kind, heading, text in kinds
+    ]
+
+
+def residual_panel(
+    rows: Sequence[Spec], looks: dict[str, Look], width_px: int, x_title: str, heading: str, spread: float | None
+) -> Spec:
+    """Residuals in percent around zero; with `spread` against normal quantiles, whose line it slopes."""
+    reach = max(1.0, *(abs(row["y"]) for row in rows)) * 1.12
+    scale, x_scale = Scale([-reach, reach], log=False), Scale([row["x"] for row in rows])
+    scale.low, scale.high = -reach, reach
+    if spread is not None:
+        edge = 1.08 * max(abs(row["x"]) for row in rows)
+        x_scale = Scale([-edge, edge], log=False)
+        x_scale.low, x_scale.high = -edge, edge
+    percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
+    x = number("x", x_scale.vega, axis(x_title, x_scale, labelOverlap=True, titleAnchor="start"))
+    y = number("y", scale.vega, axis(None, scale, labelExpr=percent))
+    slope = spread or 0.0
+    line = [{"x": at, "y": max(-reach, min(reach, at * slope))} for at in (x_scale.low, x_scale.high)]
+    if spread is None:
+        line = [{"x": x_scale.low, "y": 0.0}, {"x": x_scale.high, "y": 0.0}]
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    layers = [
+        layer("line", line, {"x": x, "y": y}, color=ref("axis"), strokeWidth=1),
+        dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=26),
+    ]
+    return picture(layers, width_px, _RESIDUAL_PX, heading)
+
+
+def _effects(found: Sequence[Effect], looks: dict[str, Look], width_px: int, heading: str) -> Spec:
+    rows: list[Spec] = []
+    for each in found:
+        low, high = each.ratio.low or each.ratio.value, each.ratio.high or each.ratio.value
+        change = f"{signed(each.ratio.value - 1)} ({signed(low - 1)} to {signed(high - 1)})"
+        text = f"{title(each.arm)}, {_step(each)}: {change}"
+        rows.append(
+            {"row": _step(each), "arm": each.arm, "x": 100 * each.ratio.value, "low": 100 * low, "high": 100 * high}
+        )
+        rows[-1]["say"] = text
+    arms = list(dict.fromkeys(each.arm for each in found))
+    labels = list(dict.fromkeys(row["row"] for row in rows))
+    scale = Scale([100.0, *(row["low"] for row in rows), *(row["high"] for row in rows)], log=True)
+    x_axis = axis("First level = 100", scale, grid=True, labelOverlap=True, titleAnchor="start")
+    x = number("x", scale.vega, x_axis)
+    row_axis = {
+        "title": None,
+        "domain": False,
+        "labelColor": ref("ink"),
+        "labelLimit": 150,
+    }
+    y = word("row", sort=labels, axis=row_axis, scale={"padding": 0.35})
+    offset = {"field": "arm", "type": "nominal", "sort": arms, "scale": {"paddingOuter": 0.5}}
+    shared = {"y": y, "yOffset": offset, "color": colour(looks, arms)}
+    layers = [
+        layer("rule", [{"x": 100}], {"x": x}, color=ref("axis")),
+        layer(
+            "rule",
+            rows,
+            {"x": number("low", scale.vega), "x2": end("high"), **shared},
+            strokeWidth=2.2,
+            strokeCap="round",
+        ),
+        dots(rows, {"x": x, **shared, "shape": shape(looks, arms)}, size=52),
+    ]
+    height = 80 + (_ARM_PX * len(arms) + 8) * len(labels)
+    return picture(layers, width_px, height, heading)
+
+
+def _residuals(
+    found: Sequence[Residual], response: Response, looks: dict[str, Look], width_px: int, kind: str, heading: str
+) -> Spec:
+    rows: list[Spec] = []
+    for place, each in enumerate(found, start=1):
+        text = ", ".join(filter(None, (title(each.arm), each.condition, f"block {each.run.trial.block}")))
+        x = {"fitted": each.fitted, "order": float(place), "normal": each.normal}[kind]
+        rows.append({"x": x, "y": 100 * each.share, "arm": each.arm, "say": f"{text}: {signed(each.share)}"})
+    x_title = {
+        "fitted": f"Fitted ({response.unit})",
+        "order": "Run, in the order in which they ran",
+        "normal": "Normal quantile",
+    }[kind]
+    spread = (sum(row["y"] ** 2 for row in rows) / len(rows)) ** 0.5 if kind == "normal" else None
+    return residual_panel(rows, looks, width_px, x_title, heading, spread)
+
+
+def _step(each: Effect) -> str:
+    return f"{each.factor.replace('_', ' ')} {each.first} → {each.level}"
