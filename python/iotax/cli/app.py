@@ -140,11 +140,17 @@ def report(
     charts: Annotated[
         Path | None, typer.Option(help="Also write each chart as SVG and PNG into this folder.", show_default=False)
     ] = None,
+    pdf: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also print the report to this PDF, by an installed Chromium.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Write the report of a notebook again: one HTML file that opens offline."""
     from iotax.cli import show as command
 
-    command.report(notebook, run, output, charts)
+    command.report(notebook, run, output, charts, pdf)
 
 
 @app.command()

@@ -51,16 +51,24 @@ def show(path: Path | None, run: int | None) -> None:
             print_summary(notebook, chosen.id)
 
 
-def write_report(notebook: Notebook, run: int | None, output: Path | None, charts: Path | None = None) -> Path:
+def write_report(
+    notebook: Notebook, run: int | None, output: Path | None, charts: Path | None = None, pdf: Path | None = None
+) -> Path:
     """Writes the HTML file, and its charts where a folder for them is named; the file's path."""
     from iotax.report import write
 
-    return write(notebook, output or notebook.path.with_suffix(".html"), charts, run)
+    return write(notebook, output or notebook.path.with_suffix(".html"), charts, run, pdf)
 
 
-def report(path: Path | None, run: int | None, output: Path | None, charts: Path | None) -> None:
+def report(path: Path | None, run: int | None, output: Path | None, charts: Path | None, pdf: Path | None) -> None:
+    from iotax.report import PdfError
+
     with open_notebook(path) as notebook:
         try:
-            typer.echo(write_report(notebook, run, output, charts))
+            typer.echo(write_report(notebook, run, output, charts, pdf))
+        except PdfError as error:
+            leave(Exit.USAGE, str(error))
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
+    if pdf is not None:
+        typer.echo(pdf)

@@ -1,6 +1,6 @@
 """The report: one self-contained HTML file made from a notebook, and its charts as files.
 
-`write(notebook, path, charts_dir=None) -> Path`. `study_data(notebook) -> StudyData` is what
+`write(notebook, path, charts_dir=None, run=None, pdf=None) -> Path`. `study_data(notebook) -> StudyData` is what
 `analysis.summarise` takes.
 """
 
@@ -11,6 +11,9 @@ import vl_convert
 from iotax.analysis import StudyData, summarise
 from iotax.notebook import Notebook
 from iotax.report.page import draw, render
+from iotax.report.pdf import PdfError, print_page
+
+__all__ = ["PdfError", "study_data", "write"]
 
 PNG_SCALE = 2.0
 
@@ -26,16 +29,19 @@ def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
     )
 
 
-def write(notebook: Notebook, path: Path, charts_dir: Path | None = None, run: int | None = None) -> Path:
-    """Writes the report to `path`, and each chart as SVG and PNG into `charts_dir`.
+def write(
+    notebook: Notebook, path: Path, charts_dir: Path | None = None, run: int | None = None, pdf: Path | None = None
+) -> Path:
+    """Writes the report to `path`, each chart as SVG and PNG into `charts_dir`, the printed report to `pdf`.
 
-    An earlier report is replaced whole or not at all.
+    An earlier report is replaced whole or not at all. Raises PdfError where no PDF can be made; the rest is written.
     """
     summary = summarise(study_data(notebook, run))
     drawings = draw(summary)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(render(summary, drawings, notebook.path.name), encoding="utf-8")
+    html = render(summary, drawings, notebook.path.name)
+    unfinished.write_text(html, encoding="utf-8")
     unfinished.replace(path)
     if charts_dir is not None:
         charts_dir.mkdir(parents=True, exist_ok=True)
@@ -43,4 +49,6 @@ def write(notebook: Notebook, path: Path, charts_dir: Path | None = None, run: i
             svg = drawing.file()
             (charts_dir / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
             (charts_dir / f"{drawing.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+    if pdf is not None:
+        print_page(html, pdf)
     return path

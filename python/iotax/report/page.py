@@ -102,8 +102,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
         "palette_css": Markup(palette.css()),  # noqa: S704 - our own constants
-        "style": Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        "script": Markup((_TEMPLATES / "hover.js").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        "style": Markup("".join(_own(name) for name in ("style.css", "print.css"))),  # noqa: S704 - our own files
+        "script": Markup(_own("hover.js")),  # noqa: S704 - our own file
         "summary": summary,
         "study": study,
         "base": title(summary.grid.baseline_arm),
@@ -149,6 +149,10 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "bin_error": max((c.latency.bin_error for c in summary.cells), default=0.001),
     }
     return environment.get_template("report.html").render(context)
+
+
+def _own(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _load_title(summary: Summary) -> str:

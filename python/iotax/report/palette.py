@@ -93,10 +93,10 @@ def to_light(svg: str) -> str:
 
 
 def css() -> str:
-    """The variables, for both colour schemes."""
+    """The variables, for both colour schemes; paper is light."""
     light = "".join(f"--{c.name}:{c.light};" for c in COLOURS.values())
     dark = "".join(f"--{c.name}:{c.dark};" for c in COLOURS.values())
-    return f":root{{color-scheme:light dark;{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return f":root{{color-scheme:light dark;{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def _replace(svg: str, colours: dict[str, str]) -> str:

@@ -204,19 +204,33 @@ def validity_rows(summary: Summary) -> list[ValidityRow]:
     ]
 
 
+_TEXTS_MAX = 2
+_PLACES_MAX = 4
+
+
 def validity_findings(summary: Summary) -> list[tuple[str, str]]:
-    """What is not simply good, said once for all cells that share it."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """What is not simply good, said once for all cells that share it; many figures of one check by an example."""
+    found: dict[str, dict[str, list[str]]] = {}
     for cell in summary.cells:
         for check in cell.checks:
             if check.level != Level.GOOD:
                 where = ", ".join(filter(None, (title(cell.arm), cell.condition)))
-                found.setdefault((TITLES[check.key], check.text), []).append(where)
-    every = len(summary.cells)
-    return [
-        (f"{name}: {text}", "all treatments" if len(where) == every else "; ".join(where))
-        for (name, text), where in found.items()
-    ]
+                found.setdefault(TITLES[check.key], {}).setdefault(check.text, []).append(where)
+    said = []
+    for name, texts in found.items():
+        if len(texts) <= _TEXTS_MAX:
+            said += [(f"{name}: {text}", _places(summary, where)) for text, where in texts.items()]
+        else:
+            where = [place for places in texts.values() for place in places]
+            said.append((f"{name}: for instance, {next(iter(texts))}", _places(summary, where)))
+    return said
+
+
+def _places(summary: Summary, where: list[str]) -> str:
+    if len(where) == len(summary.cells):
+        return "all treatments"
+    more = len(where) - _PLACES_MAX
+    return "; ".join(where) if more < 2 else f"{'; '.join(where[:_PLACES_MAX])} and {more} more"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ SECTIONS = [
     "figures",
     "tax",
     "load",
+    "effects",
     "percentiles",
     "cpu",
     "sizing",

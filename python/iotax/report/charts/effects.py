@@ -77,7 +77,7 @@ def residual_panel(
 ) -> Spec:
     """Residuals in percent around zero; with `spread` against normal quantiles, whose line it slopes."""
     reach = max(1.0, *(abs(row["y"]) for row in rows)) * 1.12
-    scale, x_scale = Scale([-reach, reach], log=False), Scale([row["x"] for row in rows])
+    scale, x_scale = Scale([-reach, reach], log=False), Scale([row["x"] for row in rows], log=False)
     scale.low, scale.high = -reach, reach
     if spread is not None:
         edge = 1.08 * max(abs(row["x"]) for row in rows)

@@ -11,7 +11,7 @@ from iotax.report.palette import Look, ref
 _ROW_PX = 30
 _VALUES_PX = 92
 """What the absolute values at the right need."""
-ROWS_MAX = 24
+ROWS_MAX = 12
 """More rows are no picture; over the levels of a factor they are."""
 _LABEL_LETTERS = 22
 _TICK_APART = 0.16

@@ -1,0 +1,53 @@
+"""The printed report: pages that can be read back, made by an installed browser or refused with the reason."""
+
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from iotax.cli.app import app
+from iotax.report.pdf import PROGRAMS
+from report.factory import Simulation, study, write_notebook
+
+
+@pytest.fixture
+def notebook(tmp_path) -> Path:
+    return write_notebook(tmp_path / "quick.iotax", Simulation().data(study()))
+
+
+def test_the_report_is_printed_with_page_numbers_and_vector_charts(notebook, tmp_path):
+    if not any(map(shutil.which, PROGRAMS)):
+        pytest.skip("no browser of the Chromium family is installed")
+    pdf = tmp_path / "paper" / "quick.pdf"
+    done = CliRunner().invoke(app, ["report", str(notebook), "--pdf", str(pdf)])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [str(notebook.with_suffix(".html")), str(pdf)]
+    content = pdf.read_bytes()
+    assert content.startswith(b"%PDF-")
+    pages = len(re.findall(rb"/Type\s*/Page\b", content))
+    assert pages >= 5
+    assert b"/Subtype /Image" not in content  # charts are drawings, not pictures
+    drawn = b"".join(_streams(content))
+    assert drawn.count(b" c\n") + drawn.count(b" l\n") > 500  # curves and lines of the charts
+
+
+def test_without_a_browser_the_reason_is_said_and_the_page_is_there(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = CliRunner().invoke(app, ["report", str(notebook), "--pdf", str(tmp_path / "quick.pdf")])
+    assert done.exit_code == 2
+    assert "apt install chromium" in done.output
+    assert notebook.with_suffix(".html").exists()
+    assert not (tmp_path / "quick.pdf").exists()
+
+
+def _streams(content: bytes) -> list[bytes]:
+    found = []
+    for packed in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, re.DOTALL):
+        try:
+            found.append(zlib.decompress(packed))
+        except zlib.error:
+            continue
+    return found
