@@ -130,7 +130,9 @@ def test_an_open_loop_says_what_of_its_rate_it_achieved(fio: Fio, disk: Path) ->
     assert result.open.achieved == result.ios / result.open.offered
 
 
-def test_a_run_that_only_reads_is_verified_and_a_changed_byte_is_found(fio: Fio, disk: Path) -> None:
+def test_a_run_that_only_reads_is_verified_and_a_changed_byte_is_found(
+    fio: Fio, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     some = settings(STUDY, disk.parent)
     run_layout(fio, some, target_of(fio, "local", f"local:{disk}", driver="auto"), lambda _: None)
     result = measure(fio, disk)
@@ -139,8 +141,11 @@ def test_a_run_that_only_reads_is_verified_and_a_changed_byte_is_found(fio: Fio,
     with disk.open("r+b") as file:
         file.seek(3 * MIB + 777)
         file.write(b"\xff\x00\xff\x00")
-    with pytest.raises(TrialFailed, match="verif"):
-        measure(fio, disk)
+    with monkeypatch.context() as patch:
+        patch.chdir(disk.parent)
+        with pytest.raises(TrialFailed, match="verif"):
+            measure(fio, disk)
+    assert [path.name for path in disk.parent.iterdir()] == [disk.name]
 
 
 def test_its_data_and_the_engines_do_not_meet(fio: Fio, disk: Path, engine: FakeEngine) -> None:

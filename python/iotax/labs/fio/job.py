@@ -71,7 +71,7 @@ def layout_job(settings: Settings, target: Target) -> str:
 
 def check_job(settings: Settings, target: Target) -> str:
     """Reads every block once and fails at the first that is not as it was written."""
-    return _pass(settings, target, ["rw=read", "verify_fatal=1", "verify_state_save=0"])
+    return _pass(settings, target, ["rw=read", "verify_fatal=1"])
 
 
 def _pass(settings: Settings, target: Target, asked: list[str]) -> str:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,12 +134,15 @@ class _Process:
 
     def __init__(self, fio: Fio, job: str) -> None:
         self.log = ""
+        # Where data are wrong, fio leaves a state file in its folder.
+        self._folder = tempfile.TemporaryDirectory(prefix="iotax-fio-")
         self._running = subprocess.Popen(
             [fio.path, "--output-format=json+", "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            cwd=self._folder.name,
             start_new_session=True,
         )
         pipe: IO[str] | None = self._running.stdin
@@ -159,6 +163,7 @@ class _Process:
             if pipe is not None:
                 pipe.close()
         self._running.wait()
+        self._folder.cleanup()
 
     @property
     def pid(self) -> int:
