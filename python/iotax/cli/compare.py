@@ -175,7 +175,9 @@ def _treatment(change: Change) -> str:
 
 
 def _subject(change: Change) -> str:
-    return f"{change.response.title.lower()} of {_treatment(change)}"
+    said = change.response.title
+    name = said if said.startswith("CPU") else said.lower()
+    return f"{name} of {_treatment(change)}"
 
 
 def _said(change: Change) -> str:

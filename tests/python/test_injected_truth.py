@@ -1,0 +1,72 @@
+"""Proof of the whole: what the server is made to take, the answer finds, over real sockets, by every protocol."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iotax.analysis import Summary, Verdict, summarise
+from iotax.engine import EngineError, find_engine
+from iotax.notebook import Notebook
+from iotax.report import study_data
+
+STUDY = """\
+name: truth
+question: Is what was put in found?
+volume: {{size: 16MiB}}
+factors: {{protocol: [nfs3, iscsi, nvme-tcp], {factor}: [0us, {tax}]}}
+load: {{read: 100%, outstanding: 4, warmup: 50ms, runtime: 300ms}}
+design: {{replicates: 3, seed: 3}}
+baseline: {{{factor}: 0us}}
+responses: [{response}]
+"""
+
+
+def iotax(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "iotax", *words], capture_output=True, text=True, check=False)
+
+
+def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
+    try:
+        find_engine()
+    except EngineError as error:
+        pytest.skip(str(error))
+    study, notebook = folder / "truth.yaml", folder / "truth.iotax"
+    study.write_text(STUDY.format(factor=factor, tax=tax, response=response))
+    done = iotax("run", str(study), "--notebook", str(notebook), "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Notebook(notebook) as opened:
+        return summarise(study_data(opened))
+
+
+@pytest.mark.slow
+def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
+    """By the median, which a busy machine leaves alone."""
+    summary = measured(tmp_path, "delay", "2ms", "latency")
+    (overall,) = summary.overalls
+    assert overall.comparison.verdict is Verdict.WORSE
+    assert len(summary.shifts) == 3
+    for shift in summary.shifts:
+        median = next(point for point in shift.points if point.percent == 50)
+        assert median.difference_us.value == pytest.approx(2000, rel=0.15), shift.condition
+    levels = "delay=0us", "delay=2ms"
+    notebook = ("--notebook", str(tmp_path / "truth.iotax"), "--fail-on-regression")
+    assert iotax("compare", *levels, *notebook).returncode == 6
+    assert iotax("compare", *levels[::-1], *notebook).returncode == 0
+
+
+@pytest.mark.slow
+def test_an_injected_burn_is_found_as_cpu_of_the_target(tmp_path: Path) -> None:
+    summary = measured(tmp_path, "burn", "100us", "cpu_per_io")
+    (overall,) = summary.overalls
+    assert overall.comparison.verdict is Verdict.WORSE
+    values = {(cell.arm, cell.condition): cell.values for cell in summary.cells}
+    for condition in summary.grid.conditions:
+        slow, fast = (values[arm, condition] for arm in ("100us", "0s"))
+        found_us = slow["cpu_target"].value - fast["cpu_target"].value
+        # The server burns by the clock: while it has no processor, the clock goes on.
+        assert 75 < found_us < 110, condition
+        assert abs(slow["cpu_initiator"].value - fast["cpu_initiator"].value) < 25
