@@ -5,7 +5,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{
     Sense,
@@ -117,6 +117,17 @@ struct NexusState {
     id: NexusId,
     ports: Ports,
     attentions: Vec<(u16, Sense)>,
+    /// Logical units whose commands of this nexus were ended by another, until the nexus takes notice.
+    purged: Vec<Purge>,
+    has_purged: Arc<AtomicBool>,
+}
+
+/// The commands of a nexus on one logical unit were ended by another nexus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Purge {
+    pub(crate) lun: u16,
+    /// The nexus is told COMMANDS CLEARED BY ANOTHER INITIATOR, if it had any; resets have a unit attention of their own.
+    pub(crate) is_told: bool,
 }
 
 /// Whom a unit attention condition is for.
@@ -125,7 +136,19 @@ pub(crate) enum Audience<'a> {
     Others(NexusId),
     /// The nexuses between these ports, but not the one given.
     Between(&'a [Ports], NexusId),
+    Only(NexusId),
     All,
+}
+
+impl Audience<'_> {
+    fn has(&self, nexus: &NexusState) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(id) => nexus.id == *id,
+            Self::Others(id) => nexus.id != *id,
+            Self::Between(ports, id) => nexus.id != *id && ports.contains(&nexus.ports),
+        }
+    }
 }
 
 impl Device {
@@ -185,13 +208,16 @@ impl Device {
         self.luns.iter_mut().find(|unit| unit.config.lun == lun)
     }
 
-    /// A session begins: each logical unit greets it with POWER ON OCCURRED (SPC-5 §4.4.8).
-    pub(crate) fn join(&mut self, ports: Ports) -> NexusId {
+    /// A session begins: each logical unit greets it with POWER ON OCCURRED (SPC-5 §4.4.8). The flag says when there is
+    /// something for `take_purged`.
+    pub(crate) fn join(&mut self, ports: Ports) -> (NexusId, Arc<AtomicBool>) {
         self.next_nexus += 1;
         let id = NexusId(self.next_nexus);
         let attentions = self.luns.iter().map(|unit| (unit.config.lun, Sense::POWER_ON)).collect();
-        self.nexuses.push(NexusState { id, ports, attentions });
-        id
+        let has_purged = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&has_purged);
+        self.nexuses.push(NexusState { id, ports, attentions, purged: Vec::new(), has_purged });
+        (id, flag)
     }
 
     /// A session ended: what it reserved with RESERVE is free; persistent reservations stay.
@@ -211,6 +237,21 @@ impl Device {
         self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::All);
     }
 
+    /// Ends the commands of other nexuses on a logical unit. Each takes notice before it does anything more for its initiator.
+    pub(crate) fn purge(&mut self, purge: Purge, audience: Audience<'_>) {
+        for nexus in self.nexuses.iter_mut().filter(|nexus| audience.has(nexus)) {
+            if !nexus.purged.contains(&purge) {
+                nexus.purged.push(purge);
+            }
+            nexus.has_purged.store(true, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn take_purged(&mut self, id: NexusId) -> Vec<Purge> {
+        let nexus = self.nexuses.iter_mut().find(|nexus| nexus.id == id);
+        nexus.map(|nexus| core::mem::take(&mut nexus.purged)).unwrap_or_default()
+    }
+
     pub(crate) fn ports(&self, id: NexusId) -> Option<&Ports> {
         self.nexuses.iter().find(|nexus| nexus.id == id).map(|nexus| &nexus.ports)
     }
@@ -222,11 +263,7 @@ impl Device {
     /// Establishes a unit attention condition on a logical unit.
     pub(crate) fn attention(&mut self, lun: u16, sense: Sense, audience: Audience<'_>) {
         for nexus in &mut self.nexuses {
-            let is_meant = match audience {
-                Audience::All => true,
-                Audience::Others(id) => nexus.id != id,
-                Audience::Between(ports, id) => nexus.id != id && ports.contains(&nexus.ports),
-            };
+            let is_meant = audience.has(nexus);
             let pending = nexus.attentions.iter().filter(|(at, _)| *at == lun).count();
             if is_meant && pending < UNIT_ATTENTIONS_MAX && !nexus.attentions.contains(&(lun, sense)) {
                 nexus.attentions.push((lun, sense));

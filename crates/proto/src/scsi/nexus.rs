@@ -8,14 +8,14 @@ use alloc::{
 };
 use core::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use super::{
     AfterMedium, Command, DataIn, Next, Response,
     call::{Call, Fault},
     cdb::Cdb,
-    device::{Device, NexusId},
+    device::{Audience, Device, NexusId, Purge},
     lun::{LunView, decode_lun},
     opcodes::{self, Entry},
     sense::{Sense, status},
@@ -63,6 +63,7 @@ pub struct Nexus {
     device: Rc<dyn Shared<Device>>,
     pub(crate) id: NexusId,
     pub(crate) ports: Ports,
+    has_purged: Arc<AtomicBool>,
     epoch: Arc<AtomicU64>,
     seen_epoch: u64,
     /// In the order of their LUNs.
@@ -72,8 +73,8 @@ pub struct Nexus {
 impl Nexus {
     /// Begins a session on `device`.
     pub fn new(device: Rc<dyn Shared<Device>>, ports: Ports) -> Self {
-        let (id, epoch) = with(&*device, |device| (device.join(ports.clone()), device.epoch()));
-        Self { device, id, ports, epoch, seen_epoch: 0, views: Vec::new() }
+        let ((id, has_purged), epoch) = with(&*device, |device| (device.join(ports.clone()), device.epoch()));
+        Self { device, id, ports, has_purged, epoch, seen_epoch: 0, views: Vec::new() }
     }
 
     pub(crate) fn with_device<R>(&self, use_it: impl FnOnce(&mut Device) -> R) -> R {
@@ -138,9 +139,29 @@ impl Nexus {
         response
     }
 
-    /// Does what a task management function means for the device; the transport aborts the tasks.
+    /// Another nexus ended commands of this one. To be asked before anything is done for the initiator; then `end_purged`.
+    #[inline]
+    pub fn is_purged(&self) -> bool {
+        self.has_purged.load(Ordering::Relaxed)
+    }
+
+    /// Ends what another nexus wanted ended: `abort` aborts the tasks that have one of these LUNs, and says whether there
+    /// were any. They end without status, as the Control mode page's TAS is 0 (SAM-5 §5.6, §7.4).
+    pub fn end_purged(&mut self, mut abort: impl FnMut(&dyn Fn(u64) -> bool) -> bool) {
+        // First the flag: what comes in between sets it again.
+        self.has_purged.store(false, Ordering::Relaxed);
+        let id = self.id;
+        for Purge { lun, is_told } in self.with_device(|device| device.take_purged(id)) {
+            let had_any = abort(&|task| decode_lun(task) == Some(lun));
+            if had_any && is_told {
+                self.with_device(|device| device.attention(lun, Sense::COMMANDS_CLEARED_BY_OTHER, Audience::Only(id)));
+            }
+        }
+    }
+
+    /// Does what a task management function means for the device; the transport aborts the tasks of this nexus.
     pub fn task_management(&mut self, function: TaskManagement, lun: u64) -> TaskManagementResponse {
-        let lun = decode_lun(lun);
+        let (lun, id) = (decode_lun(lun), self.id);
         self.with_device(|device| {
             let known = lun.filter(|lun| device.lun(*lun).is_some());
             match (function, known) {
@@ -149,11 +170,18 @@ impl Nexus {
                     let luns: Vec<u16> = device.luns.iter().map(|unit| unit.config.lun).collect();
                     for lun in luns {
                         device.reset(lun);
+                        device.purge(Purge { lun, is_told: false }, Audience::Others(id));
                     }
                 }
                 (_, None) => return TaskManagementResponse::NoLun,
-                (TaskManagement::LogicalUnitReset, Some(lun)) => device.reset(lun),
-                (TaskManagement::AbortTask | TaskManagement::AbortTaskSet | TaskManagement::ClearTaskSet, Some(_)) => {}
+                (TaskManagement::LogicalUnitReset, Some(lun)) => {
+                    device.reset(lun);
+                    device.purge(Purge { lun, is_told: false }, Audience::Others(id));
+                }
+                (TaskManagement::ClearTaskSet, Some(lun)) => {
+                    device.purge(Purge { lun, is_told: true }, Audience::Others(id));
+                }
+                (TaskManagement::AbortTask | TaskManagement::AbortTaskSet, Some(_)) => {}
             }
             TaskManagementResponse::Complete
         })

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use super::{
     call::{Call, Fault, Handled, accepted, answer, good},
-    device::{Audience, Lun},
+    device::{Audience, Lun, Purge},
+    nexus::Ports,
     reservations::{Kind, Notice, Refusal, Reservations},
     sense::Sense,
 };
@@ -12,6 +13,9 @@ use crate::wire::Reader;
 
 /// The basic parameter list of PERSISTENT RESERVE OUT, the only one: SPEC_I_PT and REGISTER AND MOVE are not supported.
 const PARAMETER_LIST_LEN: u32 = 24;
+
+/// Service action of PERSISTENT RESERVE OUT.
+const PREEMPT_AND_ABORT: u8 = 5;
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
@@ -160,13 +164,18 @@ pub(crate) fn out_clear(call: &mut Call<'_>, data: &[u8]) -> Handled {
     accepted(data.len())
 }
 
-/// PREEMPT, and PREEMPT AND ABORT: commands of the preempted nexuses that run already are let end.
+/// PREEMPT, and PREEMPT AND ABORT, which ends the commands of the preempted nexuses too (SPC-5 §5.14.11.5).
 pub(crate) fn out_preempt(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
     let ports = call.nexus.ports.clone();
     let notices = change_persistent(call, |reservations| {
         reservations.preempt(&ports, parameters.key, parameters.action_key, kind)
     })?;
+    if call.cdb.u8(1) & 0x1f == PREEMPT_AND_ABORT {
+        for (_, preempted) in notices.iter().filter(|(sense, _)| *sense == Sense::REGISTRATIONS_PREEMPTED) {
+            purge(call, preempted);
+        }
+    }
     notify(call, notices);
     accepted(data.len())
 }
@@ -229,6 +238,14 @@ fn with_unit<R>(call: &Call<'_>, use_it: impl FnOnce(&mut Lun) -> Result<R, Faul
         Some(unit) => use_it(unit),
         None => Err(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()),
     })
+}
+
+/// Ends the commands of these nexuses on the logical unit.
+fn purge(call: &Call<'_>, preempted: &[Ports]) {
+    let Some(view) = call.view else { return };
+    let id = call.nexus.id;
+    let purge = Purge { lun: view.lun, is_told: true };
+    call.with_device(|device| device.purge(purge, Audience::Between(preempted, id)));
 }
 
 fn notify(call: &Call<'_>, notices: impl IntoIterator<Item = Notice>) {

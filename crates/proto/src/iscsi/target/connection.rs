@@ -23,7 +23,7 @@ use crate::{
     scsi::{Nexus, Ports},
 };
 
-/// How often a quiet connection looks whether its session was ended by another.
+/// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
 const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
 /// TTT of our pings; there is one at a time.
 const PING_TTT: u32 = 2;
@@ -188,16 +188,21 @@ impl Connection {
         }
     }
 
-    fn close_if_ended<B: IscsiBackend>(&mut self, backend: &mut B) {
-        if matches!(&self.phase, Phase::Full(full) if full.is_ended()) {
-            self.end_session(backend);
+    /// Does what other sessions did to this one: its tasks, or all of it, may be over.
+    fn heed_others<B: IscsiBackend>(&mut self, backend: &mut B) {
+        if let Phase::Full(full) = &mut self.phase {
+            if full.is_ended() {
+                self.end_session(backend);
+            } else {
+                full.end_purged(&mut self.link, backend);
+            }
         }
     }
 }
 
 impl<B: IscsiBackend> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
-        self.close_if_ended(backend);
+        self.heed_others(backend);
         self.last_heard = now;
         self.pinged = false;
         let mut input = bytes;
@@ -208,8 +213,9 @@ impl<B: IscsiBackend> Target<B> for Connection {
         Ok(())
     }
 
-    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, _backend: &mut B) {
+    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
         if let Phase::Full(full) = &mut self.phase {
+            full.end_purged(&mut self.link, backend);
             full.complete(id, result, &mut self.link);
         }
     }
@@ -228,7 +234,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         self.next_poll = now + ENDED_POLL;
-        self.close_if_ended(backend);
+        self.heed_others(backend);
         let late = Violation::new(ViolationKind::TimedOut, "the initiator is silent");
         match &self.phase {
             Phase::Login(..) if now >= self.login_deadline => Err(late),

@@ -97,6 +97,31 @@ impl FullFeature {
         self.session.as_ref().is_some_and(|session| session.ended.load(Ordering::Relaxed))
     }
 
+    /// Aborts the tasks that another session wanted aborted: CLEAR TASK SET, resets, PREEMPT AND ABORT (RFC 7143 §4.2.3.3).
+    #[inline]
+    pub(super) fn end_purged<B: IscsiBackend>(&mut self, link: &mut Link, backend: &mut B) {
+        if self.session.as_ref().is_some_and(|session| session.nexus.is_purged()) {
+            self.purge(link, backend);
+        }
+    }
+
+    #[cold]
+    fn purge<B: IscsiBackend>(&mut self, link: &mut Link, backend: &mut B) {
+        let Some(mut session) = self.session.take() else { return };
+        session.nexus.end_purged(|is_meant| {
+            let before = self.tasks.len();
+            self.abort_where(|task| is_meant(task.lun), link, backend);
+            self.tasks.len() < before
+        });
+        self.session = Some(session);
+        // The rest of the PDU under way has no task any more.
+        if let Current::Data { id, .. } = self.current
+            && self.tasks.itt(id).is_none()
+        {
+            self.current = Current::Drop;
+        }
+    }
+
     /// A header came; its data follow.
     pub(super) fn header<B: IscsiBackend>(
         &mut self,
