@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import LEFT_OUT, Store, likeliest
+from iotax.labs.vm.untar import extract
 from vm.elf_factory import kernel_module, program
 
 RELEASE = "6.1.0-1-amd64"
@@ -200,3 +202,26 @@ def test_a_build_that_fails_leaves_no_entry(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         build()
     assert list((tmp_path / "images").iterdir()) == []
+
+
+@pytest.mark.parametrize("filters", [True, False])
+def test_nothing_is_unpacked_outside_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, filters: bool
+) -> None:
+    if not filters:  # as on Python 3.11.2
+        monkeypatch.delattr(tarfile, "tar_filter", raising=False)
+    archive, folder = tmp_path / "a.tar", tmp_path / "out"
+    folder.mkdir()
+    with tarfile.open(archive, "w") as files:
+        for name in ("./usr/bin/tool", "../escaped", "/escaped"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            files.addfile(member, io.BytesIO(b"data"))
+    with tarfile.open(archive) as files:
+        inside, *outside = files.getmembers()
+        extract(files, inside, folder)
+        for member in outside:
+            with pytest.raises(tarfile.TarError):
+                extract(files, member, folder)
+    assert (folder / "usr/bin/tool").read_bytes() == b"data"
+    assert not (tmp_path / "escaped").exists()

@@ -18,6 +18,7 @@ from pathlib import Path
 from iotax.labs.vm.cache import need_space, new_entry, sound
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Package, Store, exists
+from iotax.labs.vm.untar import extract
 
 _MODULE = "nvme-fcloop.ko"
 _SUBJECT = "fc-nvme"
@@ -91,7 +92,7 @@ def _unpack(source: Package, folder: Path) -> None:
         for each in files:
             if _NEEDED.fullmatch(each.name):
                 each.name = each.name.partition("/")[2]
-                files.extract(each, folder, set_attrs=False, filter="data")
+                extract(files, each, folder)
             elif _PAST.match(each.name):
                 return
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from iotax.labs.vm.cache import need_space, new_entry, sound
 from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.untar import extract
 
 _KERNEL = re.compile(r"linux-image-\d[\w.-]*")
 _DOWNLOAD_S = 600
@@ -196,7 +197,7 @@ def unpack(archive: Path, entry: Path) -> None:
             for each in files:
                 if LEFT_OUT.match(each.name.removeprefix("./")):
                     continue
-                files.extract(each, root, set_attrs=False, filter="tar")
+                extract(files, each, root)
                 path = root / each.name
                 if each.isfile() and each.mode & 0o111:
                     path.chmod(0o755)
