@@ -73,6 +73,11 @@ class Layout:
     def residuals(self, y: np.ndarray) -> np.ndarray:
         return self._residual_maker @ y
 
+    def block_levels(self, y: np.ndarray) -> np.ndarray:
+        """How each block lies above their mean; empty where there is one."""
+        effects = self._inverse[len(self.cells) :] @ y
+        return np.append(effects, -effects.sum()) if len(effects) else effects
+
     def load_of(self, weights: Weights) -> np.ndarray:
         """How each run enters the contrast."""
         c = np.zeros(self.x.shape[1])
@@ -148,10 +153,24 @@ class CellModel:
         return self.layout.contrast(self.y, weights, self.residuals)
 
     def difference_of_means(self, cell: Cell, reference: Cell) -> Contrast:
-        """exp(cell) - exp(reference) by the delta method: a difference of geometric means, in the response's unit."""
+        """exp(cell) - exp(reference) by the delta method: a difference of geometric means, in the response's unit.
+
+        A ratio is the same in every block, but a difference grows and shrinks with what drifts between blocks. So the
+        scatter of the blocks' own levels is added to the error; their number less one are its degrees of freedom.
+        """
         high, low = float(np.exp(self.mean(cell))), float(np.exp(self.mean(reference)))
         slope = self.contrast({cell: high, reference: -low})
-        return Contrast(high - low, slope.standard_error, slope.df)
+        if slope.standard_error is None or slope.df is None:
+            return Contrast(high - low, None, None)
+        levels = self.layout.block_levels(self.y)
+        if len(levels) < 2 or slope.standard_error == 0:
+            return Contrast(high - low, slope.standard_error, slope.df)
+        within = slope.standard_error**2
+        # What scatters within blocks moves their levels too, and is in the slope's error already.
+        noise = self.sse / self.layout.residual_df * len(levels) / len(self.y)
+        drift = (high - low) ** 2 * max(0.0, float(levels.var(ddof=1)) - noise) / len(levels)
+        df = (within + drift) ** 2 / (within**2 / slope.df + drift**2 / (len(levels) - 1))
+        return Contrast(high - low, float(np.sqrt(within + drift)), df)
 
     def interaction(self, arm_of: Mapping[Cell, Cell], condition_of: Mapping[Cell, Cell]) -> FTest | None:
         """Do the arms' ratios depend on the condition? The additive model against a mean for each cell."""

@@ -1,0 +1,209 @@
+"""Every interval that is printed holds the truth as often as it says, in simulated data with known effects.
+
+The fast set draws a few hundred times with wide limits; `-m long` draws 1,000 times. Ratios stand in test_coverage.py,
+quantiles and shifts in test_quantiles.py, whole plots in test_split_plot.py, the CPU model in test_cpu_model.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_cpu_model import PRICES, study3
+
+from iotax.analysis.capacity import Demand, capacity
+from iotax.analysis.change import _mean, welch
+from iotax.analysis.compare import LayoutCache, Model
+from iotax.analysis.cost import ServiceCost
+from iotax.analysis.cpu_model import CpuModel
+from iotax.analysis.data import Grid
+from iotax.analysis.fieller import fieller
+from iotax.analysis.model import CellModel, Layout
+from iotax.analysis.responses import IOPS
+from iotax.analysis.steady import batch_means
+from iotax.analysis.verdict import equivalence_p, log_margin, two_sided_p
+from iotax.queueing import SizingTarget, size
+from report.factory import Simulation, study
+
+Draw = Callable[[np.random.Generator], tuple[tuple[float, float] | None, float]]
+"""One interval, and the truth; no interval where it is unbounded, which holds everything."""
+
+
+def cell_mean(replicates: int) -> Draw:
+    """Geometric mean of one cell, drift between blocks included."""
+    of = study(factors={"protocol": ["iscsi"]}, design={"replicates": replicates})
+    grid, layouts = Grid(of), LayoutCache()
+    (cell,) = grid.cells()
+    runs = Simulation(samples=1).data(of).runs
+
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        values = dict(zip((run.trial.id for run in runs), rng.lognormal(3.0, 0.05, replicates), strict=True))
+        found = Model(replace(IOPS, of=lambda run: values[run.trial.id]), grid, runs, layouts).absolute(cell)
+        return (found.low, found.high), math.exp(3.0)
+
+    return draw
+
+
+def change(old: int, new: int, new_sd: float) -> Draw:
+    """Two runs of a study, measured apart."""
+
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        return welch(rng.normal(0, 0.03, old), rng.normal(0.1, new_sd, new)).interval(), 0.1
+
+    return draw
+
+
+def change_of_all(cells: int, replicates: int) -> Draw:
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        parts = [
+            welch(rng.normal(i, 0.02 + 0.02 * i, replicates), rng.normal(i + 0.1, 0.02 + 0.02 * i, replicates))
+            for i in range(cells)
+        ]
+        return _mean(parts).interval(), 0.1
+
+    return draw
+
+
+def tax(replicates: int) -> Draw:
+    """The difference of two geometric means, of which one is much larger."""
+
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        layout = Layout([0] * replicates + [1] * replicates, [*range(1, replicates + 1)] * 2)
+        y = np.concatenate((np.zeros(replicates), np.full(replicates, 3.0))) + rng.normal(0, 0.03, 2 * replicates)
+        y += np.tile(rng.normal(0, 0.03, replicates), 2)
+        return CellModel(layout, y).difference_of_means(1, 0).interval(), math.exp(3.0) - 1
+
+    return draw
+
+
+def ratio_of_means(n: int, denominator_sd: float) -> Draw:
+    """Fieller, the two correlated."""
+
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        shared = rng.normal(0, 1, n)
+        top, bottom = 81 + 3 * shared + rng.normal(0, 3, n), 41 + shared + rng.normal(0, denominator_sd, n)
+        spread = np.cov(top, bottom) / n
+        found = fieller(top.mean(), bottom.mean(), (spread[0, 0], spread[1, 1]), spread[0, 1], n - 1)
+        return found, 81 / 41
+
+    return draw
+
+
+def cpu(what: str, background: float = 0.03, replicates: int = 2) -> Draw:
+    """Of the CPU model: a price, the ratio of prices, an effect, the background."""
+
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        model = CpuModel(study3(rng, replicates=replicates, background=background, block_cv=0.0))
+        found, truth = {
+            "price": lambda: (model.cost_us("nfs3"), PRICES["nfs3"]),
+            "ratio": lambda: (model.ratio("nfs3", "fcp"), PRICES["nfs3"] / PRICES["fcp"]),
+            "effect": lambda: (
+                next(e.change_us for e in model.effects if (e.arm, e.factor) == ("fcp", "block_size")),
+                12.0,
+            ),
+            "background": lambda: (model.background_cores, background),
+        }[what]()
+        return (found.low, found.high), truth
+
+    return draw
+
+
+def batches(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+    """The mean of a long run whose neighbouring intervals resemble each other."""
+    noise = rng.normal(0, 1, 2200)
+    series = np.empty(2200)
+    series[0] = noise[0]
+    for i in range(1, 2200):
+        series[i] = 0.5 * series[i - 1] + noise[i]
+    found = batch_means(100 + series[200:])
+    return (found.mean - found.half_width, found.mean + found.half_width), 100.0
+
+
+DRAWS: dict[str, Draw] = {
+    "cell of 3": cell_mean(3),
+    "cell of 10": cell_mean(10),
+    "change, 5 and 5 runs": change(5, 5, 0.03),
+    "change, 3 and 10 runs, the few scatter more": change(10, 3, 0.08),
+    "change of 6 treatments": change_of_all(6, 3),
+    "tax": tax(5),
+    "Fieller": ratio_of_means(8, 2.0),
+    "Fieller, a poor denominator": ratio_of_means(8, 25.0),
+    "CPU price": cpu("price"),
+    "CPU ratio": cpu("ratio"),
+    "CPU effect": cpu("effect"),
+    "CPU background": cpu("background"),
+    "CPU price without background": cpu("price", 0.0, 3),
+    "batch means": batches,
+}
+
+
+def covered(draw: Draw, draws: int, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    hits = 0
+    for _ in range(draws):
+        interval, truth = draw(rng)
+        hits += interval is None or interval[0] <= truth <= interval[1]
+    return hits / draws
+
+
+@pytest.mark.parametrize("name", [name for name in DRAWS if not name.startswith("CPU")])
+def test_interval_covers(name: str) -> None:
+    assert 0.91 <= covered(DRAWS[name], 300, seed=1) <= 0.985
+
+
+@pytest.mark.parametrize("name", ["CPU price", "CPU ratio", "CPU effect"])
+def test_interval_of_the_cpu_model_covers(name: str) -> None:
+    assert covered(DRAWS[name], 60, seed=2) >= 0.88
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", list(DRAWS))
+def test_interval_covers_as_it_says(name: str) -> None:
+    assert 0.93 <= covered(DRAWS[name], 1000, seed=3) <= 0.97
+
+
+def cores_covered(draws: int, seed: int) -> float:
+    """The cores for 70,000 IOPS at the true price, and whether the printed range holds them."""
+    rng = np.random.default_rng(seed)
+    target = SizingTarget(0.8)
+    truth = size(70_000, PRICES["nfs3"] * 1e-6, target).servers
+    hits = 0
+    for _ in range(draws):
+        model = CpuModel(study3(rng, replicates=2, block_cv=0.0, cv=0.06))
+        found = capacity(ServiceCost("nfs3", model.cost_us("nfs3"), ""), Demand(70_000, target))
+        hits += found.low.servers <= truth <= found.high.servers
+    return hits / draws
+
+
+def test_cores_carry_the_interval_of_the_price() -> None:
+    """Cores are whole, so the range covers at least as often as that of the price."""
+    assert cores_covered(60, seed=4) >= 0.88
+
+
+@pytest.mark.long
+def test_cores_cover_as_often_as_the_price_or_more() -> None:
+    assert cores_covered(1000, seed=5) >= 0.93
+
+
+def verdict_errors(draws: int, seed: int, replicates: int, truth: float) -> tuple[float, float]:
+    """(called different, called equivalent within 5 %), two runs of a study apart."""
+    rng = np.random.default_rng(seed)
+    margin = log_margin(5)
+    different = equivalent = 0
+    for _ in range(draws):
+        found = welch(rng.normal(0, 0.04, replicates), rng.normal(truth, 0.04, replicates))
+        parts = found.estimate, found.standard_error, found.df
+        different += two_sided_p(*parts) < 0.05
+        equivalent += equivalence_p(*parts, -margin, margin) < 0.05
+    return different / draws, equivalent / draws
+
+
+@pytest.mark.parametrize("replicates", [3, 5, 10])
+def test_false_alarms_stay_within_one_in_twenty(replicates: int) -> None:
+    """With three standard errors for the simulation itself."""
+    limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
+    assert verdict_errors(2000, 6, replicates, 0.0)[0] <= limit
+    assert verdict_errors(2000, 7, replicates, log_margin(5))[1] <= limit
