@@ -17,7 +17,7 @@ from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.analysis.words import figure, title
-from iotax.report import charts, cost, palette, published, tables
+from iotax.report import charts, cost, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -34,6 +34,7 @@ class Charts:
 
     ratios: list[Drawing]
     ratio_levels: list[Drawing]
+    search: list[Drawing]
     published: list[Drawing]
     levels: list[Drawing]
     hockey: list[Drawing]
@@ -42,6 +43,7 @@ class Charts:
     effects: list[Drawing]
     residuals: list[Drawing]
     percentiles: list[Drawing]
+    shifts: list[Drawing]
     cpu: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
@@ -70,6 +72,7 @@ def draw(summary: Summary) -> Charts:
     return Charts(
         ratios=ratios,
         ratio_levels=ratio_levels,
+        search=_some([charts.probes(summary, looks)]),
         published=charts.published_figures(summary.sources, looks),
         levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses if r in over),
         hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
@@ -78,6 +81,7 @@ def draw(summary: Summary) -> Charts:
         effects=_some(charts.factor_effects(summary, looks, r) for r in summary.responses),
         residuals=[d for r in summary.responses[:1] for d in charts.model_residuals(summary, looks, r)],
         percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
+        shifts=charts.shift_functions(summary, looks),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
@@ -116,6 +120,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "panels": {name: [_panel(d) for d in getattr(drawings, name)] for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.PARTS,
+        "search": search,
+        "search_lead": search.lead(summary),
         "sources": summary.sources,
         "published": published,
         "cost": cost,
@@ -142,6 +148,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "notebook": notebook_name,
         "shares": shares,
         "judged": list(dict.fromkeys(o.arm for o in summary.overalls)),
+        "open_loop": any(run.result.open for run in data.runs),
         "sweep": charts.is_sweep(summary),
         "load_title": _load_title(summary),
         "share_rows": _share_rows(list(shares.values())),

@@ -96,6 +96,25 @@ def detail_groups(summary: Summary) -> list[Group]:
     return _groups(summary.cells, figures)
 
 
+def quantile_columns(summary: Summary) -> list[Column]:
+    return [Column(f"p{percent:g}", "µs") for percent in _percents(summary)]
+
+
+def quantile_groups(summary: Summary) -> list[Group]:
+    """Of the merged counts, as far as they carry."""
+    percents = _percents(summary)
+
+    def figures(cell: CellSummary) -> list[Figure]:
+        found = {quantile.percent: quantile.value_us for quantile in cell.quantiles}
+        return [absolute(found.get(percent)) for percent in percents]
+
+    return _groups(summary.cells, figures)
+
+
+def _percents(summary: Summary) -> list[float]:
+    return sorted({quantile.percent for cell in summary.cells for quantile in cell.quantiles})
+
+
 def cpu_columns(summary: Summary) -> list[Column]:
     each = "µs an I/O"
     hypervisor = [Column("Hypervisor", "host's µs an I/O")] if _has_hypervisor(summary) else []

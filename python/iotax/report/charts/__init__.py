@@ -15,6 +15,8 @@ from iotax.report.charts.percentiles import percentile_curves
 from iotax.report.charts.published import published_figures
 from iotax.report.charts.ratio_levels import ratio_over_levels
 from iotax.report.charts.ratios import ratio_forest
+from iotax.report.charts.search import probes
+from iotax.report.charts.shift import shift_functions
 from iotax.report.charts.sizing import response_curves
 
 __all__ = [
@@ -34,10 +36,12 @@ __all__ = [
     "model_residuals",
     "over_levels",
     "percentile_curves",
+    "probes",
     "published_figures",
     "ratio_forest",
     "ratio_over_levels",
     "response_curves",
     "responses_over_rate",
     "run_order",
+    "shift_functions",
 ]

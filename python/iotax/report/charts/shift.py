@@ -1,0 +1,75 @@
+"""The shift function: what a protocol adds at each quantile of the latency, not only in the mean."""
+
+from collections.abc import Sequence
+
+from iotax.analysis import Shift, Summary
+from iotax.analysis.words import figure
+from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
+from iotax.report.charts.ratios import ratio_ticks
+from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.palette import Look, ref
+
+_HEIGHT_PX = 240
+
+
+def shift_functions(summary: Summary, looks: dict[str, Look]) -> list[Drawing]:
+    """A panel for each condition, an arm a line; the baseline's quantile is 100."""
+    panels: dict[str, list[Shift]] = {}
+    for shift in summary.shifts:
+        if shift.points:
+            panels.setdefault(shift.condition, []).append(shift)
+    names = arm_titles(summary)
+    base = names[summary.grid.baseline_arm]
+    return [
+        Drawing(
+            file_name("latency shift", condition),
+            condition[:1].upper() + condition[1:] or f"Latency at each quantile, {base} = 100",
+            f"Each quantile of the latency against the same of {base}, with 95 % intervals of the runs. "
+            + "; ".join(_said(names, shift) for shift in shifts)
+            + ".",
+            lambda width, shifts=shifts, condition=condition: _draw(summary, looks, shifts, width, condition),
+        )
+        for condition, shifts in panels.items()
+    ]
+
+
+def _said(names: dict[str, str], shift: Shift) -> str:
+    first, last = shift.points[0], shift.points[-1]
+    return (
+        f"{names[shift.arm]}: {figure(100 * first.ratio.value)} at p{first.percent:g}, "
+        f"{figure(100 * last.ratio.value)} at p{last.percent:g}"
+    )
+
+
+def _draw(summary: Summary, looks: dict[str, Look], shifts: Sequence[Shift], width_px: int, condition: str) -> Spec:
+    names = arm_titles(summary)
+    rows: list[Spec] = []
+    for shift in shifts:
+        for point in shift.points:
+            low, high = point.ratio.low or point.ratio.value, point.ratio.high or point.ratio.value
+            added = point.difference_us
+            sign = "+" if added.value >= 0 else "−"
+            text = (
+                f"{names[shift.arm]}, p{point.percent:g}: {100 * point.ratio.value:.1f} ({100 * low:.1f} to "
+                f"{100 * high:.1f}), {sign}{figure(abs(added.value))} µs on {figure(point.base_us)} µs"
+            )
+            x = f"{point.percent:g}"
+            y = {"y": 100 * point.ratio.value, "low": 100 * low, "high": 100 * high}
+            rows.append({"x": x, **y, "arm": shift.arm, "say": text})
+    arms = [shift.arm for shift in shifts]
+    order = sorted({row["x"] for row in rows}, key=float)
+    scale = Scale([100.0, *(row[key] for row in rows for key in ("low", "high"))], log=True)
+    scale.ticks = ratio_ticks(scale)
+    x_axis = {"title": "Percentile", "titleAnchor": "start", "labelAngle": 0, "labelOverlap": True}
+    shared = {
+        "x": word("x", sort=order, axis=x_axis, scale={"type": "point", "padding": 0.4}),
+        "color": colour(looks, arms),
+    }
+    y = number("y", scale.vega, axis(None, scale))
+    layers = [
+        layer("rule", [{"y": 100}], {"y": y}, color=ref("axis")),
+        layer("line", rows, {**shared, "y": y, "detail": word("arm")}, strokeWidth=2),
+        layer("rule", rows, {**shared, "y": number("low", scale.vega), "y2": end("high")}, strokeWidth=1.6),
+        dots(rows, {**shared, "y": y, "shape": shape(looks, arms)}, size=36),
+    ]
+    return picture(layers, width_px, _HEIGHT_PX, condition[:1].upper() + condition[1:])

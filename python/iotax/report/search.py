@@ -1,0 +1,69 @@
+"""What a search for the best load or the knee found, as rows of text."""
+
+from iotax.analysis import Summary
+from iotax.analysis.search import holds, sentences, winners
+from iotax.analysis.words import figure, title
+from iotax.report.tables import Column, Figure, Group, Row
+from iotax.units import show_time
+
+
+def lead(summary: Summary) -> list[str]:
+    found = []
+    for line in sentences(summary.data.study, summary.data.attempts):
+        condition, colon, rest = line.partition(": ")
+        found.append(f"{title(condition)}{colon}{rest}")
+    return found
+
+
+def objective(summary: Summary) -> str:
+    search = summary.data.study.search
+    if search is None:
+        return ""
+    what = "Rates were halved by ratio between" if search.rate_max else "Every combination ran as the design says; of"
+    rest = (
+        f" the highest that held and the lowest that did not, to {search.precision:g} %"
+        if search.rate_max
+        else " those whose every run held, the one of most IOPS wins"
+    )
+    return (
+        f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}. {what}{rest}. The winner was then "
+        f"run afresh {search.confirm} times, since the best of many is flattered by chance."
+    )
+
+
+def columns(summary: Summary) -> list[Column]:
+    knee = _is_knee(summary)
+    return [
+        Column("Knee" if knee else "Best load", "IOPS"),
+        Column("Measured afresh", "IOPS"),
+        Column("Objective held", "fresh runs"),
+        *([] if knee else [Column("Not significantly fewer", "")]),
+    ]
+
+
+def _is_knee(summary: Summary) -> bool:
+    search = summary.data.study.search
+    return search is not None and search.rate_max is not None
+
+
+def groups(summary: Summary) -> list[Group]:
+    study = summary.data.study
+    if study.search is None:
+        return []
+    width, rows = len(columns(summary)), []
+    for winner in winners(study, summary.data.attempts):
+        name = title(winner.condition) or study.name
+        if winner.treatment is None:
+            nothing = [Figure("none"), *(Figure("–") for _ in range(width - 1))]
+            rows.append(Row("", name, nothing, "nothing held the objective"))
+            continue
+        rates = [result.rate_iops for result in winner.confirmed]
+        held = sum(holds(study.search, result) for result in winner.confirmed)
+        figures = [
+            Figure(figure(winner.rate_iops)),
+            Figure(f"{figure(min(rates))} to {figure(max(rates))}" if rates else "–"),
+            Figure(f"{held} of {len(rates)}" if rates else "–"),
+            Figure(", ".join(winner.ties) or "–"),
+        ]
+        rows.append(Row("", name, figures[:width], winner.load))
+    return [Group("", rows)]

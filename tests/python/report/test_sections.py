@@ -1,0 +1,88 @@
+"""Sections that are there only where the notebook has data for them, and what they say."""
+
+import re
+
+import pytest
+
+from iotax import report
+from iotax.analysis import StudyData, summarise
+from iotax.analysis.effects import effects, residuals
+from iotax.notebook import Notebook
+from iotax.report.search import columns, groups, lead
+from report.factory import OPEN, SWEEP, Simulation, study, write_notebook
+
+
+def written(data: StudyData, tmp_path) -> tuple[str, set[str]]:
+    """The page and the names of its charts."""
+    with Notebook(write_notebook(tmp_path / "n.iotax", data)) as notebook:
+        page = report.write(notebook, tmp_path / "r.html", tmp_path / "charts").read_text(encoding="utf-8")
+    return page, {path.stem for path in (tmp_path / "charts").glob("*.svg")}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    data = Simulation().data(study(**SWEEP))
+    return summarise(data), *written(data, tmp_path_factory.mktemp("sweep"))
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory):
+    data = Simulation().data(study(**OPEN))
+    return summarise(data), *written(data, tmp_path_factory.mktemp("open"))
+
+
+def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
+    _, page, names = sweep
+    assert "Both axes are logarithmic." in page
+    assert "iops-over-block-size-random-0-read-100" in names
+    assert "ratio-iops-over-block-size-random-0-read-100" in names
+    assert "ratio-iops" not in names  # 32 rows would be no picture
+    assert "achieved-over-offered" not in names
+
+
+def test_effects_are_ratios_of_levels_and_have_the_simulated_size(sweep):
+    summary, _, names = sweep
+    assert {"effects-iops", "residuals-iops-fitted", "residuals-iops-order", "residuals-iops-normal"} <= names
+    found = effects(summary.models["latency"])
+    [size] = [each for each in found if (each.arm, each.level) == ("iscsi", "16KiB")]
+    assert (size.ratio.low or 0) < 1.5 < (size.ratio.high or 0)  # a quarter dearer for each doubling
+    [mix] = [each for each in found if (each.arm, each.factor) == ("iscsi", "random")]
+    assert (mix.ratio.low or 0) < 1 < (mix.ratio.high or 0)
+    left = residuals(summary.models["latency"])
+    assert len(left) == len(summary.data.runs)
+    assert abs(sum(each.normal for each in left)) < 1e-6
+    assert max(abs(each.share) for each in left) < 0.2
+
+
+def test_an_open_loop_shows_response_service_and_what_was_held(rates):
+    _, page, names = rates
+    expected = {"mean-over-offered-rate", "p99-over-offered-rate", "achieved-over-offered", "backlog-over-offered"}
+    assert expected <= names
+    assert "Open loop: response over the offered rate" in page
+    assert "From when an I/O was due to completion" in page
+    assert not any(name.startswith(("throughput-against", "latency-over")) for name in names)
+
+
+def test_the_shift_function_has_a_panel_for_each_condition(tmp_path):
+    page, names = written(Simulation().data(study()), tmp_path)
+    assert {f"latency-shift-outstanding-{n}" for n in (1, 8, 32)} <= names
+    assert re.search(r"NFSv3, p50: 1\d\d\.\d \(", page)
+
+
+def test_runs_left_out_by_rule_are_listed(tmp_path):
+    data = Simulation(unsteady=["iscsi/8/r2"]).data(study(exclude=["steady"]))
+    page, _ = written(data, tmp_path)
+    assert "Runs left out by rule" in page
+    assert "iscsi/8/r2" in page.partition("Runs left out by rule")[2]
+
+
+def test_a_search_says_what_it_found():
+    changes = {
+        "factors": {"protocol": ["nfs3", "iscsi"], "outstanding": [1, 8]},
+        "search": {"latency_max": "200us", "percentile": 50},
+    }
+    summary = summarise(Simulation().data(study(**changes)))
+    assert [line.partition(":")[0] for line in lead(summary)] == ["NFSv3", "iSCSI"]
+    [group] = groups(summary)
+    assert [row.note for row in group.rows] == ["8 outstanding", "8 outstanding"]
+    assert all(len(row.figures) == len(columns(summary)) for row in group.rows)
