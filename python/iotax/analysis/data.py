@@ -104,7 +104,9 @@ class Grid:
         self.others = [name for name in self.factors if name not in self.compared]
         self.hard = study.design.hard_to_change
         self.arms = [
-            " · ".join(labels) for labels in product(*([x.label for x in self.factors[f]] for f in self.compared))
+            " · ".join(labels)
+            for labels in product(*([x.label for x in self.factors[f]] for f in self.compared))
+            if not _left_out(study, dict(zip(self.compared, labels, strict=True)))
         ]
         self.conditions = [
             " · ".join(f"{name.replace('_', ' ')} {label}" for name, label in zip(self.others, labels, strict=True))
@@ -182,3 +184,13 @@ class Grid:
     def facet(self, cell: Cell) -> str:
         """What distinguishes this cell's panel; empty where one panel shows all."""
         return " · ".join(f"{name.replace('_', ' ')} {self.level(cell, name)}" for name in self.facet_factors)
+
+
+def _left_out(study: Study, labels: dict[str, str]) -> bool:
+    """Whether the design excludes these levels, whatever the other factors are."""
+    for combination in study.design.exclude:
+        if set(combination) <= set(labels):
+            levels = {name: study.level(name, value) for name, value in combination.items()}
+            if all(level is not None and level.label == labels[name] for name, level in levels.items()):
+                return True
+    return False

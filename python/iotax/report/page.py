@@ -215,7 +215,22 @@ def _how_local(summary: Summary) -> str:
     )
 
 
+_HOW_CPU_VM = (
+    "For a path in the kernel its threads and interrupts do the work, so CPU is that of whole guests, by their own "
+    "clocks: wall time less idle time. The initiator's is read over the measured window, the target's from before the "
+    "load to after it and divided by the I/Os of the same interval. What a guest spends idle is measured before each "
+    "block and taken off. Where one guest holds both ends, the initiator's figure is that of both.",
+    "The hypervisor's is that of the QEMU process which runs the initiator's guest, without its guest, likewise from "
+    "before the load to after it and less what it spends idle: network card and link where the guest initiates, the "
+    "initiator itself and the controller where the hypervisor does. Under emulation the thread that stands for the "
+    "guest's processor is left out with the guest, and what devices do in it; where guests count instructions, their "
+    "microseconds are 4 ns an instruction, and the hypervisor's are this host's: the two are not to be added.",
+)
+
+
 def _how_cpu(summary: Summary) -> list[str]:
+    if summary.data.environment.get("lab") == "vm":
+        return list(_HOW_CPU_VM)
     text = [
         "Initiator and target are processes of their own. Their CPU time comes from precise process clocks, read at "
         "both ends of the measured window by the load process, and is divided by the I/Os that completed inside it.",

@@ -65,7 +65,8 @@ class VmLab(Lab):
         self._guests: Guests | None = None
         self._datastore: Datastore | None = None
         self._up: _Connected | None = None
-        self._filled: dict[Role, tuple[int, str]] = {}
+        self._filled: dict[Role, int] = {}
+        """The block for which each guest's volume was put back last; 0 where it is new."""
         self._idle_cores: dict[Role, float] = dict.fromkeys(_ROLES, 0.0)
         """What each guest spends when it has nothing to do."""
         self._idle_hypervisor_cores = 0.0
@@ -258,17 +259,17 @@ class VmLab(Lab):
             fill(guest, _VOLUME, size_bytes, lambda share: progress(Step("writing the pattern", share)))
             if settings.volume.refill != "never":
                 guest.run(f"volume_keep {size_bytes}")
-        self._filled[role] = (0, "")
+        self._filled[role] = 0
 
     def _restore(self, trial: Trial, settings: Settings, progress: Progress) -> None:
         if settings.volume.refill == "never" or settings.volume.fill != "pattern":
             return
         role = self._target_guest(settings.endpoint.protocol)
-        due = (trial.block, trial.id if settings.volume.refill == "trial" else "")
-        if self._filled[role] != due:
+        # A trial that is tried again starts from a clean volume too.
+        if settings.volume.refill == "trial" or self._filled[role] != trial.block:
             progress(Step("restoring the volume"))
             self._running()[role].run("volume_restore")
-            self._filled[role] = due
+            self._filled[role] = trial.block
 
     def _boot(self, progress: Progress) -> None:
         assert self._image is not None
