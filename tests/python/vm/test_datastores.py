@@ -174,6 +174,7 @@ def test_initiators_that_are_not_installed_come_from_the_cache(without_drivers: 
     found = initiators.environment(["iscsi"], "7.2.22 (Debian 1:7.2+dfsg-7)", said.append)
     assert found["QEMU_MODULE_DIR"] == str(without_drivers / "usr/lib/qemu")
     assert said == ["packages: qemu-block-extra, QEMU's own initiators"]
+    assert "will be downloaded, not installed" in initiators.finding(["iscsi"]).message
 
 
 def test_initiators_of_another_build_of_qemu_are_refused(without_drivers: Path) -> None:

@@ -73,6 +73,9 @@ class VmLab(Lab):
 
     def check(self) -> list[Finding]:
         found = preflight.findings(list(self._settings.values()), self._volume_bytes())
+        drivers = self._hypervisors_initiators()
+        if drivers and not any(each.kind == "error" for each in found):
+            found.append(initiators.finding(drivers))
         reasons = {self._obstacle(each) or datastore.ports_taken(each) for each in self._settings.values()}
         return found + [
             Finding("warning", "some trials", f"will fail: {reason}") for reason in sorted(filter(None, reasons))
