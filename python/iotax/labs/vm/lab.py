@@ -154,7 +154,7 @@ class VmLab(Lab):
         self._restore(trial, settings, progress)
         guests = self._running()
         for role in _ROLES:
-            guests[role].run("sync; echo 3 >/proc/sys/vm/drop_caches")
+            guests[role].run("caches_drop")
         seed = trial_seed(self._study, trial)
         document = run_document(settings, f"local:{connected.path}", seed=seed, driver="auto", cpus=[], watch_pids={})
         document["options"] = {}

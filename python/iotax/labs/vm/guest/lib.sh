@@ -60,6 +60,14 @@ volume_restore() {
     /usr/bin/cmp /snapshot/data $VOLUME >/run/cmp.log 2>&1 || die "the volume is not as it was: $(cat /run/cmp.log)"
 }
 
+# caches_drop: a load finds nothing that an earlier one left. Memory file systems stay (Shmem).
+caches_drop() {
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    _left=$(awk '/^(Buffers|Cached|Dirty|Writeback):/ { kib += $2 } /^Shmem:/ { kib -= $2 } END { print kib }' /proc/meminfo)
+    [ "$_left" -le 1024 ] || die "$_left KiB stay in this guest's caches"
+}
+
 # ios_of PATH: I/Os completed so far on a device, or on the NFS mount.
 ios_of() {
     case "$1" in
