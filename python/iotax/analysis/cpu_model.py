@@ -8,6 +8,7 @@ estimate. A line through the origin is used only where the background is not tol
 load, so each run weighs by the square of one over its expectation (that of the lightest load at most). Standard errors
 are heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15 terms
 rest on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 % (tests/python/analysis/test_cpu_model.py).
+A price in µs also carries what blocks drift: left out, 2 % of drift over two blocks made 95 % of confidence 57 %.
 
 Factors are coded to add up to zero: a protocol's cost is its mean over the levels that the design crosses it with.
 """
@@ -107,9 +108,11 @@ class CpuModel:
         first = fit(self._columns(self._terms), self._y)
         self._block = _sum_coded([load.block for load in self.loads])
         self._scale = self._expectation(self._y - first.residuals)
+        self._background = 0.0
         for _ in range(_REWEIGHTINGS):
             with_intercept = self._fit(intercept=True)
             self._scale = self._expectation(self._y - with_intercept.residuals * self._scale)
+            self._background = max(0.0, float(with_intercept.coefficients[_INTERCEPT]))
         self.with_intercept = self._fit(intercept=True)
         self.through_origin = self._fit(intercept=False)
         self.has_background = self.background_p is None or self.background_p < ALPHA
@@ -125,7 +128,7 @@ class CpuModel:
 
     @property
     def background_cores(self) -> Estimate:
-        return self._estimate(self.with_intercept, {_INTERCEPT: 1.0})
+        return self._estimate(self.with_intercept, {_INTERCEPT: 1.0}, drifts=False)
 
     @property
     def background_p(self) -> float | None:
@@ -260,8 +263,8 @@ class CpuModel:
 
     @property
     def _block_columns(self) -> np.ndarray:
-        """A block makes everything dearer or cheaper by a share; without load there is nothing to change."""
-        return self._block * np.where(self._rate > 0, self._scale, 0.0)[:, None]
+        """A block makes every I/O dearer or cheaper by a share; the background is not an I/O's."""
+        return self._block * np.where(self._rate > 0, np.maximum(self._scale - self._background, 0.0), 0.0)[:, None]
 
     @cached_property
     def _names(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -323,14 +326,33 @@ class CpuModel:
             vector[column - self._shift] = weight
         return vector
 
-    def _estimate(self, of: Fit, weights: Mapping[int, float]) -> Estimate:
+    def _estimate(self, of: Fit, weights: Mapping[int, float], *, drifts: bool = True) -> Estimate:
+        """A weighted sum of prices. A price in µs drifts with its block, which adds to the error what the blocks'
+        levels scatter; the background and a ratio of prices do not."""
         vector = np.zeros(len(of.coefficients))
         shift = 0 if of is self.with_intercept else 1
         for column, weight in weights.items():
             vector[column - shift] = weight
         value, error, df = of.contrast(vector)
+        share, blocks = self._drift(of) if drifts else (0.0, 1)
+        drift = value**2 * share
+        if drift > 0:
+            within = error**2
+            df = (within + drift) ** 2 / (within**2 / df + drift**2 / (blocks - 1))
+            error = float(np.sqrt(within + drift))
         reach = student.reach(df) * error
         return Estimate(value, value - reach, value + reach)
+
+    def _drift(self, of: Fit) -> tuple[float, int]:
+        """(relative variance of the mean over blocks, how many there are), beyond what scatters within them."""
+        columns = self._block.shape[1]
+        prices = len(self._names) - (0 if of is self.with_intercept else 1)
+        if columns == 0 or of.columns.shape[1] == prices:
+            return 0.0, 1
+        effects = of.coefficients[-columns:]
+        levels = np.append(effects, -effects.sum())
+        noise = of.residual_sd**2 * len(levels) / len(self._busy)
+        return max(0.0, float(levels.var(ddof=1)) - noise) / len(levels), len(levels)
 
     def _p(self, weights: Mapping[int, float]) -> float:
         estimate, error, df = self.chosen.contrast(self._vector(weights))

@@ -110,13 +110,14 @@ def test_fieller_matches_its_closed_form_and_says_when_it_is_unbounded():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("background", "replicates"), [(0.03, 2), (0.03, 4), (0.0, 3)])
+@pytest.mark.parametrize(("background", "replicates"), [(0.03, 3), (0.03, 5), (0.0, 5)])
 def test_intervals_of_cost_and_ratio_cover_as_they_say(background, replicates):
+    """With 2 % of drift between blocks: a price in µs carries it, a ratio does not."""
     rng = np.random.default_rng(11)
     hits = {"nfs3": 0, "fcp": 0, "ratio": 0, "effect": 0}
     draws = 1000
     for _ in range(draws):
-        model = CpuModel(study3(rng, replicates=replicates, background=background, block_cv=0.0))
+        model = CpuModel(study3(rng, replicates=replicates, background=background))
         for arm, price in PRICES.items():
             cost = model.cost_us(arm)
             hits[arm] += cost.low <= price <= cost.high
@@ -125,4 +126,17 @@ def test_intervals_of_cost_and_ratio_cover_as_they_say(background, replicates):
         effect = next(e.change_us for e in model.effects if (e.arm, e.factor) == ("fcp", "block_size"))
         hits["effect"] += effect.low <= 12 <= effect.high
     for what, count in hits.items():
-        assert 0.93 <= count / draws <= 0.97, (what, count / draws)
+        # The drift's own variance rests on two blocks beyond the first: then 90 % is what can be had.
+        least = 0.90 if what in PRICES and replicates == 3 else 0.93
+        assert least <= count / draws <= 0.97, (what, count / draws)
+
+
+def test_a_price_carries_the_drift_between_blocks_and_a_ratio_does_not():
+    rng = np.random.default_rng(12)
+    calm, drifting = (CpuModel(study3(rng, replicates=6, block_cv=cv)) for cv in (0.0, 0.1))
+
+    def width(estimate):
+        return estimate.high / estimate.low - 1
+
+    assert width(drifting.cost_us("nfs3")) > 5 * width(calm.cost_us("nfs3"))
+    assert width(drifting.ratio("nfs3", "fcp")) < 2 * width(calm.ratio("nfs3", "fcp"))
