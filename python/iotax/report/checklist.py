@@ -1,11 +1,14 @@
-"""What experts ask of a storage benchmark, and how this run answers."""
+"""What experts ask of a storage benchmark, and how this run answers: item by item, without kindness."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from iotax.analysis import Level, Summary
+from iotax.analysis.limits import Limit
+from iotax.report.charts import is_sweep
 
-Answer: TypeAlias = Literal["yes", "partly", "no"]
+Answer: TypeAlias = Literal["yes", "partly", "no", "none"]
+"""`none`: this study gives no occasion for it."""
 
 
 @dataclass(frozen=True)
@@ -15,95 +18,129 @@ class Item:
     because: str
 
 
-def checklist(summary: Summary) -> list[Item]:
+def checklist(summary: Summary, limits: list[Limit]) -> list[Item]:
+    """In the order in which an expert reads. `limits` are those of the summary's cells."""
     return [
         _before(summary),
-        Item(
-            "Configuration in full, and every difference beside the protocol listed",
-            "partly",
-            "Study, machine, versions and what each connection agreed on are below; links' ceilings are not measured.",
-        ),
+        _configuration(summary),
         _shown(summary),
-        Item(
-            "What limits each cell is named with evidence",
-            "partly",
-            "The load generator's processor and Little's law are checked; the target's limits are not.",
-        ),
+        _limiter(limits),
         _sound(summary),
-        _check(summary, "little", "Little's law holds in every cell", "|N − X·R|/N is at most 5 % in every run"),
+        _repeats(summary),
+        _check(summary, "little", "Little’s law holds in every run", "|N − X·R|/N is at most 5 % in every run"),
         _generator(summary),
-        Item("Open or closed loop is stated", "yes", "Closed loop: each completion starts the next I/O."),
-        Item(
-            "The full percentile curve to the maximum, from merged counts",
-            "yes",
-            "Counts of all runs of a treatment are added; no percentile is averaged.",
-        ),
-        Item(
-            "Effect size with its interval before any p-value, and the ratio's direction",
-            "yes",
-            "Every ratio is treatment over baseline, with its 95 % interval; the baseline's own scatter is in it.",
-        ),
-        Item(
-            "Variation by level: I/O, run, block",
-            "yes",
-            "I/Os in percentile curves, runs as points, blocks in the run-order chart.",
-        ),
+        _loop(summary),
+        _percentiles(summary),
+        _effect(summary),
+        _levels(summary),
         _steady(summary),
+        _interactions(summary),
+        _residuals(summary),
         Item(
-            "Interactions before averages",
+            "Index-100 charts carry absolute values and the baseline’s own uncertainty; bars start at zero",
             "yes",
-            "Where the ratio depends on the condition it is given by condition, and no overall winner is named.",
+            "Absolute values stand beside or above the ratios, intervals of ratios hold the baseline’s scatter, "
+            "bars of CPU time start at zero.",
         ),
-        Item("Residuals and run order plotted, raw points on charts", "yes", "Every run is a point on every chart."),
-        Item(
-            "Relative charts carry absolute values, bars start at zero",
-            "yes",
-            "The table gives both; CPU bars start at zero.",
-        ),
-        Item(
-            "Raw data, code version and a command that makes it again",
-            "yes" if summary.data.environment else "partly",
-            "The notebook holds every result; the command lines are at the end."
-            if summary.data.environment
-            else "The notebook does not say which machine and version made it.",
-        ),
+        _log_log(summary),
+        _models(summary),
+        _sizing(summary),
+        _again(summary),
     ]
 
 
 def _before(summary: Summary) -> Item:
     study = summary.data.study
     primary = summary.responses[0].title if summary.responses else study.responses[0]
+    stop = study.design.stop
+    ending = (
+        f"at least {stop.at_least} replicates, then until every ratio is known to ±{stop.half_width:g} %, "
+        f"{study.design.replicates} at most"
+        if stop
+        else f"{study.design.replicates} replicates and then the end"
+    )
+    rules = f"; runs with findings of {', '.join(study.exclude)} are left out" if study.exclude else ""
     return Item(
         "Question, primary response, margin and stopping rule fixed before any data",
         "yes",
-        f"They stand in the study: {primary.lower()} first, margin {study.margin:g} %, "
-        f"{study.design.replicates} replicates and then the end.",
+        f"They stand in the study: {primary.lower()} first, margin {study.margin:g} %, {ending}{rules}.",
     )
+
+
+def _configuration(summary: Summary) -> Item:
+    ask = "Full configuration, ceilings of links, and every difference beside the protocol as a confounder"
+    known = "Study, machine, versions and what each connection agreed on are printed"
+    if not summary.data.environment:
+        return Item(ask, "no", "The notebook does not say which machine and versions made it.")
+    endpoints = {run.result.endpoint.partition(":")[0] for run in summary.data.runs if not run.local}
+    alike = all("127.0.0.1" in run.result.endpoint or run.local for run in summary.data.runs)
+    if alike and len(endpoints) > 0:
+        return Item(
+            ask,
+            "partly",
+            f"{known}; both sides share a machine over loopback, so no link has a ceiling, and the implementations "
+            "differ with the protocols.",
+        )
+    return Item(ask, "partly", f"{known}; ceilings of links are not known, so nothing is normalised to them.")
 
 
 def _shown(summary: Summary) -> Item:
     data = summary.data
-    complete = len(data.runs) == (data.planned_count or len(data.runs))
+    complete = len(data.measured) == (data.planned_count or len(data.measured))
     several = "attempts that did not end well are" if len(data.not_done) > 1 else "attempt that did not end well is"
     bad = f"{len(data.not_done)} {several} listed" if data.not_done else "no attempt failed"
+    out = f"{len(data.excluded)} runs are left out by rule and listed" if data.excluded else "no run is left out"
     return Item(
         "Design, blocks, seed, actual order, failed and excluded runs shown",
         "yes" if complete else "partly",
-        f"{bad}; no run is excluded by its value" + ("." if complete else "; trials are missing."),
+        f"{bad[:1].upper()}{bad[1:]}; {out}" + ("." if complete else "; trials are missing."),
     )
 
 
+def _limiter(limits: list[Limit]) -> Item:
+    ask = "The limiter of each cell named with evidence"
+    unknown = sum(limit.limiter == "unknown" for limit in limits)
+    if not limits or unknown == len(limits):
+        return Item(ask, "no", "Processor time was not measured, so nothing can be named.")
+    if unknown:
+        return Item(ask, "partly", f"Named under Validity, but for {unknown} of {len(limits)} treatments.")
+    return Item(ask, "yes", "Named under Validity, from processor time, offered rate and outstanding I/O.")
+
+
 def _sound(summary: Summary) -> Item:
-    levels = [c.level for checks in summary.run_checks.values() for c in checks if c.key in ("errors", "data")]
-    if Level.INVALID in levels:
-        return Item("No errors, right data", "no", "See the findings under Validity.")
-    if Level.UNKNOWN in levels:
-        return Item("No errors, right data", "partly", "No I/O failed; not all data read were checked.")
-    return Item("No errors, right data", "yes", "No I/O failed, and every block read was what had been written.")
+    ask = "No errors, right data, no read of what was never written"
+    levels = [
+        c.level for found in summary.run_checks.values() for c in found if c.key in ("errors", "data", "unwritten")
+    ]
+    if Level.INVALID in levels or Level.DOUBTFUL in levels:
+        return Item(ask, "no", "See the findings under Validity.")
+    if Level.UNKNOWN in levels or not levels:
+        return Item(ask, "partly", "No I/O failed; not all data read were checked.")
+    return Item(ask, "yes", "No I/O failed, and every block read was what had been written.")
+
+
+def _repeats(summary: Summary) -> Item:
+    ask = "It reproduces, and the noise floor is known"
+    if not summary.noise:
+        return Item(ask, "no", "Without replicates nothing is known of how far runs scatter.")
+    noise = summary.noise[0]
+    scatter = f"{100 * noise.cv:.1f} %" if noise.cv < 1 else "more than their mean"
+    text = f"Runs of one treatment scatter by {scatter} ({noise.response.short.lower()})"
+    if noise.detectable_ratio is None:
+        return Item(ask, "partly", f"{text}; what that hides cannot be said.")
+    hidden = 100 * (noise.detectable_ratio - 1)
+    shown = f"a difference of {hidden:.1f} %" if hidden < 100 else f"a factor of {noise.detectable_ratio:.1f}"
+    enough = hidden <= 2 * summary.data.study.margin
+    return Item(
+        ask,
+        "yes" if enough else "partly",
+        f"{text}; {noise.replicates} replicates show {shown} nine times out of ten, the margin "
+        f"is {summary.data.study.margin:g} %. It was not repeated on another day or machine.",
+    )
 
 
 def _check(summary: Summary, key: str, ask: str, good: str) -> Item:
-    levels = [c.level for checks in summary.run_checks.values() for c in checks if c.key == key]
+    levels = _of(summary, key)
     bad = sum(level >= Level.DOUBTFUL for level in levels)
     unknown = sum(level == Level.UNKNOWN for level in levels)
     if bad:
@@ -115,8 +152,13 @@ def _check(summary: Summary, key: str, ask: str, good: str) -> Item:
 
 def _generator(summary: Summary) -> Item:
     ask = "The load generator is not the bottleneck"
-    levels = [c.level for checks in summary.run_checks.values() for c in checks if c.key == "generator"]
+    levels = _of(summary, "generator")
     busy = sum(level == Level.NOTE for level in levels)
+    late = sum(level == Level.DOUBTFUL for level in _of(summary, "lateness"))
+    if late:
+        return Item(
+            ask, "no", f"In {late} of {len(levels)} runs it issued I/Os late enough to show in their response time."
+        )
     if busy:
         return Item(
             ask,
@@ -127,13 +169,111 @@ def _generator(summary: Summary) -> Item:
     return Item(ask, "yes" if levels else "partly", "Its processor had time to spare in every run.")
 
 
+def _loop(summary: Summary) -> Item:
+    ask = "Open or closed loop is stated"
+    held = sum(run.result.open is not None for run in summary.data.runs)
+    if not held:
+        return Item(ask, "yes", "Closed loop: each completion starts the next I/O, so the load bends to the target.")
+    arrivals = " and ".join(sorted({run.result.open.arrivals for run in summary.data.runs if run.result.open}))
+    text = f"Open loop, {arrivals} arrivals: latency runs from when an I/O was due, service time from its submission."
+    return Item(ask, "yes", text if held == len(summary.data.runs) else f"{text} Some treatments are closed loops.")
+
+
+def _percentiles(summary: Summary) -> Item:
+    ask = "The full percentile curve to the maximum, from merged counts"
+    if not any(cell.latency.total for cell in summary.cells):
+        return Item(ask, "no", "No latencies were counted.")
+    return Item(ask, "yes", "Counts of all runs of a treatment are added; no percentile is averaged.")
+
+
+def _effect(summary: Summary) -> Item:
+    ask = "Effect size with its interval before any p-value, and the ratio’s direction"
+    ratios = [comparison.ratio for comparison in summary.comparisons]
+    if any(ratio.low is None for ratio in ratios) or not ratios:
+        return Item(ask, "partly", "Ratios are treatment over baseline; too few runs for an interval of each.")
+    return Item(
+        ask, "yes", "Every ratio is treatment over baseline, with its 95 % interval; no p-value is printed alone."
+    )
+
+
+def _levels(summary: Summary) -> Item:
+    ask = "Variation by level: I/O, run, block"
+    if summary.data.study.design.replicates < 2:
+        return Item(ask, "partly", "One run of each treatment: nothing is known of runs and blocks.")
+    return Item(ask, "yes", "I/Os in percentile curves, runs as points and intervals, blocks in the run-order chart.")
+
+
 def _steady(summary: Summary) -> Item:
-    ask = "Steady-state verdict of each run, warm-up discarded"
-    levels = [c.level for checks in summary.run_checks.values() for c in checks if c.key == "steady"]
+    ask = "Steady-state verdict and discarded warm-up of each run"
+    levels = _of(summary, "steady")
+    warmup = f"Warm-up discarded: {summary.data.study.load.warmup / 1e9:g} s."
+    bad = sum(level >= Level.DOUBTFUL for level in levels)
     unknown = sum(level == Level.UNKNOWN for level in levels)
-    bad = sum(level == Level.DOUBTFUL for level in levels)
     if bad:
-        return Item(ask, "partly", f"{bad} of {len(levels)} runs were not steady; they are marked.")
+        return Item(ask, "partly", f"{warmup} {bad} of {len(levels)} runs were not steady; they are marked.")
     if unknown or not levels:
-        return Item(ask, "partly", f"{unknown} of {len(levels)} runs are too short to say.")
-    return Item(ask, "yes", "Every run passes SNIA's window of five rounds.")
+        return Item(ask, "partly", f"{warmup} {unknown} of {len(levels)} runs are too short to say.")
+    return Item(ask, "yes", f"{warmup} Every run passes SNIA’s window of five rounds.")
+
+
+def _interactions(summary: Summary) -> Item:
+    ask = "Interactions before averages"
+    if len(summary.grid.conditions) < 2:
+        return Item(ask, "none", "One condition alone: nothing to interact with.")
+    depends = sum(overall.depends for overall in summary.overalls)
+    text = f"{depends} of {len(summary.overalls)} answers depend on the condition and are given by condition."
+    if not depends:
+        text = "Asked first: no answer depends on the condition so that these runs could tell."
+    return Item(ask, "yes", text)
+
+
+def _residuals(summary: Summary) -> Item:
+    ask = "Residual and run-order plots, raw points on charts"
+    free = summary.responses and summary.models[summary.responses[0].key].model.layout.residual_df > 0
+    if not free:
+        return Item(ask, "partly", "Every run is a point, in run order too; too few runs leave no residual.")
+    return Item(ask, "yes", "Every run is a point; residuals over fitted values, run order and normal quantiles.")
+
+
+def _log_log(summary: Summary) -> Item:
+    ask = "Log-log plots with a ratio panel"
+    if not is_sweep(summary):
+        return Item(ask, "none", "No sweep of block sizes in this study.")
+    return Item(ask, "yes", "Absolute values on two logarithmic axes, ratios with intervals beneath.")
+
+
+def _models(summary: Summary) -> Item:
+    ask = "Each model names its assumptions and validation error"
+    if summary.costs is None:
+        return Item(
+            ask, "partly", "Method names the blocked model’s; its error is shown as residuals, not by prediction."
+        )
+    error = 100 * summary.costs.model.prediction_share
+    return Item(
+        ask,
+        "yes",
+        f"The CPU model’s facts stand beside it; left-out runs are predicted to {error:.1f} % (PRESS). The queue’s "
+        "assumptions are named, not validated here.",
+    )
+
+
+def _sizing(summary: Summary) -> Item:
+    ask = "Sizing states utilisation, response-time target and both ends of the interval"
+    if not summary.service_costs:
+        return Item(ask, "none", "No processor time was measured, so nothing is sized.")
+    if any(cost.cost_us.low is None for cost in summary.service_costs):
+        return Item(ask, "partly", "Targets are stated; some costs have no interval.")
+    return Item(
+        ask, "yes", "Cores under a cap and two response targets, with the cores at both ends where they differ."
+    )
+
+
+def _again(summary: Summary) -> Item:
+    ask = "Raw data, code version and one-command regeneration shipped"
+    if not summary.data.environment:
+        return Item(ask, "partly", "The notebook does not say which machine and version made it.")
+    return Item(ask, "yes", "The notebook holds every result and version; the command lines are at the end.")
+
+
+def _of(summary: Summary, key: str) -> list[Level]:
+    return [check.level for found in summary.run_checks.values() for check in found if check.key == key]

@@ -103,6 +103,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     environment.filters["tight"] = _tight
     environment.filters["lower_first"] = lambda text: text[:1].lower() + text[1:]
     data, study = summary.data, summary.data.study
+    limits = tables.limits_of(summary)
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
         "palette_css": Markup(palette.css()),  # noqa: S704 - our own constants
@@ -134,7 +135,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "tables": tables,
         "checks": list(TITLES.values()),
         "symbols": list(tables.SYMBOLS.values()),
-        "items": checklist(summary),
+        "items": checklist(summary, limits),
+        "limits": tables.limit_rows(summary, limits),
         "how_local": _how_local(summary),
         "how_cpu": _how_cpu(summary),
         "environment": _environment(summary),

@@ -1,10 +1,12 @@
 """The figures of a report as rows of text."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response, Summary, Verdict
+from iotax.analysis.limits import TITLES as TITLES_OF_LIMITS
+from iotax.analysis.limits import Limit, limit_of
 from iotax.analysis.responses import (
     BANDWIDTH,
     CPU,
@@ -221,6 +223,29 @@ def validity_rows(summary: Summary) -> list[ValidityRow]:
         )
         for cell in summary.cells
     ]
+
+
+@dataclass(frozen=True)
+class LimitRow:
+    limiter: str
+    cells: list[tuple[str, str, str]]
+    """(arm, name with condition, evidence)."""
+
+
+def limits_of(summary: Summary) -> list[Limit]:
+    """One for each cell."""
+    study = summary.data.study
+    server_threads = study.lab.loopback.threads
+    return [limit_of(cell.runs, study.load.threads, server_threads) for cell in summary.cells]
+
+
+def limit_rows(summary: Summary, limits: Sequence[Limit]) -> list[LimitRow]:
+    """Treatments that share a limiter stand together."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for cell, limit in zip(summary.cells, limits, strict=True):
+        name = ", ".join(filter(None, (title(cell.arm), cell.condition)))
+        found.setdefault(TITLES_OF_LIMITS[limit.limiter], []).append((cell.arm, name, limit.evidence))
+    return [LimitRow(limiter, cells) for limiter, cells in found.items()]
 
 
 _TEXTS_MAX = 2

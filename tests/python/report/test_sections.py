@@ -9,6 +9,7 @@ from iotax.analysis import StudyData, summarise
 from iotax.analysis.effects import effects, residuals
 from iotax.notebook import Notebook
 from iotax.report.search import columns, groups, lead
+from iotax.report.tables import limits_of
 from report.factory import OPEN, SWEEP, Simulation, study, write_notebook
 
 
@@ -86,3 +87,36 @@ def test_a_search_says_what_it_found():
     [group] = groups(summary)
     assert [row.note for row in group.rows] == ["8 outstanding", "8 outstanding"]
     assert all(len(row.figures) == len(columns(summary)) for row in group.rows)
+
+
+def asked(page: str) -> dict[str, tuple[str, str]]:
+    """What the checklist asks → its answer and why."""
+    found = re.findall(r'<li class="(\w+)"><b>[^<]*</b><span>([^<]*)<small>([^<]*)</small>', page)
+    return {ask: (answer, because) for answer, ask, because in found}
+
+
+def test_the_checklist_answers_by_what_was_run(rates, sweep, tmp_path):
+    closed, _ = written(Simulation().data(study()), tmp_path)
+    lists = [asked(page) for page in (rates[1], sweep[1], closed)]
+    assert [len(each) for each in lists] == [20, 20, 20]
+    loops = [each["Open or closed loop is stated"][1].partition(":")[0] for each in lists]
+    assert loops == ["Open loop, constant arrivals", "Closed loop", "Closed loop"]
+    assert [each["Log-log plots with a ratio panel"][0] for each in lists] == ["none", "yes", "none"]
+    models = [each["Each model names its assumptions and validation error"][0] for each in lists]
+    assert models == ["yes", "partly", "partly"]
+
+
+def test_a_single_run_of_each_treatment_is_not_called_reproduced(tmp_path):
+    page, _ = written(Simulation().data(study(design={"replicates": 1})), tmp_path)
+    found = asked(page)
+    assert found["It reproduces, and the noise floor is known"][0] == "no"
+    assert found["Variation by level: I/O, run, block"][0] == "partly"
+    assert found["Effect size with its interval before any p-value, and the ratio’s direction"][0] == "partly"
+
+
+def test_what_limits_a_treatment_is_named_with_its_evidence(rates):
+    summary, page, _ = rates
+    limits = dict(zip([cell.cell for cell in summary.cells], limits_of(summary), strict=True))
+    assert limits["iscsi", "5000"].limiter == "rate"
+    assert limits["nfs3", "80000"].limiter == "initiator"  # as many as it can at 14 µs each
+    assert "What limits each treatment" in page

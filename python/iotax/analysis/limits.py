@@ -1,0 +1,69 @@
+"""What limits each treatment: why it does not do twice as much, with the evidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from iotax.analysis.responses import Run
+from iotax.analysis.validity import ACHIEVED_MIN
+from iotax.trial import Cpu
+
+SATURATED = 0.95
+"""Of the processors that a part has."""
+
+Limiter: TypeAlias = Literal["rate", "initiator", "target", "machine", "outstanding", "unknown"]
+
+TITLES: dict[Limiter, str] = {
+    "rate": "the rate that was offered",
+    "initiator": "the initiator’s processor",
+    "target": "the target’s processor",
+    "machine": "the machine’s processors",
+    "outstanding": "the outstanding I/Os",
+    "unknown": "not known",
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    limiter: Limiter
+    evidence: str
+
+
+def limit_of(runs: Sequence[Run], load_threads: int, server_threads: int) -> Limit:
+    """Of the runs of one treatment, by means over them. A saturated processor comes before everything else."""
+    initiator = _mean([_process(r, r.result.cpu.initiator, load_threads) for r in runs])
+    target = _mean([_process(r, r.result.cpu.target, server_threads) for r in runs])
+    machine = _mean(
+        [_busy(r, r.result.cpu.machine.busy_ns, len(r.result.cpu.machine.cores)) for r in runs if r.result.cpu.machine]
+    )
+    achieved = [run.result.open.achieved for run in runs if run.result.open is not None]
+    for limiter, busy, whose in (
+        ("initiator", initiator, "the load process kept its processor"),
+        ("target", target, "the server process kept its processor"),
+        ("machine", machine, "the machine’s processors were"),
+    ):
+        if busy is not None and busy >= SATURATED:
+            return Limit(limiter, f"{whose} {100 * min(busy, 1.0):.0f} % busy")
+    if achieved and min(achieved) >= ACHIEVED_MIN:
+        return Limit("rate", f"{100 * min(achieved):.1f} % of it or more was done")
+    if initiator is None:
+        return Limit("unknown", "no processor time was measured")
+    idle = f"initiator {100 * initiator:.0f} %"
+    idle += f", target {100 * target:.0f} %" if target is not None else ""
+    if achieved:
+        return Limit("unknown", f"the rate was not held, and no processor was busy throughout ({idle})")
+    shared = sum(run.total_outstanding for run in runs) / len(runs)
+    return Limit("outstanding", f"{shared:g} in flight, each waits for its answer; processors had time ({idle})")
+
+
+def _process(run: Run, cpu: Cpu | None, processors: int) -> float | None:
+    return None if cpu is None else _busy(run, cpu.total_ns, processors)
+
+
+def _busy(run: Run, busy_ns: int, processors: int) -> float:
+    return busy_ns / run.result.window.duration_ns / max(processors, 1)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
