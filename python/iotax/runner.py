@@ -87,7 +87,7 @@ def run_study(
             listener.planned(plan, left, resumed)
             runner = _Runner(run, session, lab, writer, listener, interrupts)
             summary = runner.work(left)
-            while not summary.interrupted and (more := _plan_more(study, writer, run)):
+            while not summary.interrupted and (more := _plan_more(study, writer, run, summary)):
                 listener.extended(more)
                 summary = runner.work(more)
             return summary
@@ -95,9 +95,16 @@ def run_study(
             lab.close()
 
 
-def _plan_more(study: Study, writer: Writer, run: int) -> list[Trial]:
-    """What a search runs next, written down before it runs; empty where trials are left or the search is over."""
-    if study.search is None or writer.left(run):
+def _plan_more(study: Study, writer: Writer, run: int, so_far: Summary | None = None) -> list[Trial]:
+    """What a search runs next, written down before it runs; empty where trials are left or the search is over.
+
+    It goes on without trials that were given up, and without what the study's own rule made needless.
+    """
+    if study.search is None:
+        return []
+    given_up = so_far.failed if so_far else ()
+    stopped = so_far is not None and so_far.stopped
+    if not stopped and any(trial.id not in given_up for trial in writer.left(run)):
         return []
     more = next_trials(study, writer.trials(run), writer.attempts(run))
     writer.add_trials(run, more)

@@ -31,7 +31,7 @@ def shortened(text: str) -> str:
     text = re.sub(r"warmup: \w+", "warmup: 20ms", text)
     text = re.sub(r"runtime: \w+", "runtime: 100ms", text)
     text = re.sub(r"replicates: \d+", "replicates: 1", text)
-    return re.sub(r"size: (256MiB|512MiB|1GiB)", "size: 16MiB", text)
+    return re.sub(r"size: (256MiB|512MiB|1GiB)", "size: 64MiB", text)
 
 
 def runnable() -> list[str]:
@@ -85,19 +85,26 @@ def attempts(name: str) -> list[Attempt]:
 def test_shipped_studies_run(name: str) -> None:
     Path("study.yaml").write_text(shortened(STUDIES[name]))
     with Path("scratch.img").open("wb") as file:
-        file.truncate(16 << 20)
+        file.truncate(64 << 20)
     done = iotax("run", "study.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == f"Report: out/{name}.html"
     assert Path(f"out/{name}.html").stat().st_size > 10_000
-    found = attempts(name)
-    assert len(found) == len(plan(load_study("study.yaml")[0]).trials)
+    found = [attempt for attempt in attempts(name) if attempt.status == "done"]
+    study = load_study("study.yaml")[0]
+    compared = [attempt.trial.id for attempt in found if attempt.trial.compared]
+    assert sorted(compared) == sorted(trial.id for trial in plan(study).trials)
+    # What a search found is run afresh.
+    assert any(attempt.trial.role == "confirm" for attempt in found) == (study.search is not None)
     for attempt in found:
         result = attempt.result
         assert result is not None
         assert result.ios > 0
-        assert result.verify is not None
-        assert (result.verify.wrong_blocks, result.checks.errors) == (0, 0)
+        assert result.checks.errors == 0
+        # fio verifies what only reads.
+        if result.generator == "iotax" or not result.write.ios:
+            assert result.verify is not None
+            assert result.verify.wrong_blocks == 0
 
 
 @pytest.mark.slow

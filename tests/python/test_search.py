@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_ind
+from typer import Exit
 from typer.testing import CliRunner
 
 from conftest import FakeEngine
 from iotax.analysis import StudyData, summarise
-from iotax.analysis.search import sentences, winners
+from iotax.analysis.search import ratio_interval, sentences, winners
 from iotax.cli.app import app
 from iotax.cli.run import run
+from iotax.design import plan
+from iotax.design.describe import describe
+from iotax.design.plan import steps_max
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
@@ -73,7 +82,10 @@ def test_best_load_within_the_cap_is_found_and_run_afresh(server: FakeEngine, tm
     # The runs that confirm stand beside the comparison.
     assert len(data.runs) == 36
     assert "on 3 fresh runs 20.0k IOPS" in sentences(data.study, data.attempts)[0]
-    assert "p99 within 1.00 ms in 3 of 3" in sentences(data.study, data.attempts)[0]
+    assert (
+        "p99 within 1.00 ms in 3 of 3. That is 1.00 [1.00, 1.00] of iscsi." in sentences(data.study, data.attempts)[0]
+    )
+    assert "That is" not in sentences(data.study, data.attempts)[1]
 
 
 def test_knee_is_bracketed_and_run_afresh(server: FakeEngine, tmp_path: Path) -> None:
@@ -83,10 +95,23 @@ def test_knee_is_bracketed_and_run_afresh(server: FakeEngine, tmp_path: Path) ->
         assert 18_000 / 1.02 <= winner.rate_iops <= 18_000
         assert len(winner.confirmed) == 3
     probes = [each.trial for each in data.attempts if each.trial.role == "probe"]
-    assert len(probes) <= 2 * 11
+    search_of = data.study.search
+    assert search_of is not None
+    assert len(probes) <= 2 * steps_max(search_of)
     # What is compared are the runs at the knee, and only they.
     assert [len(cell.runs) for cell in summarise(data).cells] == [3, 3]
     assert "the knee is at 17.8k IOPS; on 3 fresh runs 17.8k IOPS" in sentences(data.study, data.attempts)[0]
+
+
+def test_a_search_goes_on_without_a_load_that_fails(server: FakeEngine, tmp_path: Path) -> None:
+    server.faults(run_5="error:lost", run_6="error:lost")
+    (tmp_path / "s.yaml").write_text(BEST)
+    with pytest.raises(Exit) as ended:
+        run(str(tmp_path / "s.yaml"), tmp_path / "n.iotax", "", [], None, anew=False, report=False)
+    assert ended.value.exit_code == 1
+    with Notebook(tmp_path / "n.iotax") as notebook:
+        found = winners(notebook.study(), notebook.attempts())
+    assert [len(winner.confirmed) for winner in found] == [3, 3]
 
 
 def test_interrupted_search_goes_on_where_it_was(server: FakeEngine, tmp_path: Path) -> None:
@@ -102,6 +127,43 @@ def test_interrupted_search_goes_on_where_it_was(server: FakeEngine, tmp_path: P
     assert len({each.trial.id for each in data.attempts if each.status == "done"}) == sum(
         each.status == "done" for each in data.attempts
     )
+
+
+@pytest.mark.slow
+def test_a_search_that_was_killed_goes_on_and_finds_the_same(server: FakeEngine, tmp_path: Path) -> None:
+    whole = search(KNEE, tmp_path)
+    (server.folder / "runs").unlink()
+    server.faults(run_14="slow")
+    path, notebook = tmp_path / "s.yaml", tmp_path / "killed.iotax"
+    command = [sys.executable, "-m", "iotax", "run", str(path), "--notebook", str(notebook), "--no-report"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not (server.folder / "runs").exists() or (server.folder / "runs").read_text() != "14":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    with Notebook(notebook) as reader:
+        assert [run.name for run in reader.runs()] == ["knee"]
+        attempts = reader.attempts()
+    done = [each.trial for each in attempts if each.status == "done"]
+    assert done == [each.trial for each in whole.attempts]
+    assert [each.status for each in attempts].count("abandoned") == 1
+
+
+def test_ratio_of_winners_is_welchs() -> None:
+    above, below = [110.0, 121.0, 115.0], [100.0, 108.0, 93.0]
+    interval = ttest_ind(np.log(above), np.log(below), equal_var=False).confidence_interval()
+    ratio, low, high = ratio_interval(above, below)
+    assert (low, high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
+    assert ratio == pytest.approx(np.prod(above) ** (1 / 3) / np.prod(below) ** (1 / 3))
+
+
+def test_the_plan_says_how_many_trials_there_are_at_most(tmp_path: Path) -> None:
+    for text, most in ((BEST, 36 + 2 * 3), (KNEE, 2 * (1 + 9 + 3))):
+        study = read_study("s", text, tmp_path)
+        assert f"{most} trials at most" in describe(study, plan(study))[-1]
 
 
 def test_objective_that_nothing_holds_is_said(server: FakeEngine, tmp_path: Path) -> None:

@@ -87,6 +87,12 @@ def test_the_good_study_is_good() -> None:
     ("before", "after", "expected"),
     [
         ("name: good\n", "", "s.yaml:1:1: name: missing"),
+        (
+            "  outstanding: [1, 8]",
+            "  outstanding: [1, 8]\nvolume: {size: 16KiB}",
+            "s.yaml:6:10: volume.size: 16KiB cannot hold all I/Os in flight at once: "
+            "workers × outstanding × block_size is 32KiB",
+        ),
         ("[1, 8]", "[1, 8, 1]", "s.yaml:5:23: factors.outstanding[3]: the level 1 stands there twice"),
         ("[1, 8]", "[0]", "s.yaml:5:17: factors.outstanding[1]: found 0: input should be greater than or equal to 1"),
         ("[1, 8]", "[1.5]", "s.yaml:5:17: factors.outstanding[1]: found 1.5: input should be a valid integer"),

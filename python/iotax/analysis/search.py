@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.stats import t as student
 
-from iotax.design.plan import first_rate, make_trial
+from iotax.design.plan import LOADS, first_rate, make_trial
 from iotax.design.random import shuffled
 from iotax.design.treatments import Treatment, treatments
 from iotax.study import Study
@@ -27,7 +27,6 @@ from iotax.trial import Attempt, Trial, TrialResult
 from iotax.units import show_rate, show_time
 
 ACHIEVED_MIN = 0.99
-LOADS = ("workers", "outstanding")
 
 Measured: TypeAlias = tuple[Trial, TrialResult]
 
@@ -115,7 +114,8 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
         return []
     objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
     lines = []
-    for winner in winners(study, attempts):
+    found = winners(study, attempts)
+    for winner in found:
         if winner.treatment is None:
             beyond = f", not even {show_rate(search.rate_min)} IOPS," if search.rate_max else ""
             lines.append(f"{winner.condition}: nothing{beyond} holds {objective}.")
@@ -131,7 +131,8 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
                 afresh += f" [{show_rate(low)}, {show_rate(high)}]"
             afresh += f", {objective} in {held} of {len(rates)}"
         ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
-        lines.append(f"{winner.condition}: {what}{afresh}.{ties}".removeprefix(": "))
+        against = _against(study, winner, found)
+        lines.append(f"{winner.condition}: {what}{afresh}.{against}{ties}".removeprefix(": "))
     return lines
 
 
@@ -170,6 +171,39 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
     error = math.sqrt(scatter * (1 / len(logs[best]) + 1 / len(logs[other])))
     below = float(np.mean(logs[best]) - np.mean(logs[other]))
     return below <= float(student.ppf(0.95, freedom)) * error
+
+
+def _against(study: Study, winner: Winner, found: list[Winner]) -> str:
+    """The fresh runs over those of the baseline's own winner, with a 95 % interval (Welch)."""
+    names = list(study.levels())
+    fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
+    assert winner.treatment is not None
+    wanted = {name: level for name, level in zip(names, winner.treatment, strict=True) if name not in LOADS} | fixed
+    for other in found:
+        if other is winner or other.treatment is None or min(len(other.confirmed), len(winner.confirmed)) < 2:
+            continue
+        levels = dict(zip(names, other.treatment, strict=True))
+        if any(levels[name] != level for name, level in wanted.items()):
+            continue
+        ratio, low, high = ratio_interval(
+            [result.rate_iops for result in winner.confirmed], [result.rate_iops for result in other.confirmed]
+        )
+        return f" That is {ratio:.2f} [{low:.2f}, {high:.2f}] of {other.condition}."
+    return ""
+
+
+def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float, float]:
+    """Ratio of geometric means of two or more runs each, with its 95 % interval by Welch's t on the logarithms."""
+    first, second = np.log(above), np.log(below)
+    parts = [float(each.var(ddof=1)) / len(each) for each in (first, second)]
+    middle, error = float(first.mean() - second.mean()), math.sqrt(sum(parts))
+    if not error:
+        return math.exp(middle), math.exp(middle), math.exp(middle)
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(each) - 1) for part, each in zip(parts, (first, second), strict=True)
+    )
+    reach = float(student.ppf(0.975, freedom)) * error
+    return math.exp(middle), math.exp(middle - reach), math.exp(middle + reach)
 
 
 def _interval(rates: list[float]) -> tuple[float, float, float]:

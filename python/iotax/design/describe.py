@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 
 from iotax.design.doptimal import efficiency
 from iotax.design.fraction import letters
-from iotax.design.plan import Plan
+from iotax.design.plan import LOADS, Plan, steps_max
 from iotax.design.power import detectable_ratio
-from iotax.design.treatments import candidates, fraction_of, matrix, treatments
+from iotax.design.treatments import Treatment, candidates, fraction_of, matrix, treatments
 from iotax.study import Study
-from iotax.units import show_rate, show_time
+from iotax.units import show_minutes, show_rate, show_time
 
 CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 """Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
@@ -18,7 +18,7 @@ CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 
 def describe(study: Study, plan: Plan) -> list[str]:
     if study.search is not None:
-        return [*_treatments(study), *_order(study, plan), *_search(study)]
+        return [*_treatments(study), *_order(study, plan), *_search(study, plan)]
     return [*_treatments(study), *_order(study, plan), *_stop(study), *_detectable(study)]
 
 
@@ -71,18 +71,33 @@ def _order(study: Study, plan: Plan) -> list[str]:
     return found
 
 
-def _search(study: Study) -> list[str]:
+def _search(study: Study, plan: Plan) -> list[str]:
     search = study.search
     assert search is not None
     objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
+    names = study.levels()
     if search.rate_max is None:
-        return [f"Then the best load that holds {objective} is chosen and run afresh {search.confirm} times."]
-    steps = 1 + math.ceil(math.log2(math.log(search.rate_max / search.rate_min) / math.log1p(search.precision / 100)))
+        conditions = len({_others(names, treatment) for treatment in treatments(study)})
+        most = len(plan.trials) + conditions * search.confirm
+        return [
+            f"Then, for each of {conditions} conditions, the best load that holds {objective} is chosen and run afresh "
+            f"{search.confirm} times: {most} trials at most, about {_minutes(plan, most)}."
+        ]
+    most = len(plan.trials) * (steps_max(search) + search.confirm)
     return [
-        f"These are first probes. The highest rate from {show_rate(search.rate_min)} to {show_rate(search.rate_max)} "
-        f"IOPS that holds {objective} is bisected to {search.precision:g} % in about {steps} steps, then run afresh "
-        f"{search.confirm} times."
+        f"These are first probes. For each of {len(plan.trials)} treatments the highest rate from "
+        f"{show_rate(search.rate_min)} to {show_rate(search.rate_max)} IOPS that holds {objective} is bisected to "
+        f"{search.precision:g} %, in {steps_max(search)} probes at most, then run afresh {search.confirm} times: "
+        f"{most} trials at most, about {_minutes(plan, most)}."
     ]
+
+
+def _others(names: Iterable[str], treatment: Treatment) -> Treatment:
+    return tuple(level for name, level in zip(names, treatment, strict=True) if name not in LOADS)
+
+
+def _minutes(plan: Plan, trials: int) -> str:
+    return show_minutes(plan.duration_ns / len(plan.trials) * trials / 1e9)
 
 
 def _stop(study: Study) -> list[str]:

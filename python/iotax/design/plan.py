@@ -24,6 +24,8 @@ CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
+LOADS = ("workers", "outstanding")
+"""Factors of which a search for the best load chooses levels."""
 BACKGROUND_NS = 500_000_000
 """How long the idle machine is measured before each block."""
 
@@ -117,6 +119,14 @@ def trial_seed(study: Study, trial: Trial) -> int:
 def first_rate(search: Search) -> int:
     """In the middle of the search's range, by ratio."""
     return round(math.sqrt(search.rate_min * (search.rate_max or search.rate_min)))
+
+
+def steps_max(search: Search) -> int:
+    """Probes of one treatment until its knee is bracketed: each halves the range, by ratio; one of its ends may be
+    asked too."""
+    assert search.rate_max is not None
+    span = math.log(search.rate_max / search.rate_min) / math.log1p(search.precision / 100)
+    return 1 + max(1, math.ceil(math.log2(span)))
 
 
 def make_trial(

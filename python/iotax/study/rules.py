@@ -260,6 +260,7 @@ def _cells(study: Study) -> Iterator[tuple[Place, str]]:
                 _place(study, "working_set"),
                 f"the working set ({format_size(working_set)}) is larger than the volume ({format_size(size)})",
             )
+    yield from _room(study)
     for threads, workers in itertools.product(_values(study, "threads"), _values(study, "workers")):
         if threads > workers:
             yield (
@@ -273,6 +274,22 @@ def _cells(study: Study) -> Iterator[tuple[Place, str]]:
         cells *= len(found)
     if cells > CELLS_MAX:
         yield ("factors",), f"{cells} trials are more than {CELLS_MAX}; leave out levels or replicates"
+
+
+def _room(study: Study) -> Iterator[tuple[Place, str]]:
+    """Every I/O in flight has a place of its own in the working set."""
+    names = ("workers", "outstanding", "block_size")
+    most = 1
+    for name in names:
+        most *= max(_values(study, name))
+    for size in _values(study, "size"):
+        least = min(working_set or size for working_set in _values(study, "working_set"))
+        if most > least:
+            yield (
+                _place(study, "working_set" if study.load.working_set else "size"),
+                f"{format_size(least)} cannot hold all I/Os in flight at once: {' × '.join(names)} "
+                f"is {format_size(most)}",
+            )
 
 
 def _published(study: Study) -> Iterator[tuple[Place, str]]:
