@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import typer
@@ -19,6 +20,8 @@ from iotax.labs.vm.image import build as build_image
 from iotax.labs.vm.qemu import require_qemu
 
 _VOLUME_BYTES = 64 << 20
+_COMMAND_S = 600.0
+"""How long a command in a guest may take."""
 
 
 def build(*, update: bool) -> None:
@@ -51,10 +54,14 @@ def shell(protocol: str) -> None:
                     typer.echo("begin with storage or initiator", err=True)
                     continue
                 try:
-                    for said in booted.guests[role].run(f"exec 2>&1; {command}"):
-                        typer.echo(said)
+                    booted.guests[role].stream(f"exec 2>&1; {command}", typer.echo, _deadline())
                 except StepFailed as failed:
                     typer.echo(f"status {failed.status}", err=True)
+
+
+def _deadline() -> Callable[[], float]:
+    at_s = time.monotonic() + _COMMAND_S
+    return lambda: at_s
 
 
 @dataclass(frozen=True)
