@@ -326,9 +326,9 @@ fn data_of_an_aborted_write_are_dropped() {
 fn text_is_answered_key_by_key_and_in_pieces() {
     let mut peer = peer(&[("MaxRecvDataSegmentLength", "512")]);
     let mut request = TextRequest { immediate: true, last: true, itt: 8, ttt: RESERVED_TAG, ..TextRequest::default() };
-    let (bhs, text) = peer.ask(request.encode(), b"SendTargets=\0MaxBurstLength=512\0SendTargets=All\0");
+    let (bhs, text) = peer.ask(request.encode(), b"SendTargets=\0MaxBurstLength=512\0SendTargets=All\0X-a=b\0");
     assert!(TextResponse::parse(&bhs).last);
-    let wanted = "TargetName=iqn.2026-11.io.iotax:volume\0TargetAddress=127.0.0.1:3260,1\0MaxBurstLength=Reject\0SendTargets=Reject\0";
+    let wanted = "TargetName=iqn.2026-11.io.iotax:volume\0TargetAddress=127.0.0.1:3260,1\0MaxBurstLength=Reject\0SendTargets=Reject\0X-a=NotUnderstood\0";
     assert_eq!(text, wanted.as_bytes());
 
     peer.backend.targets[0].portals = (0..40).map(|port| format!("192.0.2.1:{port},1")).collect();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer
@@ -11,6 +12,7 @@ from iotax.cli.app import OUT
 from iotax.cli.exits import Exit, leave
 from iotax.cli.summary import print_summary
 from iotax.notebook import Notebook, NotebookError
+from iotax.trial import Attempt
 
 
 def open_notebook(path: Path | None) -> Notebook:
@@ -49,6 +51,22 @@ def show(path: Path | None, run: int | None) -> None:
                     typer.echo(f"    {line}")
         if done:
             print_summary(notebook, chosen.id)
+            for line in connections(attempts):
+                typer.echo(line)
+
+
+def connections(attempts: Iterable[Attempt]) -> list[str]:
+    """What the first connection over each protocol found and agreed on."""
+    found: dict[str, str] = {}
+    for attempt in attempts:
+        connected = attempt.connected
+        if attempt.status != "done" or connected is None:
+            continue
+        protocol = connected.endpoint.partition(":")[0]
+        facts = {name: value for name, value in (connected.identity | connected.negotiated).items() if value}
+        if protocol not in found and facts:
+            found[protocol] = f"{protocol} agreed: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+    return list(found.values())
 
 
 def write_report(

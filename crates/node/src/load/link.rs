@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::{Initiator, InitiatorEvents, Instant, Tag, Transmit, Violation, iscsi, nfs3, nvme_tcp};
 
 use super::{
-    connector::{Facts, iscsi::facts as iscsi_facts},
+    connector::{Facts, iscsi::facts as iscsi_facts, nfs::facts as nfs_facts},
     local::{DiskInitiator, MemoryInitiator},
 };
 use crate::{
@@ -53,10 +53,11 @@ impl AnyInitiator {
 
 impl Link {
     /// What the connection itself found and agreed on.
-    pub fn facts(&self) -> Option<Facts> {
+    pub fn facts(&self) -> Facts {
         match &self.initiator {
-            AnyInitiator::Iscsi(session) => Some(iscsi_facts(session)),
-            _ => None,
+            AnyInitiator::Iscsi(session) => iscsi_facts(session),
+            AnyInitiator::Nfs(mount) => nfs_facts(mount),
+            _ => Facts::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
 
 pub(super) mod iscsi;
-mod nfs;
+pub(super) mod nfs;
 mod nvme;
 
 use std::net::IpAddr;

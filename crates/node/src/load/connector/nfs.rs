@@ -237,3 +237,16 @@ impl Control for Mounting {
         Facts { identity: Vec::new(), negotiated }
     }
 }
+
+/// What FSINFO said (RFC 1813 §3.3.19).
+pub(in crate::load) fn facts(mount: &Mount) -> Facts {
+    let Some(info) = mount.info() else { return Facts::default() };
+    let negotiated = [
+        ("rtmax", info.read_max),
+        ("rtpref", info.read_preferred),
+        ("wtmax", info.write_max),
+        ("wtpref", info.write_preferred),
+        ("dtpref", info.listing_preferred),
+    ];
+    Facts { identity: Vec::new(), negotiated: negotiated.map(|(name, bytes)| (name, bytes.to_string())).to_vec() }
+}

@@ -146,11 +146,16 @@ impl Control for Controller {
                 ("revision", info.firmware.clone()),
             ],
             negotiated: vec![
+                ("cntlid", info.cntlid.to_string()),
+                ("header_digest", info.digests.header.to_string()),
+                ("data_digest", info.digests.data.to_string()),
+                ("maxh2cdata_bytes", info.max_h2c_data_bytes.to_string()),
                 ("in_capsule_bytes", info.in_capsule_bytes.to_string()),
                 ("max_transfer_bytes", info.max_transfer_bytes.to_string()),
                 ("io_queues", info.io_queues.to_string()),
-                ("header_digest", self.config.digests.header.to_string()),
-                ("data_digest", self.config.digests.data.to_string()),
+                // One entry more than I/Os, so that a full queue still shows as one.
+                ("queue_entries", (u32::from(self.config.depth.min(info.max_sq_size)) + 1).to_string()),
+                ("keep_alive_ms", self.config.keep_alive.as_millis().to_string()),
                 ("authentication", info.authentication.map_or_else(|| "none".to_owned(), authentication)),
             ],
         }

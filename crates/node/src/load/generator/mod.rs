@@ -202,8 +202,12 @@ impl LoadNode {
 
     /// What set-up found and agreed on, once ready.
     pub fn facts(&self) -> Facts {
-        let own = self.workers.first().and_then(|worker| worker.link.facts());
-        own.or_else(|| self.control.as_ref().map(|link| link.control.facts())).unwrap_or_default()
+        let mut facts = self.control.as_ref().map(|link| link.control.facts()).unwrap_or_default();
+        if let Some(own) = self.workers.first().map(|worker| worker.link.facts()) {
+            facts.identity.extend(own.identity);
+            facts.negotiated.extend(own.negotiated);
+        }
+        facts
     }
 
     /// Intervals that are complete, from number `from` on.

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Violation,
     iscsi::{
+        keys,
         negotiate::Negotiation,
         pdu::{
             Bhs, LogoutRequest, LogoutResponse, NopIn, NopOut, RESERVED_TAG, Snack, TaskManagement,
@@ -128,8 +129,10 @@ impl FullFeature {
             match key {
                 "SendTargets" => self.send_targets(value, backend),
                 _ if Negotiation::redeclare(&mut link.agreed, key, value) => {}
-                // RFC 7143 §6.2: whatever else is known may not be negotiated now.
-                _ => self.text.text_out.put(key, "Reject"),
+                // RFC 7143 §6.2: whatever else is known may not be negotiated now; what is not known is answered so.
+                _ if keys::find(key).is_some() => self.text.text_out.put(key, "Reject"),
+                _ if value == "NotUnderstood" => {}
+                _ => self.text.text_out.put(key, "NotUnderstood"),
             }
         }
         true

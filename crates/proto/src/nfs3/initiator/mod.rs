@@ -14,6 +14,7 @@ use core::time::Duration;
 use super::{
     MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES,
     arguments::Stability,
+    results::FsInfo,
     types::{FileHandle, Status},
 };
 use crate::{
@@ -92,6 +93,7 @@ pub struct Mount {
     /// `close` came before the file was ready.
     closing: bool,
     control_xid: u32,
+    info: Option<FsInfo>,
     geometry: Geometry,
     templates: Templates,
     slots: Vec<Slot>,
@@ -130,6 +132,7 @@ impl Mount {
             step: Step::Closed,
             closing: false,
             control_xid: 0,
+            info: None,
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
             templates: Templates::default(),
             slots: (0..config.depth).map(|_| Slot::default()).collect(),
@@ -144,6 +147,11 @@ impl Mount {
         };
         mount.begin_setup();
         mount
+    }
+
+    /// What FSINFO said of the server; there once mounted.
+    pub fn info(&self) -> Option<&FsInfo> {
+        self.info.as_ref()
     }
 
     /// The write verifier last seen, for a later connection's `Config::verifier`.

@@ -109,6 +109,7 @@ impl Mount {
                 if self.geometry.max_io_bytes == 0 {
                     return Err(Violation::misbehaved("RFC 1813 §3.3.19: rtmax or wtmax is zero"));
                 }
+                self.info = Some(info);
                 self.step = Step::Access { file };
                 self.call(&Arguments::Access { file, rights: access::READ | access::MODIFY | access::EXTEND });
             }

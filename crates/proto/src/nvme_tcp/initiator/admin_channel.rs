@@ -19,7 +19,7 @@ use crate::{
         property,
     },
     nvme_tcp::{
-        pdu::{DataHeader, Fault, Header},
+        pdu::{DataHeader, Digests, Fault, Header},
         receiver::Step,
         sender::Data,
     },
@@ -112,6 +112,11 @@ impl AdminChannel {
     /// CAP, once up.
     pub(super) fn cap(&self) -> u64 {
         self.cap
+    }
+
+    /// Digests and MAXH2CDATA, as ICResp said.
+    pub(super) fn handshake(&self) -> (Digests, u32) {
+        (self.link.digests, self.link.max_h2c_data_bytes)
     }
 
     pub(super) fn agreed(&self) -> Option<Agreed> {

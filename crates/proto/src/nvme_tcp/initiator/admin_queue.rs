@@ -154,6 +154,7 @@ impl AdminQueue {
             ));
         }
         let cap = self.channel.cap();
+        let (digests, max_h2c_data_bytes) = self.channel.handshake();
         let mdts = match fields.mdts {
             0 => MAX_TRANSFER_WITHOUT_MDTS_BYTES,
             mdts => 1 << (property::min_page_size_bytes(cap).ilog2() + u32::from(mdts)).min(MAX_TRANSFER_SHIFT),
@@ -164,6 +165,8 @@ impl AdminQueue {
         Ok(ControllerInfo {
             cntlid: fields.cntlid,
             authentication: self.channel.agreed(),
+            digests,
+            max_h2c_data_bytes,
             serial: fields.serial.clone(),
             model: fields.model.clone(),
             firmware: fields.firmware.clone(),

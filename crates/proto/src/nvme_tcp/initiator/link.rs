@@ -23,6 +23,8 @@ pub(super) struct Link {
     pub(super) rx: Receiver,
     pub(super) sender: Sender,
     wanted: Digests,
+    /// What the controller agreed to.
+    pub(super) digests: Digests,
     is_open: bool,
     is_failed: bool,
     /// Most bytes in an H2CData PDU, a multiple of 4.
@@ -36,6 +38,7 @@ impl Link {
             rx: Receiver::new(types(&[kind::IC_RESP, kind::C2H_TERM_REQ]), known),
             sender: Sender::default(),
             wanted: digests,
+            digests: Digests::default(),
             is_open: false,
             is_failed: false,
             max_h2c_data_bytes: 0,
@@ -64,6 +67,7 @@ impl Link {
             return Err(Fault::field(12, "NVMe/TCP: MAXH2CDATA is less than 4096"));
         }
         self.max_h2c_data_bytes = resp.max_h2c_data & !3;
+        self.digests = resp.digests;
         self.sender.open(resp.digests, resp.controller_alignment);
         let accepts = types(&[kind::RESPONSE, kind::C2H_DATA, kind::R2T, kind::C2H_TERM_REQ]);
         // A read's data are bounded by what its command asked for.

@@ -74,6 +74,10 @@ pub struct ControllerInfo {
     pub cntlid: u16,
     /// How the host proved itself; `None` where nobody asked.
     pub authentication: Option<Agreed>,
+    /// Of the admin queue's connection; those of I/O queues ask for the same.
+    pub digests: Digests,
+    /// Most bytes in an H2CData PDU, MAXH2CDATA.
+    pub max_h2c_data_bytes: u32,
     pub serial: String,
     pub model: String,
     pub firmware: String,
