@@ -14,6 +14,8 @@ from iotax.analysis.change import changes, differences, level_changes, welch
 from iotax.cli.aa import _twin
 from iotax.cli.app import app
 from iotax.cli.study import load
+from iotax.cli.summary import print_summary
+from iotax.notebook import Notebook
 from report.factory import PATHS, QUICK, Simulation, study, write_notebook
 
 RUN = CliRunner()
@@ -127,6 +129,15 @@ def test_the_noise_floor_is_the_scatter_put_in():
     assert 1.02 < noise["iops"].detectable_ratio < 1.1
     ratio = next(o.comparison.ratio for o in summary.overalls if o.response.key == "iops")
     assert ratio.low < 1 < ratio.high
+
+
+def test_a_run_of_which_all_is_left_out_says_so_on_the_terminal(tmp_path: Path, capsys):
+    of = study(factors={"protocol": ["nfs3", "iscsi"]}, exclude=["data"])
+    every = [f"{protocol}/r{replicate}" for protocol in ("nfs3", "iscsi") for replicate in (1, 2, 3)]
+    path = write_notebook(tmp_path / "a.iotax", Simulation(wrong_data=every).data(of))
+    with Notebook(path) as notebook:
+        print_summary(notebook, notebook.runs()[-1].id)
+    assert "6 of 6 measured runs are left out by the rules that the study set beforehand" in capsys.readouterr().out
 
 
 def test_an_aa_study_holds_one_treatment_twice():

@@ -40,7 +40,8 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None) 
     ratios = {overall.response.key: overall.comparison for overall in summary.overalls}
     found = [(noise, ratios[noise.response.key]) for noise in summary.noise]
     if not found:
-        leave(Exit.FAILED, f"too few trials were measured to judge; `iotax show {path}` tells why")
+        out = f"; {len(data.excluded)} are left out by the study's rules" if data.excluded else ""
+        leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` tells why")
     _print(found, study.margin, replicates)
 
 

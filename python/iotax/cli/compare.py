@@ -119,8 +119,11 @@ def _measured(opened: Notebook, run: int | None, named: str) -> StudyData:
         data = study_data(opened, run)
     except NotebookError as error:
         leave(Exit.NOTEBOOK, str(error))
-    if not data.runs:
+    if not data.measured:
         leave(Exit.NOTEBOOK, f"{named}: nothing has been measured yet")
+    if not data.runs:
+        rules = ", ".join(data.study.exclude)
+        leave(Exit.NOTEBOOK, f"{named}: the study's rules ({rules}) leave out all {len(data.measured)} runs measured")
     return data
 
 

@@ -20,9 +20,12 @@ _RESPONSES = {response.key: response for response in RESPONSES}
 def print_summary(notebook: Notebook, run: int) -> None:
     """Geometric means over the runs of each treatment; the baseline is 100, with the 95 % interval of the ratio."""
     data = study_data(notebook, run)
-    if not data.runs:
+    if not data.measured:
         return
     summary = summarise(data)
+    if not data.runs:
+        _print_warnings(summary)
+        return
     primary = summary.responses[0] if summary.responses else _RESPONSES["iops"]
     out = console()
     out.print(_table(summary, primary))
@@ -35,9 +38,14 @@ def print_summary(notebook: Notebook, run: int) -> None:
     headlines = [finding for finding in summary.verdicts if finding.response_key == primary.key]
     for finding in headlines:
         out.print(Text(finding.sentence), soft_wrap=True)
+    _print_warnings(summary)
+
+
+def _print_warnings(summary: Summary) -> None:
     for finding in summary.trust:
         if finding.tone == "warning":
-            out.print(Text(finding.text, style="yellow"), soft_wrap=True)
+            for line in (finding.text, *finding.details):
+                console().print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def _table(summary: Summary, primary: Response) -> Table:
