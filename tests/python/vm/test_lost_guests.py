@@ -1,0 +1,89 @@
+"""Real guests whose kernel refuses, falls silent, panics, or loses its host: what is said, and what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.guests import Guest, Guests, StepFailed
+from iotax.labs.vm.image import ENGINE, Image, build
+from iotax.labs.vm.qemu import Machine
+from vm.test_kernels import engine, machines_of, start
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+__all__ = ["engine"]
+
+
+@pytest.fixture
+def image(engine: Path) -> Image:
+    return build(engine, lambda _: None)
+
+
+@pytest.fixture
+def guests(image: Image) -> Iterator[Guests]:
+    both = Guests(image, accelerator="tcg", clock="host", volume_bytes=16 << 20)
+    yield both
+    both.close()
+
+
+def test_a_refusal_silence_and_a_panic_are_told_in_the_kernels_words(guests: Guests) -> None:
+    initiator, storage = guests["initiator"], guests["storage"]
+    storage.run(". /lab/net.sh; net_up 1")
+    with pytest.raises(StepFailed, match=r"connect transport=tcp(.|\n)*kernel: .*failed to connect socket: -111"):
+        initiator.run("step nvme-tcp initiator_up")
+    assert initiator.run("echo still here") == ["still here"]
+
+    os.kill(storage.pid, signal.SIGSTOP)
+    with pytest.raises(
+        VmFault, match=r"storage guest: was lost \(no answer in time\): the storage guest does not answer"
+    ):
+        storage.run("echo anybody", timeout_s=2)
+    os.kill(storage.pid, signal.SIGCONT)
+
+    with pytest.raises(VmFault, match="Kernel panic - not syncing: sysrq triggered crash") as caught:
+        initiator.run("echo c >/proc/sysrq-trigger; sleep 60", timeout_s=30)
+    assert "sysrq: Trigger a crash" in caught.value.console
+
+
+def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) -> None:
+    guest = Guest(Machine("alone", 512 << 20, "tcg"), image, tmp_path)
+    try:
+        guest.boot(time.monotonic() + 120)
+        guest.run(f"volume_up {1 << 20}; {ENGINE} --version")
+        agent = guest._agent
+        assert agent is not None
+        agent.start("while :; do dd if=/volume/data of=/dev/null bs=4k 2>/dev/null; done")
+        time.sleep(1)
+        assert guest.alive()
+        agent._socket.shutdown(socket.SHUT_RDWR)
+        agent._socket.close()
+        deadline_s = time.monotonic() + 20
+        while guest.alive() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        assert not guest.alive()
+    finally:
+        guest.close()
+
+
+def test_ctrl_c_leaves_no_machine_and_no_folder(engine: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with start(folder, engine) as study:
+            deadline_s = time.monotonic() + 120
+            while len(machines_of(folder)) < 2:
+                assert study.poll() is None
+                assert time.monotonic() < deadline_s
+                time.sleep(0.1)
+            study.send_signal(signal.SIGINT)
+            said, _ = study.communicate(timeout=60)
+        assert "interrupted" in said
+        assert machines_of(folder) == []
+        assert list(folder.glob("iotax-vm-*")) == []
