@@ -1,6 +1,7 @@
 """The page: one file, nothing loaded from anywhere."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s)\b|%)")
 FIRST_PANELS = 6
 """Further panels of a section are folded away."""
+MOST_PANELS = 12
+"""Still more are drawn as files only: nobody looks through them, and each takes its time."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "lead": [f for f in summary.verdicts if summary.responses and f.response_key == summary.responses[0].key],
         "local_findings": [f for f in summary.verdicts if not f.response_key],
         "cards": tables.cards(summary),
-        "panels": {name: [_panel(d) for d in getattr(drawings, name)] for name in Charts.__dataclass_fields__},
+        "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.PARTS,
         "search": search,
@@ -180,6 +183,14 @@ def _share_rows(shares: list[list[Share]]) -> list[tuple[str, ...]]:
     """Combinations of factors, by what they explain of the primary response; what none explains last."""
     rows = list(dict.fromkeys(s.factors for found in shares for s in found if s.factors))
     return [*rows, ()] if rows else []
+
+
+class Panels(list[dict[str, Any]]):
+    """The panels of a figure, as far as the page holds them."""
+
+    def __init__(self, drawings: Sequence[Drawing]) -> None:
+        super().__init__(_panel(drawing) for drawing in drawings[:MOST_PANELS])
+        self.left_out = max(0, len(drawings) - MOST_PANELS)
 
 
 def _panel(drawing: Drawing) -> dict[str, Any]:

@@ -41,6 +41,13 @@ def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
     assert "achieved-over-offered" not in names
 
 
+def test_what_is_too_many_panels_for_a_page_is_drawn_as_files(sweep):
+    summary, page, names = sweep
+    assert len(summary.grid.conditions) == 16
+    assert "4 further panels are drawn by" in page
+    assert len([name for name in names if name.startswith("latency-percentiles")]) == 16
+
+
 def test_effects_are_ratios_of_levels_and_have_the_simulated_size(sweep):
     summary, _, names = sweep
     assert {"effects-iops", "residuals-iops-fitted", "residuals-iops-order", "residuals-iops-normal"} <= names
