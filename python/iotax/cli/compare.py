@@ -20,6 +20,8 @@ from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
 
+_PERCENT_RATIO_MAX = 10.0
+"""Of an interval's end: beyond it nobody reads percent."""
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
@@ -189,12 +191,11 @@ def _said(change: Change) -> str:
 
 def _change(ratio: Estimate) -> str:
     """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
-    said = _step(ratio.value)
     if ratio.low is None or ratio.high is None:
-        return said
-    if _is_times(ratio.value):
-        return f"{said} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
-    return f"{said} \\[{_points(ratio.low)}, {_points(ratio.high)}]"
+        return _step(ratio.value)
+    if _is_times(ratio.value) or ratio.high > _PERCENT_RATIO_MAX:
+        return f"× {figure(ratio.value)} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
+    return f"{_step(ratio.value)} \\[{_points(ratio.low)}, {_points(ratio.high)}]"
 
 
 def _is_times(ratio: float) -> bool:
