@@ -18,7 +18,7 @@ from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.analysis.words import figure, title
-from iotax.report import charts, cost, palette, published, search, tables
+from iotax.report import charts, cost, generators, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -124,6 +124,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.PARTS,
+        "generators": generators,
+        "generator_groups": generators.groups(summary),
         "search": search,
         "search_lead": search.lead(summary),
         "sources": summary.sources,

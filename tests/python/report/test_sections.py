@@ -8,9 +8,10 @@ from iotax import report
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.effects import effects, residuals
 from iotax.notebook import Notebook
+from iotax.report import generators
 from iotax.report.search import columns, groups, lead
 from iotax.report.tables import limits_of
-from report.factory import OPEN, SWEEP, Simulation, study, write_notebook
+from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
 
 
 def written(data: StudyData, tmp_path) -> tuple[str, set[str]]:
@@ -94,6 +95,22 @@ def test_a_search_says_what_it_found():
     [group] = groups(summary)
     assert [row.note for row in group.rows] == ["8 outstanding", "8 outstanding"]
     assert all(len(row.figures) == len(columns(summary)) for row in group.rows)
+
+
+def test_generators_are_compared_where_the_study_varies_them(tmp_path):
+    of = study(
+        factors={"protocol": {"disk": "/tmp/disk.img"}, "generator": ["iotax", "fio"], "outstanding": [1, 8]},
+        baseline={"protocol": "disk"},
+    )
+    paths = {"disk": PATHS["nvme-tcp"]}
+    data = Simulation(run_cv=0.01, paths=paths).data(of)
+    [group] = generators.groups(summarise(data))
+    assert [row.note for row in group.rows] == ["outstanding 1", "outstanding 8"]
+    assert len(group.rows[0].figures) == len(generators.columns(summarise(data)))
+    low, high = map(float, group.rows[0].figures[2].interval.split("–"))
+    assert low < 100 < high
+    page, _ = written(data, tmp_path)
+    assert "Generator against generator" in page
 
 
 def asked(page: str) -> dict[str, tuple[str, str]]:

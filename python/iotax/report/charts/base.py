@@ -187,7 +187,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
         ticks = [d * 10.0**k for k in decades for d in digits if low <= d * 10.0**k <= high]
         if len(ticks) >= 4:
             break
-    return ticks if len(ticks) >= 2 else [low, high]
+    return ticks if len(ticks) >= 2 else _linear_ticks(low, high)
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:

@@ -14,6 +14,7 @@ from iotax.report.charts.base import (
     file_name,
     shape,
 )
+from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
@@ -111,6 +112,7 @@ def _effects(found: Sequence[Effect], looks: dict[str, Look], width_px: int, hea
     arms = list(dict.fromkeys(each.arm for each in found))
     labels = list(dict.fromkeys(row["row"] for row in rows))
     scale = Scale([100.0, *(row["low"] for row in rows), *(row["high"] for row in rows)], log=True)
+    scale.ticks = ratio_ticks(scale)
     x_axis = axis("First level = 100", scale, grid=True, labelOverlap=True, titleAnchor="start")
     x = number("x", scale.vega, x_axis)
     row_axis = {

@@ -1,0 +1,61 @@
+"""Generator against generator: the same load issued by two programs, as rows of text."""
+
+from iotax.analysis import Estimate, Response, Summary
+from iotax.analysis.data import Cell
+from iotax.analysis.responses import CPU_INITIATOR, IOPS, LATENCY
+from iotax.analysis.words import title
+from iotax.report.tables import Column, Figure, Group, Row, absolute
+
+GENERATOR = "generator"
+_RESPONSES = (IOPS, LATENCY, CPU_INITIATOR)
+
+
+def columns(summary: Summary) -> list[Column]:
+    first, second = _names(summary)
+    found = []
+    for response in _measured(summary):
+        found += [Column(f"{response.short}, {name}", response.unit) for name in (first, second)]
+        found.append(Column("relative", f"{first} = 100"))
+    return found
+
+
+def groups(summary: Summary) -> list[Group]:
+    """Empty where the study does not vary the generator, or only as what it compares anyway."""
+    if GENERATOR not in summary.grid.others or len(summary.grid.factors[GENERATOR]) != 2:
+        return []
+    first, second = _names(summary)
+    measured = {cell.cell for cell in summary.cells}
+    rows = []
+    for cell in summary.cells:
+        other = _with(summary, cell.cell, second)
+        if summary.grid.level(cell.cell, GENERATOR) != first or other not in measured:
+            continue
+        figures = [figure for response in _measured(summary) for figure in _both(summary, response, cell.cell, other)]
+        rows.append(
+            Row(cell.arm, title(cell.arm), figures, cell.condition.replace(f"generator {first}", "").strip(" ·"))
+        )
+    return [Group("", rows)] if rows else []
+
+
+def _both(summary: Summary, response: Response, cell: Cell, other: Cell) -> list[Figure]:
+    model = summary.models[response.key]
+    if cell not in model or other not in model:
+        return [Figure("–"), Figure("–"), Figure("–")]
+    ratio = Estimate.ratio(model.model.contrast({other: 1.0, cell: -1.0}))
+    low, high = (None if end is None else 100 * end for end in (ratio.low, ratio.high))
+    own = [absolute(model.absolute(each)) for each in (cell, other)]
+    return [*own, absolute(Estimate(100 * ratio.value, low, high))]
+
+
+def _measured(summary: Summary) -> list[Response]:
+    return [response for response in _RESPONSES if summary.models[response.key].observed]
+
+
+def _names(summary: Summary) -> list[str]:
+    return [level.label for level in summary.grid.factors[GENERATOR]]
+
+
+def _with(summary: Summary, cell: Cell, generator: str) -> Cell:
+    return tuple(
+        generator if name == GENERATOR else label for name, label in zip(summary.grid.factors, cell, strict=True)
+    )
