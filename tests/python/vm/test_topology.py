@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from iotax.labs.vm.packages import Store
+from iotax.labs.vm.preflight import findings
 from iotax.labs.vm.topology import environment, facts_of, mismatches, path_uses, paths_used
 from iotax.study import Settings, Study
 from iotax.study.read import read_study
@@ -133,3 +135,15 @@ def test_paths_count_from_before_the_load() -> None:
     assert (used.policy, used.even) == ("round-robin", True)
     assert [(each.name, each.ios, each.bytes) for each in used.used] == [("sda", 100, 4096), ("sdb", 90, 1)]
     assert paths_used(settings("{protocol: iscsi}"), {}, path_uses(["PATH sda 10 4096"])) is None
+
+
+@pytest.mark.parametrize(("release", "kind"), [("6.1.0-56-amd64", "error"), ("6.12.1-amd64", "ok")])
+def test_a_kernel_too_old_for_a_policy_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str, kind: str
+) -> None:
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
+    monkeypatch.setattr(Store, "kernel_package", lambda _: f"linux-image-{release}")
+    asked = settings("{protocol: nvme-tcp, paths: 2, path_policy: queue-depth}")
+    found = [each for each in findings([asked], 1 << 20) if each.subject == "kernel"]
+    assert [each.kind for each in found] == [kind]
+    assert release in found[0].message
