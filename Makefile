@@ -41,19 +41,20 @@ check-python: $(VENV)/.installed
 test: install test-packages
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest --quiet tests/python
+	IF_POSSIBLE=1 scripts/fuzz
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest --quiet tests/python -m 'long or not long'
-	scripts/fuzz
+	SECONDS_EACH=600 scripts/fuzz
 
 # The schemas under schema/, made from the code; a test compares.
 schema: install
 	$(ENGINE) schema > schema/engine.schema.json
 	$(BIN)/python -m iotax.study.schema > schema/study.schema.json
 
-# SECONDS_EACH=600 fuzzes each target for ten minutes.
+# A minute for each target, as many at a time as there are processors; SECONDS_EACH=600 for ten.
 fuzz:
 	@scripts/fuzz
 

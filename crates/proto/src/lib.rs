@@ -20,4 +20,4 @@ pub use machine::{
     Allocation, Backend, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Misuse, Shared, Started,
     Tag, Target, UnitError, UnitId, UnitOp, Violation, ViolationKind,
 };
-pub use wire::{Payload, Region, Transmit};
+pub use wire::{HeapRegion, Payload, Region, Transmit};

@@ -5,13 +5,13 @@ mod nfs_support;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    cell::{Cell, RefCell},
+    cell::Cell,
     rc::Rc,
 };
 
 use iotax_proto::{
-    Backend, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Started, Tag, Target, Transmit,
-    UnitId, UnitOp,
+    Backend, Geometry, HeapRegion, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Region, Started,
+    Tag, Target, Transmit, UnitId, UnitOp,
     nfs3::{
         Attributes, FileType, Status, Time,
         target::{
@@ -22,10 +22,7 @@ use iotax_proto::{
     rpc::{Credentials, Peer},
     wire::Chunk,
 };
-use nfs_support::{
-    Pair, config,
-    server::{Memory, Server},
-};
+use nfs_support::{Pair, config, server::Server};
 
 const NOW: Instant = Instant(0);
 const DEPTH: u32 = 8;
@@ -55,7 +52,7 @@ static COUNTING: Counting = Counting;
 
 /// A server whose one file is memory, written in place.
 struct InPlace {
-    memory: Rc<Memory>,
+    memory: Rc<HeapRegion>,
     attributes: Attributes,
     offsets: [u64; DEPTH as usize],
 }
@@ -80,7 +77,7 @@ impl Backend for InPlace {
 
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
         let at = self.offsets[id as usize] as usize + offset as usize;
-        self.memory.0.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.memory.copy_in(at, bytes);
     }
 
     fn finish(&mut self, _: Instant, _: IoId) -> Started {
@@ -160,7 +157,7 @@ fn send(transmit: &mut Transmit, buffer: &mut [u8]) -> usize {
 fn reads_writes_and_flushes_allocate_nothing() {
     let time = Time::default();
     let mut server = InPlace {
-        memory: Rc::new(Memory(RefCell::new(vec![0; 1 << 20]))),
+        memory: HeapRegion::new(1 << 20),
         attributes: Attributes {
             kind: FileType::Regular,
             mode: 0o666,

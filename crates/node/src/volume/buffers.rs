@@ -63,7 +63,7 @@ mod tests {
         let counter = Rc::clone(&made);
         let mut buffers = Buffers::new(Box::new(move |len| {
             counter.set(counter.get() + 1);
-            Rc::new(crate::volume::memory::Heap::new(len))
+            iotax_proto::HeapRegion::new(len)
         }));
         let first = buffers.take(100).expect("room");
         let second = buffers.take(4096).expect("room");
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn pool_has_a_limit_and_so_has_a_buffer() {
-        let mut buffers = Buffers::new(Box::new(|len| Rc::new(crate::volume::memory::Heap::new(len))));
+        let mut buffers = Buffers::new(Box::new(|len| iotax_proto::HeapRegion::new(len)));
         assert!(buffers.take(2 * MAX_IO_BYTES as usize).is_some());
         assert!(buffers.take(2 * MAX_IO_BYTES as usize + 1).is_none());
         let held: Vec<_> = std::iter::from_fn(|| buffers.take(MAX_IO_BYTES as usize)).take(1000).collect();

@@ -83,33 +83,3 @@ pub(super) fn is_zero(payload: &Payload) -> bool {
     payload.for_each_piece(|piece| zero &= piece.iter().all(|byte| *byte == 0));
     zero
 }
-
-/// A region on the heap.
-#[cfg(test)]
-pub(super) struct Heap(std::cell::RefCell<Vec<u8>>);
-
-#[cfg(test)]
-impl Heap {
-    pub(super) fn new(len: usize) -> Self {
-        Self(std::cell::RefCell::new(vec![0; len]))
-    }
-}
-
-#[cfg(test)]
-impl Region for Heap {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn copy_out(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
-    }
-
-    fn copy_in(&self, offset: usize, from: &[u8]) {
-        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
-    }
-
-    fn address(&self, _: usize) -> Option<*const u8> {
-        None
-    }
-}

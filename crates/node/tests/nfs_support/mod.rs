@@ -1,11 +1,11 @@
 //! An NFS server over a tree with one volume, and a client that makes single calls.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
-use std::{cell::RefCell, collections::HashMap, net::IpAddr, rc::Rc, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, rc::Rc, sync::Arc};
 
 use iotax_node::fs::{Limits, Tree, TreeUnit, VolumeFile};
 use iotax_proto::{
-    Backend, Geometry, Instant, IoId, Payload, Region, Started, Target, UnitError, UnitId, UnitOp,
+    Backend, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, Target, UnitError, UnitId, UnitOp,
     nfs3::{
         Arguments, Attributes, FileHandle, PROGRAM, Procedure, Status, Time, VERSION,
         results::{Failure, Results},
@@ -27,32 +27,11 @@ use iotax_proto::{
 pub const EXPORT: ExportId = 0;
 pub const VOLUME: UnitId = UnitId(0);
 
-#[derive(Debug)]
-pub struct Memory(pub RefCell<Vec<u8>>);
-
-impl Region for Memory {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn copy_out(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
-    }
-
-    fn copy_in(&self, offset: usize, from: &[u8]) {
-        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
-    }
-
-    fn address(&self, _offset: usize) -> Option<*const u8> {
-        None
-    }
-}
-
 /// A server of one export, `/export`, with a tree and a volume.
 pub struct Server {
     pub tree: Tree,
     pub volume: Arc<VolumeFile>,
-    pub memory: Rc<Memory>,
+    pub memory: Rc<HeapRegion>,
     pub access: ExportAccess,
     pub verifier: [u8; 8],
     state: ServerState,
@@ -68,7 +47,7 @@ impl Server {
         Self {
             tree,
             volume,
-            memory: Rc::new(Memory(RefCell::new(vec![0; volume_bytes]))),
+            memory: HeapRegion::new(volume_bytes),
             access: ExportAccess { read_only: false, squash: Squash::None },
             verifier: *b"verifier",
             state: ServerState::default(),

@@ -3,44 +3,14 @@
 
 pub mod server;
 
-use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_node::{
     CloseReason, ConnId, DiskOp, DiskToken, Input, ListenerId, LoadConfig, Node, Output, RunConfig, TaskConfig,
     load::{Pacing, streams::Stream},
 };
+pub use iotax_proto::HeapRegion as Heap;
 use iotax_proto::{Instant, Region};
-
-/// Plain memory.
-pub struct Heap(RefCell<Vec<u8>>);
-
-impl Heap {
-    pub fn new(len: usize) -> Rc<Self> {
-        Rc::new(Self(RefCell::new(vec![0; len])))
-    }
-
-    pub fn bytes(&self) -> std::cell::Ref<'_, Vec<u8>> {
-        self.0.borrow()
-    }
-}
-
-impl Region for Heap {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn copy_out(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
-    }
-
-    fn copy_in(&self, offset: usize, from: &[u8]) {
-        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
-    }
-
-    fn address(&self, _: usize) -> Option<*const u8> {
-        None
-    }
-}
 
 #[allow(clippy::unnecessary_wraps)] // the type that a load asks for
 pub fn allocate(len: usize) -> Result<Rc<dyn Region>, iotax_node::Failure> {

@@ -7,6 +7,6 @@ pub mod payload;
 pub mod reader;
 pub mod transmit;
 
-pub use payload::{Payload, Region};
+pub use payload::{HeapRegion, Payload, Region};
 pub use reader::{Reader, Short};
 pub use transmit::{Chunk, Transmit};

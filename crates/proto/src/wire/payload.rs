@@ -1,7 +1,10 @@
 //! Data of an I/O, named by region and range instead of copied.
 
 use alloc::{rc::Rc, vec::Vec};
-use core::{cell::RefCell, fmt};
+use core::{
+    cell::{Ref, RefCell},
+    fmt,
+};
 
 /// Memory that holds data of I/Os: a volume, a load generator's write buffers, a staging buffer.
 ///
@@ -93,8 +96,25 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// Bytes on the heap as a region.
-struct HeapRegion(RefCell<Vec<u8>>);
+/// Bytes on the heap as a region, of one thread.
+#[derive(Debug)]
+pub struct HeapRegion(RefCell<Vec<u8>>);
+
+impl HeapRegion {
+    /// Zeros.
+    pub fn new(len: usize) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(alloc::vec![0; len])))
+    }
+
+    pub fn bytes(&self) -> Ref<'_, Vec<u8>> {
+        self.0.borrow()
+    }
+
+    /// Cuts or adds zeros. Addresses given before are of no use any more.
+    pub fn resize(&self, len: usize) {
+        self.0.borrow_mut().resize(len, 0);
+    }
+}
 
 impl Region for HeapRegion {
     fn len(&self) -> usize {

@@ -1,9 +1,9 @@
 //! A server with one export whose directory is flat and whose files are of fixed size.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{collections::HashMap, rc::Rc};
 
 use iotax_proto::{
-    Backend, Geometry, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
+    Backend, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
     nfs3::{
         Attributes, CreateHow, FileType, NodeKind, SetAttributes, Status, Time,
         results::{PathConf, Space},
@@ -17,32 +17,10 @@ use iotax_proto::{
 
 const ROOT: u64 = 1;
 
-/// Memory of a file.
-#[derive(Debug)]
-pub struct Memory(pub RefCell<Vec<u8>>);
-
-impl Region for Memory {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn copy_out(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
-    }
-
-    fn copy_in(&self, offset: usize, from: &[u8]) {
-        self.0.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
-    }
-
-    fn address(&self, _offset: usize) -> Option<*const u8> {
-        None
-    }
-}
-
 /// Files by number less two.
 #[derive(Default)]
 pub struct Directory {
-    files: Vec<(Vec<u8>, Rc<Memory>)>,
+    files: Vec<(Vec<u8>, Rc<HeapRegion>)>,
     pub removed: Vec<Vec<u8>>,
 }
 
@@ -85,7 +63,7 @@ impl Server {
     }
 
     pub fn volume(&self) -> Vec<u8> {
-        self.directory.files[0].1.0.borrow().clone()
+        self.directory.files[0].1.bytes().clone()
     }
 
     pub fn finish_queued(&mut self) -> Vec<(IoId, Result<Option<Payload>, UnitError>)> {
@@ -192,11 +170,11 @@ impl NfsBackend for Server {
 
 impl Directory {
     fn add(&mut self, name: &[u8], size: usize) -> FileId {
-        self.files.push((name.to_vec(), Rc::new(Memory(RefCell::new(vec![0; size])))));
+        self.files.push((name.to_vec(), HeapRegion::new(size)));
         FileId { number: self.files.len() as u64 + 1, generation: 1 }
     }
 
-    fn memory(&self, file: FileId) -> Result<&Rc<Memory>, Status> {
+    fn memory(&self, file: FileId) -> Result<&Rc<HeapRegion>, Status> {
         let at = usize::try_from(file.number.wrapping_sub(2)).map_err(|_| Status::Stale)?;
         self.files.get(at).map(|(_, memory)| memory).ok_or(Status::Stale)
     }
@@ -229,7 +207,7 @@ impl NameSpace for Directory {
 
     fn set_attributes(&mut self, _: &Caller, file: FileId, set: &SetAttributes) -> Result<(), Status> {
         if let Some(size) = set.size {
-            self.memory(file)?.0.borrow_mut().resize(size as usize, 0);
+            self.memory(file)?.resize(size as usize);
         }
         Ok(())
     }
