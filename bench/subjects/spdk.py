@@ -66,13 +66,13 @@ def _listen(port: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SpdkNvme:
-    """nvmf_tgt and spdk_nvme_perf; both poll, unless `polls` is false."""
+    """nvmf_tgt and spdk_nvme_perf, which poll; the target sleeps where `polls` is false. (perf's own interrupt mode is not for TCP.)"""
 
     polls: bool = True
 
     @property
     def name(self) -> str:
-        return "SPDK nvmf_tgt ↔ perf" + ("" if self.polls else ", sleeping")
+        return "SPDK nvmf_tgt" + ("" if self.polls else ", interrupt mode,") + " ↔ perf"
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
@@ -108,11 +108,11 @@ class _Perf:
         mode = ("rand" if load.random else "") + load.direction
         address = " ".join(f"{name}:{value}" for name, value in _listen(self.port).items())
         command = [
-            self.program, "-q", str(load.depth), "-o", str(load.block_bytes), "-w", mode,
+            # Its words must come as it says them: the window begins with them.
+            "stdbuf", "--output=L", self.program, "-q", str(load.depth), "-o", str(load.block_bytes), "-w", mode,
             "-t", str(round(timing.window_s + 0.5)), "-a", str(max(1, round(timing.warmup_s))), "-L",
             "-c", f"[{self.place.initiator_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va",
             "--io-queue-size", str(_QUEUE), "-r", f"{address} subnqn:{_NQN}",
-            *([] if self.subject.polls else ["-E"]),
         ]  # fmt: skip
         with self.awake(), running(command, cpu=self.place.initiator_cpu, log=log) as process:
             begun = r"Initialization complete"
