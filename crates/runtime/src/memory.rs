@@ -246,6 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn a_region_that_fits_huge_pages_is_the_same_with_and_without_them() {
+        // Whether any are reserved is the system's affair; whoever maps it must not notice.
+        for (len, prefault) in [(4 << 20, true), (2 << 20, false), ((2 << 20) + 4096, true)] {
+            let region = SharedRegion::new("test", len, prefault).unwrap();
+            let other = SharedRegion::open(&region.path().unwrap(), true).unwrap();
+            assert_eq!(other.len(), len);
+            other.copy_in(len - 5, b"hello");
+            let mut bytes = [1; 8];
+            region.copy_out(len - 8, &mut bytes);
+            assert_eq!(&bytes, b"\0\0\0hello");
+        }
+    }
+
+    #[test]
     fn another_mapping_of_the_same_path_sees_the_same_bytes() {
         let region = SharedRegion::new("test", 8192, false).unwrap();
         let path = region.path().unwrap();

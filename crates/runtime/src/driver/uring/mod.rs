@@ -410,7 +410,9 @@ impl Port for UringPort {
     }
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
-        if self.conns.len() >= self.common.max_connections || self.common.socket.apply(&handed.socket).is_err() {
+        if self.conns.len() >= self.common.max_connections
+            || self.common.socket.apply(&handed.socket, handed.peer).is_err()
+        {
             return None;
         }
         let conn = self.conns.free_id();
