@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", metavar="GROUPS", help="of nvme, iscsi, nfs, raw, local, verify, by commas")
+    parser.add_argument("--only", metavar="GROUPS", help="of nvme, iscsi, nfs, raw, tricks, local, verify, by commas")
     parser.add_argument("--pairs", type=int, default=5, help="undisturbed pairs of each case (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a window (3)")
     parser.add_argument("--warmup", type=float, default=0.5, help="seconds before a window (0.5)")

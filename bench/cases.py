@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.load import Load
 from bench.subjects.base import Subject
-from bench.subjects.fio import FioFile, FioNet
+from bench.subjects.fio import FioFile, FioNet, TIoUring
 from bench.subjects.nfs import ganesha, unfs3
 from bench.subjects.ours import Ours
 from bench.subjects.raw import RawLimit
@@ -66,7 +66,12 @@ def cases(file: Path) -> list[Case]:
             for path, ours in (("NVMe/TCP", nvme), ("iSCSI", iscsi), ("NFSv3", nfs))
         ),
         Case("raw", "NVMe/TCP", Read(32), nvme, RawLimit()),
+        *(
+            Case("tricks", "no protocol", Read(depth), RawLimit("Reno"), RawLimit("BBR", ("--congestion", "bbr")))
+            for depth in (32, 128)
+        ),
         Case("local", "file", Read(32), local, FioFile("io_uring", file), 2),
+        Case("local", "file", Read(32), local, TIoUring(file), 0.85),
         Case("local", "file", Read(32), local, FioFile("libaio", file)),
         Case("verify", "NVMe/TCP", Read(32), accounted, nvme),
     ]

@@ -15,11 +15,20 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for result in results:
         if result.ours is not None:
-            goal = "" if result.goal is None else f"≥ {result.goal:g}"
-            found.append((result.load, *_side(result.ours), _ratio(result), goal))
+            found.append((result.load, *_side(result.ours), _ratio(result), _goal(result)))
         if result.theirs is not None:
             found.append(("", *_side(result.theirs), "", ""))
     return found
+
+
+def _goal(result: Result) -> str:
+    if result.goal is None:
+        return ""
+    wanted = f"≥ {result.goal:g}"
+    # What only disturbed samples say proves nothing either way.
+    if result.ratio is None or not result.ratio.trusted:
+        return wanted
+    return f"{wanted}: {'met' if result.ratio.mean >= result.goal else 'not met'}"
 
 
 def _side(side: Side) -> tuple[str, ...]:

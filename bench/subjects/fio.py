@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
+import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
@@ -84,6 +86,50 @@ class FioFile:
     def up(self, place: Place) -> Generator[Measurable]:
         fio = program("fio", "fio")
         yield _Fio(fio, [f"--ioengine={self.ioengine}", f"--filename={self.path}", "--direct=0"], place, None)
+
+
+@dataclass(frozen=True)
+class TIoUring:
+    """fio's `t/io_uring`: the least that a program can do to read a file; it tells no latencies."""
+
+    path: Path
+    name: str = "t/io_uring"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        yield _TIoUring(named("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring"), self.path, place)
+
+
+@dataclass(frozen=True)
+class _TIoUring:
+    program: Path
+    path: Path
+    place: Place
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        log = self.place.folder / "t_io_uring.log"
+        log.unlink(missing_ok=True)
+        depth, seconds = load.depth, math.ceil(timing.warmup_s + timing.window_s + _START_S)
+        command = [
+            self.program, f"-d{depth}", f"-s{depth}", f"-c{depth}", f"-b{load.block_bytes}", "-n1", f"-r{seconds}",
+            "-p0", "-O0", self.path,
+        ]  # fmt: skip
+        with running(command, cpu=self.place.initiator_cpu, log=log) as process:
+            usage = measure_window(process.pid, None, timing)
+            process.wait(seconds + 30)
+        return Sample(parse_t_io_uring(log.read_text(errors="replace")), usage)
+
+
+_THOUSANDS = {"": 1, "K": 1e3, "M": 1e6}
+
+
+def parse_t_io_uring(text: str) -> Figures:
+    """The median of its lines, one a second, without the first, in which it starts."""
+    told = re.findall(r"^IOPS=([\d.]+)([KM]?),", text, re.MULTILINE)
+    if not told:
+        raise UnavailableError(f"t/io_uring told no rate: {text.strip()[-200:]}")
+    rates = [float(number) * _THOUSANDS[unit] for number, unit in told]
+    return Figures(statistics.median(rates[1:] or rates))
 
 
 @dataclass(frozen=True)

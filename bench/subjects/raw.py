@@ -34,21 +34,25 @@ class RawLimit:
     """Requests of 72 bytes, answers of 4,120: what a 4K read needs at least. Both sides are threads of one process."""
 
     name: str = "raw limit"
+    options: tuple[str, ...] = ()
+    """More of the example's."""
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
-        yield _Raw(build_example("raw_limit"), place)
+        yield _Raw(build_example("raw_limit"), place, self.options)
 
 
 @dataclass(frozen=True)
 class _Raw:
     program: Path
     place: Place
+    options: tuple[str, ...]
 
     def measure(self, load: Load, timing: Timing) -> Sample:
         seconds = str(timing.warmup_s + timing.window_s)
         cpus = f"{self.place.target_cpu},{self.place.initiator_cpu}"
-        command = [self.program, "--depth", str(load.depth), "--seconds", seconds, "--repeat", "1", "--cpus", cpus]
+        depth = ["--depth", str(load.depth), "--seconds", seconds, "--repeat", "1"]
+        command = [self.program, *depth, "--cpus", cpus, *self.options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             usage = measure_window(process.pid, None, timing)
             output, _ = process.communicate(timeout=timing.window_s + 30)

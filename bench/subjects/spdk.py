@@ -66,7 +66,7 @@ def _listen(port: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SpdkNvme:
-    """nvmf_tgt and spdk_nvme_perf, which poll; the target sleeps where `polls` is false. (perf's own interrupt mode is not for TCP.)"""
+    """nvmf_tgt and spdk_nvme_perf, which poll. The target sleeps where `polls` is false."""
 
     polls: bool = True
 

@@ -51,6 +51,19 @@ def test_iscsi_perf_tells_its_last_average() -> None:
         tgt.parse_iscsi_perf("Failed to login")
 
 
+def test_t_io_uring_tells_a_line_a_second() -> None:
+    lines = [
+        "polled=0, fixedbufs=1",
+        "IOPS=1.20M, BW=1GiB/s, IOS/call=32/32",
+        "IOPS=903.50K, BW=1",
+        "IOPS=905.50K, BW=1",
+    ]
+    assert fio.parse_t_io_uring("\n".join(lines)) == Figures(904_500.0)
+    assert fio.parse_t_io_uring(lines[1]) == Figures(1_200_000.0)
+    with pytest.raises(UnavailableError, match="no rate"):
+        fio.parse_t_io_uring("open: no such file")
+
+
 def test_fio_tells_its_direction_though_notes_stand_before() -> None:
     def side(rate_iops: float) -> dict[str, Any]:
         return {"iops": rate_iops, "clat_ns": {"percentile": {"50.000000": 50_000, "99.000000": 90_000}}}
@@ -107,7 +120,7 @@ def test_page_holds_machine_command_versions_and_every_row() -> None:
     page = table.page([compared, alone], environment, "python -m bench --only nvme", {"SPDK": "26.05"})
     assert "Some CPU" in page and "`python -m bench --only nvme`" in page and "- SPDK: 26.05" in page
     assert (
-        "| NVMe/TCP 4K random read, depth 32 | iotax | 200,000 | 50.0 | 90.0 | 2.50 / 2.50 | 2.00 (2.00 to 2.00, 1 pairs) | ≥ 1.25 |"
+        "| NVMe/TCP 4K random read, depth 32 | iotax | 200,000 | 50.0 | 90.0 | 2.50 / 2.50 | 2.00 (2.00 to 2.00, 1 pairs) | ≥ 1.25: met |"
         in page
     )
     assert "|  | SPDK | 100,000 |" in page

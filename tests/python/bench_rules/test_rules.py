@@ -76,6 +76,12 @@ def test_a_machine_that_is_never_quiet_gives_a_ratio_that_is_marked() -> None:
     assert ours[-1] == "≥ 1.25" and theirs[1] == "other"
 
 
+@pytest.mark.parametrize(("goal", "said"), [(2.0, "≥ 2: met"), (2.01, "≥ 2.01: not met"), (None, "")])
+def test_a_goal_is_met_by_the_mean_of_pairs_that_count(goal: float | None, said: str) -> None:
+    pairs = [Pair(sample(200.0), sample(100.0)), Pair(sample(900.0, foreign_load=1.0), sample(100.0))]
+    assert table.rows([Result("nvme", str(LOAD), "iotax", "other", goal, pairs, [])])[0][-1] == said
+
+
 def test_ours_alone_ends_after_twice_as_many_samples() -> None:
     busy = [sample(1.0, foreign_load=1.0) for _ in range(20)]
     assert len(take_alone(Played("A", busy, []), LOAD, TIMING, 3, lambda _: None)) == 6
@@ -125,7 +131,7 @@ def test_machine_time_leaves_interrupts_and_idleness_out() -> None:
 
 def test_every_case_has_a_way_to_the_volume_and_a_load(tmp_path) -> None:
     found = cases(tmp_path / "file")
-    assert {case.group for case in found} == {"nvme", "iscsi", "nfs", "raw", "local", "verify"}
+    assert {case.group for case in found} == {"nvme", "iscsi", "nfs", "raw", "tricks", "local", "verify"}
     assert len(
         {(case.path, str(case.load), case.ours.name, case.theirs and case.theirs.name) for case in found}
     ) == len(found)
