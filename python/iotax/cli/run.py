@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from iotax.analysis.search import sentences
+from iotax.analysis import StudyData, link, search
 from iotax.cli.app import OUT
 from iotax.cli.display import display_on
 from iotax.cli.exits import Exit, leave
@@ -86,7 +86,8 @@ def _conclude(path: Path, summary: Summary, *, report: bool) -> None:
                 f"interrupted with {left} trials left; run the same command again to go on. Results: {path}",
             )
         print_summary(notebook, summary.run)
-        for line in sentences(notebook.study(summary.run), notebook.attempts(summary.run)):
+        study, attempts = notebook.study(summary.run), notebook.attempts(summary.run)
+        for line in (*search.sentences(study, attempts), *link.sentences(StudyData(study, attempts))):
             typer.echo(line)
         typer.echo(f"Notebook: {path}")
         if summary.failed:

@@ -294,6 +294,15 @@ class Design(Section):
     """Ends the study early, by a rule chosen before any data."""
 
 
+class Link(Section):
+    """What a protocol's I/O travels over, where links are unequal: throughput is then told as a share of each, too."""
+
+    rate: Literal["1GbE", "10GbE", "25GbE", "40GbE", "50GbE", "100GbE", "200GbE", "4GFC", "8GFC", "16GFC", "32GFC"]
+    """By its name: 25GbE, 32GFC."""
+    mtu: Annotated[int, Field(ge=576, le=9216)] = 1500
+    """Bytes of an Ethernet frame's payload; Fibre Channel's are 2112."""
+
+
 SECTIONS: dict[str, type[Section]] = {
     "load": Load,
     "volume": Volume,
@@ -423,6 +432,8 @@ class Study(Section):
     load: Load = Load()
     connection: Connection = Connection()
     topology: Topology = Topology()
+    links: dict[str, Link] = Field(default={})
+    """Level of `protocol` → the link that it travels over, for those over links of unequal rate."""
     design: Design = Design()
     search: Search | None = None
     """Look for the best load instead of comparing fixed ones."""

@@ -50,6 +50,7 @@ def reference() -> str:
         ("load: {streams: {NAME: …}}", "Stream"),
         ("design: {stop: …}", "Stop"),
         ("search", "Search"),
+        ("links: {PROTOCOL: {…}}", "Link"),
         ("published: [{…}]", "Published"),
         ("published: [{figures: [{…}]}]", "PublishedFigure"),
     ):

@@ -33,6 +33,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _generator(study)
     yield from _design(study)
     yield from _search(study)
+    yield from _links(study)
     yield from _cells(study)
     yield from _published(study)
 
@@ -244,6 +245,12 @@ def _search(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("search", "rate_max"), "needs `outstanding:` under load, the most in flight for each worker, such as 64"
     if study.design.stop or study.design.sentinels:
         yield ("design",), "a search for the knee has no replicates to stop at and no place for sentinels"
+
+
+def _links(study: Study) -> Iterator[tuple[Place, str]]:
+    for label in study.links:
+        if label not in (labels := [level.label for level in study.levels().get("protocol", ())]):
+            yield ("links", label), f"not a level of protocol; its levels are {', '.join(labels) or 'none'}"
 
 
 def _cells(study: Study) -> Iterator[tuple[Place, str]]:
