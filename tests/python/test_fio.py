@@ -117,6 +117,8 @@ def test_its_output_reads_as_a_result(fio: Fio, disk: Path) -> None:
     assert 0 < result.cpu.initiator.total_ns <= result.cpu.machine.busy_ns * 1.5
     assert result.cpu.target.pid == os.getpid()
     assert result.verify is None
+    # Four threads wait for each other, which is no disturbance.
+    assert result.checks.run_queue_wait is None
 
 
 def test_an_open_loop_says_what_of_its_rate_it_achieved(fio: Fio, disk: Path) -> None:

@@ -84,7 +84,8 @@ def result_of(
     verify = None
     if checked_bytes is not None:
         verify = Verify(checked_blocks=checked_bytes // _SECTOR_BYTES, never_written_blocks=0, wrong_blocks=0)
-    waited = cpu.initiator.run_queue_wait_ns if cpu.initiator else None
+    # fio's threads share processors and wait for each other: only of a single one does waiting tell of others.
+    waited = cpu.initiator.run_queue_wait_ns if cpu.initiator and load.workers == 1 else None
     return TrialResult(
         generator="fio",
         engine_version=str(output["fio version"]),
@@ -105,7 +106,7 @@ def result_of(
         verify=verify,
         checks=Checks(
             cpu_window_ns=cpu_window_ns,
-            run_queue_wait=None if waited is None else waited / duration_ns / load.workers,
+            run_queue_wait=None if waited is None else waited / duration_ns,
             clock="fio",
         ),
     )
