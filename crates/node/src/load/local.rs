@@ -141,6 +141,7 @@ pub struct DiskInitiator {
     under_way: Vec<Option<Pending>>,
     outstanding: usize,
     asked: Vec<(Tag, DiskOp)>,
+    /// Through which what was read is shown; empty where nobody looks at it.
     piece: Vec<u8>,
     turn: Instant,
     transmit: Transmit,
@@ -153,10 +154,10 @@ struct Pending {
 }
 
 impl DiskInitiator {
-    /// `buffers`: a payload for each tag.
-    pub fn new(disk: DiskId, geometry: Geometry, buffers: Vec<Payload>) -> Self {
+    /// `buffers`: a payload for each tag. Bytes read are told of only with `shows_data`.
+    pub fn new(disk: DiskId, geometry: Geometry, buffers: Vec<Payload>, shows_data: bool) -> Self {
         let depth = buffers.len();
-        let io_bytes = buffers.first().map_or(0, Payload::len);
+        let io_bytes = buffers.first().filter(|_| shows_data).map_or(0, Payload::len);
         Self {
             disk,
             geometry,
@@ -188,8 +189,10 @@ impl DiskInitiator {
                 Err(IoError::Failed { status: errno.unsigned_abs(), what: "the system refused the I/O (errno)" })
             }
         };
-        if result.is_ok() && pending.is_read {
-            let piece = &mut self.piece[..pending.len as usize];
+        if result.is_ok()
+            && pending.is_read
+            && let Some(piece) = self.piece.get_mut(..pending.len as usize)
+        {
             self.buffers[tag as usize].copy_out(0, piece);
             events.data(tag, 0, piece);
         }

@@ -99,6 +99,7 @@ impl LoadNode {
     ) -> Result<Self, Failure> {
         let mut node = Self::new(config, endpoint, allocate)?;
         let (depth, io_bytes) = node.transfer();
+        let looks = !matches!(&node.config.task, TaskConfig::Run(run) if !run.verify);
         let mut links = Vec::new();
         for _ in 0..node.config.own_workers {
             let initiator = match unit {
@@ -107,7 +108,7 @@ impl LoadNode {
                 }
                 LocalUnit::Disk { disk, geometry } => {
                     let buffers = payloads(allocate, depth, io_bytes)?;
-                    AnyInitiator::Disk(DiskInitiator::new(*disk, geometry.clone(), buffers))
+                    AnyInitiator::Disk(DiskInitiator::new(*disk, geometry.clone(), buffers, looks))
                 }
             };
             links.push(Link { initiator, to: None });
