@@ -104,7 +104,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["tight"] = _tight
-    environment.filters["lower_first"] = lambda text: text[:1].lower() + text[1:]
+    environment.filters["lower_first"] = _lower_first
     data, study = summary.data, summary.data.study
     limits = tables.limits_of(summary)
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
@@ -174,6 +174,11 @@ def _load_title(summary: Summary) -> str:
     if factor is None:
         return "Every run"
     return "Over the load" if factor in LOAD_FACTORS else f"Over {charts.factor_title(factor).lower()}"
+
+
+def _lower_first(text: str) -> str:
+    """For the middle of a sentence; an abbreviation stays."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def _tight(text: str) -> str:
