@@ -53,6 +53,8 @@ class Machine:
     links: tuple[Link, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for QEMU beside our own, such as where its block drivers are."""
+    devices: tuple[str, ...] = ()
+    """Further arguments: devices that no protocol of the lab needs."""
 
 
 def require_qemu() -> str:
@@ -89,7 +91,7 @@ def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
         role = "server=on" if link.listens else "server=off"
         args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={link.socket}"]
         args += ["-device", f"virtio-net-pci,netdev=net{index},mac={link.mac},romfile="]
-    return args
+    return [*args, *machine.devices]
 
 
 def console_file(machine: Machine, folder: Path) -> Path:

@@ -1,0 +1,144 @@
+"""One virtual machine beside the engine on this host, with QEMU's user networking between them.
+
+The guest reaches a server of this host's loopback at GATEWAY and the same port; this host reaches the guest's own
+servers through forwarded ports. Neither side knows: what meets are the kernel's protocol stacks and ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from iotax.engine import find_engine
+from iotax.labs.vm import accelerator
+from iotax.labs.vm.guests import BOOT_S, Guest
+from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.qemu import Machine, require_qemu
+
+from .overlay import with_tools
+
+GATEWAY = "10.0.0.254"
+"""This host's loopback, seen from the guest."""
+_GUEST = "10.0.0.1"
+_SERVICES = {"iscsi": 3260, "nvme-tcp": 4420, "nfs3": 2049, "mountd": 20048}
+_MEMORY_BYTES = 1 << 30
+PROCESSORS = 4
+"""The kernel opens no more NVMe I/O queues than it has processors."""
+
+
+class KernelMachine:
+    """A guest with the lab's image and the tests' tools."""
+
+    def __init__(self, *devices: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
+        self.ports = dict(zip(_SERVICES, free_ports(len(_SERVICES)), strict=True))
+        forwards = "".join(
+            f",hostfwd=tcp:127.0.0.1:{self.ports[name]}-{_GUEST}:{port}" for name, port in _SERVICES.items()
+        )
+        try:
+            image, self.versions = with_tools(_base_image(), self._folder)
+            chosen, _ = accelerator.choose(image, "auto", require_qemu())
+            machine = Machine(
+                "initiator",
+                memory_bytes=_MEMORY_BYTES,
+                accelerator=chosen,
+                devices=(
+                    *("-smp", str(PROCESSORS)),
+                    *(
+                        "-netdev",
+                        f"user,id=host,ipv6=off,net=10.0.0.0/24,host={GATEWAY},dhcpstart=10.0.0.100{forwards}",
+                    ),
+                    *("-device", "virtio-net-pci,netdev=host,romfile="),
+                    *devices,
+                ),
+            )
+            self._guest = Guest(machine, image, self._folder)
+            self.boot_s = self._guest.boot(time.monotonic() + BOOT_S)
+            self.run("net_up 1")
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def run(self, script: str, timeout_s: float = 120.0) -> list[str]:
+        """Runs a script in the guest with the tests' functions; its lines. Raises StepFailed with what went wrong."""
+        return [line for line in self._guest.run(f". /test/lib.sh; {script}", timeout_s) if line]
+
+    def alive(self) -> bool:
+        return self._guest.alive()
+
+    def close(self) -> None:
+        self._guest.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Server:
+    """Our engine's server on this host: may be killed and comes back with the same addresses."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+        self._process: subprocess.Popen[str] | None = None
+        self.start()
+
+    def start(self) -> None:
+        process = subprocess.Popen([find_engine(), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = process
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(self._document) + "\n")
+        process.stdin.flush()
+        event = json.loads(process.stdout.readline())
+        assert event["event"] == "ready", event
+        self.portals = {each["protocol"]: each for each in event["portals"]}
+        for export, portal in zip(self._document["exports"], event["portals"], strict=True):
+            export["listen"] = portal["address"]
+
+    def port(self, protocol: str) -> int:
+        return int(self.portals[protocol]["address"].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """As a crash does: nothing is flushed, nobody is told."""
+        assert self._process is not None
+        self._process.kill()
+        self._wait()
+
+    def close(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin
+            self._process.stdin.close()
+            self._wait()
+
+    def _wait(self) -> None:
+        assert self._process is not None and self._process.stdout is not None and self._process.stdin is not None
+        self._process.wait(timeout=20)
+        self._process.stdout.close()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process = None
+
+
+def file_volume(path: Path, size_bytes: int) -> dict[str, Any]:
+    """A volume that outlives its server."""
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+    return {"name": "v0", "media": "file", "path": str(path), "size_bytes": size_bytes, "direct": False}
+
+
+def free_ports(count: int) -> list[int]:
+    """Below those that the kernel gives to connections, which would take the port of a server that is down."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found += [port] if port not in found else []
+    return found
+
+
+def _base_image() -> Image:
+    return build(find_engine(), lambda _text: None)

@@ -1,0 +1,95 @@
+"""Linux's iSCSI initiator (iscsi_tcp, open-iscsi) with our target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .machine import KernelMachine, Server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+IQN = "iqn.2026-11.io.iotax:v0"
+Serve = Callable[..., Server]
+
+
+def iscsi(server: Server, script: str) -> str:
+    return f". /test/iscsi.sh; PORT={server.port('iscsi')}; iscsid_up; {script}"
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_file_system_on_our_disk_keeps_every_byte(serve: Serve, machine: KernelMachine, kind: str) -> None:
+    server = serve("iscsi")
+    machine.run(iscsi(server, f"login {IQN}; file_system_holds {kind} $_device 32; logout {IQN}"), 300)
+
+
+SESSION, CONNECTION = "node.session.iscsi.", "node.conn[0].iscsi."
+
+
+@pytest.mark.parametrize(
+    ("wishes", "came_to"),
+    [
+        (
+            {f"{CONNECTION}HeaderDigest": "CRC32C", f"{CONNECTION}DataDigest": "CRC32C"},
+            {"header_digest": "1", "data_digest": "1"},
+        ),
+        (
+            {f"{SESSION}ImmediateData": "No", f"{SESSION}InitialR2T": "Yes"},
+            {"immediate_data": "0", "initial_r2t": "1"},
+        ),
+        (
+            {f"{SESSION}InitialR2T": "No", f"{SESSION}FirstBurstLength": "4096", f"{SESSION}MaxBurstLength": "8192"},
+            {"first_burst_len": "4096", "max_burst_len": "8192"},
+        ),
+        (
+            {f"{CONNECTION}MaxRecvDataSegmentLength": "4096", f"{CONNECTION}MaxXmitDataSegmentLength": "4096"},
+            {"max_recv_dlength": "4096"},
+        ),
+    ],
+)
+def test_what_the_kernel_negotiates_changes_no_byte(
+    serve: Serve, machine: KernelMachine, wishes: dict[str, str], came_to: dict[str, str]
+) -> None:
+    server = serve("iscsi", 64 << 20)
+    words = " ".join(f"{key} {value}" for key, value in wishes.items())
+    said = machine.run(iscsi(server, f"login {IQN} {words}; for key in {' '.join(came_to)}; do negotiated $key; done"))
+    assert said[1:] == list(came_to.values())
+    machine.run(
+        iscsi(
+            server,
+            "_device=$(ls /dev/sd?); "
+            "fio small $_device --size=4m --rw=randwrite --bs=512-16k --direct=1 --iodepth=32; "
+            "fio large $_device --offset=16m --size=16m --rw=randrw --bs=1m --direct=1 --iodepth=4; "
+            f"logout {IQN}",
+        )
+    )
+
+
+def test_discovery_names_the_target_and_a_second_session_reads_what_the_first_wrote(
+    serve: Serve, machine: KernelMachine
+) -> None:
+    server = serve("iscsi", 64 << 20)
+    load = "once $_device --size=8m --rw=write --bs=64k"
+    assert machine.run(iscsi(server, "discovered"))[-1].split()[-1] == IQN
+    machine.run(iscsi(server, f"login {IQN}; fio {load}; logout {IQN}"))
+    machine.run(iscsi(server, f"login {IQN}; fio {load} --verify_only; logout {IQN}"))
+
+
+def test_a_target_killed_under_load_comes_back_and_no_byte_is_wrong(
+    serve: Serve, machine: KernelMachine, tmp_path: Path
+) -> None:
+    server = serve("iscsi", 64 << 20)
+    load = "load $_device --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
+    machine.run(iscsi(server, f"login {IQN}; start_fio {load} --rate_iops=1000"))
+    for _ in range(2):
+        time.sleep(2)
+        machine.run("fio_runs")
+        server.kill()
+        time.sleep(2)
+        server.start()
+    finish = f"end_fio 200; _device=$(ls /dev/sd?); drop_caches; fio {load} --verify_only; logout {IQN}"
+    machine.run(iscsi(server, finish), 300)
+    assert any((tmp_path / "volume").read_bytes()[: 48 << 20])
