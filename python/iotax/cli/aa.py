@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import Comparison, Noise, Verdict, summarise
-from iotax.cli.app import OUT
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import OUT
 from iotax.cli.run import measure
 from iotax.cli.study import load
 from iotax.design.power import replicates_to_detect

@@ -10,9 +10,6 @@ import typer
 
 from iotax.cli.exits import HELP
 
-OUT = Path("out")
-"""Where notebooks and reports go when nobody says otherwise."""
-
 app = typer.Typer(
     help="Measures what a storage protocol charges for an I/O: the same load over local I/O, NFS, iSCSI and NVMe/TCP.",
     epilog=HELP,

@@ -14,7 +14,7 @@ from iotax.analysis.change import Change, Changes, changes, differences, level_c
 from iotax.analysis.words import figure, title
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
-from iotax.cli.show import open_notebook
+from iotax.cli.notebooks import open_notebook
 from iotax.cli.summary import COLORS
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data

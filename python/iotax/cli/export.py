@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.cli.exits import Exit, leave
-from iotax.cli.show import open_notebook
+from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError
 from iotax.trial import Attempt
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 
 from iotax.analysis import StudyData, link, search
-from iotax.cli.app import OUT
 from iotax.cli.display import display_on
 from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import OUT
 from iotax.cli.study import load, open_lab, planned
 from iotax.cli.summary import print_summary
 from iotax.engine import EngineError, find_engine

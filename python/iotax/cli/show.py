@@ -8,24 +8,11 @@ from pathlib import Path
 
 import typer
 
-from iotax.cli.app import OUT
 from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import open_notebook
 from iotax.cli.summary import print_summary
 from iotax.notebook import Notebook, NotebookError
 from iotax.trial import Attempt
-
-
-def open_notebook(path: Path | None) -> Notebook:
-    """The notebook named, or the newest in out/. Ends with the reason where there is none."""
-    if path is None:
-        found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
-        if not found:
-            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` makes one, or name one")
-        path = found[-1]
-    try:
-        return Notebook(path)
-    except NotebookError as error:
-        leave(Exit.NOTEBOOK, str(error))
 
 
 def show(path: Path | None, run: int | None) -> None:

@@ -26,7 +26,7 @@ from iotax.analysis.cost import ServiceCost
 from iotax.analysis.words import figure, title
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
-from iotax.cli.show import open_notebook
+from iotax.cli.notebooks import open_notebook
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.report import study_data

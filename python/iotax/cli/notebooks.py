@@ -1,0 +1,24 @@
+"""Where notebooks are kept, and how a command opens one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from iotax.cli.exits import Exit, leave
+from iotax.notebook import Notebook, NotebookError
+
+OUT = Path("out")
+"""Where notebooks and reports go when nobody says otherwise."""
+
+
+def open_notebook(path: Path | None) -> Notebook:
+    """The notebook named, or the newest in out/. Ends with the reason where there is none."""
+    if path is None:
+        found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
+        if not found:
+            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` makes one, or name one")
+        path = found[-1]
+    try:
+        return Notebook(path)
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
