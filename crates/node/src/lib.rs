@@ -15,5 +15,5 @@ pub mod volume;
 pub use failure::{Failure, FailureKind};
 pub use load::{LoadConfig, LoadNode, RunConfig, TaskConfig};
 pub use node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output};
-pub use random::Unpredictable;
+pub use random::{Randomness, Unpredictable};
 pub use server::{Server, ServerConfig, ServerNode};

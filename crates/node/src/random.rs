@@ -1,6 +1,36 @@
 //! Bytes that no peer can guess: SHA-256 over a secret key and a counter.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use sha2::{Digest as _, Sha256};
+
+/// Gives a source to each connection. No two it gives are alike, be it to two threads, or to clones of it: what one connection
+/// was challenged with, no other is.
+#[derive(Clone)]
+pub struct Randomness {
+    key: [u8; 32],
+    given: Arc<AtomicU64>,
+}
+
+impl Randomness {
+    /// `key` comes from the system's random source.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key, given: Arc::default() }
+    }
+
+    pub fn source(&self, name: &str) -> Unpredictable {
+        Unpredictable::new(&self.key, name, self.given.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl std::fmt::Debug for Randomness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Randomness")
+    }
+}
 
 /// A source of such bytes. Those of one `(key, name, index)` have nothing to do with another's.
 #[derive(Clone)]
@@ -34,6 +64,24 @@ impl std::fmt::Debug for Unpredictable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_sources_given_are_alike() {
+        let randomness = Randomness::new([1; 32]);
+        let clone = randomness.clone();
+        let sources = [randomness.source("a"), clone.source("a"), randomness.source("a"), clone.source("b")];
+        let mut drawn: Vec<[u8; 32]> = sources
+            .into_iter()
+            .map(|mut source| {
+                let mut bytes = [0; 32];
+                source.fill(&mut bytes);
+                bytes
+            })
+            .collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 4);
+    }
 
     #[test]
     fn key_name_index_and_time_each_change_the_bytes() {

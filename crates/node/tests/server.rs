@@ -282,7 +282,11 @@ fn exports_that_share_a_portal_are_told_apart_by_name() {
             ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Heap::new(len)), None);
         for (index, read_only) in [(0, false), (1, true)] {
             let endpoint = Endpoint::parse(&server.endpoint(index)).expect("an endpoint");
-            let settings = iotax_node::load::connector::Settings::new([127, 0, 0, 1].into(), 1);
+            let settings = iotax_node::load::connector::Settings::new(
+                [127, 0, 0, 1].into(),
+                1,
+                iotax_node::Randomness::new([2; 32]),
+            );
             let config = load(TaskConfig::Fill { destroy: true }, 1);
             let control = iotax_node::load::connector::control(&endpoint, &settings, &config).expect("settings");
             let mut load = LoadNode::remote(config, &endpoint, control, &mut support::allocate).expect("config");

@@ -3,6 +3,7 @@
 use std::{net::ToSocketAddrs as _, time::Duration};
 
 use iotax_node::{
+    Randomness,
     failure::{Failure, FailureKind},
     load::{Access, Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, TaskConfig, connector::Settings},
 };
@@ -36,10 +37,9 @@ pub(super) fn settings(document: &LoadDocument, endpoint: &Endpoint) -> Result<O
         max_recv_data_segment_bytes: options.max_recv_data_segment_bytes,
         chap: options.chap.as_ref().map(|spec| secret::chap(spec, "options.chap")).transpose()?,
         dhchap: options.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?,
-        secret: secret::random()?,
         uid: options.uid,
         gid: options.gid,
-        ..Settings::new(address, std::process::id())
+        ..Settings::new(address, std::process::id(), Randomness::new(secret::random()?))
     }))
 }
 

@@ -3,7 +3,7 @@
 use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
 
 use iotax_node::{
-    Failure, LoadNode, Server, ServerConfig, ServerNode,
+    Failure, LoadNode, Randomness, Server, ServerConfig, ServerNode,
     load::{Endpoint, LoadConfig, Measured, Outcome, RunConfig, TaskConfig, connector, pattern::Pool},
     server::{Export, Group, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -99,7 +99,7 @@ impl Bench {
     ) -> Result<LoadNode, Failure> {
         self.runs.set(self.runs.get() + 1);
         let config = LoadConfig { run: self.runs.get(), ..config };
-        let mut settings = connector::Settings::new([127, 0, 0, 1].into(), 77);
+        let mut settings = connector::Settings::new([127, 0, 0, 1].into(), 77, Randomness::new([12; 32]));
         set(&mut settings);
         let control = connector::control(endpoint, &settings, &config)?;
         LoadNode::remote(config, endpoint, control, &mut allocate)

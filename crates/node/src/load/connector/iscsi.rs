@@ -15,7 +15,7 @@ use super::{Facts, Settings, Workers};
 use crate::{
     failure::Failure,
     load::link::{AnyInitiator, Control, Link, Step},
-    random::Unpredictable,
+    random::Randomness,
     server::Chap,
 };
 
@@ -25,7 +25,7 @@ struct Login {
     to: SocketAddr,
     config: Config,
     chap: Option<Chap>,
-    secret: [u8; 32],
+    randomness: Randomness,
     instance: u32,
     workers: Workers,
     opened: bool,
@@ -63,17 +63,17 @@ pub(super) fn control(
     };
     let to = SocketAddr::new(settings.address, port);
     let transmit = Transmit::default();
-    let (chap, secret, instance) = (settings.chap.clone(), settings.secret, settings.instance);
-    Ok(Box::new(Login { to, config, chap, secret, instance, workers, opened: false, closing: false, transmit }))
+    let (chap, randomness, instance) = (settings.chap.clone(), settings.randomness.clone(), settings.instance);
+    Ok(Box::new(Login { to, config, chap, randomness, instance, workers, opened: false, closing: false, transmit }))
 }
 
 impl Login {
-    /// A worker's part in CHAP: each session challenges the target anew.
-    fn chap(&self, worker: u32) -> Option<initiator::Chap> {
+    /// Our part in CHAP: each session challenges the target anew.
+    fn chap(&self) -> Option<initiator::Chap> {
         let Chap { initiator, target } = self.chap.clone()?;
         let mutual = |credentials| {
             let mut random = [0; 1 + CHALLENGE_LEN];
-            Unpredictable::new(&self.secret, "challenge", worker.into()).fill(&mut random);
+            self.randomness.source("challenge").fill(&mut random);
             let [identifier, challenge @ ..] = random;
             Mutual { credentials, identifier, challenge: challenge.to_vec() }
         };
@@ -106,7 +106,7 @@ impl Control for Login {
             return Step::Wait;
         }
         let link = |worker| {
-            let config = Config { isid: isid(self.instance, worker), chap: self.chap(worker), ..self.config.clone() };
+            let config = Config { isid: isid(self.instance, worker), chap: self.chap(), ..self.config.clone() };
             Link { initiator: AnyInitiator::Iscsi(Box::new(Session::new(now, config))), to: Some(self.to) }
         };
         Step::Open(self.workers.numbers().map(link).collect())

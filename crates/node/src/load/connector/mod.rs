@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
+    random::Randomness,
     server::{Chap, auth},
 };
 
@@ -38,15 +39,15 @@ pub struct Settings {
     pub chap: Option<Chap>,
     /// NVMe/TCP: who we prove to be, and whether the controller must prove itself.
     pub dhchap: Option<auth::Policy>,
-    /// From the system's random source: challenges and private exponents come from it.
-    pub secret: [u8; 32],
+    /// Challenges and private exponents come from it, new ones for each connection.
+    pub randomness: Randomness,
     /// NFS credentials.
     pub uid: Option<u32>,
     pub gid: Option<u32>,
 }
 
 impl Settings {
-    pub fn new(address: IpAddr, instance: u32) -> Self {
+    pub fn new(address: IpAddr, instance: u32, randomness: Randomness) -> Self {
         Self {
             address,
             instance,
@@ -60,7 +61,7 @@ impl Settings {
             max_recv_data_segment_bytes: None,
             chap: None,
             dhchap: None,
-            secret: [0; 32],
+            randomness,
             uid: None,
             gid: None,
         }

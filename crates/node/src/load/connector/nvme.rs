@@ -12,14 +12,17 @@ use super::{Facts, Settings, Workers};
 use crate::{
     failure::{Failure, FailureKind},
     load::link::{AnyInitiator, Control, Link, Step},
-    random::Unpredictable,
+    random::Randomness,
 };
 
 const HOST: &str = "nqn.2026-11.io.iotax:load";
 
 struct Controller {
     to: SocketAddr,
+    /// But for the authentication, which each queue has its own of.
     config: ConnectConfig,
+    dhchap: Option<Policy>,
+    randomness: Randomness,
     workers: Workers,
     place: String,
     admin: Option<AdminQueue>,
@@ -45,6 +48,17 @@ pub(super) fn control(
     workers: Workers,
     place: &str,
 ) -> Result<Box<dyn Control>, Failure> {
+    Ok(Box::new(controller(port, nqn, nsid, settings, workers, place)?))
+}
+
+fn controller(
+    port: u16,
+    nqn: &str,
+    nsid: u32,
+    settings: &Settings,
+    workers: Workers,
+    place: &str,
+) -> Result<Controller, Failure> {
     settings.refuse_nfs("NVMe/TCP")?;
     settings.refuse_iscsi("NVMe/TCP")?;
     let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
@@ -56,12 +70,13 @@ pub(super) fn control(
         io_queues: queues,
         nsid: Some(nsid),
         keep_alive: Duration::from_secs(30),
-        auth: settings.dhchap.clone().map(|policy| host_auth(policy, settings, workers)),
         ..ConnectConfig::new(nqn, host, host_id(settings.instance))
     };
-    Ok(Box::new(Controller {
+    Ok(Controller {
         to: SocketAddr::new(settings.address, port),
         config,
+        dhchap: settings.dhchap.clone(),
+        randomness: settings.randomness.clone(),
         workers,
         place: place.to_owned(),
         admin: None,
@@ -69,10 +84,20 @@ pub(super) fn control(
         opened: false,
         closing: false,
         nothing: Transmit::default(),
-    }))
+    })
 }
 
 impl Controller {
+    /// For one connection of one queue: nothing that another was authenticated with.
+    fn queue_config(&self) -> ConnectConfig {
+        let auth = self.dhchap.clone().map(|Policy { secret, controller, hash, group }| {
+            let mut entropy = [0; 32];
+            self.randomness.source("dhchap").fill(&mut entropy);
+            HostConfig { secret, controller, hash, group, entropy: Entropy(entropy) }
+        });
+        ConnectConfig { auth, ..self.config.clone() }
+    }
+
     fn open(&self, now: Instant, admin: &AdminQueue) -> Step {
         let Some(info) = admin.controller() else { return Step::Wait };
         if u32::from(info.io_queues) < self.workers.count {
@@ -83,7 +108,7 @@ impl Controller {
             return Step::Failed(Failure::new(FailureKind::Usage, message, self.place.clone()));
         }
         let link = |qid| {
-            let queue = IoQueue::new(now, &self.config, info, qid);
+            let queue = IoQueue::new(now, &self.queue_config(), info, qid);
             Link { initiator: AnyInitiator::Nvme(Box::new(queue)), to: Some(self.to) }
         };
         Step::Open((1..=self.workers.count as u16).map(link).collect())
@@ -112,7 +137,7 @@ impl Control for Controller {
             if self.closing {
                 return Step::Closed;
             }
-            self.admin = Some(AdminQueue::new(now, self.config.clone()));
+            self.admin = Some(AdminQueue::new(now, self.queue_config()));
             return Step::Connect(self.to);
         };
         if self.news.closed {
@@ -181,17 +206,30 @@ fn authentication(agreed: Agreed) -> String {
     format!("DH-HMAC-CHAP {direction}, {:?}, {:?}", agreed.hash, agreed.group)
 }
 
-/// A thread's controller is an association of its own.
-fn host_auth(policy: Policy, settings: &Settings, workers: Workers) -> HostConfig {
-    let Policy { secret, controller, hash, group } = policy;
-    let mut entropy = [0; 32];
-    Unpredictable::new(&settings.secret, "dhchap", workers.first.into()).fill(&mut entropy);
-    HostConfig { secret, controller, hash, group, entropy: Entropy(entropy) }
-}
-
 /// A UUID of version 8 (RFC 9562 §5.8): ours to define, and one for each load, as two hosts of one NQN must differ.
 fn host_id(instance: u32) -> [u8; 16] {
     let mut id = *b"iotax\0\x80\0\x80load\0\0\0";
     id[12..].copy_from_slice(&instance.to_be_bytes());
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::connector::Settings;
+
+    #[test]
+    fn no_connection_is_authenticated_with_what_another_was() {
+        let secret =
+            iotax_proto::nvme::auth::Secret::parse("DHHC-1:00:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:");
+        let mut settings = Settings::new([127, 0, 0, 1].into(), 1, Randomness::new([1; 32]));
+        settings.dhchap = Some(Policy { secret: secret.expect("a secret"), controller: None, hash: None, group: None });
+        let workers = Workers { first: 0, count: 1, outstanding: 1 };
+        let entropy = |controller: &Controller| controller.queue_config().auth.expect("a policy").entropy.0;
+        let [first, again] =
+            [(); 2].map(|()| controller(4420, "nqn", 1, &settings, workers, "here").expect("settings"));
+        let mut all = [entropy(&first), entropy(&first), entropy(&again), entropy(&again)];
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "queues, reconnects and later runs differ");
+    }
 }

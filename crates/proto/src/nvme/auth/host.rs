@@ -23,7 +23,7 @@ pub struct HostConfig {
     pub entropy: Entropy,
 }
 
-/// What no peer can guess, new for every association.
+/// What no peer can guess, new for every connection of a queue.
 #[derive(Clone)]
 pub struct Entropy(pub [u8; 32]);
 
