@@ -34,7 +34,7 @@ _FC_BYTES = 4 + 24 + 4 + 4 + 6 * 4
 BOUND = 0.9
 """A link that carries less than this share of its ceiling does not bound the treatment."""
 
-_Shares: TypeAlias = dict[Cell, float]
+Shares: TypeAlias = Mapping[Cell, float]
 
 
 def ceiling_bytes_per_s(link: Link) -> float:
@@ -46,14 +46,27 @@ def ceiling_bytes_per_s(link: Link) -> float:
     return bits_per_s / 8 * (link.mtu - _TCP_IP_BYTES) / (link.mtu + _ETHERNET_BYTES)
 
 
-def shares(data: StudyData, grid: Grid) -> _Shares:
+def shares(data: StudyData, grid: Grid) -> Shares:
     """Cell → geometric mean over its runs of what the busier direction carried, as a share of the link's ceiling."""
     found: dict[Cell, list[float]] = {}
     for run in data.runs:
-        link = _link(data.study, run)
+        cell = grid.cell(run.trial)
+        link = link_of(data.study, grid, cell)
         if link is not None:
-            found.setdefault(grid.cell(run.trial), []).append(_busier_bytes_per_s(run) / ceiling_bytes_per_s(link))
+            found.setdefault(cell, []).append(_busier_bytes_per_s(run) / ceiling_bytes_per_s(link))
     return {cell: math.exp(sum(map(math.log, some)) / len(some)) for cell, some in found.items() if all(some)}
+
+
+def is_bound(known: Shares, cell: Cell, base: Cell) -> bool:
+    """Whether what differs between two cells is owed to their links: both carry about what they can."""
+    return cell != base and cell in known and base in known and min(known[cell], known[base]) >= BOUND
+
+
+def per_share(study: Study, grid: Grid, cell: Cell, base: Cell) -> float:
+    """What makes a ratio of throughputs one of shares of links."""
+    one, other = link_of(study, grid, cell), link_of(study, grid, base)
+    assert one is not None and other is not None
+    return ceiling_bytes_per_s(other) / ceiling_bytes_per_s(one)
 
 
 def sentences(data: StudyData) -> list[str]:
@@ -68,10 +81,9 @@ def sentences(data: StudyData) -> list[str]:
     lines = [f"What the links can carry one way: {named}."]
     for cell, share in known.items():
         base = grid.baseline_of(cell)
-        if base == cell or base not in known or min(share, known[base]) < BOUND:
+        if not is_bound(known, cell, base):
             continue
-        links = [_link_of(data.study, grid.level(each, PROTOCOL)) for each in (cell, base)]
-        raw = share * ceiling_bytes_per_s(links[0]) / (known[base] * ceiling_bytes_per_s(links[1]))
+        raw = share / known[base] / per_share(data.study, grid, cell, base)
         lines.append(
             f"{' · '.join(cell)}: {100 * raw:.0f} of {' · '.join(base)} = 100 as measured; as shares of their links "
             f"{share:.1%} and {known[base]:.1%}, {100 * share / known[base]:.0f}."
@@ -86,9 +98,5 @@ def _busier_bytes_per_s(run: Run) -> float:
     return max(run.result.read.bytes, run.result.write.bytes) / run.duration_s
 
 
-def _link(study: Study, run: Run) -> Link | None:
-    return study.links.get(str(run.trial.treatment.get(PROTOCOL, "")))
-
-
-def _link_of(study: Study, label: str) -> Link:
-    return study.links[label]
+def link_of(study: Study, grid: Grid, cell: Cell) -> Link | None:
+    return study.links.get(grid.level(cell, PROTOCOL)) if PROTOCOL in grid.factors else None

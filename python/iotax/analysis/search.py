@@ -28,6 +28,8 @@ from iotax.units import show_rate, show_time
 
 ACHIEVED_MIN = 0.99
 
+Interval: TypeAlias = tuple[float, float, float]
+"""A value and its interval's ends, which are 0 and infinite where one run is all there is."""
 Measured: TypeAlias = tuple[Trial, TrialResult]
 
 
@@ -44,6 +46,10 @@ class Winner:
     ties: tuple[str, ...] = ()
     """Other loads whose IOPS are not significantly fewer."""
     confirmed: tuple[TrialResult, ...] = ()
+
+    def fresh(self) -> Interval:
+        """IOPS of the fresh runs, of which there are some: geometric mean with its 95 % interval."""
+        return _interval([result.rate_iops for result in self.confirmed])
 
 
 def next_trials(study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
@@ -124,14 +130,16 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
         held = sum(holds(search, result) for result in winner.confirmed)
         afresh = "; not measured again yet"
         if winner.confirmed:
-            rates = [result.rate_iops for result in winner.confirmed]
-            afresh = f"; on {len(rates)} fresh runs {show_rate(_interval(rates)[0])} IOPS"
-            low, high = _interval(rates)[1:]
+            rate_iops, low, high = winner.fresh()
+            afresh = f"; on {len(winner.confirmed)} fresh runs {show_rate(rate_iops)} IOPS"
             if math.isfinite(high):
                 afresh += f" [{show_rate(low)}, {show_rate(high)}]"
-            afresh += f", {objective} in {held} of {len(rates)}"
+            afresh += f", {objective} in {held} of {len(winner.confirmed)}"
         ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
-        against = _against(study, winner, found)
+        against = ""
+        if compared := against_baseline(study, winner, found):
+            other, (ratio, low, high) = compared
+            against = f" That is {ratio:.2f} [{low:.2f}, {high:.2f}] of {other.condition}."
         lines.append(f"{winner.condition}: {what}{afresh}.{against}{ties}".removeprefix(": "))
     return lines
 
@@ -173,8 +181,8 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
     return below <= float(student.ppf(0.95, freedom)) * error
 
 
-def _against(study: Study, winner: Winner, found: list[Winner]) -> str:
-    """The fresh runs over those of the baseline's own winner, with a 95 % interval (Welch)."""
+def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Interval] | None:
+    """The baseline's own winner, and the fresh runs over its, with a 95 % interval (Welch)."""
     names = list(study.levels())
     fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
     assert winner.treatment is not None
@@ -185,14 +193,12 @@ def _against(study: Study, winner: Winner, found: list[Winner]) -> str:
         levels = dict(zip(names, other.treatment, strict=True))
         if any(levels[name] != level for name, level in wanted.items()):
             continue
-        ratio, low, high = ratio_interval(
-            [result.rate_iops for result in winner.confirmed], [result.rate_iops for result in other.confirmed]
-        )
-        return f" That is {ratio:.2f} [{low:.2f}, {high:.2f}] of {other.condition}."
-    return ""
+        rates = ([result.rate_iops for result in each.confirmed] for each in (winner, other))
+        return other, ratio_interval(*rates)
+    return None
 
 
-def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float, float]:
+def ratio_interval(above: list[float], below: list[float]) -> Interval:
     """Ratio of geometric means of two or more runs each, with its 95 % interval by Welch's t on the logarithms."""
     first, second = np.log(above), np.log(below)
     parts = [float(each.var(ddof=1)) / len(each) for each in (first, second)]
@@ -206,7 +212,7 @@ def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float
     return math.exp(middle), math.exp(middle - reach), math.exp(middle + reach)
 
 
-def _interval(rates: list[float]) -> tuple[float, float, float]:
+def _interval(rates: list[float]) -> Interval:
     """Geometric mean with its 95 % interval."""
     logs = np.log(rates)
     mean = float(logs.mean())

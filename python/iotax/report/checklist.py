@@ -5,7 +5,11 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis import Level, Summary
 from iotax.analysis.limits import Limit
+from iotax.report import link
 from iotax.report.charts import is_sweep
+
+_DEPTHS_MAX = 4
+"""Numbers of I/Os that a sentence lists."""
 
 Answer: TypeAlias = Literal["yes", "partly", "no", "none"]
 """`none`: this study gives no occasion for it."""
@@ -69,6 +73,7 @@ def _before(summary: Summary) -> Item:
 
 def _configuration(summary: Summary) -> Item:
     ask = "Full configuration, ceilings of links, and every difference beside the protocol as a confounder"
+    study = summary.data.study
     known = "Study, machine, versions and what each connection agreed on are printed"
     if not summary.data.environment:
         return Item(ask, "no", "The notebook does not say which machine and versions made it.")
@@ -81,7 +86,11 @@ def _configuration(summary: Summary) -> Item:
             f"{known}; both sides share a machine over loopback, so no link has a ceiling, and the implementations "
             "differ with the protocols.",
         )
-    return Item(ask, "partly", f"{known}; ceilings of links are not known, so nothing is normalised to them.")
+    if link.is_known(summary):
+        return Item(ask, "yes", f"{known}; the study names each link, whose ceilings stand beside what they carried.")
+    if study.links:
+        return Item(ask, "partly", f"{known}; links are named, but not of every protocol compared.")
+    return Item(ask, "partly", f"{known}; the study names no links, so nothing is normalised to their ceilings.")
 
 
 def _shown(summary: Summary) -> Item:
@@ -171,12 +180,18 @@ def _generator(summary: Summary) -> Item:
 
 def _loop(summary: Summary) -> Item:
     ask = "Open or closed loop is stated"
+    count = len(summary.data.runs)
     held = sum(run.result.open is not None for run in summary.data.runs)
     if not held:
-        return Item(ask, "yes", "Closed loop: each completion starts the next I/O, so the load bends to the target.")
+        depths = sorted(
+            {run.result.outstanding.workers * run.result.outstanding.per_worker for run in summary.data.runs}
+        )
+        kept = ", ".join(map(str, depths)) if len(depths) <= _DEPTHS_MAX else f"{depths[0]} to {depths[-1]}"
+        text = f"Closed loop of {kept or 'no'} I/Os: each completion starts the next, so the load bends to the target."
+        return Item(ask, "yes", text)
     arrivals = " and ".join(sorted({run.result.open.arrivals for run in summary.data.runs if run.result.open}))
     text = f"Open loop, {arrivals} arrivals: latency runs from when an I/O was due, service time from its submission."
-    return Item(ask, "yes", text if held == len(summary.data.runs) else f"{text} Some treatments are closed loops.")
+    return Item(ask, "yes", text if held == count else f"{text} Closed loops: {count - held} of {count} runs.")
 
 
 def _percentiles(summary: Summary) -> Item:

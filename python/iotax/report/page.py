@@ -18,7 +18,7 @@ from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.analysis.words import figure, title
-from iotax.report import charts, cost, generators, palette, published, search, tables
+from iotax.report import charts, cost, generators, link, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -126,6 +126,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "parts": charts.PARTS,
         "generators": generators,
         "generator_groups": generators.groups(summary),
+        "link": link,
+        "link_groups": link.groups(summary),
         "search": search,
         "search_lead": search.lead(summary),
         "sources": summary.sources,

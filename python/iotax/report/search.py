@@ -1,9 +1,11 @@
 """What a search for the best load or the knee found, as rows of text."""
 
-from iotax.analysis import Summary
-from iotax.analysis.search import holds, sentences, winners
+import math
+
+from iotax.analysis import Estimate, Summary
+from iotax.analysis.search import Interval, against_baseline, holds, sentences, winners
 from iotax.analysis.words import figure, title
-from iotax.report.tables import Column, Figure, Group, Row
+from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.units import show_time
 
 
@@ -36,6 +38,7 @@ def columns(summary: Summary) -> list[Column]:
     return [
         Column("Knee" if knee else "Best load", "IOPS"),
         Column("Measured afresh", "IOPS"),
+        Column("relative", f"{title(summary.grid.baseline_arm)} = 100"),
         Column("Objective held", "fresh runs"),
         *([] if knee else [Column("Not significantly fewer", "")]),
     ]
@@ -51,19 +54,26 @@ def groups(summary: Summary) -> list[Group]:
     if study.search is None:
         return []
     width, rows = len(columns(summary)), []
-    for winner in winners(study, summary.data.attempts):
+    found = winners(study, summary.data.attempts)
+    for winner in found:
         name = title(winner.condition) or study.name
         if winner.treatment is None:
             nothing = [Figure("none"), *(Figure("–") for _ in range(width - 1))]
             rows.append(Row("", name, nothing, "nothing held the objective"))
             continue
-        rates = [result.rate_iops for result in winner.confirmed]
+        compared = against_baseline(study, winner, found)
         held = sum(holds(study.search, result) for result in winner.confirmed)
         figures = [
             Figure(figure(winner.rate_iops)),
-            Figure(f"{figure(min(rates))} to {figure(max(rates))}" if rates else "–"),
-            Figure(f"{held} of {len(rates)}" if rates else "–"),
+            _figure(winner.fresh()) if winner.confirmed else Figure("–"),
+            _figure(compared[1], 100) if compared else Figure("–"),
+            Figure(f"{held} of {len(winner.confirmed)}" if winner.confirmed else "–"),
             Figure(", ".join(winner.ties) or "–"),
         ]
         rows.append(Row("", name, figures[:width], winner.load))
     return [Group("", rows)]
+
+
+def _figure(interval: Interval, times: float = 1) -> Figure:
+    value, low, high = (times * each for each in interval)
+    return absolute(Estimate(value, low, high) if math.isfinite(high) else Estimate(value, None, None))

@@ -78,7 +78,7 @@ def main_columns(summary: Summary) -> list[Column]:
 def main_groups(summary: Summary) -> list[Group]:
     """Absolute and relative, condition by condition."""
     responses = _main_responses(summary)
-    return _groups(summary.cells, lambda cell: [f for r in responses for f in _both(summary, cell, r)])
+    return by_condition(summary.cells, lambda cell: [f for r in responses for f in _both(summary, cell, r)])
 
 
 DETAIL = (BANDWIDTH, P50, P99, P999)
@@ -95,7 +95,7 @@ def detail_groups(summary: Summary) -> list[Group]:
         own = [absolute(cell.values.get(r.key)) for r in DETAIL]
         return [*own, Figure(figure(cell.latency.percentile_ns(100) / 1e3)), Figure(f"{cell.latency.total:,}")]
 
-    return _groups(summary.cells, figures)
+    return by_condition(summary.cells, figures)
 
 
 def quantile_columns(summary: Summary) -> list[Column]:
@@ -110,7 +110,7 @@ def quantile_groups(summary: Summary) -> list[Group]:
         found = {quantile.percent: quantile.value_us for quantile in cell.quantiles}
         return [absolute(found.get(percent)) for percent in percents]
 
-    return _groups(summary.cells, figures)
+    return by_condition(summary.cells, figures)
 
 
 def _percents(summary: Summary) -> list[float]:
@@ -142,7 +142,7 @@ def cpu_groups(summary: Summary) -> list[Group]:
         busy = figure(machine.value * iops.value / 1e6) if machine and iops else "–"
         return [*own, Figure("–" if background is None else figure(background)), Figure(busy)]
 
-    return _groups([c for c in summary.cells if CPU_INITIATOR.key in c.values], figures)
+    return by_condition([c for c in summary.cells if CPU_INITIATOR.key in c.values], figures)
 
 
 def _has_hypervisor(summary: Summary) -> bool:
@@ -346,7 +346,7 @@ def _main_responses(summary: Summary) -> list[Response]:
     return [*summary.responses, *([P99] if LATENCY in summary.responses else [])]
 
 
-def _groups(cells: Iterable[CellSummary], figures_of: Callable[[CellSummary], list[Figure]]) -> list[Group]:
+def by_condition(cells: Iterable[CellSummary], figures_of: Callable[[CellSummary], list[Figure]]) -> list[Group]:
     groups: dict[str, list[Row]] = {}
     for cell in cells:
         runs = len(cell.runs)

@@ -124,7 +124,7 @@ def test_the_checklist_answers_by_what_was_run(rates, sweep, tmp_path):
     lists = [asked(page) for page in (rates[1], sweep[1], closed)]
     assert [len(each) for each in lists] == [20, 20, 20]
     loops = [each["Open or closed loop is stated"][1].partition(":")[0] for each in lists]
-    assert loops == ["Open loop, constant arrivals", "Closed loop", "Closed loop"]
+    assert loops == ["Open loop, constant arrivals", "Closed loop of 32 I/Os", "Closed loop of 1, 8, 32 I/Os"]
     assert [each["Log-log plots with a ratio panel"][0] for each in lists] == ["none", "yes", "none"]
     models = [each["Each model names its assumptions and validation error"][0] for each in lists]
     assert models == ["yes", "partly", "partly"]

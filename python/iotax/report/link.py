@@ -1,0 +1,82 @@
+"""Throughput as a share of what the link carries, as rows of text."""
+
+from iotax.analysis import CellSummary, Estimate, Summary
+from iotax.analysis.data import PROTOCOL
+from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, link_of, per_share, shares
+from iotax.analysis.responses import BANDWIDTH
+from iotax.analysis.words import figure, title
+from iotax.report.tables import Column, Figure, Group, absolute, by_condition
+
+MEGABYTES = (1 << 20) / 1e6
+"""Bandwidth is told in MiB/s, links in powers of ten."""
+
+
+def ceilings(summary: Summary) -> str:
+    """Each link by its name, with what it can carry one way."""
+    return ", ".join(
+        f"{title(label)} {link.rate}{_mtu(link.rate, link.mtu)} {figure(ceiling_bytes_per_s(link) / 1e6)} MB/s"
+        for label, link in summary.data.study.links.items()
+    )
+
+
+def _mtu(rate: str, mtu: int) -> str:
+    return f" (MTU {mtu})" if rate.endswith("GbE") else ""
+
+
+def columns(summary: Summary) -> list[Column]:
+    base = f"{title(summary.grid.baseline_arm)} = 100"
+    return [
+        Column("Carried", "MB/s, both ways"),
+        Column("relative", f"as measured, {base}"),
+        Column("Busier way", "share of the link"),
+        Column("relative", f"as shares of links, {base}"),
+    ]
+
+
+def groups(summary: Summary) -> list[Group]:
+    """Empty where the study names no links. A share beside another is given only where links bound both."""
+    study, grid = summary.data.study, summary.grid
+    known = shares(summary.data, grid)
+
+    def figures(cell: CellSummary) -> list[Figure]:
+        base = grid.baseline_of(cell.cell)
+        carried = _figure(cell.values[BANDWIDTH.key], MEGABYTES)
+        share = Figure(f"{known[cell.cell]:.1%}") if cell.cell in known else Figure("–")
+        if cell.cell == base:
+            return [carried, Figure("100", tone="base"), share, Figure("100", tone="base")]
+        comparison = cell.ratios.get(BANDWIDTH.key)
+        if comparison is None:
+            return [carried, Figure("–"), share, Figure("–")]
+        raw = comparison.ratio
+        if not is_bound(known, cell.cell, base):
+            return [carried, _figure(raw, 100), share, Figure("–", "not bound by links")]
+        return [carried, _figure(raw, 100), share, _figure(raw, 100 * per_share(study, grid, cell.cell, base))]
+
+    cells = [cell for cell in summary.cells if link_of(study, grid, cell.cell) is not None]
+    return by_condition(cells, figures)
+
+
+def note(summary: Summary) -> str:
+    """How many treatments links bound, and what follows."""
+    known = shares(summary.data, summary.grid)
+    bound = sum(is_bound(known, cell, summary.grid.baseline_of(cell)) for cell in known)
+    floor = f"{BOUND:.0%}".replace("%", " %")
+    if not bound:
+        return f"No link carried {floor} of that on both sides of a comparison: no difference here is owed to its rate."
+    return (
+        f"In {bound} comparison{'s'[: bound > 1]} both links carried {floor} of that or more: there the raw difference "
+        "is that of the links, and shares tell what the protocols make of them. Latency and CPU owe nothing to a "
+        "link’s rate and stay as measured."
+    )
+
+
+def is_known(summary: Summary) -> bool:
+    """Whether every protocol that was compared has its link's ceiling."""
+    grid = summary.grid
+    labels = {grid.level(cell.cell, PROTOCOL) for cell in summary.cells} if PROTOCOL in grid.factors else set()
+    return bool(labels) and labels <= set(summary.data.study.links)
+
+
+def _figure(estimate: Estimate, times: float) -> Figure:
+    ends = (None if end is None else times * end for end in (estimate.low, estimate.high))
+    return absolute(Estimate(times * estimate.value, *ends))

@@ -1,0 +1,43 @@
+"""Raw throughput and shares of links, side by side, only where links bound both."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.test_link import STUDY, measured
+from iotax.analysis import Summary, summarise
+from iotax.report import link
+from iotax.report.page import draw, render
+from iotax.study.read import read_study
+from report.factory import ENVIRONMENT, Simulation, study
+
+SMALL, LARGE = 4096, 65536
+SHARES = {("fc", SMALL): 0.3, ("ip", SMALL): 0.4, ("fc", LARGE): 0.96, ("ip", LARGE): 0.98}
+
+
+@pytest.fixture(scope="module")
+def bound() -> Summary:
+    data = measured(read_study("s", STUDY, Path("/")), SHARES)
+    return summarise(type(data)(data.study, data.attempts, environment=ENVIRONMENT))
+
+
+def test_raw_stands_beside_shares_of_links(bound: Summary) -> None:
+    [small, large] = link.groups(bound)
+    assert [group.condition for group in (small, large)] == ["Block size 4KiB", "Block size 64KiB"]
+    assert [figure.value for figure in small.rows[1].figures] == ["1,360", "125", "40.0%", "–"]
+    # 0.98 × 3,094 over 0.96 × 3,306 MB/s, then 0.98 over 0.96.
+    assert [figure.value for figure in large.rows[1].figures] == ["3,340", "95.5", "98.0%", "102"]
+    assert all(len(row.figures) == len(link.columns(bound)) for row in small.rows + large.rows)
+    assert link.note(bound).startswith("In 1 comparison both links carried 90 % of that or more")
+    assert link.ceilings(bound) == "fc 32GFC 3,310 MB/s, ip 25GbE (MTU 9000) 3,090 MB/s"
+
+
+def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> None:
+    page = render(bound, draw(bound), "n.iotax")
+    assert '<a href="#links">' in page
+    assert re.search(r"the study names each link, whose ceilings", page)
+    without = summarise(Simulation().data(study()))
+    page = render(without, draw(without), "n.iotax")
+    assert "#links" not in page
+    assert "Closed loop of 1, 8, 32 I/Os" in page
