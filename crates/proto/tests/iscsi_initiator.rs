@@ -4,11 +4,11 @@
 mod iscsi_support;
 
 use iotax_proto::{
-    Initiator, Instant, Io, IoError, Misuse, Payload, Transmit, Violation, ViolationKind,
+    Initiator, Instant, Io, IoError, Misuse, Payload, Target, Transmit, Violation, ViolationKind,
     iscsi::{
-        Wishes,
+        DigestWish, Wishes,
         decode::describe,
-        initiator::Session,
+        initiator::{self, Session},
         pdu::{
             AsyncMessage, Bhs, DataIn, DataOut, LogoutRequest, NopIn, NopOut, R2t, RESERVED_TAG, Reject, ScsiCommand,
             ScsiResponse, Sender, TaskManagement, TaskManagementResponse,
@@ -311,4 +311,36 @@ fn misuse_sends_nothing() {
     assert!(stage.sent().is_empty());
     stage.submit(0, Io::Flush);
     assert_eq!(stage.session.submit(Instant(0), 0, Io::Flush), Err(Misuse::BadTag));
+}
+
+#[test]
+fn a_login_without_an_answer_is_given_up() {
+    let config = initiator::Config::new("iqn.2026-11.x:i", "iqn.2026-11.x:t", 0);
+    let mut events = Recorder::default();
+    let mut session = Session::new(Instant(0), config.clone());
+    let due = session.poll_timeout().unwrap();
+    assert_eq!(due, Instant(0) + config.login_timeout);
+    session.handle_timeout(Instant(due.0 - 1), &mut events).unwrap();
+    assert_eq!(session.handle_timeout(due, &mut events).unwrap_err().kind, ViolationKind::TimedOut);
+}
+
+#[test]
+fn wrong_digests_end_the_session_and_tell_no_success() {
+    let digests = Wishes { header_digest: DigestWish::Require, data_digest: DigestWish::Require, ..Wishes::default() };
+    // In the header, in the data, in the data's digest: the read's answer is one Data-In with its status.
+    for at in [9, 60, 48 + 4 + 512] {
+        let config = Config { wishes: digests.clone(), ..Config::default() };
+        let mut pair = Pair::ready(digests.clone(), config, MemoryBackend::new(1 << 16), Cut::Whole);
+        pair.events.completed.clear();
+        pair.initiator.submit(Instant(0), 0, Io::Read { offset: 0, len: 512 }).unwrap();
+        let command = pair.initiator.transmit().take_bytes();
+        pair.target.receive(Instant(0), &command, &mut pair.backend).unwrap();
+        let mut bytes = Target::<MemoryBackend>::transmit(&mut pair.target).take_bytes();
+        assert_eq!(bytes.len(), 48 + 4 + 512 + 4);
+        bytes[at] ^= 1;
+        pair.initiator.receive(Instant(0), &bytes, &mut pair.events).unwrap_err();
+        assert!(pair.events.completed.is_empty(), "byte {at}");
+        pair.initiator.disconnected(Instant(0), &mut pair.events);
+        assert_eq!(pair.events.completed.pop_front(), Some((0, Err(IoError::ConnectionLost))), "byte {at}");
+    }
 }

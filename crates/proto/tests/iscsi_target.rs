@@ -50,6 +50,14 @@ fn commands_outside_the_window_are_silently_ignored() {
 }
 
 #[test]
+fn a_gap_in_the_window_ends_the_connection() {
+    let mut peer = peer(&[]);
+    let test = ScsiCommand { last: true, itt: 1, cmd_sn: peer.cmd_sn + 1, ..ScsiCommand::default() };
+    assert_eq!(peer.send(test.encode(), &[]).unwrap_err().kind, ViolationKind::Misbehaved);
+    assert!(peer.answers().is_empty());
+}
+
+#[test]
 fn the_window_narrows_with_each_command_outstanding() {
     let mut peer = peer(&[]);
     peer.backend.queues = true;
@@ -421,5 +429,19 @@ fn a_wrong_data_digest_fails_the_write_before_it_is_done() {
     assert_eq!(Reject::parse(&answers[0].0).reason, reject_reason::DATA_DIGEST_ERROR);
     assert_eq!(ScsiResponse::parse(&answers[1].0).status, status::CHECK_CONDITION);
     assert_eq!(sense_of(&answers[1].1), 0x0b_4705);
+    assert_eq!(peer.backend.bytes[..512], [0; 512]);
+}
+
+#[test]
+fn a_wrong_header_digest_ends_the_connection() {
+    let mut peer = Peer::logged_in(Config::default(), MemoryBackend::new(8192), &[("HeaderDigest", "CRC32C")]);
+    peer.sender.header_digest = true;
+    let mut transmit = iotax_proto::Transmit::default();
+    let write = peer.write_command(3, 1, 512);
+    peer.sender.bytes(&mut transmit, write.encode(), &[7; 512]);
+    let mut bytes = transmit.take_bytes();
+    bytes[35] ^= 1;
+    let violation = peer.target.receive(peer.now, &bytes, &mut peer.backend).unwrap_err();
+    assert_eq!(violation.kind, ViolationKind::Malformed);
     assert_eq!(peer.backend.bytes[..512], [0; 512]);
 }
