@@ -4,12 +4,14 @@
 //! The host drives: it gives its messages with Authentication Send and fetches the controller's with Authentication Receive,
 //! on every queue of its own after Connect.
 //!
-//!     host                          controller
-//!     AUTH_Negotiate      ──▶
-//!                         ◀──       DH-HMAC-CHAP_Challenge   C1, S1, g^x
-//!     DH-HMAC-CHAP_Reply  ──▶                                R1, C2, S2, g^y
-//!                         ◀──       DH-HMAC-CHAP_Success1    R2 where C2 was given
-//!     DH-HMAC-CHAP_Success2 ──▶                              where C2 was given
+//! ```text
+//! host                          controller
+//! AUTH_Negotiate      ──▶
+//!                     ◀──       DH-HMAC-CHAP_Challenge   C1, S1, g^x
+//! DH-HMAC-CHAP_Reply  ──▶                                R1, C2, S2, g^y
+//!                     ◀──       DH-HMAC-CHAP_Success1    R2 where C2 was given
+//! DH-HMAC-CHAP_Success2 ──▶                              where C2 was given
+//! ```
 //!
 //! Either side ends a transaction that it dislikes with AUTH_Failure1 (controller) or AUTH_Failure2 (host).
 
