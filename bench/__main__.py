@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shlex
 import sys
@@ -13,9 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import table
+from bench.accounting import accounting_ns
 from bench.cases import Case, cases
 from bench.disturbance import disturbance
+from bench.document import Document, governor
 from bench.load import VOLUME_BYTES, Timing
+from bench.page import page
 from bench.process import UnavailableError
 from bench.results import Result
 from bench.sample import Sample
@@ -28,39 +30,60 @@ from iotax.environment import environment
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    command = shlex.join(["python", "-m", "bench", *(sys.argv[1:] if arguments is None else arguments)])
+    if asked.read:
+        document = Document.read(asked.read)
+    else:
+        try:
+            document = _run(asked, command)
+        except _WrongError as error:
+            print(error, file=sys.stderr)
+            return 2
+    print()
+    print(table.text(document))
+    if asked.json:
+        document.write(asked.json)
+    if asked.page:
+        asked.page.write_text(page(document))
+    return 0
+
+
+class _WrongError(Exception):
+    """What was asked for cannot be done here."""
+
+
+def _run(asked: argparse.Namespace, command: str) -> Document:
     usable = os.sched_getaffinity(0)
     if not {asked.target_cpu, asked.initiator_cpu} <= usable or asked.target_cpu == asked.initiator_cpu:
-        print(f"two processors of {sorted(usable)} are needed: --target-cpu, --initiator-cpu", file=sys.stderr)
-        return 2
+        raise _WrongError(f"two processors of {sorted(usable)} are needed: --target-cpu, --initiator-cpu")
     # The bench itself keeps off the measured cores where it can.
-    if others := usable - {asked.target_cpu, asked.initiator_cpu}:
+    others = usable - {asked.target_cpu, asked.initiator_cpu}
+    if others:
         os.sched_setaffinity(0, others)
     timing = Timing(warmup_s=asked.warmup, window_s=asked.seconds)
     with tempfile.TemporaryDirectory(prefix="iotax-bench-", dir=asked.folder) as folder:
-        place = Place(asked.target_cpu, asked.initiator_cpu, Path(folder))
+        place = Place(asked.target_cpu, asked.initiator_cpu, Path(folder), tuple(sorted(others)))
         file = place.folder / "local.img"
         chosen = [case for case in cases(file) if not asked.only or case.group in asked.only.split(",")]
         if not chosen:
-            print(f"--only {asked.only}: there is no such group", file=sys.stderr)
-            return 2
+            raise _WrongError(f"--only {asked.only}: there is no such group")
         if any(case.group == "local" for case in chosen):
             _write_file(file)
         results = [_measure(case, place, timing, asked.pairs) for case in chosen]
-    print()
-    print(table.text(results))
-    found = environment(find_engine())
-    if asked.json:
-        document = {"environment": found, "versions": versions(), "results": [each.to_json() for each in results]}
-        asked.json.write_text(json.dumps(document, indent=1) + "\n")
-    if asked.page:
-        command = shlex.join(["python", "-m", "bench", *(sys.argv[1:] if arguments is None else arguments)])
-        asked.page.write_text(table.page(results, found, command, versions()))
-    return 0
+        accounting: dict[str, float] = {}
+        if not asked.only or "verify" in asked.only.split(","):
+            try:
+                accounting = accounting_ns(place)
+            except UnavailableError as reason:
+                print(f"accounting: {reason}", file=sys.stderr)
+    return Document(command, environment(find_engine()), governor(), versions(), accounting, results)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", metavar="GROUPS", help="of nvme, iscsi, nfs, raw, tricks, local, verify, by commas")
+    parser.add_argument(
+        "--only", metavar="GROUPS", help="of nvme, iscsi, nfs, raw, scale, tricks, local, verify, by commas"
+    )
     parser.add_argument("--pairs", type=int, default=5, help="undisturbed pairs of each case (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a window (3)")
     parser.add_argument("--warmup", type=float, default=0.5, help="seconds before a window (0.5)")
@@ -69,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="for files, on a disk (/var/tmp)")  # noqa: S108
     parser.add_argument("--json", type=Path, metavar="FILE", help="every sample")
     parser.add_argument("--page", type=Path, metavar="FILE", help="the table as docs/performance.md")
+    parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="of --json: measure nothing, print that")
     return parser
 
 
@@ -80,7 +104,11 @@ def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
     alone: list[Sample] = []
     skipped = None
     with contextlib.ExitStack() as up:
-        ours = up.enter_context(case.ours.up(place))
+        try:
+            ours = up.enter_context(case.ours.up(place))
+        except UnavailableError as reason:
+            print(f"  skipped: {reason}", flush=True)
+            return Result(case.group, title, case.ours.name, theirs_name, case.goal, [], [], str(reason), case.cpu_goal)
         if case.theirs is not None:
             try:
                 theirs = up.enter_context(case.theirs.up(place))
@@ -90,7 +118,7 @@ def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
                 print(f"  skipped: {reason}", flush=True)
         if not taken:
             alone = take_alone(ours, case.load, timing, pairs, _tell_sample)
-    return Result(case.group, title, case.ours.name, theirs_name, case.goal, taken, alone, skipped)
+    return Result(case.group, title, case.ours.name, theirs_name, case.goal, taken, alone, skipped, case.cpu_goal)
 
 
 def _tell_pair(pair: Pair) -> None:

@@ -30,6 +30,8 @@ class Case:
     theirs: Subject | None = None
     goal: float | None = None
     """The ratio of rates that is wanted at least."""
+    cpu_goal: bool = False
+    """An I/O is to take either of our sides no more processor time than theirs."""
 
 
 def cases(file: Path) -> list[Case]:
@@ -47,10 +49,10 @@ def cases(file: Path) -> list[Case]:
     return [
         Case("nvme", "NVMe/TCP", Read(1), nvme, SpdkNvme(polls=False), 1.0),
         Case("nvme", "NVMe/TCP", Read(1), polling, SpdkNvme(), 1.0),
-        Case("nvme", "NVMe/TCP", Read(32), nvme, SpdkNvme(), 1.25),
-        Case("nvme", "NVMe/TCP", Read(128), nvme, SpdkNvme(), 1.5),
-        Case("nvme", "NVMe/TCP", Write(32), nvme, SpdkNvme(), 1.25),
-        Case("nvme", "NVMe/TCP", Write(128), nvme, SpdkNvme(), 1.25),
+        Case("nvme", "NVMe/TCP", Read(32), nvme, SpdkNvme(), 1.25, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Read(128), nvme, SpdkNvme(), 1.5, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Write(32), nvme, SpdkNvme(), 1.25, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Write(128), nvme, SpdkNvme(), 1.25, cpu_goal=True),
         Case("nvme", "NVMe/TCP", Read(32, 65536, random=False), nvme, SpdkNvme(), 1.1),
         Case("iscsi", "iSCSI", Read(32), iscsi, TgtIscsiPerf(), 9),
         Case("iscsi", "iSCSI", Write(32), iscsi, tgt, 9),
@@ -66,6 +68,14 @@ def cases(file: Path) -> list[Case]:
             for path, ours in (("NVMe/TCP", nvme), ("iSCSI", iscsi), ("NFSv3", nfs))
         ),
         Case("raw", "NVMe/TCP", Read(32), nvme, RawLimit()),
+        *(
+            Case("scale", path, Read(32), Ours(protocol, name="iotax, 2 + 2 cores", cores=2), ours, 1.8)
+            for path, protocol, ours in (
+                ("NVMe/TCP", "nvme-tcp", nvme),
+                ("iSCSI", "iscsi", iscsi),
+                ("NFSv3", "nfs3", nfs),
+            )
+        ),
         *(
             Case("tricks", "no protocol", Read(depth), RawLimit("Reno"), RawLimit("BBR", ("--congestion", "bbr")))
             for depth in (32, 128)

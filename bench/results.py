@@ -55,7 +55,9 @@ class Result:
     alone: list[Sample]
     """Ours, where there was nobody to compare with."""
     skipped: str | None = None
-    """Why theirs were not measured."""
+    """Why theirs, or both, were not measured."""
+    cpu_goal: bool = False
+    """An I/O is to take either of our sides no more processor time than theirs."""
 
     @property
     def ours(self) -> Side | None:
@@ -72,6 +74,23 @@ class Result:
     def ratio(self) -> Ratio | None:
         return ratio(self.pairs) if self.pairs else None
 
+    @property
+    def rate_met(self) -> bool | None:
+        """None where there is no goal, or only disturbed samples, which prove nothing either way."""
+        if self.goal is None or self.ratio is None or not self.ratio.trusted:
+            return None
+        return self.ratio.mean >= self.goal
+
+    @property
+    def cpu_met(self) -> bool | None:
+        """As `rate_met`."""
+        ours, theirs = self.ours, self.theirs
+        if not self.cpu_goal or ours is None or theirs is None or self.ratio is None or not self.ratio.trusted:
+            return None
+        if ours.target_cpu_us is None or theirs.target_cpu_us is None:
+            return None
+        return ours.initiator_cpu_us <= theirs.initiator_cpu_us and ours.target_cpu_us <= theirs.target_cpu_us
+
     def to_json(self) -> dict[str, Any]:
         def sample(one: Sample) -> dict[str, Any]:
             return {**one.to_json(), "disturbance": disturbance(one.usage)}
@@ -79,7 +98,10 @@ class Result:
         return {
             "group": self.group,
             "load": self.load,
+            "ours_name": self.ours_name,
+            "theirs_name": self.theirs_name,
             "goal": self.goal,
+            "cpu_goal": self.cpu_goal,
             "skipped": self.skipped,
             "ratio": vars(self.ratio) if self.ratio else None,
             "ours": vars(self.ours) if self.ours else None,
@@ -87,3 +109,18 @@ class Result:
             "pairs": [{"ours": sample(pair.ours), "theirs": sample(pair.theirs)} for pair in self.pairs],
             "alone": [sample(one) for one in self.alone],
         }
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Result:
+        """What `to_json` gave; what it computed is computed again."""
+        return cls(
+            group=told["group"],
+            load=told["load"],
+            ours_name=told["ours_name"],
+            theirs_name=told["theirs_name"],
+            goal=told["goal"],
+            pairs=[Pair(Sample.from_json(pair["ours"]), Sample.from_json(pair["theirs"])) for pair in told["pairs"]],
+            alone=[Sample.from_json(one) for one in told["alone"]],
+            skipped=told["skipped"],
+            cpu_goal=told["cpu_goal"],
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 
@@ -55,3 +55,9 @@ class Sample:
             "initiator_cpu_us": self.initiator_cpu_us,
             "target_cpu_us": self.target_cpu_us,
         }
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Sample:
+        """What `to_json` gave."""
+        figures, usage = ({field.name: told[field.name] for field in fields(part)} for part in (Figures, Usage))
+        return cls(Figures(**figures), Usage(**usage))

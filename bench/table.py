@@ -1,13 +1,13 @@
-"""Results as a table for the terminal and as a page of the documentation."""
+"""Results as a table, of the terminal and of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from bench.document import Document
 from bench.results import Result, Side
 
-_HEADINGS = ("load", "pair", "IOPS", "p50 µs", "p99 µs", "CPU µs an I/O (initiator / target)", "ratio", "goal")
+HEADINGS = ("load", "pair", "IOPS", "p50 µs", "p99 µs", "CPU µs an I/O (initiator / target)", "ratio", "goal")
 
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
@@ -22,13 +22,15 @@ def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 
 
 def _goal(result: Result) -> str:
-    if result.goal is None:
-        return ""
-    wanted = f"≥ {result.goal:g}"
-    # What only disturbed samples say proves nothing either way.
-    if result.ratio is None or not result.ratio.trusted:
-        return wanted
-    return f"{wanted}: {'met' if result.ratio.mean >= result.goal else 'not met'}"
+    parts = []
+    if result.goal is not None:
+        parts.append(f"≥ {result.goal:g}{_VERDICTS[result.rate_met]}")
+    if result.cpu_goal:
+        parts.append(f"CPU ≤ theirs{_VERDICTS[result.cpu_met]}")
+    return ", ".join(parts)
+
+
+_VERDICTS = {None: "", True: ": met", False: ": not met"}
 
 
 def _side(side: Side) -> tuple[str, ...]:
@@ -56,38 +58,36 @@ def _ratio(result: Result) -> str:
     return f"{text}, {ratio.disturbed} left out" if ratio.disturbed else text
 
 
-def text(results: Sequence[Result]) -> str:
+def text(document: Document) -> str:
     """For the terminal."""
-    lines = [_HEADINGS, *rows(results)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(_HEADINGS))]
+    lines = [HEADINGS, *rows(document.results)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
     table = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join([table, *_skipped(results)])
+    return "\n".join([table, *accounting(document), *skipped(document.results)])
 
 
-def _skipped(results: Sequence[Result]) -> list[str]:
-    return sorted({f"not compared with {each.theirs_name}: {each.skipped}" for each in results if each.skipped})
-
-
-def page(results: Sequence[Result], environment: dict[str, Any], command: str, versions: dict[str, str]) -> str:
-    """`docs/performance.md`."""
-    machine = environment.get("machine", {})
-    parts = [
-        "# Performance",
-        "",
-        f"Made by `{command}`; bench/README.md says how it measures. Ratios are ours to theirs, in turns in one run:"
-        " the geometric mean of the undisturbed pairs, the least and the greatest; figures are medians of the samples"
-        " that count. Compare within this page only.",
-        "",
-        f"- machine: {machine.get('cpu_model', 'unknown')}, {machine.get('cpus', '?')} processors"
-        f"{', a virtual machine' if machine.get('hypervisor') else ''};"
-        f" {machine.get('system', '')}, Linux {machine.get('kernel', '')}",
-        f"- iotax {environment.get('iotax', '')}, commit {environment.get('commit', 'unknown')}",
-        *(f"- {name}: {version}" for name, version in versions.items()),
-        "",
-        f"| {' | '.join(_HEADINGS)} |",
-        f"|{'---|' * len(_HEADINGS)}",
-        *(f"| {' | '.join(row)} |" for row in rows(results)),
-        "",
-        *(f"- {line}" for line in _skipped(results)),
+def skipped(results: Sequence[Result]) -> list[str]:
+    """What was not measured, with the reason."""
+    return [
+        f"{each.load}: {each.ours_name} not compared with {each.theirs_name}: {each.skipped}"
+        for each in results
+        if each.skipped
     ]
-    return "\n".join(parts).rstrip() + "\n"
+
+
+def accounting(document: Document) -> list[str]:
+    """What accounting for an I/O costs, as a share of what the load takes for a 4K NVMe/TCP read at depth 32."""
+    if not document.accounting_ns:
+        return []
+    recorder_ns, ledger_ns = document.accounting_ns["recorder_ns"], document.accounting_ns["ledger_ns"]
+    sides = [each.ours for each in document.results if (each.group, each.load) == _ACCOUNTED and each.ours]
+    share = (
+        f", {recorder_ns / sides[0].initiator_cpu_us / 10:.1f} % of the load's processor time for it" if sides else ""
+    )
+    return [
+        f"accounting of an I/O: {recorder_ns:.1f} ns (histograms, series, I/Os outstanding; always on){share};"
+        f" with verification {ledger_ns:.1f} ns more for each write's entry in the ledger"
+    ]
+
+
+_ACCOUNTED = ("nvme", "NVMe/TCP 4K random read, depth 32")

@@ -19,6 +19,8 @@ class Place:
     initiator_cpu: int
     folder: Path
     """For logs and files; on a real file system, since io_uring does not read tmpfs at once."""
+    spare_cpus: tuple[int, ...] = ()
+    """Others that may be used, for more threads a side."""
 
 
 class Measurable(Protocol):

@@ -42,7 +42,10 @@ def run_fio(
         process.wait(timing.window_s + 30)
     if process.returncode:
         raise UnavailableError(f"fio failed: {log.read_text(errors='replace').strip()[-300:]}")
-    return Sample(parse(output.read_text(), load.direction), usage)
+    try:
+        return Sample(parse(output.read_text(), load.direction), usage)
+    except UnavailableError as error:
+        raise UnavailableError(f"{error}: {log.read_text(errors='replace').strip()[-300:]}") from None
 
 
 def _ms(seconds: float) -> str:
@@ -54,6 +57,8 @@ def parse(text: str, direction: str) -> Figures:
     """fio's JSON, which notes may stand before."""
     report: dict[str, Any] = json.loads(text[text.index("{") :])
     side = report["jobs"][0][direction]
+    if not side["iops"]:
+        raise UnavailableError("fio completed no I/O")
     percentiles = side.get("clat_ns", {}).get("percentile", {})
     p50_ns, p99_ns = percentiles.get("50.000000"), percentiles.get("99.000000")
     return Figures(

@@ -31,12 +31,16 @@ class Ours:
     spin_ns: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     verify: bool = False
+    cores: int = 1
+    """Of either side, each with a thread; the load has a connection for each, with the whole depth."""
     path: str | None = None
     """Of a file to load in place of the server's volume, without a protocol."""
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
         program = self.program or find_engine()
+        if len(place.spare_cpus) < 2 * (self.cores - 1):
+            raise UnavailableError(f"{2 * self.cores} processors are needed, {2 + len(place.spare_cpus)} are there")
         if self.path is not None:
             yield _Standing(self, program, place, f"local:{self.path}", None)
             return
@@ -47,7 +51,8 @@ class Ours:
                 for protocol in ("nfs3", "iscsi", "nvme-tcp")
             ],
             "driver": self.driver,
-            "cpus": [place.target_cpu],
+            "threads": self.cores,
+            "cpus": [place.target_cpu, *place.spare_cpus[: self.cores - 1]],
             **({"spin_ns": self.spin_ns} if self.spin_ns else {}),
         }
         with Engine(program, "serve", document) as server:
@@ -68,7 +73,9 @@ class _Standing:
     target: int | None
 
     def measure(self, load: Load, timing: Timing) -> Sample:
-        document = load_document(self.subject, self.endpoint, load, timing, self.place.initiator_cpu)
+        more = self.subject.cores - 1
+        cpus = [self.place.initiator_cpu, *self.place.spare_cpus[more : 2 * more]]
+        document = load_document(self.subject, self.endpoint, load, timing, cpus)
         with Engine(self.program, "load", document) as engine:
             engine.expect("connected", time.monotonic() + _DEADLINE_S)
             usage = measure_window(engine.pid, self.target, timing)
@@ -76,13 +83,14 @@ class _Standing:
         return Sample(figures_of(result, load), usage)
 
 
-def load_document(subject: Ours, endpoint: str, load: Load, timing: Timing, cpu: int) -> dict[str, Any]:
+def load_document(subject: Ours, endpoint: str, load: Load, timing: Timing, cpus: list[int]) -> dict[str, Any]:
     """The engine's `run` task; its window is a little longer than ours, so that ours lies inside it."""
     return {
         "task": "run",
         "endpoint": endpoint,
         "options": subject.options,
-        "workers": 1,
+        "workers": subject.cores,
+        "threads": subject.cores,
         "outstanding": load.depth,
         "block_size_bytes": load.block_bytes,
         "read_percent": 100 if load.direction == "read" else 0,
@@ -92,7 +100,7 @@ def load_document(subject: Ours, endpoint: str, load: Load, timing: Timing, cpu:
         "runtime_ns": int((timing.window_s + _STARTING_S) * 1e9),
         "verify": subject.verify,
         "driver": subject.driver,
-        "cpus": [cpu],
+        "cpus": cpus,
         **({"spin_ns": subject.spin_ns} if subject.spin_ns else {}),
     }
 

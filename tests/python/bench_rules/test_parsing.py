@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench import table
+from bench.document import Document
 from bench.load import Load, Timing
+from bench.page import page
 from bench.process import UnavailableError, named, program
 from bench.results import Result
 from bench.sample import Figures, Sample, Usage
@@ -70,6 +71,8 @@ def test_fio_tells_its_direction_though_notes_stand_before() -> None:
 
     report = 'fio: a note\n{"jobs": [' + json.dumps({"read": side(470_000.5), "write": side(0.0)}) + "]}"
     assert fio.parse(report, "read") == Figures(470_000.5, 50.0, 90.0)
+    with pytest.raises(UnavailableError, match="no I/O"):
+        fio.parse(report, "write")
 
 
 def test_raw_limit_tells_both_sides() -> None:
@@ -91,7 +94,7 @@ def test_engine_figures_are_of_the_direction_asked_for() -> None:
 
 def test_engine_is_asked_for_one_connection_and_a_window_around_ours() -> None:
     load = Load("write", 128, 65536, random=False)
-    document = ours.load_document(ours.Ours("iscsi", spin_ns=50_000), "iscsi://x", load, Timing(0.5, 3.0), 1)
+    document = ours.load_document(ours.Ours("iscsi", spin_ns=50_000), "iscsi://x", load, Timing(0.5, 3.0), [1])
     assert (document["workers"], document["outstanding"], document["block_size_bytes"]) == (1, 128, 65536)
     assert (document["read_percent"], document["random_percent"], document["cpus"]) == (0, 0, [1])
     assert document["runtime_ns"] > 3_000_000_000
@@ -117,11 +120,14 @@ def test_page_holds_machine_command_versions_and_every_row() -> None:
         "nfs", "NFSv3 4K random read, depth 32", "iotax", "unfs3", 6, [], [pair.ours], "IOTAX_BENCH_UNFS3 is not set"
     )
     environment = {"machine": {"cpu_model": "Some CPU", "kernel": "6.18"}, "iotax": "0.1.0", "commit": "abc"}
-    page = table.page([compared, alone], environment, "python -m bench --only nvme", {"SPDK": "26.05"})
-    assert "Some CPU" in page and "`python -m bench --only nvme`" in page and "- SPDK: 26.05" in page
+    told = page(
+        Document("python -m bench --only nvme", environment, "schedutil", {"SPDK": "26.05"}, {}, [compared, alone])
+    )
+    assert "Some CPU" in told and "`python -m bench --only nvme`" in told and "- SPDK: 26.05" in told
+    assert "governor schedutil" in told
     assert (
         "| NVMe/TCP 4K random read, depth 32 | iotax | 200,000 | 50.0 | 90.0 | 2.50 / 2.50 | 2.00 (2.00 to 2.00, 1 pairs) | ≥ 1.25: met |"
-        in page
+        in told
     )
-    assert "|  | SPDK | 100,000 |" in page
-    assert "(not compared)" in page and "- not compared with unfs3: IOTAX_BENCH_UNFS3 is not set" in page
+    assert "|  | SPDK | 100,000 |" in told
+    assert "(not compared)" in told and "iotax not compared with unfs3: IOTAX_BENCH_UNFS3 is not set" in told

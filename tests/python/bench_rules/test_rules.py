@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ from bench import clocks, table
 from bench.cases import cases
 from bench.clocks import Reading, ThreadTimes
 from bench.disturbance import disturbance
+from bench.document import Document
 from bench.load import Load, Timing
+from bench.page import page
 from bench.results import Result, Side
 from bench.sample import Figures, Sample, Usage
 from bench.turns import Pair, ratio, take_alone, take_turns
@@ -82,6 +85,45 @@ def test_a_goal_is_met_by_the_mean_of_pairs_that_count(goal: float | None, said:
     assert table.rows([Result("nvme", str(LOAD), "iotax", "other", goal, pairs, [])])[0][-1] == said
 
 
+def test_processor_time_of_both_sides_is_a_goal_of_its_own() -> None:
+    def found(ours_initiator_s: float) -> str:
+        pairs = [Pair(sample(100.0, initiator_cpu_s=ours_initiator_s), sample(100.0))]
+        return table.rows([Result("nvme", str(LOAD), "iotax", "other", 1.25, pairs, [], cpu_goal=True)])[0][-1]
+
+    assert found(1.0) == "≥ 1.25: not met, CPU ≤ theirs: met"
+    assert found(1.1) == "≥ 1.25: not met, CPU ≤ theirs: not met"
+
+
+def document() -> Document:
+    pairs = [Pair(sample(200.0), sample(100.0)), Pair(sample(900.0, foreign_load=1.0), sample(100.0))]
+    results = [
+        Result("nvme", f"NVMe/TCP {LOAD}", "iotax", "other", 1.25, pairs, [], cpu_goal=True),
+        Result("raw", f"iSCSI {LOAD}", "iotax", "raw limit", 3.0, pairs[:1], []),
+        Result("scale", str(LOAD), "iotax, 2 + 2 cores", "iotax", 1.8, [], [], "4 processors are needed, 2 are there"),
+    ]
+    machine = {"cpu_model": "Some CPU", "cpus": 2, "kernel": "6.1"}
+    accounting = {"recorder_ns": 20.0, "ledger_ns": 5.0}
+    return Document("python -m bench", {"machine": machine}, None, {"fio": "3.39"}, accounting, results)
+
+
+def test_a_page_is_the_same_from_the_file_of_its_run(tmp_path: Path) -> None:
+    made = document()
+    made.write(tmp_path / "run.json")
+    assert page(Document.read(tmp_path / "run.json")) == page(made)
+
+
+def test_a_page_tells_the_machine_the_rule_and_which_goals_are_met() -> None:
+    told = page(document())
+    assert "- machine: Some CPU, 2 processors; governor not told" in told
+    assert "more than 0.05 of its window" in told
+    assert "accounting of an I/O: 20.0 ns" in told
+    met, rest = told.split("Not met, 1:")
+    missed, unknown = rest.split("Not measurable here, 1:")
+    assert "(2.00 of ≥ 1.25)" in met and "CPU an I/O of either side" in met
+    assert "(2.00 of ≥ 3)" in missed
+    assert "2 + 2 cores" in unknown and "4 processors are needed" in met
+
+
 def test_ours_alone_ends_after_twice_as_many_samples() -> None:
     busy = [sample(1.0, foreign_load=1.0) for _ in range(20)]
     assert len(take_alone(Played("A", busy, []), LOAD, TIMING, 3, lambda _: None)) == 6
@@ -131,7 +173,7 @@ def test_machine_time_leaves_interrupts_and_idleness_out() -> None:
 
 def test_every_case_has_a_way_to_the_volume_and_a_load(tmp_path) -> None:
     found = cases(tmp_path / "file")
-    assert {case.group for case in found} == {"nvme", "iscsi", "nfs", "raw", "tricks", "local", "verify"}
+    assert {case.group for case in found} == {"nvme", "iscsi", "nfs", "raw", "scale", "tricks", "local", "verify"}
     assert len(
         {(case.path, str(case.load), case.ours.name, case.theirs and case.theirs.name) for case in found}
     ) == len(found)

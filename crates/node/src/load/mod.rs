@@ -17,7 +17,7 @@ pub mod pattern;
 pub mod recorder;
 mod run;
 mod scan;
-mod schedule;
+pub mod schedule;
 pub mod signature;
 pub mod streams;
 mod trouble;

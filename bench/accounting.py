@@ -1,0 +1,18 @@
+"""What it costs to account for an I/O, by itself: crates/runtime/examples/accounting.rs."""
+
+from __future__ import annotations
+
+import json
+
+from bench.process import run
+from bench.subjects.base import Place
+from bench.subjects.raw import build_example
+
+_RUNS = 5
+
+
+def accounting_ns(place: Place) -> dict[str, float]:
+    """Nanoseconds an I/O by part, the least of a few runs: other work on the machine only ever adds."""
+    example = build_example("accounting")
+    runs = [json.loads(run("taskset", "--cpu-list", str(place.initiator_cpu), example)) for _ in range(_RUNS)]
+    return {name: min(one[name] for one in runs) for name in runs[0]}

@@ -1,0 +1,79 @@
+"""docs/performance.md: a run of the bench, with what is to be known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.disturbance import FOREIGN_LOAD_MAX, RUN_QUEUE_WAIT_MAX
+from bench.document import Document
+from bench.results import Result
+from bench.table import HEADINGS, accounting, rows, skipped
+
+_LIMITS = Path(__file__).with_name("what-limits.md")
+"""The text on what limits the rest: people's, not of one run."""
+
+
+def page(document: Document) -> str:
+    table = [
+        f"| {' | '.join(HEADINGS)} |",
+        f"|{'---|' * len(HEADINGS)}",
+        *(f"| {' | '.join(row)} |" for row in rows(document.results)),
+    ]
+    parts = [
+        "# Performance",
+        "",
+        f"Made by `{document.command}`; bench/README.md says how it measures. Target on one core, initiator on another,"
+        " one connection, a memory volume; both of our sides sleep when idle unless they are said to poll. Ratios are"
+        " ours to theirs, in turns in one run: the geometric mean of the undisturbed pairs, the least and the greatest;"
+        " figures are medians of the samples that count. Compare within this page only.",
+        "",
+        f"A sample is disturbed when a thread of either side waited for a processor more than {RUN_QUEUE_WAIT_MAX:g}"
+        f" of its window, or other processes kept more than {FOREIGN_LOAD_MAX:g} cores busy. Pairs with one are left"
+        " out, whatever their figures.",
+        "",
+        *_machine(document),
+        "",
+        "## Measured",
+        "",
+        *table,
+        "",
+        *(f"- {line}" for line in [*accounting(document), *skipped(document.results)]),
+        "",
+        "## Goals",
+        "",
+        *_goals(document.results),
+        "",
+        _LIMITS.read_text().rstrip(),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _machine(document: Document) -> list[str]:
+    machine = document.environment.get("machine", {})
+    return [
+        f"- machine: {machine.get('cpu_model', 'unknown')}, {machine.get('cpus', '?')} processors"
+        f"{', a virtual machine' if machine.get('hypervisor') else ''}; governor {document.governor or 'not told'};"
+        f" {machine.get('system', '')}, Linux {machine.get('kernel', '')}",
+        f"- iotax {document.environment.get('iotax', '')}, commit {document.environment.get('commit', 'unknown')}",
+        *(f"- {name}: {version}" for name, version in document.versions.items()),
+    ]
+
+
+def _goals(results: Sequence[Result]) -> list[str]:
+    """Which are met, which are not, and by how much."""
+    met, missed, unknown = [], [], []
+    for result in results:
+        name = f"{result.load}, {result.ours_name} to {result.theirs_name}"
+        ratio = result.ratio.mean if result.ratio else 0.0
+        if result.goal is not None:
+            group = {True: met, False: missed, None: unknown}[result.rate_met]
+            told = "" if result.rate_met is None else f" ({ratio:.2f} of ≥ {result.goal:g})"
+            group.append(f"{name}{told}")
+        if result.cpu_goal:
+            {True: met, False: missed, None: unknown}[result.cpu_met].append(f"{name}, CPU an I/O of either side")
+    found = []
+    for title, group in (("Met", met), ("Not met", missed), ("Not measurable here", unknown)):
+        if group:
+            found += [f"{title}, {len(group)}:", "", *(f"- {line}" for line in group), ""]
+    return found[:-1]
