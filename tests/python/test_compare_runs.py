@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from iotax.analysis import Verdict, summarise
+from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes, differences, level_changes, welch
+from iotax.analysis.words import span
 from iotax.cli.aa import _twin
 from iotax.cli.app import app
 from iotax.cli.study import load
@@ -156,3 +157,8 @@ def test_a_against_a_alarms_at_most_once_in_twenty():
         verdict = next(o for o in summarise(data).overalls if o.response.key == "iops").comparison.verdict
         alarms += verdict in (Verdict.BETTER, Verdict.WORSE)
     assert alarms / 300 <= 0.05 + 0.025
+
+
+def test_an_interval_beyond_tenfold_is_told_in_factors():
+    assert span(Estimate(1.2, 0.3, 125.93)) == "95 % CI 0.300 to 126 times"
+    assert span(Estimate(1.2, 0.9, 1.6)) == "95 % CI −10 % to +60 %"

@@ -25,6 +25,8 @@ PROTOCOL_TITLES = {
     "fcp": "FCP",
     "fc-nvme": "FC-NVMe",
 }
+PERCENT_RATIO_MAX = 10.0
+"""Beyond it nobody reads percent."""
 _NAMED_MAX = 8
 """Runs that a sentence names; the tables list all."""
 
@@ -129,10 +131,14 @@ def _bare(overall: Overall) -> str:
 
 
 def _noise(noise: Noise) -> Finding:
-    text = f"Noise floor: runs of one treatment scatter by {_percent(noise.cv)} ({noise.response.title.lower()})"
+    scatter = _percent(noise.cv) if noise.cv < 1 else "more than their mean"
+    text = f"Noise floor: runs of one treatment scatter by {scatter} ({noise.response.title.lower()})"
     if noise.detectable_ratio is not None:
-        seen = _percent(noise.detectable_ratio - 1)
-        text += f"; {_count(noise.replicates, 'replicate')} show a difference of {seen} nine times out of ten"
+        ratio = noise.detectable_ratio
+        seen = (
+            f"a difference of {_percent(ratio - 1)}" if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
+        )
+        text += f"; {_count(noise.replicates, 'replicate')} show {seen} nine times out of ten"
     return Finding("noise", text + ".")
 
 
@@ -148,7 +154,7 @@ def span(estimate: Estimate) -> str:
     """A ratio's interval as changes: "31 to 37 %", "1.9 to 2.2 times"."""
     if estimate.low is None or estimate.high is None:
         return "no interval: too few runs"
-    if estimate.value >= 1.995:
+    if estimate.value >= 1.995 or estimate.high > PERCENT_RATIO_MAX:
         return f"95 % CI {figure(estimate.low)} to {figure(estimate.high)} times"
     return f"95 % CI {signed(estimate.low - 1)} to {signed(estimate.high - 1)}"
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from iotax.analysis import Estimate, Shift, StudyData, Verdict
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
-from iotax.analysis.words import figure, title
+from iotax.analysis.words import PERCENT_RATIO_MAX, figure, title
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
@@ -20,8 +20,6 @@ from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
 
-_PERCENT_RATIO_MAX = 10.0
-"""Of an interval's end: beyond it nobody reads percent."""
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
@@ -193,7 +191,7 @@ def _change(ratio: Estimate) -> str:
     """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
     if ratio.low is None or ratio.high is None:
         return _step(ratio.value)
-    if _is_times(ratio.value) or ratio.high > _PERCENT_RATIO_MAX:
+    if _is_times(ratio.value) or ratio.high > PERCENT_RATIO_MAX:
         return f"× {figure(ratio.value)} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
     return f"{_step(ratio.value)} \\[{_points(ratio.low)}, {_points(ratio.high)}]"
 

@@ -1,8 +1,9 @@
 """Colours by meaning, in a light and a dark variant.
 
-Protocol colours are Okabe and Ito's, which colour-blind readers tell apart, darkened or lightened to stand 3:1 against
-the page; each protocol keeps its own over all reports. Charts are drawn once, with a stand-in for each colour; in the
-page a stand-in becomes a CSS variable, in a file the light colour.
+The common protocols' colours are Okabe and Ito's, which colour-blind readers tell apart, darkened or lightened to stand
+4:1 against the page; nine protocols take more, and shapes help. Each protocol keeps its own over all reports. Charts
+are drawn once, with a stand-in for each colour; in the page a stand-in becomes a CSS variable, in a file the light
+colour.
 """
 
 import re
@@ -37,24 +38,35 @@ COLOURS = _colours(
     ("green", "#00855f", "#3fc99b"),
     ("purple", "#9a4a8c", "#d891cb"),
     ("ochre", "#9a6c00", "#e3b341"),
-    ("sky", "#2a7f9e", "#7fd0ee"),
-    ("wine", "#8a2346", "#ee88a6"),
+    ("sky", "#1a8099", "#8fe3f5"),
+    ("wine", "#8a2346", "#f0708f"),
+    ("olive", "#4f6b12", "#b9d65a"),
+    ("indigo", "#4a3fb5", "#9a94ff"),
+    ("pink", "#d0277f", "#ff7ac6"),
+    ("brown", "#6b4226", "#c79a78"),
     ("part-initiator", "#30588c", "#7fa9dd"),
     ("part-target", "#7d9fc9", "#4a6f9f"),
     ("part-rest", "#d8cbb5", "#6d6353"),
     ("part-background", "#ece6da", "#423c33"),
 )
 
-_PROTOCOLS = {
+_OWN = {
     "local": "gray",
     "iscsi": "blue",
     "nfs3": "vermilion",
-    "nfs4": "wine",
+    "nfs4.1": "wine",
+    "iser": "sky",
     "nvme-tcp": "green",
+    "nvme-rdma": "olive",
     "fc-nvme": "ochre",
     "fcp": "purple",
+    "iotax": "indigo",
+    "fio": "pink",
 }
-_OTHERS = ("blue", "vermilion", "green", "purple", "ochre", "sky", "wine", "gray")
+"""Of protocols, and of the generators where those are compared."""
+_VARIANTS = ("indigo", "pink", "brown")
+"""For a second arm of a protocol: no protocol has them."""
+_OTHERS = ("blue", "vermilion", "green", "purple", "ochre", "sky", "wine", "olive", "gray", *_VARIANTS)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
@@ -68,14 +80,17 @@ class Look:
 
 def looks(arms: Sequence[str], protocol_of: dict[str, str]) -> dict[str, Look]:
     """A colour and a shape for each arm: its protocol's where no arm before has that, else one that is free."""
+    own = {
+        arm: [_OWN[known] for part in arm.split(" · ") if (known := protocol_of.get(part, part)) in _OWN]
+        for arm in arms
+    }
     named: dict[str, str] = {}
     for arm in arms:
-        wanted = _PROTOCOLS.get(protocol_of.get(arm, arm))
-        if wanted is not None and wanted not in named.values():
-            named[arm] = wanted
-    free = [name for name in _OTHERS if name not in named.values()] or list(_OTHERS)
+        if wanted := [name for name in own[arm] if name not in named.values()]:
+            named[arm] = wanted[0]
     for i, arm in enumerate(arm for arm in arms if arm not in named):
-        named[arm] = free[i % len(free)]
+        choice = (*_VARIANTS, *_OTHERS) if own[arm] else _OTHERS
+        named[arm] = next((name for name in choice if name not in named.values()), choice[i % len(choice)])
     return {arm: Look(COLOURS[named[arm]], SHAPES[i % len(SHAPES)]) for i, arm in enumerate(arms)}
 
 
