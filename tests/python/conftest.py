@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,13 @@ load: {read: 75%, warmup: 0s, runtime: 10ms}
 design: {replicates: 2, seed: 7}
 baseline: {protocol: iscsi}
 """
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until, f"waited too long for {what}"
+        time.sleep(0.02)
 
 
 class FakeEngine:

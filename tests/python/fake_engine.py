@@ -3,7 +3,8 @@
 
 The folder in $FAKE_ENGINE counts the load runs (`runs`), keeps every document (`documents.jsonl`) and may hold
 `faults.json`: {"3": "die", "*": "slow"}, by the number of the run. Faults: die, hang, malformed, kill_server,
-wrong_shape, no_ios, slow, error:KIND. `endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
+wrong_shape, no_ios, slow, disturbed, error:KIND.
+`endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
 `server.json` with `capacity_iops` makes a queue of it.
 """
 
@@ -113,10 +114,12 @@ def served(document, capacity_iops):
     return round(rate_iops * seconds), round(100_000 / (1 - rate_iops / capacity_iops))
 
 
-def result(document, ios):
+def result(document, ios, disturbed):
     latency_ns = 10_000 + sum(document["endpoint"].encode()) % 1000 * 10
     if "capacity_iops" in known("server.json"):
         ios, latency_ns = served(document, known("server.json")["capacity_iops"])
+    if disturbed:
+        latency_ns *= 1000
     reads = ios * document["read_percent"] // 100
     target = document["watch_pids"].get("target")
     pacing = document["pacing"]
@@ -193,7 +196,7 @@ def load(document):
     wait(3600 if fault == "slow" else took_s)
     rate_iops = document["pacing"].get("rate_iops")
     ios = 1000 * document["outstanding"] if rate_iops is None else rate_iops * document["runtime_ns"] // 10**9
-    result(document, 0 if fault == "no_ios" else ios)
+    result(document, 0 if fault == "no_ios" else ios, fault == "disturbed")
 
 
 def main():

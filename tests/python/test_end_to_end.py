@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conftest import wait_for
 from iotax.design import plan
 from iotax.engine import EngineError, find_engine
 from iotax.notebook import Notebook, NotebookError
@@ -114,13 +114,6 @@ def test_an_example_for_an_array_that_is_not_there_says_so() -> None:
     done = iotax("check", "study.yaml")
     assert done.returncode == 4
     assert done.stdout.count("is the server up, and is it the right port?") == 3
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until, f"waited too long for {what}"
-        time.sleep(0.02)
 
 
 def children(pid: int, command: str) -> list[int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine
+from conftest import FakeEngine, wait_for
 from iotax.cli.run import run
 from iotax.cli.study import open_lab, planned
 from iotax.labs.base import TrialFailed
@@ -181,6 +183,32 @@ def test_what_this_fio_cannot_reach_is_said(
     study = read_study("s.yaml", text, tmp_path)
     findings = open_lab(study, planned(study), []).check()
     assert any(each.kind == "error" and said in each.message for each in findings)
+
+
+@pytest.mark.slow
+def test_it_does_not_outlive_a_run_that_is_killed(fio: Fio, disk: Path, engine: FakeEngine) -> None:
+    del fio, engine
+    study = disk.parent / "s.yaml"
+    study.write_text(STUDY.replace("200ms", "60s").replace("[iotax, fio]", "[fio]").replace("iotax}", "fio}"))
+    command = [sys.executable, "-m", "iotax", "run", str(study), "--notebook", str(disk.parent / "n.iotax")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        def generators() -> list[int]:
+            return [pid for pid in map(int, children.read_text().split()) if "json+" in words(pid)]
+
+        wait_for(generators, "fio")
+        [child] = generators()
+        process.kill()
+    wait_for(lambda: not words(child), "fio to end")
+
+
+def words(pid: int) -> str:
+    """Of a process's command; none where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def test_a_missing_fio_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine
+from conftest import FakeEngine, wait_for
 from iotax.design import plan
 from iotax.notebook import Notebook
 from iotax.study.read import load_study
@@ -47,13 +46,6 @@ def start(tiny: Path, notebook: Path, engine: FakeEngine) -> Iterator[Start]:
 def attempts(notebook: Path) -> list[Attempt]:
     with Notebook(notebook) as reader:
         return reader.attempts()
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until, f"waited too long for {what}"
-        time.sleep(0.02)
 
 
 def engines(engine: FakeEngine) -> list[int]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from scipy.stats import t as student
 
-from iotax.design.plan import LOADS, first_rate, make_trial
+from iotax.analysis import student
+from iotax.design.plan import LOADS, PROBE_TRIES, first_rate, make_trial
 from iotax.design.random import shuffled
 from iotax.design.treatments import Treatment, treatments
 from iotax.study import Study
@@ -64,8 +64,8 @@ def next_trials(study: Study, trials: Sequence[Trial], attempts: Sequence[Attemp
             known = _of(study, measured, treatment, "probe")
             rate_iops = _next_rate(search, known)
             # A probe that failed for good leaves its treatment where it is.
-            asked = {trial.treatment["rate_iops"] for trial in trials if _is(study, trial, treatment, "probe")}
-            if rate_iops is not None and rate_iops not in asked:
+            asked = [trial for trial in trials if _is(study, trial, treatment, "probe")]
+            if rate_iops is not None and _probes_at(rate_iops, asked) == len(_at(rate_iops, known)):
                 probes.append((treatment, rate_iops))
         if probes:
             return [
@@ -178,7 +178,7 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
     scatter = sum(float(np.var(some)) * len(some) for some in logs.values()) / freedom
     error = math.sqrt(scatter * (1 / len(logs[best]) + 1 / len(logs[other])))
     below = float(np.mean(logs[best]) - np.mean(logs[other]))
-    return below <= float(student.ppf(0.95, freedom)) * error
+    return below <= student.reach(freedom, confidence=0.9) * error
 
 
 def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Interval] | None:
@@ -208,7 +208,7 @@ def ratio_interval(above: list[float], below: list[float]) -> Interval:
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(each) - 1) for part, each in zip(parts, (first, second), strict=True)
     )
-    reach = float(student.ppf(0.975, freedom)) * error
+    reach = student.reach(freedom) * error
     return math.exp(middle), math.exp(middle - reach), math.exp(middle + reach)
 
 
@@ -218,15 +218,17 @@ def _interval(rates: list[float]) -> Interval:
     mean = float(logs.mean())
     if len(rates) < 2:
         return math.exp(mean), 0.0, math.inf
-    reach = float(student.ppf(0.975, len(rates) - 1)) * float(logs.std(ddof=1)) / math.sqrt(len(rates))
+    reach = student.reach(len(rates) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(rates))
     return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
 
 
 def _bracket(search: Search, known: list[Measured]) -> tuple[float | None, float | None]:
     """The highest rate that held below the lowest that did not, and that one; None where there is none."""
-    rates = [(float(trial.treatment["rate_iops"]), holds(search, result)) for trial, result in known]
-    failed = min((rate for rate, held in rates if not held), default=None)
-    passed = max((rate for rate, held in rates if held and (failed is None or rate < failed)), default=None)
+    held: dict[float, list[bool]] = {}
+    for trial, result in known:
+        held.setdefault(float(trial.treatment["rate_iops"]), []).append(holds(search, result))
+    failed = min((rate for rate, some in held.items() if not any(some) and len(some) >= PROBE_TRIES), default=None)
+    passed = max((rate for rate, some in held.items() if any(some) and (failed is None or rate < failed)), default=None)
     return passed, failed
 
 
@@ -235,6 +237,10 @@ def _next_rate(search: Search, known: list[Measured]) -> int | None:
     if not known:
         return first_rate(search)
     assert search.rate_max is not None
+    last = int(known[-1][0].treatment["rate_iops"])
+    again = [holds(search, result) for result in _at(last, known)]
+    if not any(again) and len(again) < PROBE_TRIES:
+        return last
     passed, failed = _bracket(search, known)
     low, high = passed or search.rate_min, failed or search.rate_max
     if high / low <= 1 + search.precision / 100:
@@ -243,6 +249,14 @@ def _next_rate(search: Search, known: list[Measured]) -> int | None:
             return search.rate_min
         return search.rate_max if failed is None and passed is not None and passed < search.rate_max else None
     return round(math.sqrt(low * high))
+
+
+def _at(rate_iops: int, known: list[Measured]) -> list[TrialResult]:
+    return [result for trial, result in known if trial.treatment["rate_iops"] == rate_iops]
+
+
+def _probes_at(rate_iops: int, probes: list[Trial]) -> int:
+    return sum(trial.treatment["rate_iops"] == rate_iops for trial in probes)
 
 
 def _measured(attempts: Sequence[Attempt]) -> list[Measured]:

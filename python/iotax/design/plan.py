@@ -5,8 +5,8 @@ all treatments alike and the blocks take it up. `blocks: none`: all trials in on
 
 `hard_to_change`: a split plot. Trials of one replicate that share the levels of these factors are a whole plot and run
 together; whole plots are in random order, and so are the trials of each. Sentinels are runs of the baseline at even
-distances over the whole plan; they are of replicate 0, belong to the block that they stand in, and are no part of the
-comparison.
+distances over the whole plan, never within a whole plot; they are of replicate 0, belong to the block that they stand
+in, and are no part of the comparison.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
 LOADS = ("workers", "outstanding")
 """Factors of which a search for the best load chooses levels."""
+PROBE_TRIES = 2
+"""Probes of a rate that must miss the objective before a search takes it for too high: one disturbance is no knee."""
 BACKGROUND_NS = 500_000_000
 """How long the idle machine is measured before each block."""
 
@@ -100,13 +102,24 @@ def _with_sentinels(study: Study, runs: list[tuple[int, int, Treatment]]) -> lis
     """Runs of the baseline, of replicate 0, at even distances: the first stands first, the last stands last."""
     count = study.design.sentinels
     found = []
-    places = [round(at * len(runs) / max(1, count - 1)) for at in range(count)]
+    between = _between_plots(study, runs)
+    even = [round(at * len(runs) / max(1, count - 1)) for at in range(count)]
+    places = [min(between, key=lambda place, wanted=wanted: abs(place - wanted)) for wanted in even]
     for place in range(len(runs) + 1):
         for _ in range(places.count(place)):
             block = runs[min(place, len(runs) - 1)][0] if place else runs[0][0]
             found.append((block, 0, study.baseline_levels()))
         found += runs[place : place + 1]
     return found
+
+
+def _between_plots(study: Study, runs: list[tuple[int, int, Treatment]]) -> list[int]:
+    """Places before, between and after runs where no whole plot is cut: all, where nothing is hard to change."""
+    names = list(study.levels())
+    hard = [names.index(factor) for factor in study.design.hard_to_change]
+    plots = [(replicate, *(levels[factor] for factor in hard)) for _, replicate, levels in runs]
+    inside = range(1, len(runs))
+    return [0, *(place for place in inside if not hard or plots[place] != plots[place - 1]), len(runs)]
 
 
 def trial_seed(study: Study, trial: Trial) -> int:
@@ -122,11 +135,11 @@ def first_rate(search: Search) -> int:
 
 
 def steps_max(search: Search) -> int:
-    """Probes of one treatment until its knee is bracketed: each halves the range, by ratio; one of its ends may be
-    asked too."""
+    """Probes of one treatment until its knee is bracketed: each rate halves the range, by ratio, and one of its
+    ends may be asked too."""
     assert search.rate_max is not None
     span = math.log(search.rate_max / search.rate_min) / math.log1p(search.precision / 100)
-    return 1 + max(1, math.ceil(math.log2(span)))
+    return PROBE_TRIES * (1 + max(1, math.ceil(math.log2(span))))
 
 
 def make_trial(

@@ -18,6 +18,7 @@ from iotax.labs import meter
 from iotax.labs.base import Outcome, Progress, Step, TrialFailed
 from iotax.labs.fio.job import Target, check_job, layout_job, run_job, verifies
 from iotax.labs.fio.output import read_output, result_of
+from iotax.labs.lifetime import TIES, tied
 from iotax.study.model import Settings
 
 _SILENCE_S = 45.0
@@ -47,6 +48,8 @@ def find_fio() -> Fio:
     named = os.environ.get("IOTAX_FIO") or shutil.which("fio")
     if not named:
         raise NoFio("fio is not installed: `apt install fio`, or name the program in IOTAX_FIO")
+    if shutil.which(TIES) is None:
+        raise NoFio(f"{TIES} is not there: install it with `apt-get install util-linux`")
     try:
         version = subprocess.run([named, "--version"], capture_output=True, text=True, timeout=30, check=True)
         engines = subprocess.run([named, "--enghelp"], capture_output=True, text=True, timeout=30, check=True)
@@ -130,14 +133,14 @@ def _run_pass(fio: Fio, settings: Settings, job: str) -> dict[str, Any]:
 
 
 class _Process:
-    """fio with its job on standard input, in a group of its own that is ended with it."""
+    """fio with its job on standard input, in a group of its own that is ended with it. It cannot outlive us."""
 
     def __init__(self, fio: Fio, job: str) -> None:
         self.log = ""
         # Where data are wrong, fio leaves a state file in its folder.
         self._folder = tempfile.TemporaryDirectory(prefix="iotax-fio-")
         self._running = subprocess.Popen(
-            [fio.path, "--output-format=json+", "-"],
+            tied([fio.path, "--output-format=json+", "-"]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """One virtual machine as a process of ours.
 
-It cannot outlive us: the kernel kills it when this process ends, however that ends (setpriv --pdeathsig), and a guest
+It cannot outlive us: the kernel kills it when this process ends, however that ends (`tied`), and a guest
 whose control port closes turns itself off. `close` kills it by its pidfd. It has a process group of its own, so that a
 Ctrl-C of the terminal reaches only us.
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from iotax.labs.lifetime import TIES, tied
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
 
@@ -61,8 +62,8 @@ def require_qemu() -> str:
     """QEMU's version. Raises VmFault where it is not installed or does not start."""
     if shutil.which(PROGRAM) is None:
         raise VmFault("qemu", f"{PROGRAM} is not there: install it with `apt-get install qemu-system-x86`")
-    if shutil.which("setpriv") is None:
-        raise VmFault("qemu", "setpriv is not there: install it with `apt-get install util-linux`")
+    if shutil.which(TIES) is None:
+        raise VmFault("qemu", f"{TIES} is not there: install it with `apt-get install util-linux`")
     done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=False, timeout=30)
     if done.returncode:
         raise VmFault("qemu", f"{PROGRAM} does not start: {done.stderr.strip()}")
@@ -118,7 +119,7 @@ class Process:
         self.started_s = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *arguments(machine, image, folder)],
+                tied(arguments(machine, image, folder)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
