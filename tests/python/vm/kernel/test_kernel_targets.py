@@ -33,21 +33,21 @@ def run(document: dict[str, Any]) -> dict[str, Any]:
 def holds_what_is_written(endpoint: str, options: dict[str, Any], shapes: list[tuple[int, int]]) -> None:
     """Verified load of every shape: workers (connections), block size. The volume holds the pattern already."""
     for workers, block_size_bytes in shapes:
-        result = run(
-            {
-                "task": "run",
-                "endpoint": endpoint,
-                "options": options,
-                "workers": workers,
-                "outstanding": 8,
-                "block_size_bytes": block_size_bytes,
-                "read_percent": 50,
-                "warmup_ns": 100_000_000,
-                "runtime_ns": 700_000_000,
-                "seed": 5,
-                "verify": True,
-            }
-        )
+        document = {
+            "task": "run",
+            "endpoint": endpoint,
+            "options": options,
+            "workers": workers,
+            "outstanding": 8,
+            "block_size_bytes": block_size_bytes,
+            "read_percent": 50,
+            "warmup_ns": 100_000_000,
+            "seed": 5,
+            "verify": True,
+        }
+        result = run(document | {"runtime_ns": 700_000_000})
+        if result["event"] == "result" and not (result["read"]["ios"] and result["write"]["ios"]):
+            result = run(document | {"runtime_ns": 5_000_000_000})  # a busy machine did not come to both
         case = (options, workers, block_size_bytes, result)
         assert result["event"] == "result", case
         assert result["read"]["ios"] > 0 and result["write"]["ios"] > 0, case

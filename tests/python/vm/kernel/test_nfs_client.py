@@ -22,7 +22,13 @@ def nfs(server: Server, script: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "options", ["", "nconnect=4", "rsize=4096,wsize=4096", "rsize=1048576,wsize=1048576", "sync", "noac"]
+    "options",
+    [
+        "nconnect=4",
+        "rsize=4096,wsize=4096",
+        "sync",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("", "rsize=1048576,wsize=1048576", "noac")),
+    ],
 )
 def test_files_keep_every_byte_however_they_are_mounted(serve: Serve, machine: KernelMachine, options: str) -> None:
     server = serve("nfs3", SIZE_BYTES)
