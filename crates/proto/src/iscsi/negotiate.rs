@@ -136,6 +136,11 @@ impl Negotiation {
             }
             self.offered |= mask(spec);
             self.put_wish(spec, out);
+            // RFC 7143 §6.2.2: what no answer can change holds already, as the peer need not answer.
+            match (spec.rule, self.flag(spec.key)) {
+                (Rule::And, false) | (Rule::Or, true) => self.hold(spec.key, Value::flag(self.flag(spec.key))),
+                _ => {}
+            }
         }
         self.declare(out);
     }
@@ -393,6 +398,22 @@ mod tests {
         let mut out = TextOut::default();
         assert_eq!(negotiation.take("MaxConnections", "1", &mut out), Ok(()));
         assert!(negotiation.take("MaxConnections", "1", &mut out).is_err());
+    }
+
+    #[test]
+    fn offers_that_settle_a_key_need_no_answer() {
+        for (initial_r2t, immediate_data) in [(true, false), (true, true), (false, false)] {
+            let wishes = Wishes { initial_r2t, immediate_data, ..Wishes::default() };
+            let mut negotiation = Negotiation::new(wishes, false);
+            let mut out = TextOut::default();
+            negotiation.offer_all(&mut out);
+            // As LIO does: silence to ImmediateData=No.
+            if !initial_r2t {
+                negotiation.take("InitialR2T", "No", &mut out).expect("an answer");
+            }
+            let agreed = negotiation.agreed();
+            assert_eq!((agreed.initial_r2t, agreed.immediate_data), (initial_r2t, immediate_data));
+        }
     }
 
     #[test]
