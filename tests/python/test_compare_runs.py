@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes, differences, level_changes, welch
 from iotax.analysis.words import span
-from iotax.cli.aa import _twin
+from iotax.cli.aa import _document, _twin
 from iotax.cli.app import app
 from iotax.cli.study import load
 from iotax.cli.summary import print_summary
@@ -56,7 +57,15 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
     told = RUN.invoke(app, ["compare", str(a), str(b)])
     assert told.exit_code == 0
     assert "Regression: mean latency of all together" in told.output
-    assert RUN.invoke(app, ["compare", str(a), str(b), "--fail-on-regression"]).exit_code == 6
+    written = tmp_path / "changes.json"
+    assert RUN.invoke(app, ["compare", str(a), str(b), "--fail-on-regression", "--json", str(written)]).exit_code == 6
+    document = json.loads(written.read_text(encoding="utf-8"))
+    worse = [each for each in document["changes"] if each["regression"]]
+    assert document["regressions"] == len(worse) > 0
+    latency = next(each for each in worse if each["response"] == "latency" and each["treatment"] is None)
+    assert latency["low"] < 1.2 < latency["high"]
+    assert latency["verdict"] == "worse"
+    assert RUN.invoke(app, ["compare", str(a), str(b), "--json", str(tmp_path / "no" / "x")]).exit_code == 2
     assert RUN.invoke(app, ["compare", str(b), str(a), "--fail-on-regression"]).exit_code == 0
     unknown = RUN.invoke(app, ["compare", "before", "after", "--notebook", str(a)])
     assert unknown.exit_code == 2
@@ -130,6 +139,10 @@ def test_the_noise_floor_is_the_scatter_put_in():
     assert 1.02 < noise["iops"].detectable_ratio < 1.1
     ratio = next(o.comparison.ratio for o in summary.overalls if o.response.key == "iops")
     assert ratio.low < 1 < ratio.high
+    document = _document([(noise["iops"], summary.overalls[0].comparison)], 8)
+    [told] = json.loads(json.dumps(document))["responses"]
+    assert (told["response"], told["noise_floor"]) == ("iops", noise["iops"].cv)
+    assert told["low"] < told["ratio"] < told["high"]
 
 
 def test_a_run_of_which_all_is_left_out_says_so_on_the_terminal(tmp_path: Path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.table import Table
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from iotax.analysis import Comparison, Noise, Verdict, summarise
 from iotax.cli.console import console
+from iotax.cli.document import interval, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
 from iotax.cli.run import measure
@@ -27,7 +29,7 @@ DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
 REPLICATES_MAX = 10_000
 
 
-def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None) -> None:
+def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, document: Path | None) -> None:
     study, _ = load(name)
     twin, source = _twin(study, protocol, replicates)
     path = notebook or OUT / "aa.iotax"
@@ -42,6 +44,8 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None) 
     if not found:
         out = f"; {len(data.excluded)} are left out by the study's rules" if data.excluded else ""
         leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` tells why")
+    if document is not None:
+        write_document(document, _document(found, replicates))
     _print(found, study.margin, replicates)
 
 
@@ -76,6 +80,22 @@ def _plain(level: object) -> object:
     if isinstance(level, str):
         return {"on": True, "off": False}.get(level, int(level) if level.isdecimal() else level)
     return level
+
+
+def _document(found: list[tuple[Noise, Comparison]], replicates: int) -> dict[str, Any]:
+    return {
+        "replicates": replicates,
+        "responses": [
+            {
+                "response": noise.response.key,
+                "noise_floor": noise.cv,
+                "detectable_ratio": noise.detectable_ratio,
+                **interval(comparison.ratio),
+                "verdict": comparison.verdict,
+            }
+            for noise, comparison in found
+        ],
+    }
 
 
 def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int) -> None:

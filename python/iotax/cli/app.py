@@ -29,6 +29,9 @@ StudyName = Annotated[str, typer.Argument(help="A study file, or the name of a b
 NotebookPath = Annotated[
     Path | None, typer.Argument(help="A notebook (*.iotax); the newest one in out/ when not given.", show_default=False)
 ]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the figures here as JSON, too.", show_default=False)
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
 ]
@@ -230,6 +233,7 @@ def compare(
     fail_on_regression: Annotated[
         bool, typer.Option("--fail-on-regression", help="End with code 6 where B is surely worse, beyond the margin.")
     ] = False,
+    document: JsonFile = None,
 ) -> None:
     """Compare two runs of a study, or two levels of a factor.
 
@@ -238,7 +242,7 @@ def compare(
     """
     from iotax.cli import compare as command
 
-    command.compare(before, after, notebook, margin, fail=fail_on_regression)
+    command.compare(before, after, notebook, margin, document, fail=fail_on_regression)
 
 
 @app.command()
@@ -252,6 +256,7 @@ def aa(
     notebook: Annotated[
         Path | None, typer.Option("--notebook", "-n", help="Where results are kept; out/aa.iotax.", show_default=False)
     ] = None,
+    document: JsonFile = None,
 ) -> None:
     """Run one treatment against itself: the noise floor of this lab.
 
@@ -259,7 +264,7 @@ def aa(
     """
     from iotax.cli import aa as command
 
-    command.aa(study, protocol, replicates, notebook)
+    command.aa(study, protocol, replicates, notebook, document)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.markup import escape
@@ -13,6 +14,7 @@ from iotax.analysis import Estimate, Shift, StudyData, Verdict
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
 from iotax.analysis.words import PERCENT_RATIO_MAX, figure, title
 from iotax.cli.console import console
+from iotax.cli.document import interval, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.cli.summary import COLORS
@@ -23,8 +25,12 @@ from iotax.study import Level, Study
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
-def compare(before: str, after: str, notebook: Path | None, margin: float | None, *, fail: bool) -> None:
+def compare(
+    before: str, after: str, notebook: Path | None, margin: float | None, document: Path | None, *, fail: bool
+) -> None:
     found, margin_percent, notes = _compared(before, after, notebook, margin)
+    if document is not None:
+        write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
     out = console()
     out.print(_table(found.found))
     if any(shift.points for shift in found.shifts):
@@ -44,6 +50,33 @@ def compare(before: str, after: str, notebook: Path | None, margin: float | None
         out.print("No regression beyond the margin.", soft_wrap=True)
     if worse and fail:
         raise typer.Exit(Exit.REGRESSED)
+
+
+def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
+    return {
+        "margin_percent": margin_percent,
+        "regressions": sum(change.regressed(margin_percent) for change in found.found),
+        "changes": [
+            {
+                "response": change.response.key,
+                "unit": change.response.unit,
+                "treatment": change.treatment or None,
+                "before": change.before,
+                "after": change.after,
+                **interval(change.ratio),
+                "runs": change.runs,
+                "p": change.p_difference,
+                "verdict": "mixed" if change.mixed else change.verdict,
+                "regression": change.regressed(margin_percent),
+            }
+            for change in found.found
+        ],
+        "latency_quantiles": [
+            {"treatment": shift.arm, "percent": point.percent, **interval(point.ratio)}
+            for shift in found.shifts
+            for point in shift.points
+        ],
+    }
 
 
 def _compared(
