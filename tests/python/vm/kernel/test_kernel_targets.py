@@ -85,6 +85,7 @@ def lio(machine: KernelMachine) -> Iterator[str]:
         ("", {"header_digest": True, "data_digest": True}),
         ("InitialR2T=No", {"initial_r2t": False, "immediate_data": True}),
         ("ImmediateData=No", {"initial_r2t": True}),
+        ("InitialR2T=No ImmediateData=No", {"initial_r2t": False, "immediate_data": False, "data_digest": True}),
         ("InitialR2T=No", {"first_burst_bytes": 4096, "max_burst_bytes": 8192}),
         ("MaxBurstLength=16384 FirstBurstLength=8192", {}),
         ("MaxOutstandingR2T=4", {"max_recv_data_segment_bytes": 8192, "header_digest": True}),
