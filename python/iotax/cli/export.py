@@ -63,13 +63,13 @@ def _table(notebook: Notebook, run: int | None) -> list[dict[str, Any]]:
 def _row(attempt: Attempt) -> dict[str, Any]:
     """One attempt; a failed one has its reason and no figures."""
     trial, result = attempt.trial, attempt.result
+    arrived = result.open if result else None
     row: dict[str, Any] = {
         "study": trial.study,
         "trial": trial.id,
         "order": trial.order,
         "block": trial.block,
         "replicate": trial.replicate,
-        **trial.treatment,
         "attempt": attempt.number,
         "status": attempt.status,
         "reason": attempt.reason,
@@ -85,6 +85,12 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "rate_bytes_per_s": result and result.rate_bytes_per_s,
         "latency_mean_ns": result and result.latency_mean_ns,
         **{f"latency_{name}_ns": result and result.latency_ns(percent) for name, percent in _PERCENTILES.items()},
+        "service_mean_ns": result and result.service_mean_ns,
+        "offered": arrived and arrived.offered,
+        "dropped": arrived and arrived.dropped,
+        "backlog_peak": arrived and arrived.backlog_peak,
+        "backlog_end": arrived and arrived.backlog_end,
+        "achieved": arrived and arrived.achieved,
         "latency_max_ns": result and max(result.read.latency_max_ns, result.write.latency_max_ns),
         "cpu_initiator_ns_per_io": result and result.cpu_per_io_ns("initiator"),
         "cpu_target_ns_per_io": result and result.cpu_per_io_ns("target"),
@@ -95,7 +101,10 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "verify_checked_blocks": result and result.verify and result.verify.checked_blocks,
         "verify_never_written_blocks": result and result.verify and result.verify.never_written_blocks,
     }
-    return row | figures
+    # A factor may have the name of what is measured: the rate that was asked for is not the rate achieved.
+    taken = row.keys() | figures.keys()
+    factors = {f"factor_{name}" if name in taken else name: level for name, level in trial.treatment.items()}
+    return row | factors | figures
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

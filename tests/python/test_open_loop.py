@@ -1,0 +1,70 @@
+"""An open loop over real sockets against a server that cannot bear every rate: 2 ms an I/O, four in flight at most."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iotax.analysis.responses import Run
+from iotax.analysis.validity import Context, Level, check_run
+from iotax.engine import EngineError, find_engine
+from iotax.notebook import Notebook
+
+STUDY = """\
+name: open
+question: What does a rate beyond the capacity look like?
+volume: {size: 16MiB, delay: 2ms}
+factors: {protocol: [nfs3, iscsi], rate_iops: [0, 200, 8000]}
+load: {workers: 2, outstanding: 2, backlog: 100, read: 100%, warmup: 100ms, runtime: 1s}
+design: {replicates: 1}
+baseline: {protocol: iscsi}
+"""
+
+
+@pytest.mark.slow
+def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(tmp_path: Path) -> None:
+    try:
+        find_engine()
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    (tmp_path / "s.yaml").write_text(STUDY)
+    command = [sys.executable, "-m", "iotax"]
+    options = ["--notebook", "n.iotax", "--no-report"]
+    done = subprocess.run(
+        [*command, "run", "s.yaml", *options], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "Rate held: a finding in" in done.stdout
+    with Notebook(tmp_path / "n.iotax") as notebook:
+        attempts = notebook.attempts()
+    for each in attempts:
+        result, asked = each.result, each.trial.treatment["rate_iops"]
+        assert result is not None
+        assert result.open is not None
+        # Of both workers together.
+        assert (result.open.rate_iops, result.outstanding.workers) == (asked, 2)
+        assert result.open.offered == pytest.approx(asked, rel=0.02)
+        if asked == 0:
+            assert result.ios == 0
+        if asked == 8000:
+            # Four in flight at 2 ms are 2,000 I/Os a second.
+            assert result.ios <= 2100
+            assert result.open.achieved < 0.99
+            assert 0 < result.open.backlog_peak <= 100
+            assert result.open.dropped > 5000
+            checks = {check.key: check.level for check in check_run(Run(each.trial, result), Context(threads=1))}
+            assert checks["achieved"] is Level.DOUBTFUL
+    written = subprocess.run(
+        [*command, "export", "n.iotax", "--format", "csv"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    rows = [row for row in csv.DictReader(written.stdout.splitlines()) if row["factor_rate_iops"] != "0"]
+    assert len(rows) == 4
+    for row in rows:
+        assert float(row["latency_mean_ns"]) >= float(row["service_mean_ns"]) >= 2e6
+        assert float(row["rate_iops"]) <= 2100
