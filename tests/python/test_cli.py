@@ -71,10 +71,10 @@ def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
         "    8      2          2  local     1",
         "8 trials in 2 blocks, about 2 s; seed 7.",
         "Full factorial: 4 treatments.",
-        "Smallest difference between two treatments that is seen 9 times in 10, by scatter of runs: 5.1% at 1%, "
-        "10.5% at 2%, 16.2% at 3%, 28.5% at 5%, 64.9% at 10%.",
-        "Smallest difference between two arms over all conditions that is seen 9 times in 10, by scatter of runs: "
-        "3.6% at 1%, 7.3% at 2%, 11.2% at 3%, 19.4% at 5%, 42.4% at 10%.",
+        "Smallest difference between two treatments that is seen 9 times in 10, by assumed scatter of runs: "
+        "5.1% at 1%, 10.5% at 2%, 16.2% at 3%, 28.5% at 5%, 64.9% at 10%.",
+        "Smallest difference between two arms over all conditions that is seen 9 times in 10, by assumed scatter of "
+        "runs: 3.6% at 1%, 7.3% at 2%, 11.2% at 3%, 19.4% at 5%, 42.4% at 10%.",
     ]
     assert list(Path.cwd().glob("**/*.iotax")) == []
 

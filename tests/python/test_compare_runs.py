@@ -175,3 +175,14 @@ def test_a_against_a_alarms_at_most_once_in_twenty():
 def test_an_interval_beyond_tenfold_is_told_in_factors():
     assert span(Estimate(1.2, 0.3, 125.93)) == "95 % CI 0.300 to 126 times"
     assert span(Estimate(1.2, 0.9, 1.6)) == "95 % CI −10 % to +60 %"
+
+
+def test_a_plan_tells_each_response_by_the_scatter_of_an_earlier_run(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "by the scatter of" not in RUN.invoke(app, ["plan", "quick"]).output
+    (tmp_path / "out").mkdir()
+    data = simulated(1, run_cv=0.02)
+    write_notebook(tmp_path / "out" / "quick.iotax", data)
+    told = RUN.invoke(app, ["plan", "quick"]).output
+    for noise in summarise(data).noise:
+        assert f"{noise.response.title}, by the scatter of {noise.cv:.1%} in out/quick.iotax: " in told

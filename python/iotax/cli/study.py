@@ -8,15 +8,18 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from iotax.analysis.words import PERCENT_RATIO_MAX, figure
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE
 from iotax.design import Plan
 from iotax.design import plan as make_plan
-from iotax.design.describe import describe
+from iotax.design.describe import describe, detectable
 from iotax.engine import EngineError, find_engine
 from iotax.labs.base import Lab
 from iotax.labs.loopback import LoopbackLab
+from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.model import format_level
 from iotax.study.read import builtin_studies, load_study
@@ -88,6 +91,33 @@ def plan(name: str) -> None:
     )
     for line in describe(study, made):
         out.print(escape(line), soft_wrap=True, highlight=False)
+    for line in _by_earlier_scatter(study, OUT / f"{study.name}.iotax"):
+        out.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
+    """What this plan can show of each response, by the scatter of the study's latest run here; a line each."""
+    if study.search is not None or not earlier.is_file():
+        return []
+    # Heavy, and of no use to a plan that nothing was measured for.
+    from iotax.analysis import summarise
+    from iotax.report import study_data
+
+    try:
+        with Notebook(earlier) as notebook:
+            noise = summarise(study_data(notebook)).noise
+    except NotebookError:
+        return []
+    found = []
+    for each in noise:
+        told = ", ".join(f"{_difference(ratio)} between {words}" for words, ratio in detectable(study, each.cv))
+        if told:
+            found.append(f"{each.response.title}, by the scatter of {each.cv:.1%} in {earlier}: {told}.")
+    return found
+
+
+def _difference(ratio: float) -> str:
+    return f"{ratio - 1:.1%}" if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 
 def check(name: str, destroy: list[str]) -> None:

@@ -110,7 +110,9 @@ def _stop(study: Study) -> list[str]:
     ]
 
 
-def _detectable(study: Study) -> list[str]:
+def detectable(study: Study, cv: float) -> list[tuple[str, float]]:
+    """What is compared, and the smallest ratio of it that is seen with 90 % power where runs scatter by `cv`; empty
+    where the plan leaves nothing to judge scatter by."""
     replicates, cells = study.design.replicates, len(treatments(study))
     blocks = replicates if study.design.blocks == "replicate" else 1
     freedom = replicates * cells - cells - (blocks - 1)
@@ -118,14 +120,22 @@ def _detectable(study: Study) -> list[str]:
     compared = [("two treatments", replicates)]
     if others > 1:
         compared.append(("two arms over all conditions", replicates * others))
-    found = []
-    for words, runs in compared:
-        ratios = [detectable_ratio(cv, runs, freedom) for cv in CVS]
-        told = ", ".join(f"{ratio - 1:.1%} at {cv:.0%}" for cv, ratio in zip(CVS, ratios, strict=True) if ratio)
-        if not told:
-            return ["One run of each treatment leaves nothing to judge scatter by: no difference can be shown."]
-        found.append(f"Smallest difference between {words} that is seen 9 times in 10, by scatter of runs: {told}.")
-    return found
+    ratios = [(words, detectable_ratio(cv, runs, freedom)) for words, runs in compared]
+    return [(words, ratio) for words, ratio in ratios if ratio is not None]
+
+
+def _detectable(study: Study) -> list[str]:
+    told: dict[str, list[str]] = {}
+    for cv in CVS:
+        for words, ratio in detectable(study, cv):
+            told.setdefault(words, []).append(f"{ratio - 1:.1%} at {cv:.0%}")
+    if not told:
+        return ["One run of each treatment leaves nothing to judge scatter by: no difference can be shown."]
+    return [
+        f"Smallest difference between {words} that is seen 9 times in 10, by assumed scatter of runs: "
+        f"{', '.join(each)}."
+        for words, each in told.items()
+    ]
 
 
 def _arms(study: Study) -> int:
