@@ -21,7 +21,7 @@ VOLUME_BYTES = 384 << 20
 """xfs wants 300 MiB."""
 
 
-def require_tools() -> None:
+def require_tools(*more: str) -> None:
     """Skips where a machine cannot be had; fails there with CI=true."""
     missing = None
     if shutil.which(PROGRAM) is None:
@@ -30,6 +30,8 @@ def require_tools() -> None:
         missing = "the guest's image is built from Debian packages, and there is no apt-get"
     elif shutil.which("cc") is None or shutil.which("nm") is None:
         missing = "there is no C compiler (package build-essential)"
+    elif absent := [each for each in more if shutil.which(each) is None]:
+        missing = f"{absent[0]} is not installed"
     else:
         try:
             find_engine()

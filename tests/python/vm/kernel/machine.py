@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,16 @@ PROCESSORS = 4
 
 
 class KernelMachine:
-    """A guest with the lab's image and the tests' tools."""
+    """A guest with the lab's image, the tests' tools and what else a test puts under /test."""
 
-    def __init__(self, *devices: str) -> None:
+    def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
         self.ports = dict(zip(_SERVICES, free_ports(len(_SERVICES)), strict=True))
         forwards = "".join(
             f",hostfwd=tcp:127.0.0.1:{self.ports[name]}-{_GUEST}:{port}" for name, port in _SERVICES.items()
         )
         try:
-            image, self.versions = with_tools(_base_image(), self._folder)
+            image, self.versions = with_tools(_base_image(), self._folder, files or {})
             chosen, _ = accelerator.choose(image, "auto", require_qemu())
             machine = Machine(
                 "initiator",
@@ -57,7 +58,6 @@ class KernelMachine:
                         f"user,id=host,ipv6=off,net=10.0.0.0/24,host={GATEWAY},dhcpstart=10.0.0.100{forwards}",
                     ),
                     *("-device", "virtio-net-pci,netdev=host,romfile="),
-                    *devices,
                 ),
             )
             self._guest = Guest(machine, image, self._folder)

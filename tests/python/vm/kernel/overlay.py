@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from iotax.labs.vm import recipe
@@ -22,7 +23,7 @@ from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import Package, Store
 
 ROOT = Path(__file__).parents[4]
-MODULES = ("ext4", "xfs", "loop", "crc32c_generic")
+MODULES = ("ext4", "xfs", "loop", "crc32c_generic", "sha512_generic", "drbg")
 PROGRAMS = {
     "e2fsprogs": ("sbin/mke2fs", "sbin/e2fsck"),
     "xfsprogs": ("sbin/mkfs.xfs", "sbin/xfs_repair"),
@@ -34,8 +35,9 @@ _ALIGNMENT = 512
 """The kernel skips zeros between archives in words; whole sectors are what others leave."""
 
 
-def with_tools(image: Image, folder: Path) -> tuple[Image, dict[str, str]]:
-    """The image with the tests' tools, in `folder`, and the versions of the packages that they came from."""
+def with_tools(image: Image, folder: Path, files: Mapping[str, bytes]) -> tuple[Image, dict[str, str]]:
+    """The image with the tests' tools, in `folder`, and the versions of the packages that they came from. `files` go
+    under /test."""
     store = Store(cache_root() / "packages")
     kernel = store.kernel_package()
     packages = store.fetch([kernel, "fio", *PROGRAMS])
@@ -51,6 +53,8 @@ def with_tools(image: Image, folder: Path) -> tuple[Image, dict[str, str]]:
         archive.file("test/exercise_file", _exerciser().read_bytes(), 0o755)
         for script in sorted((Path(__file__).parent / "guest").iterdir()):
             archive.file(f"test/{script.name}", script.read_bytes())
+        for name, data in files.items():
+            archive.file(f"test/{name}", data)
         archive.close()
     versions = {name: packages[name].version for name in ("fio", *PROGRAMS)}
     return Image(image.kernel, place, image.release, image.packages | versions, image.unavailable), versions
