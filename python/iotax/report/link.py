@@ -20,7 +20,7 @@ def ceilings(summary: Summary) -> str:
 
 
 def _mtu(rate: str, mtu: int) -> str:
-    return f" (MTU {mtu})" if rate.endswith("GbE") else ""
+    return f" with MTU\u00a0{mtu}" if rate.endswith("GbE") else ""
 
 
 def columns(summary: Summary) -> list[Column]:
@@ -41,7 +41,7 @@ def groups(summary: Summary) -> list[Group]:
     def figures(cell: CellSummary) -> list[Figure]:
         base = grid.baseline_of(cell.cell)
         carried = _figure(cell.values[BANDWIDTH.key], MEGABYTES)
-        share = Figure(f"{known[cell.cell]:.1%}") if cell.cell in known else Figure("–")
+        share = Figure(f"{100 * known[cell.cell]:.1f} %") if cell.cell in known else Figure("–")
         if cell.cell == base:
             return [carried, Figure("100", tone="base"), share, Figure("100", tone="base")]
         comparison = cell.ratios.get(BANDWIDTH.key)

@@ -28,7 +28,7 @@ def objective(summary: Summary) -> str:
         else " those whose every run held, the one of most IOPS wins"
     )
     return (
-        f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}. {what}{rest}. The winner was then "
+        f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}. {what}{rest}. The winner is then "
         f"run afresh {search.confirm} times, since the best of many is flattered by chance."
     )
 

@@ -25,12 +25,12 @@ def bound() -> Summary:
 def test_raw_stands_beside_shares_of_links(bound: Summary) -> None:
     [small, large] = link.groups(bound)
     assert [group.condition for group in (small, large)] == ["Block size 4KiB", "Block size 64KiB"]
-    assert [figure.value for figure in small.rows[1].figures] == ["1,360", "125", "40.0%", "–"]
+    assert [figure.value for figure in small.rows[1].figures] == ["1,360", "125", "40.0 %", "–"]
     # 0.98 × 3,094 over 0.96 × 3,306 MB/s, then 0.98 over 0.96.
-    assert [figure.value for figure in large.rows[1].figures] == ["3,340", "95.5", "98.0%", "102"]
+    assert [figure.value for figure in large.rows[1].figures] == ["3,340", "95.5", "98.0 %", "102"]
     assert all(len(row.figures) == len(link.columns(bound)) for row in small.rows + large.rows)
     assert link.note(bound).startswith("In 1 comparison both links carried 90 % of that or more")
-    assert link.ceilings(bound) == "fc 32GFC 3,310 MB/s, ip 25GbE (MTU 9000) 3,090 MB/s"
+    assert link.ceilings(bound) == "fc 32GFC 3,310 MB/s, ip 25GbE with MTU\u00a09000 3,090 MB/s"
 
 
 def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> None:

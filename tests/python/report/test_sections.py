@@ -97,6 +97,32 @@ def test_a_search_says_what_it_found():
     assert all(len(row.figures) == len(columns(summary)) for row in group.rows)
 
 
+def test_winners_run_afresh_have_intervals_and_a_ratio():
+    changes = {
+        "factors": {"protocol": ["nfs3", "iscsi"], "outstanding": [1, 8]},
+        "search": {"latency_max": "200us", "percentile": 50},
+    }
+    data = Simulation().data(study(**changes))
+    again = [
+        each.model_copy(
+            update={
+                "trial": each.trial.model_copy(update={"id": each.trial.id.replace("/r", "/confirm "), "replicate": 0})
+            }
+        )
+        for each in data.attempts
+        if each.trial.treatment["outstanding"] == 8
+    ]
+    summary = summarise(StudyData(data.study, [*data.attempts, *again], data.planned))
+    [group] = groups(summary)
+    nfs, iscsi = group.rows
+    rates = [each.result.rate_iops for each in again if each.trial.treatment["protocol"] == "iscsi"]
+    low, high = (float(end.replace(",", "")) for end in iscsi.figures[1].interval.split("–"))
+    assert low < min(rates) < max(rates) < high
+    assert [figure.value for figure in (nfs.figures[3], iscsi.figures[2])] == ["3 of 3", "–"]
+    low, high = map(float, nfs.figures[2].interval.split("–"))
+    assert low < float(nfs.figures[2].value) < high < 100
+
+
 def test_generators_are_compared_where_the_study_varies_them(tmp_path):
     of = study(
         factors={"protocol": {"disk": "/tmp/disk.img"}, "generator": ["iotax", "fio"], "outstanding": [1, 8]},
