@@ -68,11 +68,15 @@ def machine_busy_s(stat: str) -> float:
 
 
 def _spent(before: dict[int, ThreadTimes], after: dict[int, ThreadTimes]) -> tuple[float, float]:
-    """CPU seconds of all threads, and the wait of the thread that waited most."""
+    """CPU seconds of all threads of a side, and the most that a thread of it waited for others than its siblings.
+
+    A side is pinned to its cores, so its threads wait for each other there: no longer than those others ran.
+    """
     zero = ThreadTimes(0.0, 0.0)
     pairs = [(before.get(thread, zero), times) for thread, times in after.items()]
-    cpu_s = sum(late.cpu_s - early.cpu_s for early, late in pairs)
-    return cpu_s, max((late.wait_s - early.wait_s for early, late in pairs), default=0.0)
+    spent = [(late.cpu_s - early.cpu_s, late.wait_s - early.wait_s) for early, late in pairs]
+    cpu_s = sum(own_s for own_s, _ in spent)
+    return cpu_s, max((max(0.0, wait_s - (cpu_s - own_s)) for own_s, wait_s in spent), default=0.0)
 
 
 def _family_times(root: int) -> dict[int, ThreadTimes]:

@@ -28,9 +28,9 @@ def page(document: Document) -> str:
         " ours to theirs, in turns in one run: the geometric mean of the undisturbed pairs, the least and the greatest;"
         " figures are medians of the samples that count. Compare within this page only.",
         "",
-        f"A sample is disturbed when a thread of either side waited for a processor more than {RUN_QUEUE_WAIT_MAX:g}"
-        f" of its window, or other processes kept more than {FOREIGN_LOAD_MAX:g} cores busy. Pairs with one are left"
-        " out, whatever their figures.",
+        "A sample is disturbed when a thread of either side waited for others than its siblings more than"
+        f" {RUN_QUEUE_WAIT_MAX:g} of its window, or other processes kept more than {FOREIGN_LOAD_MAX:g} cores busy."
+        " Pairs with one are left out, whatever their figures.",
         "",
         *_machine(document),
         "",

@@ -24,7 +24,7 @@ class Usage:
     target_cpu_s: float | None
     """None where there is no target."""
     run_queue_wait: float
-    """Of the thread that waited most for a processor: seconds a second."""
+    """Of the thread that waited most for a processor, its siblings' turns apart: seconds a second."""
     foreign_load: float
     """Cores that other processes kept busy."""
 

@@ -143,11 +143,11 @@ def test_cpu_time_counts_threads_that_began_within_the_window() -> None:
         return Reading(at_s, threads, {7: ThreadTimes(target_s, 0.5)}, {1: ThreadTimes(0.0, 0.0)}, busy_s)
 
     before = reading(10.0, {2: ThreadTimes(1.0, 0.0)}, 3.0, 100.0)
-    after = reading(12.0, {2: ThreadTimes(2.0, 0.1), 3: ThreadTimes(0.5, 0.4)}, 4.0, 102.7)
+    after = reading(12.0, {2: ThreadTimes(2.0, 0.1), 3: ThreadTimes(0.5, 1.4)}, 4.0, 102.7)
     used = clocks.usage(before, after)
     assert used.initiator_cpu_s == 1.5
     assert used.target_cpu_s == 1.0
-    assert used.run_queue_wait == pytest.approx(0.2)
+    assert used.run_queue_wait == pytest.approx(0.2), "a second of the wait was its sibling's turn"
     assert used.foreign_load == pytest.approx(0.1)
 
 
