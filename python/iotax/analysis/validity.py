@@ -68,6 +68,10 @@ TITLES = {
 """In the order in which they are shown. All but the noise floor, which takes several runs, are of each run."""
 
 
+DISTURBANCES = frozenset({"steady", "wait", "foreign", "skew"})
+"""Findings that a quieter machine would mend."""
+
+
 def check_run(run: Run, context: Context) -> list[Check]:
     """One finding for each of `TITLES` that a single run can have, in that order."""
     checks: dict[str, Callable[[Run, Context], tuple[Level, str]]] = {

@@ -9,7 +9,7 @@ from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
 from iotax.analysis.data import Grid, StudyData
 from iotax.analysis.noise import Noise
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
-from iotax.analysis.validity import TITLES, Check, Level
+from iotax.analysis.validity import DISTURBANCES, TITLES, Check, Level
 from iotax.analysis.verdict import Verdict
 
 Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
@@ -83,7 +83,9 @@ def trust(
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {_count(len(data.not_done), 'attempt')} did not end well and {are} listed"
     found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
-    spoilt = sum(any(check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values())
+    spoilt = sum(
+        any(check.key in DISTURBANCES and check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values()
+    )
     if spoilt * 2 > len(runs):
         text = f"{spoilt} of {len(runs)} runs were disturbed: measure again on a quiet machine before you rely on this."
         found.append(Finding("disturbed", text, "warning"))

@@ -3,6 +3,8 @@
 import pytest
 
 from iotax.analysis import Level, Verdict, summarise
+from iotax.analysis.validity import Check
+from iotax.analysis.words import trust
 from report.factory import PATHS, Costs, Simulation, study
 
 
@@ -217,3 +219,10 @@ def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
         assert len(read) == len(data.runs)
         found[len(outstanding)] = len(inverses)
     assert found[2] == found[6] <= 12
+
+
+def test_a_generator_that_is_late_by_itself_is_no_disturbance():
+    late = Check("lateness", Level.DOUBTFUL, "late by 30.0 µs on average, 25.0% of the response time")
+    data = Simulation().data(study())
+    found = trust(data, [[late]], {run.trial.id: [late] for run in data.measured})
+    assert [f.subject for f in found if f.tone == "warning"] == ["lateness"]
