@@ -59,6 +59,11 @@ impl SharedRegion {
         {
             return Ok(region);
         }
+        Self::plain(name, len, prefault)
+    }
+
+    /// As `new`, never in huge pages: their files can be mapped, but not read and written.
+    pub fn plain(name: &str, len: usize, prefault: bool) -> Result<Self, MemoryError> {
         check_available(len)?;
         Self::in_file(name, len, prefault, MemfdFlags::empty())
             .map_err(|error| MemoryError::System { wanted_bytes: len as u64, source: error.into() })
@@ -257,6 +262,17 @@ mod tests {
             region.copy_out(len - 8, &mut bytes);
             assert_eq!(&bytes, b"\0\0\0hello");
         }
+    }
+
+    #[test]
+    fn a_plain_region_is_read_and_written_as_a_file() {
+        use std::os::unix::fs::FileExt;
+        let region = SharedRegion::plain("test", 4 << 20, true).unwrap();
+        let file = File::options().read(true).write(true).open(region.path().unwrap()).unwrap();
+        file.write_all_at(b"hello", 4096).unwrap();
+        let mut bytes = [0; 5];
+        region.copy_out(4096, &mut bytes);
+        assert_eq!(&bytes, b"hello");
     }
 
     #[test]

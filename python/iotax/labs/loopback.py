@@ -168,6 +168,7 @@ class LoopbackLab(Lab):
                     driver=loopback.driver,
                     threads=loopback.threads,
                     cpus=self.serve_cpus,
+                    file_io=any(each.load.generator == "fio" for each in self._settings.values()),
                 )
             except EngineError as error:
                 raise TrialFailed(f"the server did not come up: {error}", error.log) from error

@@ -39,10 +39,13 @@ class _Ready(Record):
 class Server:
     """A running server. Raises EngineError where it does not come up."""
 
-    def __init__(self, program: Path, volume: Volume, *, driver: str, threads: int, cpus: list[int]) -> None:
+    def __init__(
+        self, program: Path, volume: Volume, *, driver: str, threads: int, cpus: list[int], file_io: bool = False
+    ) -> None:
         self.volume = volume
         self._fill_s = _READY_S + volume.size / _FILL_BYTES_PER_S
-        self._engine = Engine(program, "serve", serve_document(volume, driver=driver, threads=threads, cpus=cpus))
+        document = serve_document(volume, driver=driver, threads=threads, cpus=cpus, file_io=file_io)
+        self._engine = Engine(program, "serve", document)
         try:
             ready = self._engine.expect("ready", time.monotonic() + self._fill_s)
             self._ready = _Ready.model_validate(ready)
@@ -86,8 +89,13 @@ class Server:
         self._engine.close()
 
 
-def serve_document(volume: Volume, *, driver: str, threads: int, cpus: list[int]) -> dict[str, Any]:
-    """The engine's `serve` document: every embedded protocol before one volume, on loopback, at free ports."""
+def serve_document(
+    volume: Volume, *, driver: str, threads: int, cpus: list[int], file_io: bool = False
+) -> dict[str, Any]:
+    """The engine's `serve` document: every embedded protocol before one volume, on loopback, at free ports.
+
+    With `file_io`, other programs may read and write a memory volume's file.
+    """
     described: dict[str, Any] = {
         "name": VOLUME,
         "media": volume.media,
@@ -96,6 +104,7 @@ def serve_document(volume: Volume, *, driver: str, threads: int, cpus: list[int]
         "seed": _FILL_SEED,
         "delay_ns": volume.delay,
         "burn_ns": volume.burn,
+        "file_io": file_io,
     }
     if volume.path:
         described["path"] = volume.path

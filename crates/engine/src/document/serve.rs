@@ -42,6 +42,9 @@ pub(crate) struct VolumeSpec {
     /// Seed of the data pattern
     #[serde(default)]
     pub(crate) seed: u64,
+    /// Other programs read and write a memory volume's file; without, it may lie in huge pages, where that fails
+    #[serde(default)]
+    pub(crate) file_io: bool,
     /// Time that each operation is made to wait
     #[serde(default)]
     pub(crate) delay_ns: u64,

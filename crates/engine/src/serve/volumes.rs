@@ -44,7 +44,8 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     let store = match (spec.media, &spec.path) {
         (document::Media::Memory | document::Media::Null, _) if size_bytes == 0 => return usage("its size is 0"),
         (document::Media::Memory, _) => {
-            let memory = SharedRegion::new(&spec.name, size_bytes, true)
+            let open = if spec.file_io { SharedRegion::plain } else { SharedRegion::new };
+            let memory = open(&spec.name, size_bytes, true)
                 .map_err(|error| Failure::new(FailureKind::Io, error.to_string(), place()))?;
             Store::Memory(memory)
         }
