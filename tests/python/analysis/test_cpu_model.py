@@ -110,6 +110,7 @@ def test_fieller_matches_its_closed_form_and_says_when_it_is_unbounded():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("background", "replicates"), [(0.03, 3), (0.03, 5), (0.0, 5)])
 def test_intervals_of_cost_and_ratio_cover_as_they_say(background, replicates):
     """With 2 % of drift between blocks: a price in µs carries it, a ratio does not."""
