@@ -49,10 +49,11 @@ test-long: install test-packages
 	$(BIN)/pytest --quiet tests/python -m 'long or not long'
 	SECONDS_EACH=600 scripts/fuzz
 
-# The schemas under schema/, made from the code; a test compares.
+# The schemas under schema/ and the reference of studies, made from the code; tests compare.
 schema: install
 	$(ENGINE) schema > schema/engine.schema.json
 	$(BIN)/python -m iotax.study.schema > schema/study.schema.json
+	$(BIN)/python -m iotax.study.reference > docs/reference/study.md
 
 # A minute for each target, as many at a time as there are processors; SECONDS_EACH=600 for ten.
 fuzz:
