@@ -40,13 +40,13 @@ check-python: $(VENV)/.installed
 
 test: install test-packages
 	cargo test --locked --workspace --quiet
-	$(BIN)/pytest --quiet tests/python
+	$(BIN)/pytest tests/python
 	IF_POSSIBLE=1 scripts/fuzz
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages
 	cargo test --locked --workspace --quiet
-	$(BIN)/pytest --quiet tests/python -m 'long or not long'
+	$(BIN)/pytest tests/python -m 'long or not long'
 	SECONDS_EACH=600 scripts/fuzz
 
 # The schemas under schema/ and the reference of studies, made from the code; tests compare.
