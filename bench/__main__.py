@@ -16,7 +16,8 @@ from bench.accounting import accounting_ns
 from bench.cases import Case, cases
 from bench.disturbance import disturbance
 from bench.document import Document, governor
-from bench.load import VOLUME_BYTES, Timing
+from bench.files import write_random
+from bench.load import Timing
 from bench.page import page
 from bench.process import UnavailableError
 from bench.results import Result
@@ -68,7 +69,7 @@ def _run(asked: argparse.Namespace, command: str) -> Document:
         if not chosen:
             raise _WrongError(f"--only {asked.only}: there is no such group")
         if any(case.group == "local" for case in chosen):
-            _write_file(file)
+            write_random(file)
         results = [_measure(case, place, timing, asked.pairs) for case in chosen]
         accounting: dict[str, float] = {}
         if not asked.only or "verify" in asked.only.split(","):
@@ -103,6 +104,8 @@ def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
     taken: list[Pair] = []
     alone: list[Sample] = []
     skipped = None
+    if case.prepare is not None:
+        case.prepare()
     with contextlib.ExitStack() as up:
         try:
             ours = up.enter_context(case.ours.up(place))
@@ -130,20 +133,6 @@ def _tell_pair(pair: Pair) -> None:
 def _tell_sample(sample: Sample) -> None:
     reason = disturbance(sample.usage)
     print(f"  {sample.figures.rate_iops:>11,.0f}" + (f"  left out: {reason}" if reason else ""), flush=True)
-
-
-def _write_file(path: Path) -> None:
-    """A file that is in the page cache afterwards."""
-    piece = os.urandom(1 << 20)
-    with path.open("wb") as file:
-        for _ in range(VOLUME_BYTES >> 20):
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    # Read once: nothing of it is to be read from the disk while measuring.
-    with path.open("rb") as file:
-        while file.read(1 << 20):
-            pass
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ our own traffic's would count as somebody else's."""
 class ThreadTimes:
     cpu_s: float
     wait_s: float
+    sleeps: int = 0
+    """Voluntary context switches."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,19 @@ def read(initiator: int, target: int | None) -> Reading:
 def usage(before: Reading, after: Reading) -> Usage:
     """What was spent between two readings."""
     window_s = after.at_s - before.at_s
-    initiator_cpu_s, initiator_wait_s = _spent(before.initiator, after.initiator)
-    target_cpu_s, target_wait_s = (None, 0.0)
+    initiator = _spent(before.initiator, after.initiator)
+    target = None
     if before.target is not None and after.target is not None:
-        target_cpu_s, target_wait_s = _spent(before.target, after.target)
-    own_cpu_s, _ = _spent(before.ourselves, after.ourselves)
-    known_s = initiator_cpu_s + (target_cpu_s or 0.0) + own_cpu_s
+        target = _spent(before.target, after.target)
+    known_s = initiator.cpu_s + (target.cpu_s if target else 0.0) + _spent(before.ourselves, after.ourselves).cpu_s
     return Usage(
         window_s=window_s,
-        initiator_cpu_s=initiator_cpu_s,
-        target_cpu_s=target_cpu_s,
-        run_queue_wait=max(initiator_wait_s, target_wait_s) / window_s,
+        initiator_cpu_s=initiator.cpu_s,
+        target_cpu_s=target.cpu_s if target else None,
+        run_queue_wait=max(initiator.wait_s, target.wait_s if target else 0.0) / window_s,
         foreign_load=max(0.0, after.busy_s - before.busy_s - known_s) / window_s,
+        initiator_sleeps=initiator.sleeps,
+        target_sleeps=target.sleeps if target else None,
     )
 
 
@@ -67,8 +71,8 @@ def machine_busy_s(stat: str) -> float:
     return sum(fields[:_PROCESS_FIELDS]) * _TICK_S
 
 
-def _spent(before: dict[int, ThreadTimes], after: dict[int, ThreadTimes]) -> tuple[float, float]:
-    """CPU seconds of all threads of a side, and the most that a thread of it waited for others than its siblings.
+def _spent(before: dict[int, ThreadTimes], after: dict[int, ThreadTimes]) -> ThreadTimes:
+    """CPU and sleeps of all threads of a side, and the most that a thread of it waited for others than its siblings.
 
     A side is pinned to its cores, so its threads wait for each other there: no longer than those others ran.
     """
@@ -76,7 +80,8 @@ def _spent(before: dict[int, ThreadTimes], after: dict[int, ThreadTimes]) -> tup
     pairs = [(before.get(thread, zero), times) for thread, times in after.items()]
     spent = [(late.cpu_s - early.cpu_s, late.wait_s - early.wait_s) for early, late in pairs]
     cpu_s = sum(own_s for own_s, _ in spent)
-    return cpu_s, max((max(0.0, wait_s - (cpu_s - own_s)) for own_s, wait_s in spent), default=0.0)
+    wait_s = max((max(0.0, wait_s - (cpu_s - own_s)) for own_s, wait_s in spent), default=0.0)
+    return ThreadTimes(cpu_s, wait_s, sum(late.sleeps - early.sleeps for early, late in pairs))
 
 
 def _family_times(root: int) -> dict[int, ThreadTimes]:
@@ -88,13 +93,22 @@ def _family_times(root: int) -> dict[int, ThreadTimes]:
 
 def _times(process: int) -> dict[int, ThreadTimes]:
     found = {}
-    for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
+    for thread in Path(f"/proc/{process}/task").glob("*"):
         try:
-            cpu_ns, wait_ns, _ = path.read_text().split()
+            cpu_ns, wait_ns, _ = (thread / "schedstat").read_text().split()
+            sleeps = voluntary_switches((thread / "status").read_text(errors="replace"))
         except (OSError, ValueError):
             continue  # a thread that ended between the listing and the reading
-        found[int(path.parent.name)] = ThreadTimes(int(cpu_ns) * 1e-9, int(wait_ns) * 1e-9)
+        found[int(thread.name)] = ThreadTimes(int(cpu_ns) * 1e-9, int(wait_ns) * 1e-9, sleeps)
     return found
+
+
+def voluntary_switches(status: str) -> int:
+    """How often a thread gave its processor up by itself, from /proc/PID/task/TID/status."""
+    told = re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)
+    if told is None:
+        raise ValueError("the kernel does not count context switches")
+    return int(told[1])
 
 
 def _descendants(root: int) -> list[int]:

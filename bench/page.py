@@ -26,7 +26,8 @@ def page(document: Document) -> str:
         f"Made by `{document.command}`; bench/README.md says how it measures. Target on one core, initiator on another,"
         " one connection, a memory volume; both of our sides sleep when idle unless they are said to poll. Ratios are"
         " ours to theirs, in turns in one run: the geometric mean of the undisturbed pairs, the least and the greatest;"
-        " figures are medians of the samples that count. Compare within this page only.",
+        " figures are medians of the samples that count; sleeps are voluntary context switches. Compare within this"
+        " page only.",
         "",
         "A sample is disturbed when a thread of either side waited for others than its siblings more than"
         f" {RUN_QUEUE_WAIT_MAX:g} of its window, or other processes kept more than {FOREIGN_LOAD_MAX:g} cores busy."

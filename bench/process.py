@@ -86,12 +86,14 @@ def running(
 def wait_for_port(process: subprocess.Popen[str], port: int, log: Path, seconds: float = 20.0) -> None:
     """Until somebody listens there. Raises UnavailableError where nobody does."""
 
-    def listens() -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-        return False
+    wait_until(lambda: listens(port), process, log, f"{log.stem} does not listen", seconds)
 
-    wait_until(listens, process, log, f"{log.stem} does not listen", seconds)
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def wait_until(

@@ -22,6 +22,8 @@ class Side:
     latency_p99_us: float | None
     initiator_cpu_us: float
     target_cpu_us: float | None
+    initiator_sleeps_an_io: float | None
+    target_sleeps_an_io: float | None
 
     @classmethod
     def of(cls, name: str, samples: Sequence[Sample]) -> Side:
@@ -33,6 +35,8 @@ class Side:
             latency_p99_us=_median([sample.figures.latency_p99_us for sample in used]),
             initiator_cpu_us=statistics.median(sample.initiator_cpu_us for sample in used),
             target_cpu_us=_median([sample.target_cpu_us for sample in used]),
+            initiator_sleeps_an_io=_median([sample.initiator_sleeps_an_io for sample in used]),
+            target_sleeps_an_io=_median([sample.target_sleeps_an_io for sample in used]),
         )
 
 

@@ -27,6 +27,9 @@ class Usage:
     """Of the thread that waited most for a processor, its siblings' turns apart: seconds a second."""
     foreign_load: float
     """Cores that other processes kept busy."""
+    initiator_sleeps: int | None = None
+    """Times that its threads gave their processor up; None where the sides share a process."""
+    target_sleeps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,24 @@ class Sample:
     @property
     def initiator_cpu_us(self) -> float:
         """An I/O."""
-        return self._an_io(self.usage.initiator_cpu_s)
+        return self._an_io(self.usage.initiator_cpu_s * 1e6)
 
     @property
     def target_cpu_us(self) -> float | None:
         """An I/O."""
-        return None if self.usage.target_cpu_s is None else self._an_io(self.usage.target_cpu_s)
+        return None if self.usage.target_cpu_s is None else self._an_io(self.usage.target_cpu_s * 1e6)
 
-    def _an_io(self, cpu_s: float) -> float:
+    @property
+    def initiator_sleeps_an_io(self) -> float | None:
+        return None if self.usage.initiator_sleeps is None else self._an_io(self.usage.initiator_sleeps)
+
+    @property
+    def target_sleeps_an_io(self) -> float | None:
+        return None if self.usage.target_sleeps is None else self._an_io(self.usage.target_sleeps)
+
+    def _an_io(self, whole: float) -> float:
         ios = self.figures.rate_iops * self.usage.window_s
-        return cpu_s / ios * 1e6 if ios else float("nan")
+        return whole / ios if ios else float("nan")
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from bench.document import Document
 from bench.results import Result, Side
 
-HEADINGS = ("load", "pair", "IOPS", "p50 µs", "p99 µs", "CPU µs an I/O (initiator / target)", "ratio", "goal")
+HEADINGS = (
+    "load",
+    "pair",
+    "IOPS",
+    "p50 µs",
+    "p99 µs",
+    "CPU µs an I/O (initiator / target)",
+    "sleeps an I/O",
+    "ratio",
+    "goal",
+)
 
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
@@ -34,14 +44,18 @@ _VERDICTS = {None: "", True: ": met", False: ": not met"}
 
 
 def _side(side: Side) -> tuple[str, ...]:
-    target = "" if side.target_cpu_us is None else f" / {side.target_cpu_us:.2f}"
     return (
         side.name,
         f"{side.rate_iops:,.0f}",
         _number(side.latency_p50_us),
         _number(side.latency_p99_us),
-        f"{side.initiator_cpu_us:.2f}{target}",
+        _both(side.initiator_cpu_us, side.target_cpu_us),
+        _both(side.initiator_sleeps_an_io, side.target_sleeps_an_io),
     )
+
+
+def _both(initiator: float | None, target: float | None) -> str:
+    return " / ".join(f"{value:.2f}" for value in (initiator, target) if value is not None)
 
 
 def _number(value: float | None) -> str:

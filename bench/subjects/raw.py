@@ -60,7 +60,12 @@ class _Raw:
         seconds_an_io = 1e-6 * figures.rate_iops * usage.window_s
         return Sample(
             figures,
-            replace(usage, initiator_cpu_s=initiator_us * seconds_an_io, target_cpu_s=target_us * seconds_an_io),
+            replace(
+                usage,
+                initiator_cpu_s=initiator_us * seconds_an_io,
+                target_cpu_s=target_us * seconds_an_io,
+                initiator_sleeps=None,
+            ),
         )
 
 

@@ -1,4 +1,4 @@
-"""tgt as an iSCSI target, and libiscsi's `iscsi-perf`, which reads only."""
+"""tgt as an iSCSI target on a file in memory, and libiscsi's `iscsi-perf`, which reads only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from bench.load import VOLUME_BYTES, Load, Timing
+from bench.files import memory_folder, write_zeros
+from bench.load import Load, Timing
 from bench.process import UnavailableError, free_port, measure_window, program, run, running, wait_for_port, wait_until
 from bench.sample import Figures, Sample
 from bench.subjects.base import Measurable, Place
@@ -23,13 +24,12 @@ def tgt(place: Place) -> Generator[tuple[str, int]]:
     """A tgtd of our own on a file of zeros in memory: its URL and its process."""
     tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
     port, log = free_port(), place.folder / "tgtd.log"
-    backing = place.folder / "tgt.img"
-    with backing.open("wb") as file:
-        file.write(bytes(1 << 20) * (VOLUME_BYTES >> 20))
     # A number of its own, so that a tgtd that runs already is left alone.
     control = str(1000 + os.getpid() % 30000)
     command = [tgtd, "--foreground", "--control-port", control, "--iscsi", f"portal=127.0.0.1:{port}"]
-    with running(command, cpu=place.target_cpu, log=log, kill=True) as process:
+    with memory_folder() as folder, running(command, cpu=place.target_cpu, log=log, kill=True) as process:
+        backing = folder / "tgt.img"
+        write_zeros(backing)
         wait_for_port(process, port, log)
         admin = [tgtadm, "--control-port", control, "--lld", "iscsi"]
 
@@ -43,10 +43,7 @@ def tgt(place: Place) -> Generator[tuple[str, int]]:
         run(*admin, "--mode", "target", "--op", "new", "--tid", "1", "--targetname", _IQN)
         run(*admin, "--mode", "logicalunit", "--op", "new", "--tid", "1", "--lun", "1", "--backing-store", str(backing))
         run(*admin, "--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
-        try:
-            yield f"iscsi://127.0.0.1:{port}/{_IQN}/1", process.pid
-        finally:
-            backing.unlink()
+        yield f"iscsi://127.0.0.1:{port}/{_IQN}/1", process.pid
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_page_holds_machine_command_versions_and_every_row() -> None:
-    usage = Usage(2.0, 1.0, 1.0, 0.0, 0.0)
+    usage = Usage(2.0, 1.0, 1.0, 0.0, 0.0, initiator_sleeps=40_000, target_sleeps=100_000)
     pair = Pair(Sample(Figures(200_000.0, 50.0, 90.0), usage), Sample(Figures(100_000.0), usage))
     compared = Result("nvme", "NVMe/TCP 4K random read, depth 32", "iotax", "SPDK", 1.25, [pair], [])
     alone = Result(
@@ -126,7 +126,7 @@ def test_page_holds_machine_command_versions_and_every_row() -> None:
     assert "Some CPU" in told and "`python -m bench --only nvme`" in told and "- SPDK: 26.05" in told
     assert "governor schedutil" in told
     assert (
-        "| NVMe/TCP 4K random read, depth 32 | iotax | 200,000 | 50.0 | 90.0 | 2.50 / 2.50 | 2.00 (2.00 to 2.00, 1 pairs) | ≥ 1.25: met |"
+        "| NVMe/TCP 4K random read, depth 32 | iotax | 200,000 | 50.0 | 90.0 | 2.50 / 2.50 | 0.10 / 0.25 | 2.00 (2.00 to 2.00, 1 pairs) | ≥ 1.25: met |"
         in told
     )
     assert "|  | SPDK | 100,000 |" in told

@@ -140,15 +140,23 @@ def test_medians_are_of_the_samples_that_count() -> None:
 
 def test_cpu_time_counts_threads_that_began_within_the_window() -> None:
     def reading(at_s: float, threads: dict[int, ThreadTimes], target_s: float, busy_s: float) -> Reading:
-        return Reading(at_s, threads, {7: ThreadTimes(target_s, 0.5)}, {1: ThreadTimes(0.0, 0.0)}, busy_s)
+        return Reading(at_s, threads, {7: ThreadTimes(target_s, 0.5, 9)}, {1: ThreadTimes(0.0, 0.0)}, busy_s)
 
-    before = reading(10.0, {2: ThreadTimes(1.0, 0.0)}, 3.0, 100.0)
-    after = reading(12.0, {2: ThreadTimes(2.0, 0.1), 3: ThreadTimes(0.5, 1.4)}, 4.0, 102.7)
+    before = reading(10.0, {2: ThreadTimes(1.0, 0.0, 100)}, 3.0, 100.0)
+    after = reading(12.0, {2: ThreadTimes(2.0, 0.1, 150), 3: ThreadTimes(0.5, 1.4, 7)}, 4.0, 102.7)
     used = clocks.usage(before, after)
     assert used.initiator_cpu_s == 1.5
     assert used.target_cpu_s == 1.0
+    assert (used.initiator_sleeps, used.target_sleeps) == (57, 0)
     assert used.run_queue_wait == pytest.approx(0.2), "a second of the wait was its sibling's turn"
     assert used.foreign_load == pytest.approx(0.1)
+
+
+def test_sleeps_are_switches_that_a_thread_made_by_itself() -> None:
+    status = "Name:\ttgtd\nvoluntary_ctxt_switches:\t1234\nnonvoluntary_ctxt_switches:\t99\n"
+    assert clocks.voluntary_switches(status) == 1234
+    with pytest.raises(ValueError, match="does not count"):
+        clocks.voluntary_switches("Name:\ttgtd\n")
 
 
 def test_a_childs_cpu_time_counts_with_its_parents() -> None:
