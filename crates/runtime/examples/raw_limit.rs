@@ -2,7 +2,7 @@
 //! else done. Prints one line of JSON for each depth. What a protocol adds is to be seen against this.
 //!
 //! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1] [--repeat 3]
-//!  [--spin-us 0] [--cpus SERVER,CLIENT] [--congestion reno|bbr|cubic]`
+//!  [--spin-us 0] [--cpus SERVER,CLIENT]`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -15,10 +15,7 @@ use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 use iotax_node::{ConnId, Input, Node, Output};
 use iotax_proto::{Instant, Payload, Region, Transmit};
 use iotax_runtime::{
-    Clock, Driver, DriverChoice, DriverConfig, Flow,
-    cpu::pin_thread,
-    driver::{SocketOptions, listen},
-    memory::SharedRegion,
+    Clock, Driver, DriverChoice, DriverConfig, Flow, cpu::pin_thread, driver::listen, memory::SharedRegion,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -34,7 +31,6 @@ struct Settings {
     repeat: usize,
     spin: Duration,
     cpus: Option<(usize, usize)>,
-    socket: SocketOptions,
 }
 
 fn main() {
@@ -65,7 +61,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
         repeat: 3,
         spin: Duration::ZERO,
         cpus: Some((0, 1)),
-        socket: SocketOptions::default(),
     };
     let numbers = |text: &str| text.split(',').map(|number| number.parse().unwrap()).collect::<Vec<usize>>();
     while let Some(name) = arguments.next() {
@@ -76,7 +71,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
             "--seconds" => settings.seconds = value.parse().unwrap(),
             "--repeat" => settings.repeat = value.parse().unwrap(),
             "--spin-us" => settings.spin = Duration::from_micros(value.parse().unwrap()),
-            "--congestion" => settings.socket.loopback_congestion = String::leak(value),
             "--cpus" => {
                 settings.cpus = match numbers(&value)[..] {
                     [server, client] => Some((server, client)),
@@ -107,7 +101,6 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
         }
         let mut config = DriverConfig::new(settings.driver, Clock::start()).unwrap();
         config.spin = settings.spin;
-        config.socket = settings.socket;
         config
     };
     std::thread::scope(|scope| {

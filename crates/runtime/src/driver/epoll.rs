@@ -404,7 +404,7 @@ impl Port for EpollPort {
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
         let refused = rustix::io::ioctl_fionbio(&handed.socket, true).is_err()
-            || self.common.socket.apply(&handed.socket, handed.peer).is_err();
+            || self.common.socket.apply(&handed.socket).is_err();
         if self.conns.len() >= self.common.max_connections || refused {
             return None;
         }

@@ -192,11 +192,12 @@ pub(super) fn run<N: Node + ?Sized>(
             let handed = waker.take_handed();
             port.common().accepted.extend(handed);
         }
+        // One reading for all that the last wait brought from disks: it came together.
+        let now = clock.now();
         let arrived = port.common().accepted.len();
-        deliver(&mut port, node, clock);
+        deliver(&mut port, node, now);
         waker.set_load(port.connections().saturating_sub(node.idle_connections()), arrived);
 
-        let now = clock.now();
         if node.poll_timeout().is_some_and(|at| at <= now) {
             node.handle(now, Input::Timer);
             settle(node, &mut port);
@@ -217,7 +218,6 @@ pub(super) fn run<N: Node + ?Sized>(
         let until = if undelivered || port.has_work() {
             Until::Now
         } else {
-            let now = clock.now();
             match node.poll_timeout().into_iter().chain(port.common().next_deadline()).min() {
                 Some(at) if at <= now => Until::Now,
                 Some(at) => Until::At(at),
@@ -268,7 +268,7 @@ impl Patience {
 }
 
 /// Tells the node of connections accepted and gone, and of disk operations done.
-fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, clock: Clock) {
+fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, now: Instant) {
     loop {
         let input = if let Some((token, result)) = port.common().disk_done.pop_front() {
             Input::DiskDone { token, result }
@@ -283,7 +283,7 @@ fn deliver<N: Node + ?Sized>(port: &mut impl Port, node: &mut N, clock: Clock) {
         } else {
             return;
         };
-        node.handle(clock.now(), input);
+        node.handle(now, input);
         settle(node, port);
     }
 }

@@ -312,11 +312,8 @@ pub(crate) fn config(choice: DriverChoice) -> DriverConfig {
 }
 
 /// A send buffer so small that sends are cut in pieces. (A tiny receive buffer makes the loopback itself stall for 40 ms at a time.)
-pub(crate) const TINY: SocketOptions = SocketOptions {
-    send_buffer_bytes: Some(4096),
-    receive_buffer_bytes: Some(256 * 1024),
-    loopback_congestion: "reno",
-};
+pub(crate) const TINY: SocketOptions =
+    SocketOptions { send_buffer_bytes: Some(4096), receive_buffer_bytes: Some(256 * 1024) };
 
 /// A node on a thread of its own, which is stopped and watched.
 pub(crate) struct Server<R> {

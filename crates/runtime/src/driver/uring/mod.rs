@@ -72,6 +72,7 @@ impl UringPort {
     pub(super) fn new(config: DriverConfig) -> io::Result<Self> {
         let ring = Ring::new()?;
         let buffers = Buffers::new(&ring)?;
+        ring.register_files(&config.disks.iter().map(|disk| disk.raw_fd()).collect::<Vec<_>>())?;
         let mut port = Self {
             common: Common::new(&config),
             ring,
@@ -394,7 +395,7 @@ impl Port for UringPort {
             Output::Connect { conn, to } => self.connect(conn, to),
             Output::Close { conn } => self.close(conn),
             Output::Disk { token, disk, op } => match Transfer::new(Arc::clone(&self.disks[disk.0 as usize]), op) {
-                Ok(transfer) => self.transfers.start(&mut self.ring, token, transfer),
+                Ok(transfer) => self.transfers.start(&mut self.ring, token, disk, transfer),
                 Err(error) => self.common.disk_done.push_back((token, Err(error))),
             },
         }
@@ -410,9 +411,7 @@ impl Port for UringPort {
     }
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
-        if self.conns.len() >= self.common.max_connections
-            || self.common.socket.apply(&handed.socket, handed.peer).is_err()
-        {
+        if self.conns.len() >= self.common.max_connections || self.common.socket.apply(&handed.socket).is_err() {
             return None;
         }
         let conn = self.conns.free_id();

@@ -33,6 +33,11 @@ impl Ring {
             .map(Self)
     }
 
+    /// Makes files known by their place in the list: operations that name one so (`FIXED_FILE`) need not look it up.
+    pub(super) fn register_files(&self, files: &[RawFd]) -> io::Result<()> {
+        if files.is_empty() { Ok(()) } else { self.0.submitter().register_files(files) }
+    }
+
     /// Queues an operation.
     ///
     /// # Safety

@@ -2,19 +2,22 @@
 
 use std::collections::VecDeque;
 
-use io_uring::{opcode, types::FsyncFlags};
-use iotax_node::DiskToken;
+use io_uring::{
+    opcode, squeue,
+    types::{Fd, FsyncFlags},
+};
+use iotax_node::{DiskId, DiskToken};
 
 use super::{
     DISK, KIND_SHIFT,
-    ring::{Completion, Ring, fd},
+    ring::{Completion, Ring},
 };
 use crate::disk::{SystemOp, Transfer};
 
 /// Operations under way by slot, which their completions name.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    slots: Vec<Option<(DiskToken, Transfer)>>,
+    slots: Vec<Option<(DiskToken, DiskId, Transfer)>>,
     free: Vec<usize>,
 }
 
@@ -23,12 +26,13 @@ impl Transfers {
         self.free.len() == self.slots.len()
     }
 
-    pub(super) fn start(&mut self, ring: &mut Ring, token: DiskToken, transfer: Transfer) {
+    /// `id` is the disk's place among the ring's registered files.
+    pub(super) fn start(&mut self, ring: &mut Ring, token: DiskToken, id: DiskId, transfer: Transfer) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let disk = fd(transfer.fd());
+        let disk = Fd(id.0.cast_signed());
         let entry = match transfer.op() {
             SystemOp::Read { offset, address, len } => {
                 opcode::Read::new(disk, address as *mut u8, len).offset(offset).build()
@@ -42,9 +46,10 @@ impl Transfers {
                 opcode::Fallocate::new(disk, len).offset(offset).mode(op.fallocate_mode()).build()
             }
         };
-        self.slots[slot] = Some((token, transfer));
+        let entry = entry.flags(squeue::Flags::FIXED_FILE).user_data((DISK << KIND_SHIFT) | slot as u64);
+        self.slots[slot] = Some((token, id, transfer));
         // SAFETY: the transfer keeps the memory and the disk alive, in its slot, until the operation has completed.
-        unsafe { ring.push(&entry.user_data((DISK << KIND_SHIFT) | slot as u64)) };
+        unsafe { ring.push(&entry) };
     }
 
     pub(super) fn take_done(
@@ -54,10 +59,10 @@ impl Transfers {
         into: &mut VecDeque<(DiskToken, Result<u32, i32>)>,
     ) {
         let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
-        let Some((token, mut transfer)) = self.slots[slot].take() else { return };
+        let Some((token, id, mut transfer)) = self.slots[slot].take() else { return };
         self.free.push(slot);
         if transfer.fall_back(-completion.result).is_some() {
-            self.start(ring, token, transfer);
+            self.start(ring, token, id, transfer);
         } else {
             into.push_back((token, transfer.finish(completion.result)));
         }
