@@ -8,7 +8,7 @@ use iotax_node::{
     ConnId, DiskId,
     volume::{Buffers, Disks, Media, Operations, VolumeSpec, Volumes, unit_of},
 };
-use iotax_proto::{Instant, Payload, Started, UnitError, UnitOp};
+use iotax_proto::{Ending, Endings, Instant, Payload, Started, UnitError, UnitOp};
 use support::{Heap, perform};
 
 const SIZE: u64 = 64 << 10;
@@ -183,7 +183,7 @@ fn delay_is_waited_and_an_aborted_operation_is_never_told() {
     }
     assert_eq!(bench.operations.next_due(), Some(Instant(1000)));
     assert!(bench.operations.take_due(Instant(999)).is_none());
-    bench.operations.abort(1);
+    bench.operations.abort(1, None);
     let told: Vec<_> = std::iter::from_fn(|| bench.operations.take_due(Instant(1020))).map(|(id, _)| id).collect();
     assert_eq!(told, [0, 2]);
 }
@@ -194,10 +194,14 @@ fn operation_aborted_on_the_disk_is_forgotten_and_its_id_used_again() {
     bench.write(512, &[4; 512]);
     let read = |offset| UnitOp::Read { offset, len: 512 };
     assert!(matches!(bench.operations.start(NOW, 0, unit_of(0, false), read(0)), Started::Queued));
-    bench.operations.abort(0);
+    let (ending, mut endings) = (Ending::default(), Endings::default());
+    endings.add(&ending);
+    bench.operations.abort(0, Some(ending));
     assert!(matches!(bench.operations.start(NOW, 0, unit_of(0, false), read(512)), Started::Queued));
+    assert!(!endings.are_over(), "the disk still works on it");
     let result = bench.work().expect("an end").expect("read").expect("data");
     assert_eq!(result.to_vec(), [4; 512]);
+    assert!(endings.are_over());
 }
 
 #[test]

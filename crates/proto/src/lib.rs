@@ -17,7 +17,7 @@ pub mod scsi;
 pub mod wire;
 
 pub use machine::{
-    Allocation, Backend, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Misuse, Shared, Started,
-    Tag, Target, UnitError, UnitId, UnitOp, Violation, ViolationKind,
+    Allocation, Backend, Ending, Endings, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Misuse,
+    Shared, Started, Tag, Target, UnitError, UnitId, UnitOp, Violation, ViolationKind,
 };
 pub use wire::{HeapRegion, Payload, Region, Transmit};

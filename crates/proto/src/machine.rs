@@ -4,9 +4,17 @@
 //! answers into bytes. Both are driven the same way: mutate (`receive`, `submit`, `complete`, `handle_timeout`), then drain
 //! `transmit`, then ask `poll_timeout`. Input from a peer never panics; misuse by the caller is a bug and may.
 
-use core::{fmt, ops::Add, time::Duration};
+use core::{
+    fmt,
+    ops::Add,
+    sync::atomic::{Ordering, fence},
+    time::Duration,
+};
 
-use alloc::vec::Vec;
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
 
 use crate::wire::{Payload, Transmit};
 
@@ -229,6 +237,31 @@ pub struct Allocation {
     pub len: u64,
 }
 
+/// Kept by whoever still works at what was aborted, on whatever thread, and dropped when that is over.
+#[derive(Clone, Debug, Default)]
+pub struct Ending(Arc<()>);
+
+/// What somebody who aborted it waits for.
+#[derive(Debug, Default)]
+pub struct Endings(Vec<Weak<()>>);
+
+impl Endings {
+    pub fn add(&mut self, ending: &Ending) {
+        self.0.push(Arc::downgrade(&ending.0));
+    }
+
+    pub fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Nobody works at any of it any more; what they did is visible after that.
+    pub fn are_over(&mut self) -> bool {
+        self.0.retain(|ending| ending.strong_count() > 0);
+        fence(Ordering::Acquire);
+        self.0.is_empty()
+    }
+}
+
 /// What a target asks of the server behind it.
 pub trait Backend {
     /// None where there is no such unit, or not any more.
@@ -244,8 +277,9 @@ pub trait Backend {
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]);
     /// All data of the operation is placed (and its digests were right).
     fn finish(&mut self, now: Instant, id: IoId) -> Started;
-    /// Forgets an operation; no completion follows, and its `IoId` is free.
-    fn abort(&mut self, id: IoId);
+    /// Forgets an operation; no completion follows, and its `IoId` is free. While the medium may still change by it, `ending`
+    /// is kept.
+    fn abort(&mut self, id: IoId, ending: Option<Ending>);
 }
 
 /// One connection of a protocol's server side. Protocols need more of the server than `Backend` (who may log in, what is
@@ -328,3 +362,24 @@ impl fmt::Display for Violation {
 }
 
 impl core::error::Error for Violation {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_over_once_all_clones_of_all_are_gone() {
+        let (one, other) = (Ending::default(), Ending::default());
+        let mut endings = Endings::default();
+        assert!(endings.are_over());
+        endings.add(&one);
+        let mut more = Endings::default();
+        more.add(&other);
+        endings.append(more);
+        let clone = one.clone();
+        drop((one, other));
+        assert!(!endings.are_over());
+        drop(clone);
+        assert!(endings.are_over());
+    }
+}

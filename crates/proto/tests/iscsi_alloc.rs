@@ -8,8 +8,8 @@ use std::{
 };
 
 use iotax_proto::{
-    Backend, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Shared, Started, Tag, Target,
-    Transmit, UnitId, UnitOp,
+    Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Shared, Started, Tag,
+    Target, Transmit, UnitId, UnitOp,
     iscsi::{
         DiscoveredTarget, Wishes,
         initiator::{self, Session},
@@ -83,7 +83,7 @@ impl Backend for Volume {
         Started::Done(Ok(None))
     }
 
-    fn abort(&mut self, _id: IoId) {}
+    fn abort(&mut self, _id: IoId, _: Option<Ending>) {}
 }
 
 impl IscsiBackend for Volume {
@@ -105,6 +105,8 @@ impl IscsiBackend for Volume {
     }
 
     fn random(&mut self, _bytes: &mut [u8]) {}
+
+    fn rouse(&mut self) {}
 }
 
 #[derive(Default)]

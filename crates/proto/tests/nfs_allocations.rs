@@ -10,8 +10,8 @@ use std::{
 };
 
 use iotax_proto::{
-    Backend, Geometry, HeapRegion, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Region, Started,
-    Tag, Target, Transmit, UnitId, UnitOp,
+    Backend, Ending, Geometry, HeapRegion, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Region,
+    Started, Tag, Target, Transmit, UnitId, UnitOp,
     nfs3::{
         Attributes, FileType, Status, Time,
         target::{
@@ -84,7 +84,7 @@ impl Backend for InPlace {
         Started::Done(Ok(None))
     }
 
-    fn abort(&mut self, _: IoId) {}
+    fn abort(&mut self, _: IoId, _: Option<Ending>) {}
 }
 
 impl NfsBackend for InPlace {

@@ -55,6 +55,8 @@ impl Threads {
             (0..count).map(|_| DriverConfig::new(document.driver.into(), clock)).collect::<Result<Vec<_>, _>>();
         let configs = configs.map_err(failure::internal)?;
         let wakers: Vec<Waker> = configs.iter().map(|config| config.waker.clone()).collect();
+        let roused = wakers.clone();
+        server.wake_with(move || roused.iter().for_each(Waker::wake));
         let connections = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
         let (started, starts) = mpsc::channel();
         let (ended_sender, ended) = mpsc::channel();
@@ -145,7 +147,8 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
     }
     let _ = started.send(driver.kind());
     let connections = &work.connections[work.index];
-    let control = |node: &mut ServerNode, _| {
+    let control = |node: &mut ServerNode, now| {
+        node.look_around(now);
         connections.store(node.connections(), Ordering::Relaxed);
         while let Some(notice) = node.poll_notice() {
             eprintln!("{}: {}", notice.peer, notice.text);

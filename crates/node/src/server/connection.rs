@@ -75,6 +75,14 @@ impl Connection {
         each!(&mut self.target, target => target.complete(now, id, result, &mut self.desk));
     }
 
+    /// Does what other connections did to this one.
+    pub(super) fn heed(&mut self, now: Instant) {
+        self.desk.now = now;
+        if let AnyTarget::Iscsi(target) = &mut self.target {
+            target.heed(now, &mut self.desk);
+        }
+    }
+
     /// What is due by `now`: delayed operations, the protocol's own timers.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.desk.now = now;

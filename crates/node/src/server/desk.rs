@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use iotax_proto::{Allocation, Backend, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
 
 use super::{
     files::{FileWrites, with_tree},
@@ -99,8 +99,8 @@ impl Backend for Desk {
         }
     }
 
-    fn abort(&mut self, id: IoId) {
+    fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         self.files.abort(id);
-        self.operations.abort(id);
+        self.operations.abort(id, ending);
     }
 }

@@ -72,6 +72,10 @@ impl IscsiBackend for Desk {
     fn random(&mut self, bytes: &mut [u8]) {
         self.counter.random.borrow_mut().fill(bytes);
     }
+
+    fn rouse(&mut self) {
+        self.counter.server.bell.ring();
+    }
 }
 
 impl Desk {

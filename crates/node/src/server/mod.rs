@@ -3,6 +3,7 @@
 //! A [`Server`] is what all threads share; each thread drives a [`ServerNode`] of its own. README.md beside this file tells what
 //! is shared, which limits hold and who is let in.
 
+mod bell;
 mod connection;
 mod desk;
 mod files;

@@ -37,6 +37,8 @@ pub struct ServerNode {
     /// Not later than the earliest deadline of a connection.
     next_timer: Option<Instant>,
     notices: VecDeque<Notice>,
+    /// Rings of the bell heard.
+    rings: u64,
 }
 
 impl ServerNode {
@@ -60,12 +62,28 @@ impl ServerNode {
             to_send: Vec::new(),
             next_timer: None,
             notices: VecDeque::new(),
+            rings: 0,
         }
     }
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.open
+    }
+
+    /// Has the connections do what others did to them, where there is any of that. For `Server::wake_with`.
+    pub fn look_around(&mut self, now: Instant) {
+        let rings = self.counter.server.bell.rings();
+        if std::mem::replace(&mut self.rings, rings) == rings {
+            return;
+        }
+        for index in 0..self.connections.len() {
+            let conn = ConnId(index as u32);
+            if let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) {
+                connection.heed(now);
+                self.settle(conn, Ok(()));
+            }
+        }
     }
 
     pub fn poll_notice(&mut self) -> Option<Notice> {

@@ -14,6 +14,7 @@ use iotax_proto::{
 };
 
 use super::{
+    bell::Bell,
     identity,
     portals::{Export, Portal, Protocol},
 };
@@ -77,6 +78,7 @@ pub struct Server {
     pub(super) nfs: Guarded<ServerState>,
     /// The discovery subsystem of all NVMe/TCP portals.
     pub(super) discovery: Guarded<Subsystem>,
+    pub(super) bell: Bell,
 }
 
 /// What an export shows, by its protocol.
@@ -110,7 +112,12 @@ impl Server {
             });
         }
         let discovery = Guarded::new(Subsystem::new(SubsystemConfig::discovery()));
-        Arc::new(Self { config, targets, nfs: Guarded::new(ServerState::default()), discovery })
+        Arc::new(Self { config, targets, nfs: Guarded::new(ServerState::default()), discovery, bell: Bell::default() })
+    }
+
+    /// `wake` is called when a connection did something to others: every thread is to call `ServerNode::look_around`.
+    pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.bell.hang(Box::new(wake));
     }
 
     pub fn config(&self) -> &ServerConfig {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use iotax_proto::{Allocation, Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Ending, Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
 
 use super::{
     Buffers, MAX_IO_BYTES, Media, Volumes,
@@ -42,12 +42,14 @@ pub struct Disks {
     free: Vec<usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Entry {
     Free,
     Waits(ConnId, IoId),
-    /// The operation was aborted; the disk still works on it.
-    Abandoned,
+    /// The operation was aborted; the disk still works on it, which somebody may wait for.
+    Abandoned {
+        _ending: Option<Ending>,
+    },
 }
 
 impl Disks {
@@ -66,7 +68,7 @@ impl Disks {
         self.free.push(index);
         match entry {
             Entry::Waits(conn, id) => Some((conn, id)),
-            Entry::Abandoned | Entry::Free => None,
+            Entry::Abandoned { .. } | Entry::Free => None,
         }
     }
 
@@ -81,9 +83,9 @@ impl Disks {
         token
     }
 
-    fn abandon(&mut self, token: DiskToken) {
+    fn abandon(&mut self, token: DiskToken, ending: Option<Ending>) {
         if let Some(entry) = self.waiting.get_mut(token.0 as usize) {
-            *entry = Entry::Abandoned;
+            *entry = Entry::Abandoned { _ending: ending };
         }
     }
 }
@@ -208,11 +210,12 @@ impl Operations {
         }
     }
 
-    pub fn abort(&mut self, id: IoId) {
+    /// Forgets an operation. What a disk has under way of it keeps `ending`.
+    pub fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         if let Some(slot) = self.slots.get_mut(id as usize)
             && let Slot::Disk { token, volume, exclusive, .. } = std::mem::replace(slot, Slot::Idle)
         {
-            self.disks.borrow_mut().abandon(token);
+            self.disks.borrow_mut().abandon(token, ending);
             if exclusive {
                 self.release(volume);
             }
@@ -222,7 +225,7 @@ impl Operations {
     /// Gives up everything under way: the connection is gone.
     pub fn abort_all(&mut self) {
         for id in 0..self.slots.len() {
-            self.abort(id as IoId);
+            self.abort(id as IoId, None);
         }
         self.delayed.clear();
     }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::IpAddr, rc::Rc, sync::Arc};
 
 use iotax_node::fs::{Limits, Tree, TreeUnit, VolumeFile};
 use iotax_proto::{
-    Backend, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, Target, UnitError, UnitId, UnitOp,
+    Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, Target, UnitError, UnitId, UnitOp,
     nfs3::{
         Arguments, Attributes, FileHandle, PROGRAM, Procedure, Status, Time, VERSION,
         results::{Failure, Results},
@@ -104,7 +104,7 @@ impl Backend for Server {
         Started::Done(Ok(None))
     }
 
-    fn abort(&mut self, id: IoId) {
+    fn abort(&mut self, id: IoId, _: Option<Ending>) {
         self.writes.remove(&id);
     }
 }

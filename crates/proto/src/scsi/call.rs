@@ -99,7 +99,7 @@ pub(crate) fn good() -> Handled {
 /// GOOD after a parameter list of `len` bytes.
 #[allow(clippy::unnecessary_wraps, reason = "the type of a handler's answer")]
 pub(crate) fn accepted(len: usize) -> Handled {
-    Ok(Next::Respond(Response { data_out_len: len as u32, ..Response::good() }))
+    Ok(Next::Respond(Response::accepted(len)))
 }
 
 /// GOOD with data, cut to the allocation length.

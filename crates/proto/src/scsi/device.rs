@@ -12,7 +12,7 @@ use super::{
     nexus::Ports,
     reservations::{Barred, Reservations},
 };
-use crate::UnitId;
+use crate::{Ending, Endings, UnitId};
 
 /// Most unit attention conditions kept for a nexus on a logical unit; those beyond say nothing new.
 const UNIT_ATTENTIONS_MAX: usize = 8;
@@ -118,7 +118,7 @@ struct NexusState {
     ports: Ports,
     attentions: Vec<(u16, Sense)>,
     /// Logical units whose commands of this nexus were ended by another, until the nexus takes notice.
-    purged: Vec<Purge>,
+    purged: Vec<(Purge, Ending)>,
     has_purged: Arc<AtomicBool>,
 }
 
@@ -237,17 +237,24 @@ impl Device {
         self.attention(lun, Sense::BUS_DEVICE_RESET, Audience::All);
     }
 
-    /// Ends the commands of other nexuses on a logical unit. Each takes notice before it does anything more for its initiator.
-    pub(crate) fn purge(&mut self, purge: Purge, audience: Audience<'_>) {
+    /// Ends the commands of other nexuses on a logical unit. Each takes notice before it does anything more for its initiator;
+    /// when all have, and their commands have ended, is what is given back.
+    pub(crate) fn purge(&mut self, purge: Purge, audience: Audience<'_>) -> Endings {
+        let mut endings = Endings::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| audience.has(nexus)) {
-            if !nexus.purged.contains(&purge) {
-                nexus.purged.push(purge);
+            // Where it has not taken notice of the last one yet, two wait for the same.
+            let known = nexus.purged.iter().find(|(known, _)| *known == purge);
+            let ending = known.map_or_else(Ending::default, |(_, ending)| ending.clone());
+            endings.add(&ending);
+            if known.is_none() {
+                nexus.purged.push((purge, ending));
             }
             nexus.has_purged.store(true, Ordering::Release);
         }
+        endings
     }
 
-    pub(crate) fn take_purged(&mut self, id: NexusId) -> Vec<Purge> {
+    pub(crate) fn take_purged(&mut self, id: NexusId) -> Vec<(Purge, Ending)> {
         let nexus = self.nexuses.iter_mut().find(|nexus| nexus.id == id);
         nexus.map(|nexus| core::mem::take(&mut nexus.purged)).unwrap_or_default()
     }

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 
 use lun::LunView;
 
-use crate::{Payload, UnitId, UnitOp};
+use crate::{Endings, Payload, UnitId, UnitOp};
 
 /// One command as a transport hands it on.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,8 @@ pub struct Command<'a> {
 pub enum Next {
     /// Data-in, then status, now.
     Respond(Response),
+    /// The same once the commands of other nexuses that this one aborted have ended. Their transports are to be roused.
+    RespondAfter(Endings, Response),
     /// Start `op` on `unit` (collecting `op.data_len()` bytes of data-out where the backend says `NeedData`), then call
     /// [`Nexus::medium_done`]. `op.data_len()` never exceeds `data_out_len` of the command.
     Medium { unit: UnitId, op: UnitOp, after: AfterMedium },
@@ -118,6 +120,11 @@ impl Response {
 
     pub(crate) fn good() -> Self {
         Self::status(status::GOOD)
+    }
+
+    /// GOOD after a parameter list of `len` bytes.
+    pub(crate) fn accepted(len: usize) -> Self {
+        Self { data_out_len: len as u32, ..Self::good() }
     }
 
     pub(crate) fn check(sense: Sense) -> Self {

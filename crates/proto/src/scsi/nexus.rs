@@ -20,7 +20,7 @@ use super::{
     opcodes::{self, Entry},
     sense::{Sense, status},
 };
-use crate::{Backend, Payload, Shared, UnitError};
+use crate::{Backend, Ending, Endings, Payload, Shared, UnitError};
 
 /// The two ends of an iSCSI nexus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,22 +145,29 @@ impl Nexus {
         self.has_purged.load(Ordering::Relaxed)
     }
 
-    /// Ends what another nexus wanted ended: `abort` aborts the tasks that have one of these LUNs, and says whether there
-    /// were any. They end without status, as the Control mode page's TAS is 0 (SAM-5 §5.6, §7.4).
-    pub fn end_purged(&mut self, mut abort: impl FnMut(&dyn Fn(u64) -> bool) -> bool) {
+    /// Ends what another nexus wanted ended: `abort` aborts the tasks that have one of these LUNs, keeps the `Ending` for
+    /// what goes on of them, and says whether there were any. They end without status, as the Control mode page's TAS is 0
+    /// (SAM-5 §5.6, §7.4).
+    pub fn end_purged(&mut self, mut abort: impl FnMut(&dyn Fn(u64) -> bool, &Ending) -> bool) {
         // First the flag: what comes in between sets it again.
         self.has_purged.store(false, Ordering::Relaxed);
         let id = self.id;
-        for Purge { lun, is_told } in self.with_device(|device| device.take_purged(id)) {
-            let had_any = abort(&|task| decode_lun(task) == Some(lun));
+        for (Purge { lun, is_told }, ending) in self.with_device(|device| device.take_purged(id)) {
+            let had_any = abort(&|task| decode_lun(task) == Some(lun), &ending);
             if had_any && is_told {
                 self.with_device(|device| device.attention(lun, Sense::COMMANDS_CLEARED_BY_OTHER, Audience::Only(id)));
             }
         }
     }
 
-    /// Does what a task management function means for the device; the transport aborts the tasks of this nexus.
-    pub fn task_management(&mut self, function: TaskManagement, lun: u64) -> TaskManagementResponse {
+    /// Does what a task management function means for the device; the transport aborts the tasks of this nexus. The function
+    /// is answered once the commands of other nexuses, which `endings` gets, have ended too (SAM-5 §7.1).
+    pub fn task_management(
+        &mut self,
+        function: TaskManagement,
+        lun: u64,
+        endings: &mut Endings,
+    ) -> TaskManagementResponse {
         let (lun, id) = (decode_lun(lun), self.id);
         self.with_device(|device| {
             let known = lun.filter(|lun| device.lun(*lun).is_some());
@@ -170,16 +177,16 @@ impl Nexus {
                     let luns: Vec<u16> = device.luns.iter().map(|unit| unit.config.lun).collect();
                     for lun in luns {
                         device.reset(lun);
-                        device.purge(Purge { lun, is_told: false }, Audience::Others(id));
+                        endings.append(device.purge(Purge { lun, is_told: false }, Audience::Others(id)));
                     }
                 }
                 (_, None) => return TaskManagementResponse::NoLun,
                 (TaskManagement::LogicalUnitReset, Some(lun)) => {
                     device.reset(lun);
-                    device.purge(Purge { lun, is_told: false }, Audience::Others(id));
+                    endings.append(device.purge(Purge { lun, is_told: false }, Audience::Others(id)));
                 }
                 (TaskManagement::ClearTaskSet, Some(lun)) => {
-                    device.purge(Purge { lun, is_told: true }, Audience::Others(id));
+                    endings.append(device.purge(Purge { lun, is_told: true }, Audience::Others(id)));
                 }
                 (TaskManagement::AbortTask | TaskManagement::AbortTaskSet, Some(_)) => {}
             }

@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 
 use super::{
+    Next, Response,
     call::{Call, Fault, Handled, accepted, answer, good},
     device::{Audience, Lun, Purge},
     nexus::Ports,
     reservations::{Kind, Notice, Refusal, Reservations},
     sense::Sense,
 };
-use crate::wire::Reader;
+use crate::{Endings, wire::Reader};
 
 /// The basic parameter list of PERSISTENT RESERVE OUT, the only one: SPEC_I_PT and REGISTER AND MOVE are not supported.
 const PARAMETER_LIST_LEN: u32 = 24;
@@ -164,20 +165,21 @@ pub(crate) fn out_clear(call: &mut Call<'_>, data: &[u8]) -> Handled {
     accepted(data.len())
 }
 
-/// PREEMPT, and PREEMPT AND ABORT, which ends the commands of the preempted nexuses too (SPC-5 §5.14.11.5).
+/// PREEMPT, and PREEMPT AND ABORT, which is done when the commands of the preempted nexuses have ended too (SPC-5 §5.14.11.5).
 pub(crate) fn out_preempt(call: &mut Call<'_>, data: &[u8]) -> Handled {
     let (parameters, kind) = (Parameters::parse(data, false)?, kind(call)?);
     let ports = call.nexus.ports.clone();
     let notices = change_persistent(call, |reservations| {
         reservations.preempt(&ports, parameters.key, parameters.action_key, kind)
     })?;
+    let mut endings = Endings::default();
     if call.cdb.u8(1) & 0x1f == PREEMPT_AND_ABORT {
         for (_, preempted) in notices.iter().filter(|(sense, _)| *sense == Sense::REGISTRATIONS_PREEMPTED) {
-            purge(call, preempted);
+            endings.append(purge(call, preempted));
         }
     }
     notify(call, notices);
-    accepted(data.len())
+    Ok(Next::RespondAfter(endings, Response::accepted(data.len())))
 }
 
 /// Keys of a PERSISTENT RESERVE OUT parameter list.
@@ -241,11 +243,11 @@ fn with_unit<R>(call: &Call<'_>, use_it: impl FnOnce(&mut Lun) -> Result<R, Faul
 }
 
 /// Ends the commands of these nexuses on the logical unit.
-fn purge(call: &Call<'_>, preempted: &[Ports]) {
-    let Some(view) = call.view else { return };
+fn purge(call: &Call<'_>, preempted: &[Ports]) -> Endings {
+    let Some(view) = call.view else { return Endings::default() };
     let id = call.nexus.id;
     let purge = Purge { lun: view.lun, is_told: true };
-    call.with_device(|device| device.purge(purge, Audience::Between(preempted, id)));
+    call.with_device(|device| device.purge(purge, Audience::Between(preempted, id)))
 }
 
 fn notify(call: &Call<'_>, notices: impl IntoIterator<Item = Notice>) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use iotax_proto::{
-    Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
+    Backend, Ending, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
     iscsi::{
         DiscoveredTarget,
         target::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
@@ -50,6 +50,9 @@ pub struct MemoryBackend {
     pub queued: VecDeque<Completion>,
     pub random: Cell<u8>,
     pub aborted: Vec<IoId>,
+    /// Operations aborted go on, and end when the test drops these.
+    pub lingering: Option<Vec<Ending>>,
+    pub roused: u32,
 }
 
 impl MemoryBackend {
@@ -69,6 +72,8 @@ impl MemoryBackend {
             queued: VecDeque::new(),
             random: Cell::new(0),
             aborted: Vec::new(),
+            lingering: None,
+            roused: 0,
         }
     }
 
@@ -170,8 +175,11 @@ impl Backend for MemoryBackend {
         self.done(id, result)
     }
 
-    fn abort(&mut self, id: IoId) {
+    fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         self.aborted.push(id);
+        if let Some(lingering) = &mut self.lingering {
+            lingering.extend(ending);
+        }
         self.staged.remove(&id);
         self.queued.retain(|(queued, _)| *queued != id);
     }
@@ -204,5 +212,9 @@ impl IscsiBackend for MemoryBackend {
             *byte = self.random.get();
             self.random.set(byte.wrapping_mul(5).wrapping_add(77));
         }
+    }
+
+    fn rouse(&mut self) {
+        self.roused += 1;
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use iotax_proto::{
-    Backend, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
+    Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
     nfs3::{
         Attributes, CreateHow, FileType, NodeKind, SetAttributes, Status, Time,
         results::{PathConf, Space},
@@ -121,7 +121,7 @@ impl Backend for Server {
         self.answer(id, Ok(None))
     }
 
-    fn abort(&mut self, id: IoId) {
+    fn abort(&mut self, id: IoId, _: Option<Ending>) {
         self.writes.remove(&id);
         self.queued.retain(|(queued, _)| *queued != id);
         self.aborted.push(id);

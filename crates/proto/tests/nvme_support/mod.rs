@@ -6,8 +6,8 @@ pub mod raw;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use iotax_proto::{
-    Backend, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag, Target,
-    UnitError, UnitId, UnitOp, Violation,
+    Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag,
+    Target, UnitError, UnitId, UnitOp, Violation,
     nvme::{
         Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
         auth::Policy, subsystem::DiscoveryLog,
@@ -195,7 +195,7 @@ impl Backend for Server {
         self.answer(id, result)
     }
 
-    fn abort(&mut self, id: IoId) {
+    fn abort(&mut self, id: IoId, _: Option<Ending>) {
         let was_queued = self.queued.iter().any(|(queued, _)| *queued == id);
         assert!(self.taking.remove(&id).is_some() || was_queued, "abort of an operation that is not outstanding");
         self.queued.retain(|(queued, _)| *queued != id);

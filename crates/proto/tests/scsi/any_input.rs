@@ -1,7 +1,10 @@
 //! Whatever a peer sends: an answer, and never a panic.
 
 use arbtest::arbtest;
-use iotax_proto::scsi::{TaskManagement, describe_cdb, encode_lun, initiator, sense};
+use iotax_proto::{
+    Endings,
+    scsi::{TaskManagement, describe_cdb, encode_lun, initiator, sense},
+};
 
 use crate::rig::*;
 
@@ -36,7 +39,7 @@ fn any_sequence_of_commands_is_answered() {
             let response = rig.run_on(session, lun, &cdb[..len], &data);
             assert_eq!(response.status == CHECK_CONDITION, response.sense.is_some());
             if u.ratio(1, 16)? {
-                session.0.task_management(TaskManagement::LogicalUnitReset, u.arbitrary()?);
+                session.0.task_management(TaskManagement::LogicalUnitReset, u.arbitrary()?, &mut Endings::default());
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 use iotax_proto::{
-    UnitId,
+    Endings, UnitId,
     scsi::{DataIn, LogicalUnit, Sense, TaskManagement, TaskManagementResponse, encode_lun, initiator, sense},
 };
 
@@ -105,7 +105,7 @@ fn resets_are_told_to_all() {
     let mut rig = Rig::new();
     let (mut one, mut other) = (rig.session("a"), rig.session("b"));
     for function in [TaskManagement::LogicalUnitReset, TaskManagement::TargetReset] {
-        assert_eq!(one.0.task_management(function, 0), TaskManagementResponse::Complete);
+        assert_eq!(one.0.task_management(function, 0, &mut Endings::default()), TaskManagementResponse::Complete);
         for session in [&mut one, &mut other] {
             assert_eq!(rig.check(session, &TEST_UNIT_READY, &[]), Sense::BUS_DEVICE_RESET);
             rig.good(session, &TEST_UNIT_READY, &[]);
@@ -134,7 +134,7 @@ fn reads_and_writes_take_no_lock() {
 fn task_management_knows_luns_and_its_limits() {
     let rig = Rig::new();
     let mut session = rig.fresh_session("a");
-    let mut ask = |function, lun| session.0.task_management(function, lun);
+    let mut ask = |function, lun| session.0.task_management(function, lun, &mut Endings::default());
     assert_eq!(ask(TaskManagement::AbortTask, 0), TaskManagementResponse::Complete);
     assert_eq!(ask(TaskManagement::AbortTaskSet, encode_lun(5)), TaskManagementResponse::NoLun);
     assert_eq!(ask(TaskManagement::LogicalUnitReset, encode_lun(5)), TaskManagementResponse::NoLun);

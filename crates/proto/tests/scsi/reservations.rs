@@ -1,4 +1,4 @@
-use iotax_proto::scsi::TaskManagement;
+use iotax_proto::{Endings, scsi::TaskManagement};
 
 use crate::rig::*;
 
@@ -104,7 +104,7 @@ fn reserve_ends_with_the_session_and_with_a_reset() {
     for function in [TaskManagement::LogicalUnitReset, TaskManagement::TargetReset] {
         let mut one = rig.session("a");
         rig.good(&mut one, &RESERVE_6, &[]);
-        one.0.task_management(function, 0);
+        one.0.task_management(function, 0, &mut Endings::default());
         assert_eq!(rig.check(&mut other, &TEST_UNIT_READY, &[]).kcq(), 0x06_2903);
         rig.good(&mut other, &read(), &[]);
     }

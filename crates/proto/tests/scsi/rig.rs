@@ -6,7 +6,7 @@ use std::{
 };
 
 use iotax_proto::{
-    Allocation, Backend, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
+    Allocation, Backend, Ending, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
     scsi::{
         Command, DataIn, Device, Identity, LogicalUnit, Next, Nexus, Ports, Provisioning, Response, Sense, encode_lun,
     },
@@ -135,7 +135,7 @@ impl Backend for Volume {
         Started::Done(self.do_op(&op, &data))
     }
 
-    fn abort(&mut self, _: IoId) {
+    fn abort(&mut self, _: IoId, _: Option<Ending>) {
         self.pending = None;
     }
 }
@@ -208,7 +208,7 @@ impl Rig {
             next = session.0.parameters(&command, &data_out[..len as usize], &self.volume);
         }
         match next {
-            Next::Respond(response) => response,
+            Next::Respond(response) | Next::RespondAfter(_, response) => response,
             Next::Medium { unit, op, after } => {
                 let len = op.data_len();
                 assert!(len <= command.data_out_len, "more data wanted than are sent");

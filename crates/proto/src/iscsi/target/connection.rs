@@ -9,6 +9,7 @@ use super::{
     full_feature::{FullFeature, Session},
     link::Link,
     login::{LoggedIn, Login, Reply},
+    wait::WAIT_POLL,
 };
 use crate::{
     Instant, IoId, Payload, Target, Transmit, UnitError, Violation, ViolationKind,
@@ -94,7 +95,7 @@ impl Connection {
             }
             (Phase::Full(full), Step::End { intact }) => {
                 if let Some(bhs) = full.end(now, intact, &mut self.link, backend)? {
-                    let flow = full.control(&bhs, &self.control, &mut self.link, backend)?;
+                    let flow = full.control(now, &bhs, &self.control, &mut self.link, backend)?;
                     if flow == Flow::Close {
                         self.end_session(backend);
                     }
@@ -179,7 +180,9 @@ impl Connection {
     /// Gives up the session: its tasks, its nexus, its TSIH.
     fn end_session<B: IscsiBackend>(&mut self, backend: &mut B) {
         if let Phase::Full(mut full) = core::mem::replace(&mut self.phase, Phase::Closed) {
-            full.abort_where(|_| true, &mut self.link, backend);
+            // First what others wait for, so that they learn when it has ended.
+            full.end_purged(&mut self.link, backend);
+            full.abort_where(|_| true, None, &mut self.link, backend);
             if let Some(mut session) = full.session.take() {
                 session.nexus.lost();
                 let tsih = session.tsih;
@@ -188,21 +191,31 @@ impl Connection {
         }
     }
 
-    /// Does what other sessions did to this one: its tasks, or all of it, may be over.
-    fn heed_others<B: IscsiBackend>(&mut self, backend: &mut B) {
-        if let Phase::Full(full) = &mut self.phase {
-            if full.is_ended() {
-                self.end_session(backend);
-            } else {
-                full.end_purged(&mut self.link, backend);
-            }
+    /// Does what other sessions did to this one: its tasks, or all of it, may be over; so may be what it waits for.
+    #[inline]
+    pub fn heed<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
+        let Phase::Full(full) = &mut self.phase else { return };
+        if full.is_ended() {
+            return self.end_session(backend);
+        }
+        full.end_purged(&mut self.link, backend);
+        if full.awaits && full.answer_ended(now, &mut self.link) == Flow::Close {
+            self.end_session(backend);
+        }
+    }
+
+    /// Looks again soon where something waits to be answered.
+    #[inline]
+    fn look_soon(&mut self, now: Instant) {
+        if matches!(&self.phase, Phase::Full(full) if full.awaits) {
+            self.next_poll = self.next_poll.min(now + WAIT_POLL);
         }
     }
 }
 
 impl<B: IscsiBackend> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
-        self.heed_others(backend);
+        self.heed(now, backend);
         self.last_heard = now;
         self.pinged = false;
         let mut input = bytes;
@@ -210,12 +223,13 @@ impl<B: IscsiBackend> Target<B> for Connection {
             let Some(step) = self.framer.next(&mut input)? else { break };
             self.step(now, step, backend)?;
         }
+        self.look_soon(now);
         Ok(())
     }
 
-    fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
+    fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
+        self.heed(now, backend);
         if let Phase::Full(full) = &mut self.phase {
-            full.end_purged(&mut self.link, backend);
             full.complete(id, result, &mut self.link);
         }
     }
@@ -234,7 +248,8 @@ impl<B: IscsiBackend> Target<B> for Connection {
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         self.next_poll = now + ENDED_POLL;
-        self.heed_others(backend);
+        self.heed(now, backend);
+        self.look_soon(now);
         let late = Violation::new(ViolationKind::TimedOut, "the initiator is silent");
         match &self.phase {
             Phase::Login(..) if now >= self.login_deadline => Err(late),

@@ -1,4 +1,5 @@
-//! Requests of the full feature phase that are not commands: NOP-Out, text, task management, logout, and what is refused.
+//! Requests of the full feature phase that are not commands: NOP-Out, text, logout, and what is refused; for task management
+//! see `manage`.
 
 use alloc::vec::Vec;
 
@@ -6,23 +7,20 @@ use super::{
     IscsiBackend,
     full_feature::FullFeature,
     link::{Admission, Link},
-    tasks::Task,
 };
 use crate::{
-    Violation,
+    Instant, Violation,
     iscsi::{
         keys,
         negotiate::Negotiation,
         pdu::{
-            Bhs, LogoutRequest, LogoutResponse, NopIn, NopOut, RESERVED_TAG, Snack, TaskManagement,
-            TaskManagementResponse, TextRequest, TextResponse,
-            control::{function, function_response, reject_reason},
+            Bhs, LogoutRequest, LogoutResponse, NopIn, NopOut, RESERVED_TAG, Snack, TaskManagement, TextRequest,
+            TextResponse,
+            control::reject_reason,
             login::{logout_reason, logout_response},
         },
-        serial::is_before,
         text::{TextIn, TextOut, pairs},
     },
-    scsi,
 };
 
 /// TTT of a text exchange that goes on; there is one at a time.
@@ -48,6 +46,7 @@ impl FullFeature {
     /// Deals with a complete request and its data.
     pub(super) fn control<B: IscsiBackend>(
         &mut self,
+        now: Instant,
         bhs: &Bhs,
         data: &[u8],
         link: &mut Link,
@@ -56,7 +55,7 @@ impl FullFeature {
         match bhs.opcode() {
             NopOut::OPCODE => nop_out(bhs, data, link)?,
             TextRequest::OPCODE => self.text_request(bhs, data, link, backend)?,
-            TaskManagement::OPCODE => return self.task_management(bhs, link, backend),
+            TaskManagement::OPCODE => return self.task_management(now, bhs, link, backend),
             LogoutRequest::OPCODE => return self.logout(bhs, link),
             // RFC 7143 §11.16: at error recovery level 0 a SNACK is rejected.
             Snack::OPCODE => link.reject(reject_reason::SNACK_REJECT, bhs),
@@ -185,106 +184,6 @@ impl FullFeature {
         };
         link.header(&pdu.encode());
         Ok(if response == logout_response::CLOSED { Flow::Close } else { Flow::GoOn })
-    }
-
-    fn task_management<B: IscsiBackend>(
-        &mut self,
-        bhs: &Bhs,
-        link: &mut Link,
-        backend: &mut B,
-    ) -> Result<Flow, Violation> {
-        let request = TaskManagement::parse(bhs);
-        if link.admit(request.immediate, request.cmd_sn)? == Admission::Ignore {
-            return Ok(Flow::GoOn);
-        }
-        let response = self.manage(&request, link, backend);
-        let pdu = TaskManagementResponse {
-            last: true,
-            response,
-            itt: request.itt,
-            stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: link.exp_cmd_sn,
-            max_cmd_sn: link.max_cmd_sn(),
-        };
-        link.header(&pdu.encode());
-        // RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
-        let cold = request.function == function::TARGET_COLD_RESET && response == function_response::COMPLETE;
-        if let (true, Some(session)) = (cold, &self.session) {
-            session.grant.sessions.with(&mut super::Sessions::end_all);
-            return Ok(Flow::Close);
-        }
-        Ok(Flow::GoOn)
-    }
-
-    /// Does a task management function (RFC 7143 §11.5.1) and gives the response to it (§11.6.1).
-    fn manage<B: IscsiBackend>(&mut self, request: &TaskManagement, link: &mut Link, backend: &mut B) -> u8 {
-        let lun = request.lun;
-        match request.function {
-            function::ABORT_TASK => match self.tasks.find(request.referenced_itt) {
-                Some(id) => {
-                    self.abort(id, link, backend);
-                    self.tell_device(scsi::TaskManagement::AbortTask, lun)
-                }
-                // A task that is done, or that never came: within the window it counts as aborted (RFC 7143 §11.6.1).
-                None if !is_before(request.ref_cmd_sn, link.exp_cmd_sn) => function_response::COMPLETE,
-                None => function_response::NO_TASK,
-            },
-            function::ABORT_TASK_SET => {
-                self.abort_where(|task| task.lun == lun, link, backend);
-                self.tell_device(scsi::TaskManagement::AbortTaskSet, lun)
-            }
-            function::CLEAR_TASK_SET => {
-                self.abort_where(|task| task.lun == lun, link, backend);
-                self.tell_device(scsi::TaskManagement::ClearTaskSet, lun)
-            }
-            function::LOGICAL_UNIT_RESET => {
-                self.abort_where(|task| task.lun == lun, link, backend);
-                self.tell_device(scsi::TaskManagement::LogicalUnitReset, lun)
-            }
-            function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
-                self.abort_where(|_| true, link, backend);
-                self.tell_device(scsi::TaskManagement::TargetReset, lun)
-            }
-            function::CLEAR_ACA => self.tell_device(scsi::TaskManagement::ClearAca, lun),
-            function::TASK_REASSIGN => function_response::REASSIGN_NOT_SUPPORTED,
-            function::QUERY_TASK => match self.tasks.find(request.referenced_itt) {
-                Some(_) => function_response::SUCCEEDED,
-                None => function_response::COMPLETE,
-            },
-            function::QUERY_TASK_SET => match self.tasks.next_where(0, |task| task.lun == lun) {
-                Some(_) => function_response::SUCCEEDED,
-                None => function_response::COMPLETE,
-            },
-            function::I_T_NEXUS_RESET => {
-                self.abort_where(|_| true, link, backend);
-                function_response::COMPLETE
-            }
-            function::QUERY_ASYNCHRONOUS_EVENT => function_response::NOT_SUPPORTED,
-            _ => function_response::REJECTED,
-        }
-    }
-
-    fn tell_device(&mut self, function: scsi::TaskManagement, lun: u64) -> u8 {
-        let Some(session) = &mut self.session else { return function_response::REJECTED };
-        match session.nexus.task_management(function, lun) {
-            scsi::TaskManagementResponse::Complete => function_response::COMPLETE,
-            scsi::TaskManagementResponse::NoLun => function_response::NO_LUN,
-            scsi::TaskManagementResponse::Unsupported => function_response::NOT_SUPPORTED,
-        }
-    }
-
-    /// Aborts every task that `wanted` accepts.
-    pub(super) fn abort_where<B: IscsiBackend>(
-        &mut self,
-        wanted: impl Fn(&Task) -> bool,
-        link: &mut Link,
-        backend: &mut B,
-    ) {
-        let mut from = 0;
-        while let Some(id) = self.tasks.next_where(from, &wanted) {
-            self.abort(id, link, backend);
-            from = id + 1;
-        }
     }
 }
 

@@ -8,11 +8,13 @@ use super::{
     collect::{Collect, PROTOCOL_SERVICE_CRC_ERROR},
     control::TextExchange,
     link::{Admission, Link},
+    manage::Managed,
     respond::{Answered, respond},
     tasks::{Announced, Task, Tasks, Work},
+    wait::{Outcome, Wait},
 };
 use crate::{
-    Instant, IoId, Payload, Started, UnitError, Violation,
+    Ending, Instant, IoId, Payload, Started, UnitError, Violation,
     iscsi::pdu::{Bhs, DataOut, R2t, RESERVED_TAG, ScsiCommand, control::reject_reason},
     scsi::{self, Next, Nexus, Response, Sense},
 };
@@ -28,6 +30,10 @@ pub(super) struct FullFeature {
     pub(super) session: Option<Session>,
     pub(super) tasks: Tasks,
     pub(super) text: TextExchange,
+    /// Task management functions that wait.
+    pub(super) managed: Vec<Managed>,
+    /// Some of those, or a command, may be answered later: `answer_ended` is to be called again.
+    pub(super) awaits: bool,
     current: Current,
 }
 
@@ -63,6 +69,7 @@ impl Session {
     fn begin<B: IscsiBackend>(&mut self, now: Instant, id: IoId, next: Next, backend: &mut B) -> (Work, u32) {
         match next {
             Next::Respond(response) => (Work::Answer(response), 0),
+            Next::RespondAfter(endings, response) => (Work::Await(Wait::begin(now, endings, backend), response), 0),
             Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
                 (Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR)), 0)
             }
@@ -88,6 +95,8 @@ impl FullFeature {
             session,
             tasks: Tasks::new(tasks),
             text: TextExchange::default(),
+            managed: Vec::new(),
+            awaits: false,
             current: Current::Drop,
         }
     }
@@ -108,9 +117,9 @@ impl FullFeature {
     #[cold]
     fn purge<B: IscsiBackend>(&mut self, link: &mut Link, backend: &mut B) {
         let Some(mut session) = self.session.take() else { return };
-        session.nexus.end_purged(|is_meant| {
+        session.nexus.end_purged(|is_meant, ending| {
             let before = self.tasks.len();
-            self.abort_where(|task| is_meant(task.lun), link, backend);
+            self.abort_where(|task| is_meant(task.lun), Some(ending), link, backend);
             self.tasks.len() < before
         });
         self.session = Some(session);
@@ -197,10 +206,16 @@ impl FullFeature {
         }
     }
 
-    /// Aborts a task: nothing more is said about it.
-    pub(super) fn abort<B: IscsiBackend>(&mut self, id: IoId, link: &mut Link, backend: &mut B) {
+    /// Aborts a task: nothing more is said about it. What goes on of it keeps `ending`.
+    pub(super) fn abort<B: IscsiBackend>(
+        &mut self,
+        id: IoId,
+        ending: Option<&Ending>,
+        link: &mut Link,
+        backend: &mut B,
+    ) {
         if self.release(id, link).work.is_with_backend() {
-            backend.abort(id);
+            backend.abort(id, ending.cloned());
         }
     }
 
@@ -362,7 +377,7 @@ impl FullFeature {
         let task = self.tasks.get_mut(id);
         if let Some(fault) = task.collect.fault() {
             if task.work.is_with_backend() {
-                backend.abort(id);
+                backend.abort(id, None);
             }
             return self.finish(id, &check_condition(fault), link);
         }
@@ -387,7 +402,28 @@ impl FullFeature {
                 (task.work, _) = session.begin(now, id, next, backend);
                 self.collected(now, id, link, backend);
             }
+            Work::Await(wait, response) => {
+                task.work = Work::Await(wait, response);
+                self.answer_awaited(now, id, link);
+            }
             waiting @ (Work::Idle | Work::Medium(_)) => task.work = waiting,
+        }
+    }
+
+    /// Answers a command that aborted others, where these have ended or take too long.
+    pub(super) fn answer_awaited(&mut self, now: Instant, id: IoId, link: &mut Link) {
+        let task = self.tasks.get_mut(id);
+        let Work::Await(mut wait, response) = core::mem::take(&mut task.work) else { return };
+        match wait.outcome(now) {
+            Outcome::Waits => {
+                task.work = Work::Await(wait, response);
+                self.awaits = true;
+            }
+            Outcome::Ended => self.finish(id, &response, link),
+            Outcome::TooLong => {
+                let failed = check_condition(Sense::INTERNAL_TARGET_FAILURE);
+                self.finish(id, &Response { data_out_len: response.data_out_len, ..failed }, link);
+            }
         }
     }
 

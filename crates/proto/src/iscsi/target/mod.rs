@@ -6,10 +6,12 @@ mod control;
 mod full_feature;
 mod link;
 mod login;
+mod manage;
 mod respond;
 mod security;
 mod sessions;
 mod tasks;
+mod wait;
 
 use alloc::{rc::Rc, vec::Vec};
 use core::{fmt, time::Duration};
@@ -30,6 +32,8 @@ pub trait IscsiBackend: Backend {
     fn login(&mut self, initiator: &str, target: &str) -> Result<LoginGrant, LoginRefusal>;
     /// Fills `bytes` for a challenge; a peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
+    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::heed`].
+    fn rouse(&mut self);
 }
 
 /// What a session works on.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::collect::Collect;
+use super::{collect::Collect, wait::Wait};
 use crate::{
     IoId,
     iscsi::pdu::RESERVED_TAG,
@@ -41,6 +41,8 @@ pub(super) enum Work {
     Parameters(Vec<u8>),
     /// The end of data that nobody wants; then this answer.
     Answer(Response),
+    /// The end of commands of other sessions; then this answer.
+    Await(Wait, Response),
 }
 
 impl Work {

@@ -142,7 +142,7 @@ impl Connection {
         let WriteUnderway { id, xid, len, placed } = *write;
         if placed < len {
             self.ios.end(id);
-            backend.abort(id);
+            backend.abort(id, None);
             return self.reply_error(xid, RpcError::GarbageArguments);
         }
         match backend.finish(now, id) {
@@ -306,7 +306,7 @@ impl IoTable {
     pub(super) fn abort_all<B: NfsBackend + ?Sized>(&mut self, backend: &mut B) {
         for id in 0..self.slots.len() as IoId {
             if self.end(id).is_some() {
-                backend.abort(id);
+                backend.abort(id, None);
             }
         }
     }

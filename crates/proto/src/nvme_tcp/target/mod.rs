@@ -276,7 +276,7 @@ impl TargetQueue {
         if !digest_ok && !slot.is_spoilt {
             slot.is_spoilt = true;
             if slot.control.is_none() {
-                backend.abort(IoId::from(index));
+                backend.abort(IoId::from(index), None);
             }
         }
         if slot.received < slot.data_len {
@@ -417,7 +417,7 @@ impl TargetQueue {
 
     /// Ends what the connection is; operations outstanding are aborted.
     fn end<B: NvmeBackend + ?Sized>(&mut self, backend: &mut B) {
-        self.slots.drain(|index| backend.abort(IoId::from(index)));
+        self.slots.drain(|index| backend.abort(IoId::from(index), None));
         self.sink = Sink::Discard;
         self.deadline = None;
         mem::replace(&mut self.phase, Phase::Closing).end();

@@ -1,0 +1,184 @@
+//! Two threads of one server: a function that aborts commands on the other is answered when they have ended there.
+
+mod support;
+
+use std::{
+    net::SocketAddr,
+    rc::Rc,
+    sync::{Arc, mpsc},
+};
+
+use iotax_node::{
+    ConnId, Input, ListenerId, Node, Server, ServerConfig, ServerNode,
+    server::{Export, Protocol, Squash, plan_portals},
+    volume::{Media, VolumeSpec},
+};
+use iotax_proto::{
+    Instant, Transmit,
+    iscsi::pdu::{
+        Bhs, DataOut, Framer, LoginRequest, LoginResponse, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse, Sender, Step,
+        TaskManagement, TaskManagementResponse,
+        control::{function, function_response},
+        login::stage,
+    },
+    scsi::status,
+};
+use support::Heap;
+
+const SIZE: usize = 1 << 20;
+const CONN: ConnId = ConnId(0);
+
+fn server() -> Arc<Server> {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 3260));
+    let exports = vec![Export {
+        protocol: Protocol::Iscsi,
+        volume: 0,
+        read_only: false,
+        listen,
+        groups: None,
+        portmap: None,
+        squash: Squash::None,
+    }];
+    Server::new(ServerConfig {
+        volumes: vec![VolumeSpec::new("v0", SIZE as u64, Media::Memory)],
+        portals: plan_portals(&exports).expect("a plan"),
+        exports,
+        started_unix_ns: 1,
+        secret: [1; 32],
+        connections_max: 8,
+    })
+}
+
+/// A thread's node with one session, and the initiator of it.
+struct Thread {
+    node: ServerNode,
+    memory: Rc<Heap>,
+    sender: Sender,
+    framer: Framer,
+    now: Instant,
+    cmd_sn: u32,
+}
+
+impl Thread {
+    fn new(server: &Arc<Server>, number: u8) -> Self {
+        let memory = Heap::new(SIZE);
+        let region: Rc<dyn iotax_proto::Region> = memory.clone();
+        let allocate = Box::new(|len| Heap::new(len) as _);
+        let mut node = ServerNode::new(Arc::clone(server), number.into(), &mut |_| Rc::clone(&region), allocate, None);
+        let (now, peer) = (Instant(1), SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        node.handle(now, Input::Accepted { conn: CONN, listener: ListenerId(0), peer });
+        let (sender, framer) = (Sender::default(), Framer::new(1 << 20));
+        let mut thread = Self { node, memory, sender, framer, now, cmd_sn: 1 };
+        let target = server.endpoint(0).split('/').nth(3).expect("a name").to_owned();
+        let request = LoginRequest {
+            immediate: true,
+            transit: true,
+            csg: stage::OPERATIONAL,
+            nsg: stage::FULL_FEATURE,
+            isid: [0x80, 0, 0, 0, 0, number],
+            cmd_sn: thread.cmd_sn,
+            ..LoginRequest::default()
+        };
+        let keys = format!("InitiatorName=iqn.2026-11.x:i\0TargetName={target}\0InitialR2T=Yes\0ImmediateData=No\0");
+        thread.send(request.encode(), keys.as_bytes());
+        let [response] = thread.answers()[..] else { panic!("one response") };
+        assert_eq!(LoginResponse::parse(&response).status, 0);
+        // The unit attention of power on.
+        assert_ne!(thread.test_unit_ready(), status::GOOD);
+        assert_eq!(thread.test_unit_ready(), status::GOOD);
+        thread
+    }
+
+    fn send(&mut self, bhs: Bhs, data: &[u8]) {
+        let mut transmit = Transmit::default();
+        self.sender.bytes(&mut transmit, bhs, data);
+        self.node.handle(self.now, Input::Received { conn: CONN, bytes: &transmit.take_bytes() });
+    }
+
+    fn answers(&mut self) -> Vec<Bhs> {
+        let bytes = self.node.transmit(CONN).expect("a connection").take_bytes();
+        let (mut input, mut answers) = (&bytes[..], Vec::new());
+        while let Some(step) = self.framer.next(&mut input).expect("PDUs") {
+            if let Step::Header(bhs) = step {
+                answers.push(bhs);
+            }
+        }
+        answers
+    }
+
+    fn command(&mut self, command: ScsiCommand) {
+        self.cmd_sn += 1;
+        self.send(ScsiCommand { last: true, cmd_sn: self.cmd_sn - 1, ..command }.encode(), &[]);
+    }
+
+    fn test_unit_ready(&mut self) -> u8 {
+        self.command(ScsiCommand { itt: 7, ..ScsiCommand::default() });
+        let [response] = self.answers()[..] else { panic!("one response") };
+        ScsiResponse::parse(&response).status
+    }
+
+    /// Begins a write of one block; gives its TTT.
+    fn begin_write(&mut self) -> u32 {
+        let mut write = ScsiCommand { write: true, itt: 8, expected_data_len: 512, ..ScsiCommand::default() };
+        (write.cdb[0], write.cdb[8]) = (0x2a, 1);
+        self.command(write);
+        let [r2t] = self.answers()[..] else { panic!("one R2T") };
+        R2t::parse(&r2t).ttt
+    }
+
+    fn reset(&mut self) {
+        let request = TaskManagement {
+            immediate: true,
+            last: true,
+            itt: 9,
+            cmd_sn: self.cmd_sn,
+            function: function::LOGICAL_UNIT_RESET,
+            referenced_itt: RESERVED_TAG,
+            ..TaskManagement::default()
+        };
+        self.send(request.encode(), &[]);
+    }
+
+    fn timer(&mut self) {
+        self.now = self.node.poll_timeout().expect("a deadline");
+        self.node.handle(self.now, Input::Timer);
+    }
+}
+
+#[test]
+fn reset_is_answered_when_the_other_thread_has_ended_its_commands() {
+    let server = server();
+    let (wake, woken) = mpsc::channel();
+    server.wake_with(move || wake.send(()).expect("somebody listens"));
+    let (occupied, is_occupied) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    let (ended, has_ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let shared = &server;
+        scope.spawn(move || {
+            let mut other = Thread::new(shared, 2);
+            let ttt = other.begin_write();
+            occupied.send(()).expect("the other");
+            woken.recv().expect("it is woken");
+            goes_on.recv().expect("the other");
+            other.node.look_around(other.now);
+            ended.send(()).expect("the other");
+            other.send(DataOut { last: true, itt: 8, ttt, ..DataOut::default() }.encode(), &[9; 512]);
+            assert!(other.answers().is_empty());
+            assert_eq!(other.memory.bytes()[..512], [0; 512]);
+            assert_eq!(other.test_unit_ready(), status::CHECK_CONDITION);
+        });
+        let mut one = Thread::new(&server, 1);
+        is_occupied.recv().expect("the other");
+        one.reset();
+        for _ in 0..100 {
+            assert!(one.answers().is_empty(), "the write on the other thread has not ended");
+            one.timer();
+        }
+        go_on.send(()).expect("the other");
+        has_ended.recv().expect("the other");
+        one.timer();
+        let [response] = one.answers()[..] else { panic!("one response") };
+        assert_eq!(TaskManagementResponse::parse(&response).response, function_response::COMPLETE);
+    });
+}

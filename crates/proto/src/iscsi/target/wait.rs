@@ -1,0 +1,43 @@
+//! Answers that wait until commands which they aborted have ended: on disks, and in sessions on other threads.
+
+use core::time::Duration;
+
+use super::IscsiBackend;
+use crate::{Endings, Instant};
+
+/// How long an answer waits; then it says that the function failed. open-iscsi gives it 15 s.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// How often a connection looks whether it may answer.
+pub(super) const WAIT_POLL: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Wait {
+    endings: Endings,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Waits,
+    Ended,
+    TooLong,
+}
+
+impl Wait {
+    pub(super) fn begin<B: IscsiBackend>(now: Instant, mut endings: Endings, backend: &mut B) -> Self {
+        if !endings.are_over() {
+            backend.rouse();
+        }
+        Self { endings, until: now + WAIT_MAX }
+    }
+
+    pub(super) fn outcome(&mut self, now: Instant) -> Outcome {
+        if self.endings.are_over() {
+            Outcome::Ended
+        } else if now >= self.until {
+            Outcome::TooLong
+        } else {
+            Outcome::Waits
+        }
+    }
+}
