@@ -4,7 +4,7 @@ use std::path::Path;
 
 use iotax_node::{
     Failure, FailureKind,
-    server::{Chap, Credentials, auth},
+    secrets::{Chap, Credentials, auth},
 };
 
 use crate::document::{ChapSpec, CredentialsSpec, DhChapSpec, DhGroupSpec, HashSpec};

@@ -9,6 +9,7 @@ pub mod fs;
 pub mod load;
 pub mod node;
 mod random;
+pub mod secrets;
 pub mod server;
 pub mod volume;
 

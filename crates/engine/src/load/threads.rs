@@ -11,8 +11,8 @@ use iotax_node::{
     DiskId,
     failure::{Failure, FailureKind},
     load::{
-        Endpoint, LoadConfig, LoadNode, LocalUnit, Outcome, Sample,
-        connector::{self, Facts, Settings},
+        Endpoint, Facts, LoadConfig, LoadNode, LocalUnit, Outcome, Sample,
+        connector::{self, Settings},
         endpoint,
     },
 };

@@ -10,6 +10,10 @@ use super::{
 };
 use crate::{failure::Failure, node::DiskId};
 
+/// I/Os of a check or a fill: large, and a few at a time.
+pub(super) const TRANSFER_BYTES: u32 = 1 << 20;
+pub(super) const TRANSFERS: u32 = 4;
+
 /// A task of one thread of a load generator.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
@@ -34,6 +38,24 @@ pub enum TaskConfig {
         /// Writes over data that iotax did not write.
         destroy: bool,
     },
+}
+
+impl TaskConfig {
+    /// I/Os that a worker has under way at most.
+    pub(super) fn outstanding(&self) -> u32 {
+        match self {
+            Self::Run(run) => run.outstanding,
+            Self::Check | Self::Fill { .. } => TRANSFERS,
+        }
+    }
+
+    /// And their size.
+    pub(super) fn io_bytes_max(&self) -> u32 {
+        match self {
+            Self::Run(run) => run.io_bytes_max(),
+            Self::Check | Self::Fill { .. } => TRANSFER_BYTES,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

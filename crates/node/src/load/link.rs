@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::{Initiator, InitiatorEvents, Instant, Tag, Transmit, Violation, iscsi, nfs3, nvme_tcp};
 
 use super::{
-    connector::{Facts, iscsi::facts as iscsi_facts, nfs::facts as nfs_facts},
+    facts::{self, Facts},
     local::{DiskInitiator, MemoryInitiator},
 };
 use crate::{
@@ -55,8 +55,8 @@ impl Link {
     /// What the connection itself found and agreed on.
     pub fn facts(&self) -> Facts {
         match &self.initiator {
-            AnyInitiator::Iscsi(session) => iscsi_facts(session),
-            AnyInitiator::Nfs(mount) => nfs_facts(mount),
+            AnyInitiator::Iscsi(session) => facts::of_session(session),
+            AnyInitiator::Nfs(mount) => facts::of_mount(mount),
             _ => Facts::default(),
         }
     }

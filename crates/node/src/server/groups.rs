@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use iotax_proto::{
-    iscsi::{Credentials, target::AuthPolicy},
-    nvme::auth,
-};
+use iotax_proto::iscsi::target::AuthPolicy;
+
+use crate::secrets::{Chap, auth};
 
 /// A named list of initiators.
 #[derive(Clone, Debug)]
@@ -16,14 +15,6 @@ pub struct Group {
     chap: Option<Chap>,
     /// What its members must prove on every NVMe/TCP queue.
     dhchap: Option<auth::Policy>,
-}
-
-/// Secrets of CHAP. No `Debug` shows them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chap {
-    pub initiator: Credentials,
-    /// Ours, for initiators that ask us to prove ourselves as well (mutual CHAP).
-    pub target: Option<Credentials>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

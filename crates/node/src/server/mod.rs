@@ -16,9 +16,9 @@ mod nvme;
 mod portals;
 mod shared;
 
-pub use groups::{Chap, Group, GroupError};
+pub use groups::{Group, GroupError};
 pub use identity::{iscsi_name, nvme_name};
-pub use iotax_proto::{iscsi::Credentials, nfs3::target::Squash, nvme::auth};
+pub use iotax_proto::nfs3::target::Squash;
 pub use node::{Notice, ServerNode};
 pub use portals::{Export, Portal, Protocol, Service, plan_portals};
 pub use shared::{Server, ServerConfig};

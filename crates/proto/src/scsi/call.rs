@@ -6,29 +6,13 @@ use super::{
     Next, Response,
     cdb::Cdb,
     device::Device,
+    fault::Fault,
     lun::LunView,
     nexus::Nexus,
     opcodes::{Class, Entry},
-    sense::{Sense, status},
+    sense::Sense,
 };
 use crate::Backend;
-
-/// Why a command ends without GOOD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Check(Sense),
-    Status(u8),
-}
-
-impl Fault {
-    pub(crate) const RESERVATION_CONFLICT: Self = Self::Status(status::RESERVATION_CONFLICT);
-}
-
-impl From<Sense> for Fault {
-    fn from(sense: Sense) -> Self {
-        Self::Check(sense)
-    }
-}
 
 /// What a handler answers.
 pub(crate) type Handled = Result<Next, Fault>;

@@ -27,7 +27,7 @@ pub(crate) fn read_capacity_16(call: &mut Call<'_>) -> Handled {
 }
 
 /// The capacity is asked of the volume each time, and where it changed all nexuses look again.
-fn current(call: &Call<'_>) -> Result<LunView, super::call::Fault> {
+fn current(call: &Call<'_>) -> Result<LunView, super::fault::Fault> {
     let mut view = call.unit()?;
     let geometry = call.backend.geometry(view.unit).ok_or(Sense::MEDIUM_NOT_PRESENT)?;
     let blocks = geometry.size_bytes / u64::from(view.block_size);

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{
     Sense,
-    nexus::Ports,
+    ports::{NexusId, Ports},
     reservations::{Barred, Reservations},
 };
 use crate::{Ending, Endings, UnitId};
@@ -73,10 +73,6 @@ impl LogicalUnit {
         }
     }
 }
-
-/// Names a nexus within its device, for as long as the session lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NexusId(u64);
 
 /// A SCSI target device.
 #[derive(Debug)]

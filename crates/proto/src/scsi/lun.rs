@@ -1,9 +1,10 @@
 //! Logical unit numbers (SAM-5 §4.7) and what a nexus keeps at hand of a logical unit.
 
 use super::{
-    call::Fault,
     cdb::Extent,
-    device::{Device, ModeState, NexusId, Provisioning},
+    device::{Device, ModeState, Provisioning},
+    fault::Fault,
+    ports::NexusId,
     reservations::Barred,
     sense::Sense,
 };

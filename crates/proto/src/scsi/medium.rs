@@ -2,8 +2,9 @@
 
 use super::{
     AfterMedium, Next, Response,
-    call::{Call, Fault, Handled, good},
+    call::{Call, Handled, good},
     cdb::Extent,
+    fault::Fault,
     lun::LunView,
     sense::Sense,
 };

@@ -4,8 +4,9 @@
 use alloc::vec::Vec;
 
 use super::{
-    call::{Call, Fault, Handled, accepted, answer},
+    call::{Call, Handled, accepted, answer},
     device::{Audience, ModeState},
+    fault::Fault,
     lun::LunView,
     sense::Sense,
 };

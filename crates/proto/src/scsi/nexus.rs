@@ -1,11 +1,6 @@
 //! One I_T nexus: what a session knows of its device, and the way of a command through it.
 
-use alloc::{
-    rc::Rc,
-    string::{String, ToString},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{rc::Rc, sync::Arc, vec::Vec};
 use core::{
     fmt,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -13,30 +8,16 @@ use core::{
 
 use super::{
     AfterMedium, Command, DataIn, Next, Response,
-    call::{Call, Fault},
+    call::Call,
     cdb::Cdb,
-    device::{Audience, Device, NexusId, Purge},
+    device::{Audience, Device, Purge},
+    fault::Fault,
     lun::{LunView, decode_lun},
     opcodes::{self, Entry},
+    ports::{NexusId, Ports},
     sense::{Sense, status},
 };
 use crate::{Backend, Ending, Endings, Payload, Shared, UnitError};
-
-/// The two ends of an iSCSI nexus.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ports {
-    /// Name of the SCSI initiator port, `iqn…,i,0x<ISID>` (RFC 7143 §4.4.2).
-    pub initiator: String,
-    /// Name of the SCSI target port, `iqn…,t,0x<portal group tag>`.
-    pub target: String,
-    pub relative_target_port: u16,
-}
-
-impl Ports {
-    pub fn new(initiator: &str, target: &str, relative_target_port: u16) -> Self {
-        Self { initiator: initiator.to_string(), target: target.to_string(), relative_target_port }
-    }
-}
 
 /// Task management functions of SAM-5 §7 that reach the device server. The transport aborts the tasks themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

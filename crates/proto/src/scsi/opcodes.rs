@@ -4,9 +4,10 @@
 //! Not here, and so INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS, FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
 
 use super::{
-    call::{Call, Fault, Handled},
+    call::{Call, Handled},
     capacity,
     cdb::{Cdb, cdb_len},
+    fault::Fault,
     inquiry,
     lun::LunView,
     medium, mode, provisioning, report_opcodes, reserve,

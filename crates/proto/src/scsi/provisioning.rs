@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use super::{
     AfterMedium, Next,
-    call::{Call, Fault, Handled, accepted, answer, good},
+    call::{Call, Handled, accepted, answer, good},
     cdb::Extent,
+    fault::Fault,
     lun::LunView,
     sense::Sense,
 };

@@ -3,7 +3,10 @@
 
 use alloc::vec::Vec;
 
-use super::{device::NexusId, nexus::Ports, sense::Sense};
+use super::{
+    ports::{NexusId, Ports},
+    sense::Sense,
+};
 
 /// Most registrations of a logical unit; beyond it REGISTER answers INSUFFICIENT REGISTRATION RESOURCES.
 pub(crate) const REGISTRATIONS_MAX: usize = 256;

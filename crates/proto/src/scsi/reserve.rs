@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 
 use super::{
     Next, Response,
-    call::{Call, Fault, Handled, accepted, answer, good},
+    call::{Call, Handled, accepted, answer, good},
     device::{Audience, Lun, Purge},
-    nexus::Ports,
+    fault::Fault,
+    ports::Ports,
     reservations::{Kind, Notice, Refusal, Reservations},
     sense::Sense,
 };

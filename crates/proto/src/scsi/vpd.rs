@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    call::{Call, Fault},
+    call::Call,
+    fault::Fault,
     inquiry::{peripheral, put_ascii},
     lun::LunView,
     medium::max_compare_and_write,

@@ -11,12 +11,15 @@ use iotax_proto::{
     },
 };
 
-use super::{Facts, Settings, Workers};
+use super::{Settings, Workers};
 use crate::{
     failure::Failure,
-    load::link::{AnyInitiator, Control, Link, Step},
+    load::{
+        facts::Facts,
+        link::{AnyInitiator, Control, Link, Step},
+    },
     random::Randomness,
-    server::Chap,
+    secrets::Chap,
 };
 
 const INITIATOR: &str = "iqn.2026-11.io.iotax:load";
@@ -123,36 +126,6 @@ impl Control for Login {
     /// The session itself knows.
     fn facts(&self) -> Facts {
         Facts::default()
-    }
-}
-
-/// What a session found and agreed on.
-pub(in crate::load) fn facts(session: &Session) -> Facts {
-    let yes = |yes: bool| if yes { "Yes" } else { "No" }.to_owned();
-    let digest = |on: bool| if on { "CRC32C" } else { "None" }.to_owned();
-    let agreed = session.agreed();
-    let identity = session.inquiry().map_or(Vec::new(), |inquiry| {
-        vec![
-            ("vendor", inquiry.vendor.clone()),
-            ("product", inquiry.product.clone()),
-            ("revision", inquiry.revision.clone()),
-        ]
-    });
-    let serial = session.serial().map(|serial| ("serial", serial.to_owned()));
-    Facts {
-        identity: identity.into_iter().chain(serial).collect(),
-        negotiated: vec![
-            ("HeaderDigest", digest(agreed.header_digest)),
-            ("DataDigest", digest(agreed.data_digest)),
-            ("ImmediateData", yes(agreed.immediate_data)),
-            ("InitialR2T", yes(agreed.initial_r2t)),
-            ("FirstBurstLength", agreed.first_burst_len.to_string()),
-            ("MaxBurstLength", agreed.max_burst_len.to_string()),
-            ("MaxOutstandingR2T", agreed.max_outstanding_r2t.to_string()),
-            ("MaxRecvDataSegmentLength", agreed.max_recv_segment_len.to_string()),
-            ("MaxRecvDataSegmentLength of the target", agreed.max_send_segment_len.to_string()),
-            ("AuthMethod", session.auth_method().to_owned()),
-        ],
     }
 }
 

@@ -1,21 +1,20 @@
 //! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
 
-pub(super) mod iscsi;
-pub(super) mod nfs;
+mod iscsi;
+mod nfs;
 mod nvme;
 
 use std::net::IpAddr;
 
 use super::{
-    config::{LoadConfig, TaskConfig},
+    config::LoadConfig,
     endpoint::{Endpoint, Unit},
-    generator::TRANSFERS,
     link::Control,
 };
 use crate::{
     failure::Failure,
     random::Randomness,
-    server::{Chap, auth},
+    secrets::{Chap, auth},
 };
 
 /// How to connect. What the endpoint's protocol does not know must be left out.
@@ -97,29 +96,19 @@ fn refuse(protocol: &str, refused: &[(bool, &str)]) -> Result<(), Failure> {
     }
 }
 
-/// What set-up found and agreed on, for people: names and values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    pub identity: Vec<(&'static str, String)>,
-    pub negotiated: Vec<(&'static str, String)>,
-}
-
 /// What opens the links of one thread's workers.
 pub fn control(endpoint: &Endpoint, settings: &Settings, config: &LoadConfig) -> Result<Box<dyn Control>, Failure> {
-    let workers = Workers {
-        first: config.first_worker,
-        count: config.own_workers,
-        outstanding: match &config.task {
-            TaskConfig::Run(run) => run.outstanding,
-            TaskConfig::Check | TaskConfig::Fill { .. } => TRANSFERS,
-        },
-    };
+    let workers =
+        Workers { first: config.first_worker, count: config.own_workers, outstanding: config.task.outstanding() };
     match &endpoint.unit {
         Unit::Nfs { port, mount_port, export, file, .. } => {
             nfs::control((*port, *mount_port), export, file, settings, workers)
         }
         Unit::Iscsi { port, iqn, lun, .. } => iscsi::control(*port, iqn, *lun, settings, workers),
-        Unit::NvmeTcp { port, nqn, nsid, .. } => nvme::control(*port, nqn, *nsid, settings, workers, &endpoint.text),
+        Unit::NvmeTcp { port, nqn, nsid, .. } => {
+            let controller = nvme::Controller::new(*port, nqn, *nsid, settings, workers, &endpoint.text)?;
+            Ok(Box::new(controller))
+        }
         Unit::Local { .. } => Err(Failure::usage("a local unit has no connections", endpoint.text.clone())),
     }
 }

@@ -12,10 +12,13 @@ use iotax_proto::{
     rpc::{Credentials, auth::Identity, portmap},
 };
 
-use super::{Facts, Settings, Workers};
+use super::{Settings, Workers};
 use crate::{
     failure::{Failure, FailureKind},
-    load::link::{AnyInitiator, Control, Link, Step},
+    load::{
+        facts::Facts,
+        link::{AnyInitiator, Control, Link, Step},
+    },
 };
 
 /// Calls of this module and those of workers have xids far from each other.
@@ -236,17 +239,4 @@ impl Control for Mounting {
         negotiated.extend(self.mount_port.map(|port| ("mount_port", port.to_string())));
         Facts { identity: Vec::new(), negotiated }
     }
-}
-
-/// What FSINFO said (RFC 1813 §3.3.19).
-pub(in crate::load) fn facts(mount: &Mount) -> Facts {
-    let Some(info) = mount.info() else { return Facts::default() };
-    let negotiated = [
-        ("rtmax", info.read_max),
-        ("rtpref", info.read_preferred),
-        ("wtmax", info.write_max),
-        ("wtpref", info.write_preferred),
-        ("dtpref", info.listing_preferred),
-    ];
-    Facts { identity: Vec::new(), negotiated: negotiated.map(|(name, bytes)| (name, bytes.to_string())).to_vec() }
 }

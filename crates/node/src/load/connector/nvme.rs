@@ -8,16 +8,19 @@ use iotax_proto::{
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
 };
 
-use super::{Facts, Settings, Workers};
+use super::{Settings, Workers};
 use crate::{
     failure::{Failure, FailureKind},
-    load::link::{AnyInitiator, Control, Link, Step},
+    load::{
+        facts::Facts,
+        link::{AnyInitiator, Control, Link, Step},
+    },
     random::Randomness,
 };
 
 const HOST: &str = "nqn.2026-11.io.iotax:load";
 
-struct Controller {
+pub(super) struct Controller {
     to: SocketAddr,
     /// But for the authentication, which each queue has its own of.
     config: ConnectConfig,
@@ -40,54 +43,43 @@ struct News {
     closed: bool,
 }
 
-pub(super) fn control(
-    port: u16,
-    nqn: &str,
-    nsid: u32,
-    settings: &Settings,
-    workers: Workers,
-    place: &str,
-) -> Result<Box<dyn Control>, Failure> {
-    Ok(Box::new(controller(port, nqn, nsid, settings, workers, place)?))
-}
-
-fn controller(
-    port: u16,
-    nqn: &str,
-    nsid: u32,
-    settings: &Settings,
-    workers: Workers,
-    place: &str,
-) -> Result<Controller, Failure> {
-    settings.refuse_nfs("NVMe/TCP")?;
-    settings.refuse_iscsi("NVMe/TCP")?;
-    let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
-    let host = settings.initiator.as_deref().unwrap_or(HOST);
-    let config = ConnectConfig {
-        digests: Digests { header: settings.header_digest, data: settings.data_digest },
-        // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
-        depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
-        io_queues: queues,
-        nsid: Some(nsid),
-        keep_alive: Duration::from_secs(30),
-        ..ConnectConfig::new(nqn, host, host_id(settings.instance))
-    };
-    Ok(Controller {
-        to: SocketAddr::new(settings.address, port),
-        config,
-        dhchap: settings.dhchap.clone(),
-        randomness: settings.randomness.clone(),
-        workers,
-        place: place.to_owned(),
-        admin: None,
-        news: News::default(),
-        opened: false,
-        closing: false,
-        nothing: Transmit::default(),
-    })
-}
-
 impl Controller {
+    pub(super) fn new(
+        port: u16,
+        nqn: &str,
+        nsid: u32,
+        settings: &Settings,
+        workers: Workers,
+        place: &str,
+    ) -> Result<Self, Failure> {
+        settings.refuse_nfs("NVMe/TCP")?;
+        settings.refuse_iscsi("NVMe/TCP")?;
+        let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
+        let host = settings.initiator.as_deref().unwrap_or(HOST);
+        let config = ConnectConfig {
+            digests: Digests { header: settings.header_digest, data: settings.data_digest },
+            // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
+            depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
+            io_queues: queues,
+            nsid: Some(nsid),
+            keep_alive: Duration::from_secs(30),
+            ..ConnectConfig::new(nqn, host, host_id(settings.instance))
+        };
+        Ok(Self {
+            to: SocketAddr::new(settings.address, port),
+            config,
+            dhchap: settings.dhchap.clone(),
+            randomness: settings.randomness.clone(),
+            workers,
+            place: place.to_owned(),
+            admin: None,
+            news: News::default(),
+            opened: false,
+            closing: false,
+            nothing: Transmit::default(),
+        })
+    }
+
     /// For one connection of one queue: nothing that another was authenticated with.
     fn queue_config(&self) -> ConnectConfig {
         let auth = self.dhchap.clone().map(|Policy { secret, controller, hash, group }| {
@@ -227,7 +219,7 @@ mod tests {
         let workers = Workers { first: 0, count: 1, outstanding: 1 };
         let entropy = |controller: &Controller| controller.queue_config().auth.expect("a policy").entropy.0;
         let [first, again] =
-            [(); 2].map(|()| controller(4420, "nqn", 1, &settings, workers, "here").expect("settings"));
+            [(); 2].map(|()| Controller::new(4420, "nqn", 1, &settings, workers, "here").expect("settings"));
         let mut all = [entropy(&first), entropy(&first), entropy(&again), entropy(&again)];
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "queues, reconnects and later runs differ");

@@ -9,8 +9,8 @@ use iotax_proto::{Geometry, Instant, Payload, Transmit};
 use super::{
     access::{self, Access},
     config::{Allocate, LoadConfig, LocalUnit, TaskConfig},
-    connector::Facts,
     endpoint::Endpoint,
+    facts::Facts,
     link::{AnyInitiator, Control, Link, Step},
     local::{DiskInitiator, MemoryInitiator},
     pacing::Pacing,
@@ -30,10 +30,6 @@ use crate::{
 const OPEN_TIME: Duration = Duration::from_secs(15);
 const DRAIN_TIME: Duration = Duration::from_secs(30);
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-
-/// I/Os of a check or a fill: large, and a few at a time.
-const TRANSFER_BYTES: u32 = 1 << 20;
-pub(super) const TRANSFERS: u32 = 4;
 
 /// The control connection; worker `i` of this thread has `ConnId(i + 1)`.
 const CONTROL: ConnId = ConnId(0);
@@ -232,10 +228,8 @@ impl LoadNode {
 
     /// I/Os that a worker may have under way, and their size at most.
     fn transfer(&self) -> (u32, u32) {
-        match &self.config.task {
-            TaskConfig::Run(run) => (run.outstanding, run.io_bytes_max()),
-            TaskConfig::Check | TaskConfig::Fill { .. } => (TRANSFERS, TRANSFER_BYTES),
-        }
+        let task = &self.config.task;
+        (task.outstanding(), task.io_bytes_max())
     }
 
     fn open(&mut self, links: Vec<Link>) {

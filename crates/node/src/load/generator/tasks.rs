@@ -7,7 +7,7 @@ use iotax_proto::Geometry;
 use super::{
     super::{
         access::Access,
-        config::TaskConfig,
+        config::{TRANSFER_BYTES, TRANSFERS, TaskConfig},
         fill::FillTask,
         pacing::{Arrived, Share},
         pattern::BLOCK_BYTES,
@@ -16,7 +16,7 @@ use super::{
         verify::{Content, Tally},
         worker::Task,
     },
-    LoadNode, Outcome, TRANSFER_BYTES, TRANSFERS,
+    LoadNode, Outcome,
 };
 use crate::failure::{Failure, FailureKind};
 
