@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ENGINE, program
+from .conftest import ENGINE, all_that_is_said, guarded, program
 
 Load = Callable[..., list[dict[str, Any]]]
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
@@ -31,11 +31,7 @@ def secrets(tmp_path: Path) -> dict[str, Any]:
 
 
 def document(**group: Any) -> dict[str, Any]:
-    return {
-        "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 << 20, "fill": "pattern", "seed": 3}],
-        "exports": [{"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0", "groups": ["lab"]}],
-        "groups": [{"name": "lab", "initiators": ["127.0.0.0/8"], **group}],
-    }
+    return guarded("iscsi", **group)
 
 
 def libiscsi(tool: str, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -124,25 +120,14 @@ def test_a_load_says_who_it_talks_to_and_what_was_agreed(serve: Serve, load: Loa
 
 def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:
     """Neither in the events nor in the logs of both sides, whether a login succeeds or fails."""
-    said = b""
-    with subprocess.Popen(
-        [ENGINE, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as server:
-        assert server.stdin and server.stdout
-        server.stdin.write(json.dumps(document(chap=secrets)).encode() + b"\n")
-        server.stdin.flush()
-        ready = server.stdout.readline()
-        endpoint = json.loads(ready)["portals"][0]["endpoint"]
-        (tmp_path / "wrong").write_text(TARGET_SECRET + "!")
-        for chap in (secrets, {"user": "load", "secret_file": str(tmp_path / "wrong")}):
-            run = {"task": "run", "endpoint": endpoint, "options": {"chap": chap}, "runtime_ns": 10_000_000}
-            done = subprocess.run(
-                [ENGINE, "load"], input=json.dumps(run).encode() + b"\n", capture_output=True, check=False
-            )
-            said += done.stdout + done.stderr
-        rest, log = server.communicate(b"not a command: \n", timeout=10)
-        said += ready + rest + log
-    assert b'"event"' in said
+    (tmp_path / "wrong").write_text(TARGET_SECRET + "!")
+
+    def loads(endpoint: str) -> list[dict[str, Any]]:
+        run = {"task": "run", "endpoint": endpoint, "runtime_ns": 10_000_000}
+        wrong = {"user": "load", "secret_file": str(tmp_path / "wrong")}
+        return [run | {"options": {"chap": chap}} for chap in (secrets, wrong)]
+
+    said = all_that_is_said(document(chap=secrets), loads)
     for secret in (SECRET, TARGET_SECRET):
         assert secret.encode() not in said
         assert secret.encode().hex().encode() not in said

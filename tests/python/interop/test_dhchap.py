@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ENGINE
+from .conftest import all_that_is_said, guarded
 
 Load = Callable[..., list[dict[str, Any]]]
 Serve = Callable[[dict[str, Any]], dict[str, Any]]
@@ -33,11 +32,7 @@ def secrets(tmp_path: Path) -> dict[str, Any]:
 
 
 def document(**group: Any) -> dict[str, Any]:
-    return {
-        "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 << 20, "fill": "pattern", "seed": 3}],
-        "exports": [{"protocol": "nvme-tcp", "listen": "127.0.0.1:0", "volume": "v0", "groups": ["lab"]}],
-        "groups": [{"name": "lab", "initiators": ["127.0.0.0/8"], **group}],
-    }
+    return guarded("nvme-tcp", **group)
 
 
 def run(endpoint: str, dhchap: dict[str, Any]) -> dict[str, Any]:
@@ -80,22 +75,10 @@ def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:
     """Neither in the events nor in the logs of both sides, whether a queue comes up or not."""
     (tmp_path / "wrong").write_text(secret(b"x" * 32, 1))
     (tmp_path / "broken").write_text(secret(HOST_KEY, 1).replace("=:", "A:"))
-    said = b""
-    with subprocess.Popen(
-        [ENGINE, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as server:
-        assert server.stdin and server.stdout
-        server.stdin.write(json.dumps(document(dhchap=secrets)).encode() + b"\n")
-        server.stdin.flush()
-        ready = server.stdout.readline()
-        endpoint = json.loads(ready)["portals"][0]["endpoint"]
-        for dhchap in (secrets, {"secret_file": str(tmp_path / "wrong")}, {"secret_file": str(tmp_path / "broken")}):
-            words = json.dumps(run(endpoint, dhchap)).encode() + b"\n"
-            done = subprocess.run([ENGINE, "load"], input=words, capture_output=True, check=False)
-            said += done.stdout + done.stderr
-        rest, log = server.communicate(b"not a command: \n", timeout=10)
-        said += ready + rest + log
-    assert b'"event"' in said
+    wrong, broken = ({"secret_file": str(tmp_path / name)} for name in ("wrong", "broken"))
+    said = all_that_is_said(
+        document(dhchap=secrets), lambda endpoint: [run(endpoint, dhchap) for dhchap in (secrets, wrong, broken)]
+    )
     for key in (HOST_KEY, CONTROLLER_KEY):
         for form in (key, key.hex().encode(), base64.b64encode(key)[:20]):
             assert form not in said

@@ -86,7 +86,8 @@ def run(unit: str, serve: Serve, directory: Path) -> dict[str, str]:
     if unit == "file":
         volume |= {"media": "file", "path": str(directory / "v0.img")}
     export = {"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0", "read_only": unit == "read-only"}
-    endpoint = serve({"volumes": [volume], "exports": [export]})["portals"][0]["endpoint"]
+    # Two threads, so that sessions do to each other what they do across threads.
+    endpoint = serve({"threads": 2, "volumes": [volume], "exports": [export]})["portals"][0]["endpoint"]
     # The endpoint twice: its multipath tests want two paths.
     options = ["--dataloss", "--allow-sanitize", "--verbose"]
     return verdicts("".join(suite([*options, "--test", family, endpoint, endpoint]) for family in families(unit)))
