@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from iotax.notebook import Notebook
-from vm.test_kernels import engine, machines_of, start
+
+from .studies import machines_of, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-__all__ = ["engine"]
 
 STUDY = """\
 name: kernels

@@ -18,10 +18,13 @@ from iotax.labs.vm.counters import LoadCost
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.packages import Package, Store
+from iotax.labs.vm.qemu import PROGRAM
 from iotax.labs.vm.qmp import Qmp, QmpError, QmpLost
 from iotax.study import Settings
 from iotax.study.endpoint import Endpoint
 from iotax.study.model import Connection, Load, Topology, Volume
+
+from .fakes import answer_lines, write_program
 
 
 def settings(protocol: str, attach: str, mtu: int = 1500, **connection: bool) -> Settings:
@@ -69,22 +72,13 @@ def test_a_taken_port_of_the_nfs_server_is_named(monkeypatch: pytest.MonkeyPatch
 
 def monitor(path: Path, answer: Callable[[dict[str, Any]], list[dict[str, Any]]]) -> None:
     """QEMU's end of a monitor: answers each command with the lines given."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
 
-    def serve() -> None:
-        with listener, listener.accept()[0] as port, port.makefile("rwb") as lines:
-            lines.write(b'{"QMP": {"version": {}, "capabilities": []}}\n')
-            lines.flush()
-            for line in lines:
-                command = json.loads(line)
-                said = [{"return": {}}] if command["execute"] == "qmp_capabilities" else answer(command)
-                for each in said:
-                    lines.write(json.dumps(each).encode() + b"\n")
-                lines.flush()
+    def answer_command(line: bytes) -> bytes:
+        command = json.loads(line)
+        said = [{"return": {}}] if command["execute"] == "qmp_capabilities" else answer(command)
+        return b"".join(json.dumps(each).encode() + b"\n" for each in said)
 
-    threading.Thread(target=serve, daemon=True).start()
+    answer_lines(path, b'{"QMP": {"version": {}, "capabilities": []}}\n', answer_command)
 
 
 def test_a_refusal_is_passed_on_in_qemus_words(tmp_path: Path) -> None:
@@ -152,13 +146,9 @@ esac
 
 
 @pytest.fixture
-def without_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def without_drivers(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A QEMU whose initiators are in a package that is not installed."""
-    program = tmp_path / "bin" / "qemu-system-x86_64"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n{UNKNOWN}")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    write_program(programs / PROGRAM, UNKNOWN)
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "package"
     (root / "usr/lib/qemu").mkdir(parents=True)

@@ -16,6 +16,8 @@ from iotax.labs.vm.cache import locked, new_entry, sound
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Store, kernel_package
 
+from .fakes import write_program
+
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not there")
 
 
@@ -34,15 +36,10 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     data = (folder / "tool_1_all.deb").read_bytes()
     listed = f"'http://archive/tool_1_all.deb' tool_1_all.deb {len(data)} SHA256:{hashlib.sha256(data).hexdigest()}"
     serve = f"echo download >>{folder}/log; sleep 0.3; cp {folder}/tool_1_all.deb ."
-    program(folder / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) {serve} ;; esac')
-    program(folder / "apt-cache", "exit 0")
+    write_program(folder / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) {serve} ;; esac')
+    write_program(folder / "apt-cache", "exit 0")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
-
-
-def program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 def downloads(archive: Path) -> int:

@@ -18,7 +18,9 @@ from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import LEFT_OUT, Store, likeliest
 from iotax.labs.vm.untar import extract
-from vm.elf_factory import kernel_module, program
+
+from .elf_factory import kernel_module, program
+from .fakes import write_program
 
 RELEASE = "6.1.0-1-amd64"
 
@@ -140,42 +142,31 @@ def test_drivers_that_no_lab_needs_are_left_out_of_the_cache() -> None:
         assert not LEFT_OUT.match(f"{kernel}/{path}")
 
 
-@pytest.fixture
-def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder first on PATH, for an apt-get of the test's own."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return folder
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-def test_the_package_managers_own_words_are_passed_on(apt: Path, tmp_path: Path) -> None:
+def test_the_package_managers_own_words_are_passed_on(programs: Path, tmp_path: Path) -> None:
     for tool in ("apt-cache", "dpkg-deb"):
-        script(apt / tool, "exit 0")
-    script(
-        apt / "apt-get", "echo 'W: unsandboxed' >&2; echo 'E: Unable to locate package busybox-static' >&2; exit 100"
+        write_program(programs / tool, "exit 0")
+    write_program(
+        programs / "apt-get",
+        "echo 'W: unsandboxed' >&2; echo 'E: Unable to locate package busybox-static' >&2; exit 100",
     )
     with pytest.raises(VmFault, match=r"^packages: Unable to locate package busybox-static; run `apt-get update`"):
         Store(tmp_path / "store").fetch(["busybox-static"])
 
 
-def test_a_package_with_another_checksum_is_refused(apt: Path, tmp_path: Path) -> None:
+def test_a_package_with_another_checksum_is_refused(programs: Path, tmp_path: Path) -> None:
     for tool in ("apt-cache", "dpkg-deb"):
-        script(apt / tool, "exit 0")
+        write_program(programs / tool, "exit 0")
     listed = "'http://archive/t_1_amd64.deb' t_1_amd64.deb 5 SHA256:" + "0" * 64
-    script(apt / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) echo fake >t_1_amd64.deb ;; esac')
+    write_program(
+        programs / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) echo fake >t_1_amd64.deb ;; esac'
+    )
     with pytest.raises(VmFault, match=r"t_1_amd64.deb has SHA-256 [0-9a-f]{64}, but apt's lists say 0{64}"):
         Store(tmp_path / "store").fetch(["t"])
     assert not list((tmp_path / "store").glob("0*"))
 
 
-def test_a_machine_without_apt_is_told_so(apt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(apt))
+def test_a_machine_without_apt_is_told_so(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(programs))
     with pytest.raises(VmFault, match="apt-get is not there"):
         Store(tmp_path / "store").fetch(["busybox-static"])
 

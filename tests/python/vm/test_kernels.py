@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from iotax.engine import EngineError, find_engine
-from iotax.labs.vm.qemu import PROGRAM
 from iotax.notebook import Notebook
+
+from .studies import machines_of, start, with_machines_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -47,51 +42,8 @@ baseline: {protocol: fixed}
 """
 
 
-@pytest.fixture
-def engine() -> Path:
-    missing = None
-    if shutil.which(PROGRAM) is None:
-        missing = f"{PROGRAM} is not installed (package qemu-system-x86)"
-    elif shutil.which("apt-get") is None:
-        missing = "the guests' image is built from Debian packages, and there is no apt-get"
-    try:
-        engine = find_engine()
-    except EngineError as error:
-        missing = str(error)
-    if missing and os.environ.get("CI") == "true":
-        pytest.fail(missing)
-    if missing:
-        pytest.skip(missing)
-    return engine
-
-
-def start(folder: Path, engine: Path, study: str = STUDY) -> subprocess.Popen[str]:
-    (folder / "kernels.yaml").write_text(study)
-    return subprocess.Popen(
-        [sys.executable, "-m", "iotax", "run", "kernels.yaml", "-n", "kernels.iotax", "--no-report"],
-        cwd=folder,
-        env=os.environ | {"IOTAX_ENGINE": str(engine), "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def machines_of(folder: Path) -> list[int]:
-    """Processes whose sockets stand in the folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if PROGRAM.encode() in line and f"{folder}/iotax-vm-".encode() in line:
-            found.append(int(process.name))
-    return found
-
-
 def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engine: Path) -> None:
-    with start(tmp_path, engine) as study:
+    with start(tmp_path, engine, STUDY) as study:
         said, _ = study.communicate(timeout=380)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
@@ -139,16 +91,9 @@ def test_links_and_paths_are_as_asked(tmp_path: Path, engine: Path) -> None:
 
 
 def test_no_machine_outlives_a_study_that_is_killed(engine: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with start(folder, engine) as study:
-            deadline_s = time.monotonic() + 120
-            while len(machines_of(folder)) < 2:
-                assert study.poll() is None
-                assert time.monotonic() < deadline_s
-                time.sleep(0.1)
-            study.send_signal(signal.SIGKILL)
-            study.wait()
+    with with_machines_up(engine, STUDY) as (folder, study):
+        study.send_signal(signal.SIGKILL)
+        study.wait()
         deadline_s = time.monotonic() + 10
         while machines_of(folder) and time.monotonic() < deadline_s:
             time.sleep(0.1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,11 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.image import ENGINE, Image, build
 from iotax.labs.vm.qemu import Machine
-from vm.test_kernels import engine, machines_of, start
+
+from .studies import machines_of, with_machines_up
+from .test_kernels import STUDY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-__all__ = ["engine"]
 
 
 @pytest.fixture
@@ -74,16 +74,9 @@ def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) ->
 
 
 def test_ctrl_c_leaves_no_machine_and_no_folder(engine: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with start(folder, engine) as study:
-            deadline_s = time.monotonic() + 120
-            while len(machines_of(folder)) < 2:
-                assert study.poll() is None
-                assert time.monotonic() < deadline_s
-                time.sleep(0.1)
-            study.send_signal(signal.SIGINT)
-            said, _ = study.communicate(timeout=60)
+    with with_machines_up(engine, STUDY) as (folder, study):
+        study.send_signal(signal.SIGINT)
+        said, _ = study.communicate(timeout=60)
         assert "interrupted" in said
         assert machines_of(folder) == []
         assert list(folder.glob("iotax-vm-*")) == []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +16,11 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.preflight import findings
-from iotax.labs.vm.qemu import Link, Machine, arguments, require_qemu
+from iotax.labs.vm.qemu import PROGRAM, Link, Machine, arguments, require_qemu
 from iotax.trial import Core
 from iotax.trial import Machine as MachineTimes
+
+from .fakes import answer_lines, write_program
 
 PANIC = "[    1.5] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100"
 
@@ -52,20 +52,6 @@ def test_kvm_shows_the_guest_the_hosts_processor(image: Image, tmp_path: Path) -
     assert "-cpu max" in words(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
 
 
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return folder
-
-
-def fake_qemu(folder: Path, text: str) -> None:
-    path = folder / "qemu-system-x86_64"
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
-
-
 CONSOLE = 'for word; do case "$word" in file:*) console="${word#file:}" ;; esac; done'
 
 
@@ -77,7 +63,7 @@ def test_a_machine_without_qemu_is_told_what_to_install(tmp_path: Path, monkeypa
 
 
 def test_a_kernel_that_panics_is_quoted(programs: Path, image: Image, tmp_path: Path) -> None:
-    fake_qemu(programs, f"{CONSOLE}; echo '{PANIC}' >\"$console\"; exit 0")
+    write_program(programs / PROGRAM, f"{CONSOLE}; echo '{PANIC}' >\"$console\"; exit 0")
     guest = Guest(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
     try:
         with pytest.raises(VmFault, match="Kernel panic - not syncing: Attempted to kill init!") as caught:
@@ -88,7 +74,7 @@ def test_a_kernel_that_panics_is_quoted(programs: Path, image: Image, tmp_path: 
 
 
 def test_a_qemu_that_ends_is_quoted(programs: Path, image: Image, tmp_path: Path) -> None:
-    fake_qemu(programs, "echo 'qemu: failed to set MSR 0x345' >&2; exit 1")
+    write_program(programs / PROGRAM, "echo 'qemu: failed to set MSR 0x345' >&2; exit 1")
     guest = Guest(Machine("storage", 512 << 20, "tcg"), image, tmp_path)
     try:
         with pytest.raises(VmFault, match="ended with exit code 1: qemu: failed to set MSR 0x345"):
@@ -100,7 +86,7 @@ def test_a_qemu_that_ends_is_quoted(programs: Path, image: Image, tmp_path: Path
 def test_a_kvm_that_hangs_is_given_up_and_remembered(
     programs: Path, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_qemu(programs, f"echo started >>{tmp_path}/starts; exec sleep 60")
+    write_program(programs / PROGRAM, f"echo started >>{tmp_path}/starts; exec sleep 60")
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(accelerator, "_DEVICE", Path("/dev/null"))
     monkeypatch.setattr(accelerator, "_PROBE_S", 0.5)
@@ -120,21 +106,12 @@ def test_without_a_device_there_is_no_kvm(image: Image, tmp_path: Path, monkeypa
 
 def answering(path: Path, answer: Callable[[str, str], bytes]) -> None:
     """A guest's end of the control port: is given each script's number and text."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
 
-    def serve() -> None:
-        with listener, listener.accept()[0] as port, port.makefile("rwb") as lines:
-            lines.write(b"@ready 6.1.0\n")
-            lines.flush()
-            for line in lines:
-                number, _, script = line.decode().strip().partition(" ")
-                text = script if script.startswith("@") else base64.b64decode(script).decode()
-                lines.write(answer(number, text))
-                lines.flush()
+    def answer_script(line: bytes) -> bytes:
+        number, _, script = line.decode().strip().partition(" ")
+        return answer(number, script if script.startswith("@") else base64.b64decode(script).decode())
 
-    threading.Thread(target=serve, daemon=True).start()
+    answer_lines(path, b"@ready 6.1.0\n", answer_script)
 
 
 def test_a_script_gives_its_lines_and_its_last_words(tmp_path: Path) -> None:
