@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -106,6 +106,56 @@ def test_a_half_written_entry_is_not_taken_for_a_whole_one(tmp_path: Path) -> No
     (tmp_path / "image/initramfs").write_bytes(bytes(999))
     assert not sound(tmp_path / "image")
     assert not sound(tmp_path / "nothing")
+
+
+BUILD = """\
+import sys
+from pathlib import Path
+from iotax.labs.vm import image
+from iotax.labs.vm.fcloop import Loop
+from iotax.labs.vm.packages import Store
+described = '{"release": "6.1", "packages": {}, "unavailable": {}}'
+Store.kernel_package = lambda _: "linux-image-6.1"
+image._ingredients = lambda *_: image._Ingredients({}, [], "6.1", Loop(None))
+image._assemble = lambda entry, *_: (entry / "image.json").write_text(described)
+print(image.build(Path(sys.argv[1]), lambda _: None).kernel.parent.name, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """A process that builds an image of an engine, and nothing else, names it, and uses it until its input ends."""
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
+    started: list[subprocess.Popen[str]] = []
+
+    def start(engine: str) -> subprocess.Popen[str]:
+        (tmp_path / engine).write_text(engine)
+        arguments = [sys.executable, "-c", BUILD, tmp_path / engine]
+        started.append(subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.communicate(timeout=30)
+
+
+def test_a_new_image_takes_the_place_of_those_that_nobody_used_lately(
+    tmp_path: Path, use: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    images = tmp_path / "vm/images"
+    (images / ".new-killed").mkdir(parents=True)
+    user = use("first")
+    assert user.stdout
+    names = {"first": user.stdout.readline().strip()}
+    for engine in ("second", "third", "second", "fourth", "fifth"):
+        names[engine] = use(engine).communicate(timeout=30)[0].strip()
+    kept = {names[engine] for engine in ("first", "second", "fourth", "fifth")}
+    assert {each.name for each in images.iterdir()} == kept
+    user.communicate(timeout=30)
+    names["sixth"] = use("sixth").communicate(timeout=30)[0].strip()
+    kept = {names[engine] for engine in ("fourth", "fifth", "sixth")}
+    assert {each.name for each in images.iterdir()} == kept
 
 
 FULL = """\

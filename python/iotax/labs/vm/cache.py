@@ -1,7 +1,8 @@
 """Where downloaded packages and built images stand: $IOTAX_CACHE, else the user's cache directory.
 
 Every entry is named by its content and moved to its place in one step, so a build that is killed leaves nothing that
-looks whole. An entry carries the checksums of its files, so that one that was damaged is made anew.
+looks whole. An entry carries the checksums of its files, so that one that was damaged is made anew. A process keeps
+what it uses by a lock on that file, which goes with it however it ends; `prune` leaves such entries alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from iotax.labs.vm.fault import VmFault
 
 _CHECKSUMS = "checksums.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_kept: dict[Path, int] = {}
+"""Descriptors of locks, open until this process ends."""
 
 
 def cache_root() -> Path:
@@ -87,6 +90,35 @@ def sound(place: Path) -> bool:
         return json.loads((place / _CHECKSUMS).read_text()) == _checksums(place)
     except (OSError, ValueError):
         return False
+
+
+def keep(place: Path) -> None:
+    """Marks an entry as used now, and as in use until this process ends. For whoever holds `locked`."""
+    lock = os.open(place / _CHECKSUMS, os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    if place in _kept:  # of an entry that may have been made anew since
+        os.close(_kept[place])
+    _kept[place] = lock
+    os.utime(place)
+
+
+def prune(folder: Path, spared: int) -> None:
+    """Removes entries that are in no use, all but the `spared` used last. For whoever holds `locked`."""
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+    for entry in entries[spared:]:
+        if not _in_use(entry):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _in_use(entry: Path) -> bool:
+    try:
+        with (entry / _CHECKSUMS).open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no entry, but what a build that was killed left
+    return False
 
 
 def _checksums(entry: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from iotax.labs.vm import fcloop, recipe
-from iotax.labs.vm.cache import cache_root, locked, need_space, new_entry, sound
+from iotax.labs.vm.cache import cache_root, keep, locked, need_space, new_entry, prune, sound
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program
 from iotax.labs.vm.fault import VmFault
@@ -23,6 +23,8 @@ from iotax.labs.vm.modules import Module, ModuleTree, index_files
 from iotax.labs.vm.packages import Package, Store, exists
 
 _IMAGE_BYTES = 200 << 20
+_IMAGES_SPARED = 3
+"""Who compares two builds of the engine goes back and forth between their images."""
 _ENGINE_FOLDER = "opt/iotax"
 ENGINE = f"/{_ENGINE_FOLDER}/run"
 """Starts the engine in a guest."""
@@ -47,6 +49,7 @@ class Image:
 def build(engine: Path, report: Report, *, update: bool = False) -> Image:
     """The image for this engine: the cached one where nothing changed. Raises VmFault.
 
+    It stays in the cache as long as this process lives. A new one takes the place of those that were used least lately.
     `update` asks the package manager for newer packages; otherwise those in the cache are used.
     """
     root = cache_root()
@@ -68,6 +71,8 @@ def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
         place = root / "images" / _key(engine, made_of)
         with new_entry(place) as entry:
             _assemble(entry, engine, store, made_of)
+        prune(place.parent, _IMAGES_SPARED)
+    keep(place)
     return _load(place)
 
 
