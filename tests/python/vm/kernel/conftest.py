@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iotax.engine import EngineError, find_engine
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import StepFailed
-from iotax.labs.vm.qemu import PROGRAM
+from vm.needed import require
 
 from .machine import KernelMachine, Server, file_volume, free_ports
 
 VOLUME_BYTES = 384 << 20
 """xfs wants 300 MiB."""
-
-
-def require_tools(*more: str) -> None:
-    """Skips where a machine cannot be had; fails there with CI=true."""
-    missing = None
-    if shutil.which(PROGRAM) is None:
-        missing = f"{PROGRAM} is not installed (package qemu-system-x86)"
-    elif shutil.which("apt-get") is None:
-        missing = "the guest's image is built from Debian packages, and there is no apt-get"
-    elif shutil.which("cc") is None or shutil.which("nm") is None:
-        missing = "there is no C compiler (package build-essential)"
-    elif absent := [each for each in more if shutil.which(each) is None]:
-        missing = f"{absent[0]} is not installed"
-    else:
-        try:
-            find_engine()
-        except EngineError as error:
-            missing = str(error)
-    if missing and os.environ.get("CI") == "true":
-        pytest.fail(missing)
-    if missing:
-        pytest.skip(missing)
 
 
 class _Machines:
@@ -63,7 +38,7 @@ class _Machines:
 
 @pytest.fixture(scope="package")
 def _machines() -> Iterator[_Machines]:
-    require_tools()
+    require("cc", "nm", "cargo")
     machines = _Machines()
     yield machines
     machines.close()

@@ -21,7 +21,7 @@ from typing import Any
 from iotax.engine import find_engine
 from iotax.labs.vm import accelerator
 from iotax.labs.vm.guests import BOOT_S, Guest
-from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.image import build
 from iotax.labs.vm.qemu import Machine, require_qemu
 
 from .overlay import with_tools
@@ -31,7 +31,7 @@ GATEWAY = "10.0.0.254"
 _GUEST = "10.0.0.1"
 _SERVICES = {"iscsi": 3260, "nvme-tcp": 4420, "nfs3": 2049, "mountd": 20048}
 _MEMORY_BYTES = 1 << 30
-PROCESSORS = 4
+_PROCESSORS = 4
 """The kernel opens no more NVMe I/O queues than it has processors."""
 
 
@@ -45,26 +45,28 @@ class KernelMachine:
             f",hostfwd=tcp:127.0.0.1:{self.ports[name]}-{_GUEST}:{port}" for name, port in _SERVICES.items()
         )
         try:
-            image, self.versions = with_tools(_base_image(), self._folder, files or {})
+            image = with_tools(build(find_engine(), lambda _: None), self._folder, files or {})
             chosen, _ = accelerator.choose(image, "auto", require_qemu())
             machine = Machine(
                 "initiator",
                 memory_bytes=_MEMORY_BYTES,
                 accelerator=chosen,
+                cpus=_PROCESSORS,
                 devices=(
-                    *("-smp", str(PROCESSORS)),
-                    *(
-                        "-netdev",
-                        f"user,id=host,ipv6=off,net=10.0.0.0/24,host={GATEWAY},dhcpstart=10.0.0.100{forwards}",
-                    ),
+                    "-netdev",
+                    f"user,id=host,ipv6=off,net=10.0.0.0/24,host={GATEWAY},dhcpstart=10.0.0.100{forwards}",
                     *("-device", "virtio-net-pci,netdev=host,romfile="),
                 ),
             )
             self._guest = Guest(machine, image, self._folder)
-            self.boot_s = self._guest.boot(time.monotonic() + BOOT_S)
-            self.run("net_up 1")
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        try:
+            self._guest.boot(time.monotonic() + BOOT_S)
+            self.run("net_up 1")
+        except BaseException:
+            self.close()
             raise
 
     def run(self, script: str, timeout_s: float = 120.0) -> list[str]:
@@ -138,7 +140,3 @@ def free_ports(count: int) -> list[int]:
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             found += [port] if port not in found else []
     return found
-
-
-def _base_image() -> Image:
-    return build(find_engine(), lambda _text: None)

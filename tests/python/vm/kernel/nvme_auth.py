@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
-import tarfile
 import tempfile
 from pathlib import Path
 
-from iotax.labs.vm.cache import cache_root, new_entry, sound
+from iotax.labs.vm import kbuild
+from iotax.labs.vm.cache import cache_root, locked, new_entry, sound
 from iotax.labs.vm.packages import Package, Store
-from iotax.labs.vm.untar import extract
 
 ORDER = ("ffdhe", "nvme-common", "nvme-core", "nvme-fabrics", "nvme-tcp", "nvmet", "nvmet-tcp")
 """In the order of loading: each after what it needs."""
-_NEEDED = re.compile(r"linux-source-[\d.]+/(drivers/nvme(/.*)?|crypto/dh(_helper)?\.c)")
+_NEEDED = re.compile(r"drivers/nvme(/.*)?|crypto/dh(_helper)?\.c")
 _OPTIONS = {
     "drivers/nvme": (
         *("CONFIG_NVME_COMMON=m", "CONFIG_NVME_AUTH=y", "CONFIG_NVME_TARGET_AUTH=y"),
@@ -29,40 +27,29 @@ _OPTIONS = {
 }
 
 
-def modules(store: Store, release: str, kernel: Package) -> dict[str, bytes]:
+def modules() -> dict[str, bytes]:
     """Name → module; from the cache where they were built before."""
-    name = hashlib.sha256(f"nvme-auth {kernel.sha256}".encode() + Path(__file__).read_bytes()).hexdigest()[:24]
-    place = cache_root() / "modules" / name
-    if not sound(place):
-        with new_entry(place) as entry:
-            for each, data in _build(store, release).items():
-                (entry / each).write_bytes(data)
-    return {each: (place / each).read_bytes() for each in ORDER}
+    root = cache_root()
+    with locked(root, lambda _: None):
+        store = Store(root / "packages")
+        name = store.kernel_package()
+        kernel = store.fetch([name])[name]
+        made_of = f"nvme-auth {kernel.sha256}".encode() + Path(__file__).read_bytes()
+        place = root / "modules" / hashlib.sha256(made_of).hexdigest()[:24]
+        if not sound(place):
+            with new_entry(place) as entry:
+                for each, data in _build(store, name.removeprefix("linux-image-"), kernel).items():
+                    (entry / each).write_bytes(data)
+        return {each: (place / each).read_bytes() for each in ORDER}
 
 
-def _build(store: Store, release: str) -> dict[str, bytes]:
-    headers, source = f"linux-headers-{release}", f"linux-source-{'.'.join(release.split('.')[:2])}"
-    found = store.fetch([headers, source])
-    halves = [each for each in found[headers].depends if each.startswith(("linux-headers", "linux-kbuild"))]
+def _build(store: Store, release: str, kernel: Package) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="iotax-nvme-auth-") as name:
         folder = Path(name)
-        for package in (found[headers], *store.fetch(halves).values()):
-            subprocess.run(["cp", "-a", f"{package.root}/.", folder], check=True)
-        archive = next((found[source].root / "usr/src").glob("linux-source-*.tar.xz"))
-        with tarfile.open(archive, mode="r|xz") as files:
-            for each in files:
-                if _NEEDED.fullmatch(each.name):
-                    each.name = each.name.partition("/")[2]
-                    extract(files, each, folder)
+        headers = kbuild.unpack(store, release, kernel, _NEEDED, folder, lambda _: None)
         _only_the_template(folder)
-        makefile = folder / "usr/src" / headers / "Makefile"
-        makefile.write_text(makefile.read_text().replace("/usr/src/", f"{folder}/usr/src/"))
         for part, options in _OPTIONS.items():
-            done = subprocess.run(
-                ["make", "-C", makefile.parent, f"M={folder / part}", "CC=gcc", *options, "modules"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr[-2000:]
+            kbuild.make(headers, folder / part, options)
         built = {path.stem: path.read_bytes() for part in _OPTIONS for path in (folder / part).rglob("*.ko")}
         return {each: built[each] for each in ORDER}
 

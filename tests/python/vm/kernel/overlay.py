@@ -11,10 +11,11 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from iotax.labs.vm import recipe
-from iotax.labs.vm.cache import cache_root
+from iotax.labs.vm.cache import cache_root, locked
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import read_program
 from iotax.labs.vm.image import Image
@@ -35,10 +36,15 @@ _ALIGNMENT = 512
 """The kernel skips zeros between archives in words; whole sectors are what others leave."""
 
 
-def with_tools(image: Image, folder: Path, files: Mapping[str, bytes]) -> tuple[Image, dict[str, str]]:
-    """The image with the tests' tools, in `folder`, and the versions of the packages that they came from. `files` go
-    under /test."""
-    store = Store(cache_root() / "packages")
+def with_tools(image: Image, folder: Path, files: Mapping[str, bytes]) -> Image:
+    """The image with the tests' tools, in `folder`. `files` go under /test."""
+    root = cache_root()
+    with locked(root, lambda _: None):
+        place = _assemble(image, Store(root / "packages"), folder, files)
+    return replace(image, initramfs=place)
+
+
+def _assemble(image: Image, store: Store, folder: Path, files: Mapping[str, bytes]) -> Path:
     kernel = store.kernel_package()
     packages = store.fetch([kernel, "fio", *PROGRAMS])
     place = folder / "initramfs"
@@ -56,8 +62,7 @@ def with_tools(image: Image, folder: Path, files: Mapping[str, bytes]) -> tuple[
         for name, data in files.items():
             archive.file(f"test/{name}", data)
         archive.close()
-    versions = {name: packages[name].version for name in ("fio", *PROGRAMS)}
-    return Image(image.kernel, place, image.release, image.packages | versions, image.unavailable), versions
+    return place
 
 
 def _modules(archive: CpioWriter, tree: ModuleTree, image: Image) -> None:

@@ -1,4 +1,4 @@
-"""A machine that boots from a disk of ours: BIOS, boot loader, kernel and root all come over iSCSI or NFS.
+"""A machine that boots from a disk of ours: BIOS, boot loader, kernel and root all come over iSCSI.
 
 The disk begins with GRUB, whose two parts need no file system: the first sector loads what follows it. Kernel and
 initramfs lie at known places behind, which GRUB's block lists name.
@@ -9,21 +9,19 @@ from __future__ import annotations
 import gzip
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from iotax.engine import find_engine
 from iotax.labs.vm import accelerator
 from iotax.labs.vm.agent import Agent
 from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.packages import Store
 from iotax.labs.vm.qemu import PROGRAM, require_qemu
+from vm.needed import missing
 
-from .conftest import require_tools
-from .machine import Server
+from .clients import IQN, Serve
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -33,7 +31,6 @@ DATA_BYTES = 16 << 20
 """At the end of the disk: for the guest to write to."""
 BOOT_S = 240.0
 COMMAND_LINE = "console=ttyS0 quiet mitigations=off nokaslr no5lvl panic=-1 random.trust_cpu=on rdinit=/init"
-BLOCK_MODULES = {"iscsi": "block-iscsi.so", "nfs3": "block-nfs.so"}
 
 
 def bootable(image: Image, folder: Path) -> bytes:
@@ -68,24 +65,14 @@ def padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % SECTOR_BYTES)
 
 
-def endpoint_of(server: Server, protocol: str) -> str:
-    port = server.port(protocol)
-    if protocol == "iscsi":
-        return f"iscsi://127.0.0.1:{port}/iqn.2026-11.io.iotax:v0/0"
-    return "nfs://127.0.0.1/v0/data"
-
-
-@pytest.mark.parametrize("protocol", ["iscsi"])
-def test_a_machine_boots_from_our_disk_and_writes_to_it(
-    serve: Callable[..., Server], tmp_path: Path, protocol: str
-) -> None:
-    require_tools()
-    if not list(Path("/usr/lib").glob(f"*/qemu/{BLOCK_MODULES[protocol]}")):
-        pytest.skip("QEMU has no such block driver (package qemu-block-extra)")
-    image = build(find_engine(), lambda _text: None)
+def test_a_machine_boots_from_our_disk_and_writes_to_it(serve: Serve, engine: Path, tmp_path: Path) -> None:
+    if not list(Path("/usr/lib").glob("*/qemu/block-iscsi.so")):
+        missing("QEMU has no such block driver (package qemu-block-extra)")
+    image = build(engine, lambda _text: None)
     disk = bootable(image, tmp_path)
     size_bytes = len(disk) + -len(disk) % (1 << 20) + DATA_BYTES
-    server = serve(protocol, size_bytes)
+    server = serve("iscsi", size_bytes)
+    endpoint = f"iscsi://127.0.0.1:{server.port('iscsi')}/{IQN}/0"
     with (tmp_path / "volume").open("r+b") as volume:
         volume.write(disk)
     chosen, _ = accelerator.choose(image, "auto", require_qemu())
@@ -97,7 +84,7 @@ def test_a_machine_boots_from_our_disk_and_writes_to_it(
         *("-serial", f"file:{tmp_path}/console", "-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=control,path={control},server=on,wait=off"),
         *("-device", "virtserialport,chardev=control,name=iotax"),
-        *("-drive", f"if=none,id=disk,format=raw,cache=none,file={endpoint_of(server, protocol)}"),
+        *("-drive", f"if=none,id=disk,format=raw,cache=none,file={endpoint}"),
         *("-device", "virtio-blk-pci,drive=disk,bootindex=0"),
     ]  # fmt: skip
     with subprocess.Popen(arguments) as process:

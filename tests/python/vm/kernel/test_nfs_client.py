@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .machine import KernelMachine, Server
+from .clients import NFS, SIZE_BYTES, Serve
+from .machine import KernelMachine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-SIZE_BYTES = 64 << 20
-Serve = Callable[..., Server]
-
-
-def nfs(server: Server, script: str) -> str:
-    return f"PORT={server.port('nfs3')}; . /test/nfs.sh; {script}"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +26,7 @@ def nfs(server: Server, script: str) -> str:
 def test_files_keep_every_byte_however_they_are_mounted(serve: Serve, machine: KernelMachine, options: str) -> None:
     server = serve("nfs3", SIZE_BYTES)
     machine.run(
-        nfs(
+        NFS.script(
             server,
             f"mount_nfs v0 {options}; exercise $M/exercised 13 400 1000000; "
             "fio volume $M/data --size=4m --rw=randwrite --bs=512-64k; "
@@ -46,35 +39,24 @@ def test_files_keep_every_byte_however_they_are_mounted(serve: Serve, machine: K
 def test_files_are_copied_compared_and_still_right_after_another_mount(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs3", SIZE_BYTES)
     machine.run(
-        nfs(server, "mount_nfs v0; copy_and_compare $M 24; unmount_nfs; mount_nfs v0; compare $M; unmount_nfs"), 300
-    )
-
-
-@pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.long)])
-def test_a_file_system_in_a_file_of_ours_keeps_every_byte(serve: Serve, machine: KernelMachine, kind: str) -> None:
-    server = serve("nfs3")
-    machine.run(
-        nfs(
-            server,
-            f"mount_nfs v0; attach; OPERATIONS=150 file_system_holds {kind} /dev/loop0 8; detach; unmount_nfs",
-        ),
+        NFS.script(server, "mount_nfs v0; copy_and_compare $M 24; unmount_nfs; mount_nfs v0; compare $M; unmount_nfs"),
         300,
     )
 
 
 def test_a_large_directory_is_listed_whole(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs3", SIZE_BYTES)
-    machine.run(nfs(server, "mount_nfs v0; large_directory 10000; unmount_nfs"), 300)
+    machine.run(NFS.script(server, "mount_nfs v0; large_directory 10000; unmount_nfs"), 300)
 
 
 def test_names_and_attributes_are_what_a_file_system_makes_of_them(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs3", SIZE_BYTES)
-    machine.run(nfs(server, "mount_nfs v0; names; unmount_nfs"))
+    machine.run(NFS.script(server, "mount_nfs v0; names; unmount_nfs"))
 
 
 def test_holes_and_truncations_read_as_zeros(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs3", SIZE_BYTES)
-    machine.run(nfs(server, "mount_nfs v0; contents; unmount_nfs"))
+    machine.run(NFS.script(server, "mount_nfs v0; contents; unmount_nfs"))
 
 
 def test_what_was_unstable_when_the_server_crashed_is_sent_again(
@@ -85,8 +67,8 @@ def test_what_was_unstable_when_the_server_crashed_is_sent_again(
     # Every operation takes long, so that there is time between the last WRITE's answer and the COMMIT's.
     server = serve("nfs3", SIZE_BYTES, delay_ns=4_000_000_000)
     writes = size_bytes // wsize_bytes
-    machine.run(nfs(server, f"mount_nfs v0 wsize={wsize_bytes}; write_slowly {size_bytes >> 20}"))
-    machine.run(nfs(server, f'until_true 60 uncommitted {writes} || die "$(calls WRITE) $(calls COMMIT)"'))
+    machine.run(NFS.script(server, f"mount_nfs v0 wsize={wsize_bytes}; write_slowly {size_bytes >> 20}"))
+    machine.run(NFS.script(server, f'until_true 60 uncommitted {writes} || die "$(calls WRITE) $(calls COMMIT)"'))
     server.kill()
     with (tmp_path / "volume").open("r+b") as volume:
         assert any(volume.read(size_bytes))
@@ -95,21 +77,8 @@ def test_what_was_unstable_when_the_server_crashed_is_sent_again(
     time.sleep(2)
     server.start()
     machine.run("until_true 100 test -s /run/dd.status || die stuck; is 0 $(cat /run/dd.status) dd", 120)
-    said = machine.run(nfs(server, "calls WRITE; calls COMMIT; sha256sum <$WRITTEN"))
+    said = machine.run(NFS.script(server, "calls WRITE; calls COMMIT; sha256sum <$WRITTEN"))
     assert int(said[0].split()[1]) >= 2 * writes
     assert int(said[1].split()[1]) >= 1
     assert hashlib.sha256((tmp_path / "volume").read_bytes()[:size_bytes]).hexdigest() == said[2].split()[0]
-    machine.run(nfs(server, "unmount_nfs"))
-
-
-def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(serve: Serve, machine: KernelMachine) -> None:
-    server = serve("nfs3", SIZE_BYTES)
-    load = "load $M/data --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
-    machine.run(nfs(server, f"mount_nfs v0; start_fio {load} --rate_iops=1000"))
-    for _ in range(2):
-        time.sleep(2)
-        machine.run("fio_runs")
-        server.kill()
-        time.sleep(2)
-        server.start()
-    machine.run(nfs(server, f"end_fio 200; drop_caches; fio {load} --verify_only; unmount_nfs"), 300)
+    machine.run(NFS.script(server, "unmount_nfs"))

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from iotax.labs.vm.cache import cache_root
-from iotax.labs.vm.packages import Store
+from vm.needed import require
 
-from .conftest import require_tools
-from .machine import KernelMachine, Server
+from .clients import NQN, NVME, Serve
+from .linux_targets import SIZE_BYTES, fill, holds_what_is_written, run, served
+from .machine import KernelMachine
 from .nvme_auth import modules
-from .test_kernel_targets import NQN as KERNEL_NQN
-from .test_kernel_targets import SIZE_BYTES, fill, holds_what_is_written, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-NQN = "nqn.2026-11.io.iotax:v0"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:6f746178-0000-4000-8000-000000000001"
 KINDS = [
     *(("sha256", group) for group in ("null", "ffdhe2048", "ffdhe3072")),
     *((name, "null") for name in ("sha384", "sha512")),
-    ("sha512", "ffdhe4096"),
+    *(("sha512", group) for group in ("ffdhe4096", "ffdhe6144", "ffdhe8192")),
 ]
-Serve = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")
 def own_machine() -> Iterator[KernelMachine]:
     """With modules in place of the kernel's own: none of the other tests' machine."""
-    require_tools("make", "gcc")
-    store = Store(cache_root() / "packages")
-    name = store.kernel_package()
-    release = name.removeprefix("linux-image-")
-    machine = KernelMachine(
-        {f"{each}.ko": data for each, data in modules(store, release, store.fetch([name])[name]).items()}
-    )
+    require("cc", "nm", "cargo", "make", "gcc")
+    machine = KernelMachine({f"{name}.ko": data for name, data in modules().items()})
     try:
         machine.run(". /test/nvme_auth.sh; auth_up")
         yield machine
@@ -71,10 +62,12 @@ def test_linux_proves_itself_to_us_and_we_to_it(
     connect = f"nvme connect $AT -n {NQN} -q {HOST} -i 2"
     right = f"{connect} --dhchap-secret {host.read_text()} --dhchap-ctrl-secret {controller.read_text()}"
     authenticating.run(
-        f"PORT={server.port('nvme-tcp')}; . /test/nvme.sh; "
-        f"refuses {connect}; refuses {connect} --dhchap-secret {controller.read_text()}; "
-        f"checked {right}; block_device '/dev/nvme?n1' || die 'no namespace'; "
-        f"fio proven $_device --size=4m --rw=randwrite --bs=4k --direct=1 --iodepth=8; disconnect {NQN}"
+        NVME.script(
+            server,
+            f"refuses {connect}; refuses {connect} --dhchap-secret {controller.read_text()}; "
+            f"checked {right}; block_device '/dev/nvme?n1' || die 'no namespace'; "
+            f"fio proven $_device --size=4m --rw=randwrite --bs=4k --direct=1 --iodepth=8; {NVME.down}",
+        )
     )
 
 
@@ -83,17 +76,18 @@ def test_we_prove_ourselves_to_linux_and_it_to_us(
     authenticating: KernelMachine, secrets: tuple[Path, Path], hash_name: str, group: str
 ) -> None:
     host, controller = secrets
-    authenticating.run(
-        f"volume_up {SIZE_BYTES}; step nvme-tcp target_up; . /test/nvme_auth.sh; "
-        f"only {HOST} {host.read_text()} {controller.read_text()} {hash_name} {group}"
-    )
-    endpoint = f"nvme-tcp://127.0.0.1:{authenticating.ports['nvme-tcp']}/{KERNEL_NQN}?ns=1"
     proof = {"secret_file": str(host), "controller": {"secret_file": str(controller)}}
     right = {"initiator": HOST, "dhchap": proof}
     wrong = {"initiator": HOST, "dhchap": {"secret_file": str(controller)}}
-    for options in ({"initiator": HOST}, wrong):
-        refused = run({"task": "check", "endpoint": endpoint, "options": options})
-        assert (refused["event"], refused["kind"]) == ("error", "denied"), refused
-    fill(endpoint, right)
-    holds_what_is_written(endpoint, right, [(2, 4096)])
-    authenticating.run(f". /test/nvme_auth.sh; anyone {HOST}; step nvme-tcp target_down; umount /volume")
+    only = f"only {HOST} {host.read_text()} {controller.read_text()} {hash_name} {group}"
+    with served(authenticating, "nvme-tcp") as endpoint:
+        authenticating.run(f". /test/nvme_auth.sh; {only}")
+        try:
+            # nvmet ends the connection as it says why, so that the reason may come too late.
+            for options, kinds in (({"initiator": HOST}, {"denied"}), (wrong, {"denied", "lost"})):
+                refused = run({"task": "check", "endpoint": endpoint, "options": options})
+                assert refused["event"] == "error" and refused["kind"] in kinds, refused
+            fill(endpoint, right)
+            holds_what_is_written(endpoint, right, [(2, 4096)])
+        finally:
+            authenticating.run(f". /test/nvme_auth.sh; anyone {HOST}")

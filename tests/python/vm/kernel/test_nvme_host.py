@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .machine import KernelMachine, Server
+from .clients import NQN, NVME, SIZE_BYTES, Serve
+from .machine import KernelMachine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-NQN = "nqn.2026-11.io.iotax:v0"
-SIZE_BYTES = 64 << 20
-Serve = Callable[..., Server]
-
-
-def nvme(server: Server, script: str) -> str:
-    return f"PORT={server.port('nvme-tcp')}; . /test/nvme.sh; {script}"
-
-
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_file_system_on_our_namespace_keeps_every_byte(serve: Serve, machine: KernelMachine, kind: str) -> None:
-    server = serve("nvme-tcp")
-    machine.run(nvme(server, f"connect {NQN}; file_system_holds {kind} $_device 32; disconnect {NQN}"), 300)
 
 
 def said_as_json(machine: KernelMachine, script: str) -> dict[str, object]:
@@ -34,9 +19,9 @@ def said_as_json(machine: KernelMachine, script: str) -> dict[str, object]:
 
 def test_nvme_cli_finds_and_describes_what_we_serve(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nvme-tcp", SIZE_BYTES)
-    found = said_as_json(machine, nvme(server, "nvme discover $AT -o json"))
+    found = said_as_json(machine, NVME.script(server, "nvme discover $AT -o json"))
     assert [(each["subnqn"], each["subtype"]) for each in found["records"]] == [(NQN, "nvme subsystem")]
-    assert machine.run(nvme(server, f"connect {NQN} >/dev/null; echo $_controller $_device")) == [
+    assert machine.run(NVME.script(server, f"connect {NQN} >/dev/null; echo $_controller $_device")) == [
         "/dev/nvme0 /dev/nvme0n1"
     ]
     listed = said_as_json(machine, "nvme list -o json")
@@ -86,7 +71,7 @@ def test_how_the_kernel_connects_changes_no_byte(serve: Serve, machine: KernelMa
         "fio large $_device --offset=16m --size=16m --rw=randwrite --bs=1m --direct=1 --iodepth=4; "
         f"disconnect {NQN}"
     )
-    queues = next(line for line in machine.run(nvme(server, script)) if line.startswith("QUEUES="))
+    queues = next(line for line in machine.run(NVME.script(server, script)) if line.startswith("QUEUES="))
     wanted = 1 + int(options.split()[1]) + (4 if "-W" in options else 0)  # and the admin queue
     assert queues == f"QUEUES={wanted}"
 
@@ -94,7 +79,7 @@ def test_how_the_kernel_connects_changes_no_byte(serve: Serve, machine: KernelMa
 def test_discards_and_zeroes_do_what_they_say(serve: Serve, machine: KernelMachine, tmp_path: Path) -> None:
     server = serve("nvme-tcp", SIZE_BYTES)
     machine.run(
-        nvme(
+        NVME.script(
             server,
             f"connect {NQN}; fio all $_device --size=16m --rw=write --bs=1m --direct=1; "
             "checked blkdiscard -o 0 -l 4194304 $_device; "
@@ -104,34 +89,3 @@ def test_discards_and_zeroes_do_what_they_say(serve: Serve, machine: KernelMachi
     data = (tmp_path / "volume").read_bytes()
     for start in range(0, 16 << 20, 4 << 20):
         assert any(data[start : start + (4 << 20)]) == (start not in {0, 8 << 20})
-
-
-def test_a_target_killed_under_load_comes_back_and_no_byte_is_wrong(serve: Serve, machine: KernelMachine) -> None:
-    server = serve("nvme-tcp", SIZE_BYTES)
-    load = "load $_device --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
-    machine.run(nvme(server, f"connect {NQN} -i 4; start_fio {load} --rate_iops=1000"))
-    for _ in range(2):
-        time.sleep(2)
-        machine.run("fio_runs")
-        server.kill()
-        time.sleep(2)
-        server.start()
-    machine.run(
-        nvme(
-            server, f"end_fio 200; _device=$(ls /dev/nvme?n1); drop_caches; fio {load} --verify_only; disconnect {NQN}"
-        ),
-        300,
-    )
-
-
-def test_a_connection_cut_in_mid_load_is_made_anew(serve: Serve, machine: KernelMachine) -> None:
-    server = serve("nvme-tcp", SIZE_BYTES)
-    load = "load $_device --size=16m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
-    machine.run(
-        nvme(
-            server,
-            f"connect {NQN} -i 4; start_fio {load} --rate_iops=1000; sleep 1; fio_runs; "
-            f"checked nvme reset $_controller; end_fio 100; disconnect {NQN}",
-        ),
-        200,
-    )

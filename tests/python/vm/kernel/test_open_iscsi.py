@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
+from .clients import IQN, ISCSI, SIZE_BYTES, Serve
 from .machine import KernelMachine, Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-IQN = "iqn.2026-11.io.iotax:v0"
-Serve = Callable[..., Server]
-
 
 def iscsi(server: Server, script: str) -> str:
-    return f". /test/iscsi.sh; PORT={server.port('iscsi')}; iscsid_up; {script}"
-
-
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_file_system_on_our_disk_keeps_every_byte(serve: Serve, machine: KernelMachine, kind: str) -> None:
-    server = serve("iscsi")
-    machine.run(iscsi(server, f"login {IQN}; file_system_holds {kind} $_device 32; logout {IQN}"), 300)
+    return ISCSI.script(server, f"iscsid_up; {script}")
 
 
 SESSION, CONNECTION = "node.session.iscsi.", "node.conn[0].iscsi."
@@ -53,7 +41,7 @@ SESSION, CONNECTION = "node.session.iscsi.", "node.conn[0].iscsi."
 def test_what_the_kernel_negotiates_changes_no_byte(
     serve: Serve, machine: KernelMachine, wishes: dict[str, str], came_to: dict[str, str]
 ) -> None:
-    server = serve("iscsi", 64 << 20)
+    server = serve("iscsi", SIZE_BYTES)
     words = " ".join(f"{key} {value}" for key, value in wishes.items())
     said = machine.run(iscsi(server, f"login {IQN} {words}; for key in {' '.join(came_to)}; do negotiated $key; done"))
     assert said[1:] == list(came_to.values())
@@ -71,25 +59,8 @@ def test_what_the_kernel_negotiates_changes_no_byte(
 def test_discovery_names_the_target_and_a_second_session_reads_what_the_first_wrote(
     serve: Serve, machine: KernelMachine
 ) -> None:
-    server = serve("iscsi", 64 << 20)
+    server = serve("iscsi", SIZE_BYTES)
     load = "once $_device --size=8m --rw=write --bs=64k"
     assert machine.run(iscsi(server, "discovered"))[-1].split()[-1] == IQN
     machine.run(iscsi(server, f"login {IQN}; fio {load}; logout {IQN}"))
     machine.run(iscsi(server, f"login {IQN}; fio {load} --verify_only; logout {IQN}"))
-
-
-def test_a_target_killed_under_load_comes_back_and_no_byte_is_wrong(
-    serve: Serve, machine: KernelMachine, tmp_path: Path
-) -> None:
-    server = serve("iscsi", 64 << 20)
-    load = "load $_device --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
-    machine.run(iscsi(server, f"login {IQN}; start_fio {load} --rate_iops=1000"))
-    for _ in range(2):
-        time.sleep(2)
-        machine.run("fio_runs")
-        server.kill()
-        time.sleep(2)
-        server.start()
-    finish = f"end_fio 200; _device=$(ls /dev/sd?); drop_caches; fio {load} --verify_only; logout {IQN}"
-    machine.run(iscsi(server, finish), 300)
-    assert any((tmp_path / "volume").read_bytes()[: 48 << 20])

@@ -27,11 +27,8 @@ iscsi_target_down() {
 
 iscsi_initiator_up() {
     net_up 2
-    load sd_mod
-    mkdir -p /etc/iscsi /run/lock/iscsi /var/lib/iscsi
-    echo "InitiatorName=$INITIATOR_IQN" >/etc/iscsi/initiatorname.iscsi
     # An emulated machine may be slow to answer; a lab that reconnects in the middle of a trial measures nothing.
-    cat >/etc/iscsi/iscsid.conf <<EOF
+    iscsid_with <<EOF
 node.startup = manual
 node.session.cmds_max = 128
 node.session.queue_depth = 128
@@ -41,14 +38,22 @@ node.conn[0].timeo.login_timeout = 30
 node.conn[0].iscsi.HeaderDigest = ${HEADER_DIGEST:-None}
 node.conn[0].iscsi.DataDigest = ${DATA_DIGEST:-None}
 EOF
-    pidof iscsid >/dev/null || iscsid -p /run/iscsid.pid >/run/iscsid.log 2>&1 || die "iscsid: $(cat /run/iscsid.log)"
-    until_true 5 sh -c 'iscsiadm -m iface >/dev/null 2>&1' || die "iscsid does not answer"
     for path in $(paths); do iscsi_login $1 10.0.$path.1:3260; done
     if [ "${PATHS:-1}" = 1 ]; then
         block_device '/dev/sd?' || die "logged in, but no disk came"
     else
         multipath_up
     fi
+}
+
+# iscsid_with: open-iscsi's daemon; its settings on standard input.
+iscsid_with() {
+    load sd_mod
+    mkdir -p /etc/iscsi /run/lock/iscsi /var/lib/iscsi
+    echo "InitiatorName=$INITIATOR_IQN" >/etc/iscsi/initiatorname.iscsi
+    cat >/etc/iscsi/iscsid.conf
+    pidof iscsid >/dev/null || iscsid -p /run/iscsid.pid >/run/iscsid.log 2>&1 || die "iscsid: $(cat /run/iscsid.log)"
+    until_true 5 sh -c 'iscsiadm -m iface >/dev/null 2>&1' || die "iscsid does not answer"
 }
 
 # iscsi_login TRANSPORT PORTAL

@@ -1,10 +1,10 @@
 # open-iscsi against a portal at $GATEWAY:$PORT.
+. /lab/iscsi_common.sh
+
+# A server that comes back within two minutes has not lost a disk.
 iscsid_up() {
-    load iscsi_tcp sd_mod
-    mkdir -p /etc/iscsi /run/lock/iscsi /var/lib/iscsi
-    echo "InitiatorName=$INITIATOR_IQN" >/etc/iscsi/initiatorname.iscsi
-    # A server that comes back within two minutes has not lost a disk.
-    cat >/etc/iscsi/iscsid.conf <<EOF
+    load iscsi_tcp
+    iscsid_with <<EOF
 node.startup = manual
 node.session.cmds_max = 128
 node.session.queue_depth = 64
@@ -13,12 +13,23 @@ node.conn[0].timeo.noop_out_interval = 5
 node.conn[0].timeo.noop_out_timeout = 30
 node.conn[0].timeo.login_timeout = 30
 EOF
-    pidof iscsid >/dev/null || checked iscsid -p /run/iscsid.pid
-    until_true 5 sh -c 'iscsiadm -m iface >/dev/null 2>&1' || die "iscsid does not answer"
 }
 
 # login IQN KEY VALUE...: with parameters as open-iscsi names them.
 login() {
+    record "$@"
+    checked iscsiadm -m node -T $1 -p $GATEWAY:$PORT --login
+    block_device '/dev/sd?' || die "logged in, but no disk came"
+}
+
+# refused_login IQN KEY VALUE...
+refused_login() {
+    record "$@"
+    refuses iscsiadm -m node -T $1 -p $GATEWAY:$PORT --login
+    checked iscsiadm -m node -T $1 -o delete
+}
+
+record() {
     _iqn=$1
     shift
     checked iscsiadm -m node -T $_iqn -p $GATEWAY:$PORT -o new
@@ -26,8 +37,6 @@ login() {
         checked iscsiadm -m node -T $_iqn -o update -n "$1" -v "$2"
         shift 2
     done
-    checked iscsiadm -m node -T $_iqn -p $GATEWAY:$PORT --login
-    block_device '/dev/sd?' || die "logged in, but no disk came"
 }
 
 # discovered: what SendTargets names. None of it is kept: the portal is not where the guest reaches it.

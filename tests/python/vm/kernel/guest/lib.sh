@@ -93,7 +93,7 @@ compare() {
     done
 }
 
-# file_system_holds KIND DEVICE MIB: everything that a file system on the device goes through.
+# file_system_holds KIND DEVICE MIB OPERATIONS: everything that a file system on the device goes through.
 file_system_holds() {
     load $1
     mkdir -p /mnt/fs
@@ -101,7 +101,7 @@ file_system_holds() {
     mount -t $1 $2 /mnt/fs || die "mount $1"
     fio file /mnt/fs/fio --size=4m --rw=randwrite --bs=512-64k
     fio direct /mnt/fs/direct --size=4m --rw=randwrite --bs=4k-128k --direct=1 --iodepth=16
-    exercise /mnt/fs/exercised 11 ${OPERATIONS:-1500} 2000000
+    exercise /mnt/fs/exercised 11 $4 2000000
     copy_and_compare /mnt/fs $3
     umount /mnt/fs || die "umount"
     check_file_system $1 $2
