@@ -4,7 +4,7 @@ import html
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import vl_convert
 from iotax.analysis import Summary
 from iotax.analysis.words import figure, title
 from iotax.report import palette
-from iotax.report.charts.vega import Spec, chosen, layer
+from iotax.report.charts.vega import Spec, chosen, layer, word
 from iotax.report.palette import Look, ref
 
 PANEL_PX = 336
@@ -158,6 +158,19 @@ def short(name: str) -> str:
 def room_px(names: Iterable[str]) -> float:
     """What the names beside lines need at the right of a chart."""
     return 14 + 7 * max((len(short(name)) for name in names), default=0)
+
+
+def names_beside(
+    rows: Sequence[Spec], arms: Sequence[str], names: Mapping[str, str], channels: Spec, scale: Scale, height_px: float
+) -> Spec:
+    """Each arm's name at the right end of its line, none over another. `rows` are the points of the lines."""
+    ends = [max((row for row in rows if row["arm"] == arm), key=lambda row: row["x"]) for arm in arms]
+    places = scale.spread([each["y"] for each in ends], height_px)
+    labels = [
+        {"x": each["x"], "y": place, "arm": each["arm"], "name": short(names[each["arm"]])}
+        for each, place in zip(ends, places, strict=True)
+    ]
+    return layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold")
 
 
 def factor_title(name: str | None) -> str:

@@ -5,7 +5,6 @@ from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.words import figure, signed, title
 from iotax.report.charts.base import (
     HALF_PX,
-    PANEL_PX,
     Drawing,
     Scale,
     axis,
@@ -13,16 +12,15 @@ from iotax.report.charts.base import (
     dots,
     factor_title,
     file_name,
+    names_beside,
     room_px,
     shape,
-    short,
 )
-from iotax.report.charts.effects import residual_panel
+from iotax.report.charts.effects import effect_panel, residual_panel
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
 _HEIGHT_PX = 280
-_ROW_PX = 26
 _IDLE = "no load"
 
 
@@ -46,7 +44,7 @@ def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
     if not model.effects:
         return None
     said = "; ".join(
-        f"{title(e.arm)}, {_name(e.factor)} {e.low} → {e.high}: {signed_us(e.change_us.value)}" for e in model.effects
+        f"{title(e.arm)}, {_name(e.factor)} {e.low} → {e.high}: {_signed_us(e.change_us.value)}" for e in model.effects
     )
     return Drawing(
         "cpu-model-effects",
@@ -98,14 +96,9 @@ def cost_residuals(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
     ]
 
 
-def signed_us(value: float) -> str:
-    return f"{'+' if value >= 0 else '−'}{figure(abs(value))} µs"
-
-
 def _lines(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
     points: list[Spec] = []
     lines: list[Spec] = []
-    ends: list[Spec] = []
     for load in model.loads:
         if load.arm:
             about = ", ".join([title(load.arm), *(f"{_name(k)} {v}" for k, v in load.levels.items())])
@@ -114,7 +107,6 @@ def _lines(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
     highest = max(p["x"] for p in points)
     for arm in model.arms:
         lines += [{"x": rate, "y": model.line_cores(arm, rate), "arm": arm} for rate in (0.0, highest)]
-        ends.append(lines[-1])
     idle = [{"x": 0.0, "y": load.busy_cores, "say": _IDLE} for load in model.loads if not load.arm]
     names = {arm: title(arm) for arm in model.arms}
     scale = Scale([0.0, *(p["y"] for p in points), *(line["y"] for line in lines)], zero=True, log=False)
@@ -126,15 +118,10 @@ def _lines(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
         "y": number("y", scale.vega, axis("Busy processors", scale)),
         "color": colour(looks, model.arms),
     }
-    places = scale.spread([e["y"] for e in ends], _HEIGHT_PX - 70)
-    labels = [
-        {"x": e["x"], "y": at, "arm": e["arm"], "name": short(names[e["arm"]])}
-        for e, at in zip(ends, places, strict=True)
-    ]
     layers = [
         layer("line", lines, {**channels, "detail": word("arm")}, strokeWidth=2),
         dots(points, {**channels, "shape": shape(looks, model.arms)}, size=26),
-        layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold"),
+        names_beside(lines, model.arms, names, channels, scale, _HEIGHT_PX - 70),
     ]
     if idle:
         plain = {"x": channels["x"], "y": channels["y"]}
@@ -147,35 +134,12 @@ def _effects(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
     for e in model.effects:
         label = f"{_name(e.factor)} {e.low} → {e.high}"
         low, high = e.change_us.low or e.change_us.value, e.change_us.high or e.change_us.value
-        text = f"{title(e.arm)}, {label}: {signed_us(e.change_us.value)} ({signed_us(low)} to {signed_us(high)})"
+        text = f"{title(e.arm)}, {label}: {_signed_us(e.change_us.value)} ({_signed_us(low)} to {_signed_us(high)})"
         rows.append({"row": label, "arm": e.arm, "x": e.change_us.value, "low": low, "high": high, "say": text})
-    labels = list(dict.fromkeys(r["row"] for r in rows))
     scale = Scale([0.0, *(r["low"] for r in rows), *(r["high"] for r in rows)], log=False)
     reach = 0.06 * (scale.high - min(0.0, *(r["low"] for r in rows)))
     scale.low = min(0.0, *(r["low"] for r in rows)) - reach
-    x = number("x", scale.vega, axis("Change, µs an I/O", scale, grid=True, labelOverlap=True, titleAnchor="start"))
-    row_axis = {
-        "title": None,
-        "domain": False,
-        "labelColor": ref("ink"),
-        "labelLimit": 190 if width_px > PANEL_PX else 150,
-    }
-    y = word("row", sort=labels, axis=row_axis, scale={"padding": 0.35})
-    offset = {"field": "arm", "type": "nominal", "sort": model.arms, "scale": {"paddingOuter": 0.5}}
-    shared = {"y": y, "yOffset": offset, "color": colour(looks, model.arms)}
-    layers = [
-        layer("rule", [{"x": 0}], {"x": x}, color=ref("axis")),
-        layer(
-            "rule",
-            rows,
-            {"x": number("low", scale.vega), "x2": end("high"), **shared},
-            strokeWidth=2.2,
-            strokeCap="round",
-        ),
-        dots(rows, {"x": x, **shared, "shape": shape(looks, model.arms)}, size=52),
-    ]
-    height = 70 + max(_ROW_PX, 16 * len(model.arms) + 8) * len(labels)
-    return picture(layers, width_px, height, "Change of the CPU time of an I/O")
+    return effect_panel(rows, looks, width_px, "Change of the CPU time of an I/O", "Change, µs an I/O", scale, 0)
 
 
 def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px: int) -> Spec:
@@ -216,3 +180,7 @@ def _residuals(model: CpuModel, looks: dict[str, Look], width_px: int, x_title: 
 
 def _name(factor: str) -> str:
     return factor.replace("_", " ")
+
+
+def _signed_us(value: float) -> str:
+    return f"{'+' if value >= 0 else '−'}{figure(abs(value))} µs"

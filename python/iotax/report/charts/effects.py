@@ -5,15 +5,7 @@ from collections.abc import Sequence
 from iotax.analysis import Response, Summary
 from iotax.analysis.effects import Effect, Residual, effects, residuals
 from iotax.analysis.words import signed, title
-from iotax.report.charts.base import (
-    Drawing,
-    Scale,
-    axis,
-    colour,
-    dots,
-    file_name,
-    shape,
-)
+from iotax.report.charts.base import PANEL_PX, Drawing, Scale, axis, colour, dots, file_name, shape
 from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
@@ -73,6 +65,32 @@ def model_residuals(summary: Summary, looks: dict[str, Look], response: Response
     ]
 
 
+def effect_panel(
+    rows: Sequence[Spec], looks: dict[str, Look], width_px: int, heading: str, x_title: str, scale: Scale, neutral: float
+) -> Spec:
+    """Changes with their intervals: a row for each change, in it a point for each arm; a line where nothing changes."""
+    arms, labels = (list(dict.fromkeys(row[key] for row in rows)) for key in ("arm", "row"))
+    x = number("x", scale.vega, axis(x_title, scale, grid=True, labelOverlap=True, titleAnchor="start"))
+    row_axis = {
+        "title": None,
+        "domain": False,
+        "labelColor": ref("ink"),
+        "labelLimit": 190 if width_px > PANEL_PX else 150,
+    }
+    shared = {
+        "y": word("row", sort=labels, axis=row_axis, scale={"padding": 0.35}),
+        "yOffset": {"field": "arm", "type": "nominal", "sort": arms, "scale": {"paddingOuter": 0.5}},
+        "color": colour(looks, arms),
+    }
+    spans = {"x": number("low", scale.vega), "x2": end("high"), **shared}
+    layers = [
+        layer("rule", [{"x": neutral}], {"x": x}, color=ref("axis")),
+        layer("rule", rows, spans, strokeWidth=2.2, strokeCap="round"),
+        dots(rows, {"x": x, **shared, "shape": shape(looks, arms)}, size=52),
+    ]
+    return picture(layers, width_px, 80 + (_ARM_PX * len(arms) + 8) * len(labels), heading)
+
+
 def residual_panel(
     rows: Sequence[Spec], looks: dict[str, Look], width_px: int, x_title: str, heading: str, spread: float | None
 ) -> Spec:
@@ -109,34 +127,9 @@ def _effects(found: Sequence[Effect], looks: dict[str, Look], width_px: int, hea
             {"row": _step(each), "arm": each.arm, "x": 100 * each.ratio.value, "low": 100 * low, "high": 100 * high}
         )
         rows[-1]["say"] = text
-    arms = list(dict.fromkeys(each.arm for each in found))
-    labels = list(dict.fromkeys(row["row"] for row in rows))
     scale = Scale([100.0, *(row["low"] for row in rows), *(row["high"] for row in rows)], log=True)
     scale.ticks = ratio_ticks(scale)
-    x_axis = axis("First level = 100", scale, grid=True, labelOverlap=True, titleAnchor="start")
-    x = number("x", scale.vega, x_axis)
-    row_axis = {
-        "title": None,
-        "domain": False,
-        "labelColor": ref("ink"),
-        "labelLimit": 150,
-    }
-    y = word("row", sort=labels, axis=row_axis, scale={"padding": 0.35})
-    offset = {"field": "arm", "type": "nominal", "sort": arms, "scale": {"paddingOuter": 0.5}}
-    shared = {"y": y, "yOffset": offset, "color": colour(looks, arms)}
-    layers = [
-        layer("rule", [{"x": 100}], {"x": x}, color=ref("axis")),
-        layer(
-            "rule",
-            rows,
-            {"x": number("low", scale.vega), "x2": end("high"), **shared},
-            strokeWidth=2.2,
-            strokeCap="round",
-        ),
-        dots(rows, {"x": x, **shared, "shape": shape(looks, arms)}, size=52),
-    ]
-    height = 80 + (_ARM_PX * len(arms) + 8) * len(labels)
-    return picture(layers, width_px, height, heading)
+    return effect_panel(rows, looks, width_px, heading, "First level = 100", scale, 100)
 
 
 def _residuals(

@@ -12,10 +12,10 @@ from iotax.report.charts.base import (
     dots,
     factor_title,
     file_name,
+    names_beside,
     room_px,
     say,
     shape,
-    short,
 )
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
@@ -78,14 +78,8 @@ def _draw(
     if factor is None:
         ticks = layer("tick", means, channels, thickness=2, size=34, orient="horizontal")
         return picture([runs, ticks], width_px, HEIGHT_PX, heading)
-    ends = [max((m for m in means if m["arm"] == arm), key=lambda m: m["x"]) for arm in arms]
-    places = scale.spread([e["y"] for e in ends], HEIGHT_PX - 60)
-    labels = [
-        {"x": e["x"], "y": place, "arm": e["arm"], "name": short(names[e["arm"]])}
-        for e, place in zip(ends, places, strict=True)
-    ]
     line = layer("line", means, {**channels, "detail": word("arm")}, strokeWidth=2)
-    text = layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold")
+    text = names_beside(means, arms, names, channels, scale, HEIGHT_PX - 60)
     return picture([line, runs, text], width_px, HEIGHT_PX, heading)
 
 

@@ -17,10 +17,10 @@ from iotax.report.charts.base import (
     colour,
     dots,
     file_name,
+    names_beside,
     room_px,
     say,
     shape,
-    short,
 )
 from iotax.report.charts.levels import level_axis
 from iotax.report.charts.vega import Spec, layer, number, picture, word
@@ -121,17 +121,11 @@ def _responses(
         "y": number("y", scale.vega, axis("µs", scale)),
         "color": colour(looks, arms),
     }
-    ends = [max((row for row in lines["response"] if row["arm"] == arm), key=lambda row: row["x"]) for arm in arms]
-    places = scale.spread([row["y"] for row in ends], _HEIGHT_PX - 70)
-    labels = [
-        {"x": row["x"], "y": at, "arm": row["arm"], "name": short(names[row["arm"]])}
-        for row, at in zip(ends, places, strict=True)
-    ]
     layers = [
         layer("line", lines["service"], {**channels, "detail": word("arm")}, strokeWidth=1.5, strokeDash=[4, 3]),
         layer("line", lines["response"], {**channels, "detail": word("arm")}, strokeWidth=2),
         dots(points, {**channels, "shape": shape(looks, arms)}, size=30),
-        layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold"),
+        names_beside(lines["response"], arms, names, channels, scale, _HEIGHT_PX - 70),
     ]
     heading = f"{name} response and service" + (f", {facet}" if facet else "")
     return picture(layers, width_px, _HEIGHT_PX, heading)

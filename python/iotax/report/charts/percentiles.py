@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from iotax.analysis import CellSummary, Summary
 from iotax.analysis.histogram import Histogram
 from iotax.analysis.words import figure
-from iotax.report.charts.base import PANEL_PX, Drawing, Scale, arm_titles, axis, colour, file_name, room_px, short
+from iotax.report.charts.base import PANEL_PX, Drawing, Scale, arm_titles, axis, colour, file_name, names_beside, room_px
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
 
@@ -69,13 +69,7 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
     }
     line = layer("line", rows, {**channels, "detail": word("arm")}, strokeWidth=2, interpolate="monotone")
     marks = layer("point", rows, channels, size=16, filled=True, opacity=1)
-    tops = [max((r for r in rows if r["arm"] == arm), key=lambda r: r["x"]) for arm in arms]
-    places = scale.spread([t["y"] for t in tops], HEIGHT_PX - 75)
-    labels = [
-        {"x": end, "y": place, "arm": t["arm"], "name": short(names[t["arm"]])}
-        for t, place in zip(tops, places, strict=True)
-    ]
-    text = layer("text", labels, {**channels, "text": word("name")}, align="left", dx=7, fontWeight="bold")
+    text = names_beside(rows, arms, names, channels, scale, HEIGHT_PX - 75)
     return picture([line, marks, text], width_px, HEIGHT_PX, heading)
 
 

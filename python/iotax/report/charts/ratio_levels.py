@@ -10,10 +10,10 @@ from iotax.report.charts.base import (
     dots,
     factor_title,
     file_name,
+    names_beside,
     room_px,
     say,
     shape,
-    short,
 )
 from iotax.report.charts.levels import level_axis
 from iotax.report.charts.ratios import ratio_ticks
@@ -80,12 +80,6 @@ def _draw(summary: Summary, looks: dict[str, Look], rows: list[Spec], factor: st
         "y": number("y", scale.vega, axis(None, scale)),
         "color": colour(looks, arms),
     }
-    ends = [max((row for row in rows if row["arm"] == arm), key=lambda row: row["x"]) for arm in arms]
-    places = scale.spread([row["y"] for row in ends], _HEIGHT_PX - 60)
-    labels = [
-        {"x": row["x"], "y": at, "arm": row["arm"], "name": short(names[row["arm"]])}
-        for row, at in zip(ends, places, strict=True)
-    ]
     band = {"y": number("y", scale.vega), "y2": end("y2")}
     whiskers = {**channels, "y": number("low", scale.vega), "y2": end("high")}
     layers = [
@@ -94,6 +88,6 @@ def _draw(summary: Summary, looks: dict[str, Look], rows: list[Spec], factor: st
         layer("line", rows, {**channels, "detail": word("arm")}, strokeWidth=2),
         layer("rule", rows, whiskers, strokeWidth=2, strokeCap="round"),
         dots(rows, {**channels, "shape": shape(looks, arms)}, size=46),
-        layer("text", labels, {**channels, "text": word("name")}, align="left", dx=9, fontWeight="bold"),
+        names_beside(rows, arms, names, channels, scale, _HEIGHT_PX - 60),
     ]
     return picture(layers, width_px, _HEIGHT_PX, heading)
