@@ -68,8 +68,14 @@ def _process(pid: int) -> _Process:
     for task in (folder / "task").iterdir():
         with contextlib.suppress(OSError, IndexError, ValueError):
             wait_ns += int((task / "schedstat").read_text(encoding="ascii").split()[1])
-    rss_bytes = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    return _Process(total_ns, int(fields[11]), int(fields[12]), wait_ns, rss_bytes)
+    return _Process(total_ns, int(fields[11]), int(fields[12]), wait_ns, _peak_bytes(folder))
+
+
+def _peak_bytes(folder: Path) -> int:
+    for line in (folder / "status").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return 0
 
 
 def _used(pid: int, first: _Process, last: _Process, stretch: float) -> Cpu:
