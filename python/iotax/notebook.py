@@ -21,6 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import ValidationError
+
+from iotax import __version__
 from iotax.study import Study
 from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
 
@@ -122,7 +125,8 @@ class Notebook:
 
     def study(self, run: int | None = None) -> Study:
         [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", self.run(run).id)
-        return Study.model_validate_json(text)
+        with _understood(self.path):
+            return Study.model_validate_json(text)
 
     def trials(self, run: int | None = None) -> list[Trial]:
         """Every trial that was planned, in run order, done or not."""
@@ -131,13 +135,14 @@ class Notebook:
             "SELECT id, treatment, block, replicate, run_order FROM trials WHERE study_id = ? ORDER BY run_order",
             chosen.id,
         )
-        return [_trial(chosen.name, *row) for row in rows]
+        with _understood(self.path):
+            return [_trial(chosen.name, *row) for row in rows]
 
     def attempts(self, run: int | None = None) -> list[Attempt]:
         """Every attempt, in the order in which they were started."""
-        return [
-            _attempt(*row) for row in self._rows(f"{_ATTEMPTS} WHERE a.study_id = ? ORDER BY a.id", self.run(run).id)
-        ]
+        rows = self._rows(f"{_ATTEMPTS} WHERE a.study_id = ? ORDER BY a.id", self.run(run).id)
+        with _understood(self.path):
+            return [_attempt(*row) for row in rows]
 
     def attempt(self, attempt: int) -> Attempt:
         [row] = self._rows(f"{_ATTEMPTS} WHERE a.id = ?", attempt)
@@ -145,12 +150,26 @@ class Notebook:
 
     def backgrounds(self, run: int | None = None) -> list[Background]:
         rows = self._rows("SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id", self.run(run).id)
-        return [Background.model_validate_json(text) for (text,) in rows]
+        with _understood(self.path):
+            return [Background.model_validate_json(text) for (text,) in rows]
 
     def environments(self, run: int | None = None) -> list[dict[str, Any]]:
         """Machine, versions and command line of each invocation that worked on the run."""
         rows = self._rows("SELECT environment FROM sessions WHERE study_id = ? ORDER BY id", self.run(run).id)
-        return [json.loads(text) for (text,) in rows]
+        with _understood(self.path):
+            return [json.loads(text) for (text,) in rows]
+
+    def invocations(self, run: int | None = None) -> list[tuple[int, int]]:
+        """When each invocation that worked on the run began, and when its last attempt ended; nanoseconds since 1970.
+
+        What a process that was killed did after that is not known.
+        """
+        return self._rows(
+            """SELECT s.started_unix_ns, max(e.ended_unix_ns)
+               FROM sessions s JOIN attempts a ON a.session_id = s.id JOIN endings e ON e.attempt_id = a.id
+               WHERE s.study_id = ? AND e.status != 'abandoned' GROUP BY s.id ORDER BY s.id""",
+            self.run(run).id,
+        )
 
     def environment(self, run: int | None = None) -> dict[str, Any]:
         """The latest invocation's environment; empty when there was none."""
@@ -228,12 +247,13 @@ class Writer(Notebook):
         done = {trial for (trial,) in rows}
         return [trial for trial in self.trials(run) if trial.id not in done]
 
-    def begin_session(self, run: int, environment: dict[str, Any]) -> int:
+    def begin_session(self, run: int, environment: dict[str, Any], started_unix_ns: int) -> int:
+        """Writes down an invocation, and when it began to prepare."""
         with self._append() as database:
             return _id(
                 database.execute(
                     "INSERT INTO sessions (study_id, started_unix_ns, environment) VALUES (?, ?, ?)",
-                    (run, time.time_ns(), json.dumps(environment)),
+                    (run, started_unix_ns, json.dumps(environment)),
                 )
             )
 
@@ -415,6 +435,22 @@ def _spoken(path: Path) -> Generator[None]:
         raise NotebookError(f"{path}: the notebook cannot be used: {error}") from error
     except OSError as error:
         raise NotebookError(f"{path}: {error.strerror or error}; name another notebook with --notebook") from error
+
+
+@contextlib.contextmanager
+def _understood(path: Path) -> Generator[None]:
+    """What is kept as JSON, where another version wrote it or something damaged it."""
+    try:
+        yield
+    except ValueError as error:
+        what = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise NotebookError(
+            f"{path}: the notebook holds what iotax {__version__} does not understand ({what}); read it with the "
+            "version that wrote it"
+        ) from error
 
 
 def _is_full(path: Path) -> bool:

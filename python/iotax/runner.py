@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from types import FrameType
@@ -74,6 +75,7 @@ def run_study(
     listener: Listener,
 ) -> Summary:
     """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time."""
+    started_unix_ns = time.time_ns()
     with _Interrupts() as interrupts:
         try:
             with interrupts.heard():
@@ -82,7 +84,7 @@ def run_study(
                 # An invocation may have ended between the last trial and planning what comes after it.
                 _plan_more(study, writer, earlier)
             run, resumed = writer.resume_or_begin(study, source, label, list(plan.trials), anew=anew)
-            session = writer.begin_session(run, environment | lab.environment())
+            session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
             left = writer.left(run)
             listener.planned(plan, left, resumed)
             runner = _Runner(run, session, lab, writer, listener, interrupts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from iotax.engine import EngineError, find_engine
 
 # A busy machine is slow, not wrong.
 settings.register_profile("iotax", deadline=None)
@@ -69,6 +72,17 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setenv("IOTAX_ENGINE", str(FAKE))
     monkeypatch.setenv("FAKE_ENGINE", str(folder))
     return FakeEngine(folder)
+
+
+@pytest.fixture
+def real_engine() -> Path:
+    """The engine itself. Without it a test is skipped, but not where everything must be there."""
+    try:
+        return find_engine()
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from iotax.analysis import Summary, Verdict, summarise
-from iotax.engine import EngineError, find_engine
 from iotax.notebook import Notebook
 from iotax.report import study_data
 
@@ -30,10 +29,6 @@ def iotax(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
-    try:
-        find_engine()
-    except EngineError as error:
-        pytest.skip(str(error))
     study, notebook = folder / "truth.yaml", folder / "truth.iotax"
     study.write_text(STUDY.format(factor=factor, tax=tax, response=response))
     done = iotax("run", str(study), "--notebook", str(notebook), "--no-report")
@@ -43,6 +38,7 @@ def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_engine")
 def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
     """By the median, which a busy machine leaves alone."""
     summary = measured(tmp_path, "delay", "2ms", "latency")
@@ -59,6 +55,7 @@ def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_engine")
 def test_an_injected_burn_is_found_as_cpu_of_the_target(tmp_path: Path) -> None:
     summary = measured(tmp_path, "burn", "100us", "cpu_per_io")
     (overall,) = summary.overalls

@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 def begun(path: Path, study: Study) -> Iterator[tuple[Writer, int, int, Trial]]:
     with Writer(path) as writer:
         run, _ = writer.resume_or_begin(study, "source", "", list(plan(study).trials), anew=False)
-        session = writer.begin_session(run, {})
+        session = writer.begin_session(run, {}, 0)
         yield writer, session, run, writer.trials(run)[0]
 
 
@@ -68,7 +68,7 @@ def test_a_reader_sees_a_running_attempt(begun: tuple[Writer, int, int, Trial], 
 def test_attempts_without_an_ending_are_abandoned_at_the_next_opening(path: Path, study: Study) -> None:
     with Writer(path) as writer:
         run, _ = writer.resume_or_begin(study, "source", "", list(plan(study).trials), anew=False)
-        writer.begin_attempt(writer.begin_session(run, {}), run, writer.trials(run)[0])
+        writer.begin_attempt(writer.begin_session(run, {}, 0), run, writer.trials(run)[0])
     with Writer(path) as writer:
         [attempt] = writer.attempts()
     assert attempt.status == "abandoned"
@@ -138,7 +138,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
 writer = Writer(path)
 run = writer.run().id
-session = writer.begin_session(run, {})
+session = writer.begin_session(run, {}, 0)
 trials = writer.trials(run)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 kept = 0
@@ -169,4 +169,4 @@ def test_a_write_that_finds_the_disk_full_loses_nothing_before_it(path: Path, st
         assert len(whole) == int(kept) > 0
         assert all(each.reason == "x" * 20000 for each in whole)
         run = writer.run().id
-        writer.begin_attempt(writer.begin_session(run, {}), run, writer.trials(run)[0])
+        writer.begin_attempt(writer.begin_session(run, {}, 0), run, writer.trials(run)[0])

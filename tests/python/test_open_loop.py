@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Context, Level, check_run
-from iotax.engine import EngineError, find_engine
 from iotax.notebook import Notebook
 
 STUDY = """\
@@ -27,13 +25,8 @@ baseline: {protocol: iscsi}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_engine")
 def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(tmp_path: Path) -> None:
-    try:
-        find_engine()
-    except EngineError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
     (tmp_path / "s.yaml").write_text(STUDY)
     command = [sys.executable, "-m", "iotax"]
     options = ["--notebook", "n.iotax", "--no-report"]

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Check, Context, against_rules, check_run
 from iotax.study import Level, Study
+from iotax.study.endpoint import Endpoint
 from iotax.trial import Attempt, Background, Trial
 
 Cell: TypeAlias = tuple[str, ...]
@@ -37,6 +38,8 @@ class StudyData:
     planned: Sequence[Trial] = ()
     backgrounds: Sequence[Background] = ()
     environment: Mapping[str, Any] = field(default_factory=dict)
+    wall_ns: int = 0
+    """From the start of each invocation to the end of its last attempt, added up; 0 where that is not known."""
 
     @cached_property
     def measured(self) -> list[Run]:
@@ -60,6 +63,15 @@ class StudyData:
         """What is compared: all that was measured, but for what the study's rules leave out."""
         out = {each.run.trial.id for each in self.excluded}
         return [run for run in self.measured if run.trial.id not in out]
+
+    @property
+    def measuring_share(self) -> float | None:
+        """The measured windows' share of the wall time. None where it is not known, as where a guest's clock told the
+        windows, which counts instructions."""
+        windows_ns = sum(a.result.window.duration_ns for a in self.attempts if a.status == "done" and a.result)
+        if not 0 < windows_ns <= self.wall_ns or self.environment.get("clock") == "icount":
+            return None
+        return windows_ns / self.wall_ns
 
     @cached_property
     def sentinels(self) -> list[Run]:
@@ -116,7 +128,7 @@ class Grid:
             (study.baseline_level(name) or self.factors[name][0]).label for name in self.compared
         )
         endpoints = study.endpoints() if PROTOCOL in self.factors else {}
-        self.local = next((label for label, endpoint in endpoints.items() if endpoint.protocol == "local"), None)
+        self.local = _floor(endpoints)
 
     def cell(self, trial: Trial) -> Cell:
         return tuple(
@@ -184,6 +196,14 @@ class Grid:
     def facet(self, cell: Cell) -> str:
         """What distinguishes this cell's panel; empty where one panel shows all."""
         return " · ".join(f"{name.replace('_', ' ')} {self.level(cell, name)}" for name in self.facet_factors)
+
+
+def _floor(endpoints: Mapping[str, Endpoint]) -> str | None:
+    """The level that reaches the same volume without a protocol; of several devices none, for they are compared."""
+    local = [label for label, endpoint in endpoints.items() if endpoint.protocol == "local"]
+    served = [label for label in local if endpoints[label].embedded]
+    found = served or local
+    return found[0] if len(found) == 1 else None
 
 
 def _left_out(study: Study, labels: dict[str, str]) -> bool:

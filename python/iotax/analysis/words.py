@@ -11,6 +11,7 @@ from iotax.analysis.noise import Noise
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
 from iotax.analysis.validity import DISTURBANCES, TITLES, Check, Level
 from iotax.analysis.verdict import Verdict
+from iotax.units import show_minutes
 
 Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
 
@@ -142,6 +143,12 @@ def _noise(noise: Noise) -> Finding:
         )
         text += f"; {_count(noise.replicates, 'replicate')} show {seen} nine times out of ten"
     return Finding("noise", text + ".")
+
+
+def measuring(data: StudyData) -> str:
+    """ "89 % of 2 min 41 s measuring"; empty where the notebook does not tell."""
+    share = data.measuring_share
+    return "" if share is None else f"{100 * share:.0f} % of {show_minutes(data.wall_ns / 1e9)} measuring"
 
 
 def change(response: Response, ratio: float) -> str:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import RESPONSES, CellSummary, Response, Summary, Verdict, summarise
+from iotax.analysis.words import measuring
 from iotax.cli.console import console
 from iotax.notebook import Notebook
 from iotax.report import study_data
@@ -39,6 +40,8 @@ def print_summary(notebook: Notebook, run: int) -> None:
     for finding in headlines:
         out.print(Text(finding.sentence), soft_wrap=True)
     _print_warnings(summary)
+    if said := measuring(data):
+        out.print(f"{said}.", style="dim", soft_wrap=True)
 
 
 def _print_warnings(summary: Summary) -> None:

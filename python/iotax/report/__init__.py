@@ -26,6 +26,7 @@ def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
         planned=notebook.trials(run),
         backgrounds=notebook.backgrounds(run),
         environment=notebook.environment(run),
+        wall_ns=sum(ended - began for began, ended in notebook.invocations(run)),
     )
 
 
@@ -41,8 +42,12 @@ def write(
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".part")
     html = render(summary, drawings, notebook.path.name)
-    unfinished.write_text(html, encoding="utf-8")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text(html, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
     if charts_dir is not None:
         charts_dir.mkdir(parents=True, exist_ok=True)
         for drawing in drawings.all():

@@ -17,7 +17,7 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.analysis.words import figure, title
+from iotax.analysis.words import figure, measuring, title
 from iotax.report import charts, cost, generators, link, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
@@ -113,10 +113,12 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "style": Markup("".join(_own(name) for name in ("style.css", "print.css"))),  # noqa: S704 - our own files
         "script": Markup(_own("hover.js")),  # noqa: S704 - our own file
         "summary": summary,
+        "data": data,
         "study": study,
         "base": title(summary.grid.baseline_arm),
         "looks": _looks(summary),
         "names": {arm: title(arm) for arm in summary.grid.arms},
+        "measuring": measuring(data),
         "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
         "lead": [f for f in summary.verdicts if summary.responses and f.response_key == summary.responses[0].key],
         "local_findings": [f for f in summary.verdicts if not f.response_key],

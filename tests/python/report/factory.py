@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from iotax.analysis import StudyData
+from iotax.analysis.search import next_trials
+from iotax.design import plan as designed
 from iotax.notebook import Writer
 from iotax.queueing import closed_mmc
 from iotax.study import Study
@@ -40,6 +43,7 @@ from iotax.trial import (
 )
 
 START_UNIX_NS = 1_795_000_000_000_000_000
+PREPARED_NS = 2_000_000_000
 CORES = 2
 
 
@@ -60,6 +64,9 @@ PATHS = {
     "nfs3": Costs(14.0, 55.0, 11.3, 15.8),
     "iscsi": Costs(8.2, 48.0, 8.1, 9.4),
     "nvme-tcp": Costs(4.1, 22.0, 3.9, 4.6),
+    # With 64 KiB both take 95 % of their links.
+    "fc": Costs(10.4, 30.0, 8.0, None),
+    "ip": Costs(11.1, 40.0, 10.0, None),
 }
 
 QUICK: dict[str, Any] = {
@@ -106,6 +113,38 @@ OPEN: dict[str, Any] = QUICK | {
     "factors": {"protocol": ["nfs3", "iscsi"], "rate_iops": [5000, 20000, 60000, 80000]},
     "load": {"outstanding": 32, "arrivals": "poisson", "warmup": "300ms", "runtime": "2s"},
     "responses": ["latency", "iops", "cpu_per_io"],
+}
+
+KNEE: dict[str, Any] = QUICK | {
+    "name": "knee",
+    "question": "How many IOPS do NFS and iSCSI carry before the 99th percentile passes half a millisecond?",
+    "factors": {"protocol": ["nfs3", "iscsi"], "block_size": ["4KiB", "16KiB"]},
+    "load": {"outstanding": 32, "arrivals": "poisson", "warmup": "300ms", "runtime": "2s"},
+    "search": {"latency_max": "500us", "rate_min": 1000, "rate_max": 200_000, "precision": "5%", "confirm": 3},
+    "responses": ["latency", "iops", "cpu_per_io"],
+}
+
+BEST: dict[str, Any] = QUICK | {
+    "name": "best-load",
+    "question": "Which load moves most, while half of all I/Os are answered within 200 µs?",
+    "factors": {"protocol": ["nfs3", "iscsi"], "workers": [1, 2], "outstanding": [1, 4, 16]},
+    "load": {"warmup": "300ms", "runtime": "2s"},
+    "search": {"latency_max": "200us", "percentile": 50, "confirm": 3},
+}
+
+LINKS: dict[str, Any] = QUICK | {
+    "name": "links",
+    "question": "Does IP carry what Fibre Channel does?",
+    "factors": {"protocol": {"fc": "/dev/null", "ip": "/dev/zero"}, "block_size": ["4KiB", "64KiB", "256KiB"]},
+    "links": {"fc": {"rate": "32GFC"}, "ip": {"rate": "25GbE", "mtu": 9000}},
+    "load": {"outstanding": 32, "read": "100%", "warmup": "300ms", "runtime": "2s"},
+    "baseline": {"protocol": "fc"},
+}
+
+GENERATORS: dict[str, Any] = QUICK | {
+    "name": "generators",
+    "question": "Do iotax and fio measure the same?",
+    "factors": {"protocol": ["local", "iscsi"], "generator": ["iotax", "fio"], "outstanding": [1, 8, 32]},
 }
 
 ENVIRONMENT: dict[str, Any] = {
@@ -159,6 +198,20 @@ class Simulation:
                 at_ns += 4_700_000_000
         backgrounds = [self._background(block, rng) for block in sorted({t.block for t in trials})]
         return StudyData(of, attempts, trials, backgrounds, ENVIRONMENT)
+
+    def searched(self, of: Study) -> StudyData:
+        """A search from its first probe to the runs that confirm what it found."""
+        rng = np.random.default_rng(self.seed)
+        trials: list[Trial] = []
+        attempts: list[Attempt] = []
+        left = list(designed(of).trials)
+        while left:
+            trials += left
+            for trial in left:
+                at_ns = START_UNIX_NS + len(attempts) * 4_700_000_000
+                attempts.append(_attempt(trial, 1, at_ns, self._result(of, trial, 1.0, rng, at_ns)))
+            left = next_trials(of, trials, attempts)
+        return StudyData(of, attempts, trials, [], ENVIRONMENT)
 
     def _result(self, of: Study, trial: Trial, drift: float, rng: np.random.Generator, at_ns: int) -> TrialResult:
         settings = of.settings(trial.treatment)
@@ -286,12 +339,15 @@ def plan(of: Study, rng: np.random.Generator) -> list[Trial]:
 
 
 def write_notebook(path: Path, data: StudyData) -> Path:
-    """The same data as a notebook file."""
-    with Writer(path) as writer:
+    """The same data as a notebook file, at the times that the attempts have; the lab took PREPARED_NS before."""
+    with Writer(path) as writer, mock.patch("iotax.notebook.time.time_ns") as clock:
+        clock.return_value = data.attempts[0].started_unix_ns if data.attempts else START_UNIX_NS
         run, _ = writer.resume_or_begin(data.study, data.study.model_dump_json(), "", list(data.planned), anew=True)
-        session = writer.begin_session(run, dict(data.environment))
+        session = writer.begin_session(run, dict(data.environment), clock.return_value - PREPARED_NS)
         for attempt in data.attempts:
+            clock.return_value = attempt.started_unix_ns
             started = writer.begin_attempt(session, run, attempt.trial)
+            clock.return_value = attempt.ended_unix_ns
             writer.end_attempt(
                 started,
                 attempt.status,
