@@ -44,9 +44,9 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
     if not found:
         out = f"; {len(data.excluded)} are left out by the study's rules" if data.excluded else ""
         leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` tells why")
+    _print(found, study.margin, replicates)
     if document is not None:
         write_document(document, _document(found, replicates))
-    _print(found, study.margin, replicates)
 
 
 def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, str]:

@@ -29,8 +29,6 @@ def compare(
     before: str, after: str, notebook: Path | None, margin: float | None, document: Path | None, *, fail: bool
 ) -> None:
     found, margin_percent, notes = _compared(before, after, notebook, margin)
-    if document is not None:
-        write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
     out = console()
     out.print(_table(found.found))
     if any(shift.points for shift in found.shifts):
@@ -48,6 +46,8 @@ def compare(
         out.print(Text(f"Regression: {_subject(change)}, {_said(change)}.", style="red"), soft_wrap=True)
     if not worse:
         out.print("No regression beyond the margin.", soft_wrap=True)
+    if document is not None:
+        write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
     if worse and fail:
         raise typer.Exit(Exit.REGRESSED)
 

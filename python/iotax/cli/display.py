@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from iotax.cli.console import Lasting
 from iotax.design import Plan
 from iotax.labs.base import Sample, Step
 from iotax.runner import Listener
@@ -186,7 +187,7 @@ class PlainDisplay(Display):
 
 def display_on(stream: TextIO) -> Display:
     """The display that fits the stream."""
-    console = Console(file=stream, highlight=False)
+    console = Lasting(file=stream, highlight=False)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 

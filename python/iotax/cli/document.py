@@ -1,10 +1,10 @@
-"""Findings as JSON in a file, for pipelines."""
+"""Files that a command writes beside a notebook: findings as JSON, for pipelines."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from iotax.analysis import Estimate
 from iotax.cli.exits import Exit, leave
@@ -14,7 +14,11 @@ def write_document(path: Path, document: dict[str, Any]) -> None:
     try:
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        leave(Exit.USAGE, f"{path}: {error.strerror}")
+        cannot_write(path, error)
+
+
+def cannot_write(path: Path, error: OSError) -> NoReturn:
+    leave(Exit.USAGE, f"{path} cannot be written: {error.strerror or error}; name another file")
 
 
 def interval(ratio: Estimate) -> dict[str, float | None]:

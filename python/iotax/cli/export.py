@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from iotax.cli.document import cannot_write
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError
@@ -25,13 +26,13 @@ def export(path: Path | None, form: str, output: Path | None, run: int | None) -
             content = _written(notebook, form, run)
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
+    if output is None:
+        sys.stdout.buffer.write(content)
+        return
     try:
-        if output is None:
-            sys.stdout.buffer.write(content)
-        else:
-            output.write_bytes(content)
+        output.write_bytes(content)
     except OSError as error:
-        leave(Exit.USAGE, f"{output or 'standard output'}: {error.strerror}")
+        cannot_write(output, error)
 
 
 def _written(notebook: Notebook, form: str, run: int | None) -> bytes:

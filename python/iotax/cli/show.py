@@ -18,28 +18,31 @@ from iotax.trial import Attempt
 def show(path: Path | None, run: int | None) -> None:
     with open_notebook(path) as notebook:
         try:
-            chosen = notebook.run(run)
-            trials, attempts = notebook.trials(chosen.id), notebook.attempts(chosen.id)
-            runs = notebook.runs()
+            _show(notebook, run)
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
-        typer.echo(f"{notebook.path}")
-        for each in runs:
-            begun = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
-            shown = "→" if each.id == chosen.id else " "
-            label = f" [{each.label}]" if each.label else ""
-            typer.echo(f"{shown} run {each.id}: {each.name}{label}, begun {begun:%Y-%m-%d %H:%M:%S %Z}")
-        done = sum(1 for attempt in attempts if attempt.status == "done")
-        typer.echo(f"{done} of {len(trials)} trials are done.")
-        for attempt in attempts:
-            if attempt.status != "done":
-                typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}: {attempt.reason}")
-                for line in attempt.log.splitlines()[-3:]:
-                    typer.echo(f"    {line}")
-        if done:
-            print_summary(notebook, chosen.id)
-            for line in connections(attempts):
-                typer.echo(line)
+
+
+def _show(notebook: Notebook, run: int | None) -> None:
+    chosen = notebook.run(run)
+    trials, attempts = notebook.trials(chosen.id), notebook.attempts(chosen.id)
+    typer.echo(f"{notebook.path}")
+    for each in notebook.runs():
+        begun = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
+        shown = "→" if each.id == chosen.id else " "
+        label = f" [{each.label}]" if each.label else ""
+        typer.echo(f"{shown} run {each.id}: {each.name}{label}, begun {begun:%Y-%m-%d %H:%M:%S %Z}")
+    done = sum(1 for attempt in attempts if attempt.status == "done")
+    typer.echo(f"{done} of {len(trials)} trials are done.")
+    for attempt in attempts:
+        if attempt.status != "done":
+            typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}: {attempt.reason}")
+            for line in attempt.log.splitlines()[-3:]:
+                typer.echo(f"    {line}")
+    if done:
+        print_summary(notebook, chosen.id)
+        for line in connections(attempts):
+            typer.echo(line)
 
 
 def connections(attempts: Iterable[Attempt]) -> list[str]:
@@ -59,10 +62,19 @@ def connections(attempts: Iterable[Attempt]) -> list[str]:
 def write_report(
     notebook: Notebook, run: int | None, output: Path | None, charts: Path | None = None, pdf: Path | None = None
 ) -> Path:
-    """Writes the HTML file, and its charts where a folder for them is named; the file's path."""
+    """Writes the HTML file, and its charts where a folder for them is named; the file's path. Ends with the reason
+    where a file cannot be written."""
     from iotax.report import write
 
-    return write(notebook, output or notebook.path.with_suffix(".html"), charts, run, pdf)
+    path = output or notebook.path.with_suffix(".html")
+    try:
+        return write(notebook, path, charts, run, pdf)
+    except OSError as error:
+        leave(
+            Exit.USAGE,
+            f"{error.filename2 or error.filename or path} cannot be written: {error.strerror or error}. The notebook "
+            f"is whole: `iotax report {notebook.path} --output FILE` writes the report elsewhere",
+        )
 
 
 def report(path: Path | None, run: int | None, output: Path | None, charts: Path | None, pdf: Path | None) -> None:

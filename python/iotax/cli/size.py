@@ -32,7 +32,8 @@ from iotax.queueing import SizingTarget
 from iotax.report import study_data
 from iotax.units import parse_duration, parse_percent
 
-_COST = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<cost>[0-9.]+)(?::(?P<low>[0-9.]+)-(?P<high>[0-9.]+))?")
+_US = r"[0-9]+(?:\.[0-9]*)?"
+_COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")
 
 
 def size(
@@ -104,6 +105,8 @@ def _costs(given: list[str]) -> list[ServiceCost]:
         if not parts or float(parts["cost"]) <= 0:
             leave(Exit.USAGE, f"--cpu-us {text}: write 81, nfs=81 or nfs=81:78-84 (µs, with its interval)")
         low, high = (float(parts[end]) if parts[end] else None for end in ("low", "high"))
+        if low is not None and high is not None and not low <= float(parts["cost"]) <= high:
+            leave(Exit.USAGE, f"--cpu-us {text}: the cost does not lie within its interval")
         name = parts["name"] or (f"cost {index}" if len(given) > 1 else "given cost")
         found.append(ServiceCost(name, Estimate(float(parts["cost"]), low, high), ""))
     return found

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from iotax.analysis.words import PERCENT_RATIO_MAX, figure
 from iotax.cli.console import console
+from iotax.cli.document import cannot_write
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE
@@ -161,6 +162,6 @@ def init(path: Path) -> None:
         path.write_text(TEMPLATE, encoding="utf-8")
         schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
-        leave(Exit.USAGE, f"{error.filename}: {error.strerror}")
+        cannot_write(Path(error.filename or path), error)
     typer.echo(f"{path} is a study to begin with; {schema} lets editors complete and check it.")
     typer.echo(f"Next: iotax plan {path}")

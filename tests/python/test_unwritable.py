@@ -1,0 +1,108 @@
+"""Files that cannot be written or not be read, and readers that leave: said in a line, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import FakeEngine
+from iotax.cli.app import app
+from iotax.notebook import Notebook
+from report.factory import Simulation, study, write_notebook
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    return write_notebook(tmp_path / "n.iotax", Simulation().data(study(design={"replicates": 2})))
+
+
+def iotax(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("report", "n.iotax", "--output", "n.iotax/r.html"), "n.iotax"),
+        (("report", "n.iotax", "--output", "folder"), "folder"),
+        (("report", "n.iotax", "--charts", "n.iotax"), "n.iotax"),
+        (("export", "n.iotax", "--output", "none/n.csv"), "none/n.csv"),
+        (("compare", "nfs3", "iscsi", "-n", "n.iotax", "--json", "none/c.json"), "none/c.json"),
+        (("init", "none/study.yaml"), "none/study.yaml"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named(words: tuple[str, ...], named: str, notebook: Path) -> None:
+    Path("folder").mkdir()
+    before = notebook.read_bytes()
+    done = iotax(*words)
+    assert done.exit_code == 2
+    assert f"iotax: {named}" in done.output
+    assert "cannot be written: " in done.output
+    assert notebook.read_bytes() == before
+    assert sorted(path.name for path in Path().glob("*.part")) == []
+
+
+def test_figures_are_printed_before_a_document_fails(notebook: Path) -> None:
+    done = iotax("compare", "nfs3", "iscsi", "-n", notebook, "--json", "none/c.json")
+    assert "After over before, with 95 % intervals" in done.output
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_run(engine: FakeEngine, tiny: Path) -> None:
+    del engine
+    Path("out/tiny.html").mkdir(parents=True)
+    done = iotax("run", tiny)
+    assert done.exit_code == 2
+    assert "Notebook: out/tiny.iotax" in done.output
+    assert "out/tiny.html" in done.output
+    assert "`iotax report out/tiny.iotax --output FILE` writes the report elsewhere" in done.output
+    assert iotax("report", "out/tiny.iotax", "--output", "r.html").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["show", "report", "size"])
+def test_a_notebook_with_what_a_later_version_wrote_is_explained(command: str, notebook: Path) -> None:
+    database = sqlite3.connect(notebook)
+    with database:
+        database.execute("DROP TRIGGER studies_no_update")
+        database.execute("""UPDATE studies SET study = json_set(study, '$.load.teleport', json('true'))""")
+    database.close()
+    words = (command, "--from", notebook) if command == "size" else (command, notebook)
+    done = iotax(*words)
+    assert done.exit_code == 5
+    assert "does not understand (load.teleport: " in done.output
+    assert "read it with the version that wrote it" in done.output
+
+
+@pytest.mark.parametrize("length", [0, 50, 4096, 20_000])
+@pytest.mark.parametrize("command", ["show", "report", "export"])
+def test_a_notebook_cut_short_is_explained(command: str, length: int, notebook: Path) -> None:
+    notebook.write_bytes(notebook.read_bytes()[:length])
+    done = iotax(command, notebook)
+    assert done.exit_code == 5
+    assert f"iotax: {notebook}: " in done.output
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_its_reader_leaves(engine: FakeEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del engine
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "iotax", "run", str(tiny)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+    with Notebook(Path("out/tiny.iotax")) as reader:
+        assert [each.status for each in reader.attempts()] == ["done"] * 8
+    assert Path("out/tiny.html").is_file()
