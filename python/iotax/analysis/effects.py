@@ -20,6 +20,8 @@ class Effect:
     first: str
     level: str
     ratio: Estimate
+    first_value: float
+    """What the first level gave, in the response's unit."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def effects(model: Model) -> list[Effect]:
                 pairs = [(_moved(model, cell, factor, level), cell) for cell in cells]
                 pairs = [pair for pair in pairs if pair[0] in model]
                 if pairs:
-                    found.append(Effect(arm, factor, first, level, _mean_ratio(model, pairs)))
+                    found.append(_effect(model, arm, factor, (first, level), pairs))
     return found
 
 
@@ -72,6 +74,9 @@ def _moved(model: Model, cell: Cell, factor: str, level: str) -> Cell:
     return tuple(level if name == factor else label for name, label in zip(model.grid.factors, cell, strict=True))
 
 
-def _mean_ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> Estimate:
+def _effect(model: Model, arm: str, factor: str, levels: tuple[str, str], pairs: Sequence[tuple[Cell, Cell]]) -> Effect:
+    """`pairs` are cells at the level and at the first one."""
+    first = [estimate.value for _, cell in pairs if (estimate := model.absolute(cell)) is not None]
     weights = {cell: sign / len(pairs) for pair in pairs for cell, sign in zip(pair, (1.0, -1.0), strict=True)}
-    return Estimate.ratio(model.model.contrast({**weights}))
+    ratio = Estimate.ratio(model.model.contrast({**weights}))
+    return Effect(arm, factor, *levels, ratio, float(np.exp(np.mean(np.log(first)))))

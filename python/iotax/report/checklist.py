@@ -5,9 +5,14 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis import Level, Summary
 from iotax.analysis.limits import Limit
+from iotax.analysis.link import shares
 from iotax.report import link
 from iotax.report.charts import is_sweep
 
+_ROUNDING = 0.02
+"""Of a rate at the limit itself."""
+_TICKS_NS = 20_000_000
+"""By which the machine’s processor time is rounded at both ends of a window."""
 _DEPTHS_MAX = 4
 """Numbers of I/Os that a sentence lists."""
 
@@ -117,15 +122,28 @@ def _limiter(limits: list[Limit]) -> Item:
 
 
 def _sound(summary: Summary) -> Item:
-    ask = "No errors, right data, no read of what was never written"
-    levels = [
-        c.level for found in summary.run_checks.values() for c in found if c.key in ("errors", "data", "unwritten")
-    ]
+    ask = "Nothing above a physical limit, no errors, right data, no read of what was never written"
+    if beyond := _beyond(summary):
+        return Item(ask, "no", beyond)
+    levels = [level for key in ("errors", "data", "unwritten") for level in _of(summary, key)]
     if Level.INVALID in levels or Level.DOUBTFUL in levels:
         return Item(ask, "no", "See the findings under Validity.")
     if Level.UNKNOWN in levels or not levels:
         return Item(ask, "partly", "No I/O failed; not all data read were checked.")
     return Item(ask, "yes", "No I/O failed, and every block read was what had been written.")
+
+
+def _beyond(summary: Summary) -> str:
+    """What cannot be: more than a link carries, more processor time than there are processors. Empty where nothing."""
+    over = sum(share > 1 + _ROUNDING for share in shares(summary.data, summary.grid).values())
+    if over:
+        return f"{over} treatments carried more than their link can."
+    for run in summary.data.runs:
+        machine = run.result.cpu.machine
+        cores, window_ns = len(machine.cores) if machine else 0, run.result.window.duration_ns
+        if machine and cores and machine.busy_ns > cores * (window_ns * (1 + _ROUNDING) + _TICKS_NS):
+            return f"{run.trial.id} took more processor time than {cores} processors have."
+    return ""
 
 
 def _repeats(summary: Summary) -> Item:

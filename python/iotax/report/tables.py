@@ -383,18 +383,20 @@ def _added(estimate: Estimate, unit: str) -> Figure:
 
 
 def _lost(estimate: Estimate) -> Figure:
-    def text(value: float) -> str:
-        return f"{abs(value):.1f}"
+    """Throughput lost, as a change: a loss is below zero."""
 
-    sign = "−" if estimate.value >= 0 else "+"
-    inside = "" if estimate.low is None or estimate.high is None else f"{text(estimate.low)}–{text(estimate.high)}"
-    return Figure(f"{sign}{text(estimate.value)} %", inside)
+    def text(value: float) -> str:
+        return f"{-value:+.1f}".replace("-", "−")
+
+    inside = "" if estimate.low is None or estimate.high is None else f"{text(estimate.high)} to {text(estimate.low)}"
+    return Figure(f"{text(estimate.value)} %", inside)
 
 
 def _interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
-    return f"{figure(estimate.low)}–{figure(estimate.high)}"
+    link = "–" if estimate.low >= 0 else " to "
+    return f"{figure(estimate.low)}{link}{figure(estimate.high)}"
 
 
 def _ratio_range(overall: Overall, by_condition: list[Comparison]) -> str:

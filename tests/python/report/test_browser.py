@@ -10,7 +10,18 @@ import pytest
 
 from iotax import report
 from iotax.notebook import Notebook
-from report.factory import COST, OPEN, SWEEP, Simulation, study, write_notebook
+from report.factory import (
+    BEST,
+    COST,
+    GENERATORS,
+    KNEE,
+    LINKS,
+    OPEN,
+    SWEEP,
+    Simulation,
+    study,
+    write_notebook,
+)
 
 webdriver = pytest.importorskip("selenium.webdriver")
 
@@ -18,8 +29,17 @@ SIZES = [
     ("quick", *size)
     for size in [(1280, "light"), (1280, "dark"), (820, "light"), (390, "light"), (390, "dark"), (360, "light")]
 ]
-SIZES += [(name, *size) for name in ("cost", "sweep", "open") for size in [(1280, "light"), (390, "dark")]]
-SECTIONS = {"quick": 14, "cost": 14, "sweep": 13, "open": 14}
+SECTIONS = {
+    "quick": 14,
+    "cost": 14,
+    "sweep": 13,
+    "open": 14,
+    "knee": 14,
+    "best": 14,
+    "links": 14,
+    "generators": 15,
+}
+SIZES += [(name, *size) for name in SECTIONS if name != "quick" for size in [(1280, "light"), (390, "dark")]]
 QUIET = (
     "--headless=new",
     "--no-sandbox",
@@ -84,6 +104,10 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         "cost": Simulation().data(study(**COST)),
         "sweep": Simulation().data(study(**SWEEP)),
         "open": Simulation().data(study(**OPEN)),
+        "knee": Simulation().searched(study(**KNEE)),
+        "best": Simulation().searched(study(**BEST)),
+        "links": Simulation(run_cv=0.005, block_cv=0.005).data(study(**LINKS)),
+        "generators": Simulation().data(study(**GENERATORS)),
     }
     written = {}
     for name, data in simulated.items():
@@ -172,7 +196,7 @@ def test_a_mark_says_what_it_stands_for(shown):
     said = shown.execute_script(
         """
         const mark = [...document.querySelectorAll("#load svg [aria-label]")]
-          .find(m => m.getAttribute("aria-label").includes("block 2") && m.getBoundingClientRect().width);
+          .find(m => m.getAttribute("aria-label").includes("block ") && m.getBoundingClientRect().width);
         mark.scrollIntoView({block: "center"});
         mark.dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
         const box = document.getElementById("hover");
@@ -181,7 +205,7 @@ def test_a_mark_says_what_it_stands_for(shown):
         """
     )
     assert said[0] is False
-    assert "block 2" in said[1]
+    assert "block " in said[1]
     assert said[2] is True
 
 

@@ -181,6 +181,14 @@ def say(value: float, unit: str) -> str:
     return f"{figure(value)} {unit}"
 
 
+def brief(value: float) -> str:
+    """Three significant figures, thousands as k."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= 0.9995 * size:
+            return f"{figure(value / size)}{letter}"
+    return figure(value)
+
+
 def file_name(*parts: str) -> str:
     """Words of a title as a file's name."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower()).strip("-")

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from iotax.analysis import Response, Summary
 from iotax.analysis.effects import Effect, Residual, effects, residuals
-from iotax.analysis.words import signed, title
-from iotax.report.charts.base import PANEL_PX, Drawing, Scale, axis, colour, dots, file_name, shape
+from iotax.analysis.words import figure, signed, title
+from iotax.report.charts.base import PANEL_PX, Drawing, Scale, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
 _ARM_PX = 16
+_LABEL_PX = 150
+_VALUE_PX = 44
+"""What a value at the right needs."""
 _RESIDUAL_PX = 240
 _LEVELS_MAX = 3
 
@@ -30,7 +33,7 @@ def factor_effects(summary: Summary, looks: dict[str, Look], response: Response)
     if not found:
         return None
     said = "; ".join(f"{title(e.arm)}, {_step(e)}: {signed(e.ratio.value - 1)}" for e in found)
-    heading = f"{response.short}, change by factor"
+    heading = f"{response.short}, change by factor (right: first level, {response.unit})"
     return Drawing(
         file_name("effects", response.key),
         heading,
@@ -66,28 +69,45 @@ def model_residuals(summary: Summary, looks: dict[str, Look], response: Response
 
 
 def effect_panel(
-    rows: Sequence[Spec], looks: dict[str, Look], width_px: int, heading: str, x_title: str, scale: Scale, neutral: float
+    rows: Sequence[Spec],
+    looks: dict[str, Look],
+    width_px: int,
+    heading: str,
+    x_title: str,
+    scale: Scale,
+    neutral: float,
 ) -> Spec:
-    """Changes with their intervals: a row for each change, in it a point for each arm; a line where nothing changes."""
+    """Changes with their intervals: a row for each change, in it a point for each arm; a line where nothing changes.
+
+    Where rows have a `value`, it stands at the right.
+    """
     arms, labels = (list(dict.fromkeys(row[key] for row in rows)) for key in ("arm", "row"))
-    x = number("x", scale.vega, axis(x_title, scale, grid=True, labelOverlap=True, titleAnchor="start"))
+    values = [{**row, "x": scale.high} for row in rows if "value" in row]
+    domain = scale.vega
+    if values:
+        share = _VALUE_PX / (width_px - _LABEL_PX - _VALUE_PX)
+        domain = {**domain, "domain": [scale.low, scale.value(1 + share)]}
+    x = number("x", domain, axis(x_title, scale, grid=True, labelOverlap=True, titleAnchor="start"))
     row_axis = {
         "title": None,
         "domain": False,
         "labelColor": ref("ink"),
-        "labelLimit": 190 if width_px > PANEL_PX else 150,
+        "labelLimit": 190 if width_px > PANEL_PX else _LABEL_PX,
     }
     shared = {
         "y": word("row", sort=labels, axis=row_axis, scale={"padding": 0.35}),
         "yOffset": {"field": "arm", "type": "nominal", "sort": arms, "scale": {"paddingOuter": 0.5}},
         "color": colour(looks, arms),
     }
-    spans = {"x": number("low", scale.vega), "x2": end("high"), **shared}
+    spans = {"x": number("low", domain), "x2": end("high"), **shared}
     layers = [
         layer("rule", [{"x": neutral}], {"x": x}, color=ref("axis")),
         layer("rule", rows, spans, strokeWidth=2.2, strokeCap="round"),
         dots(rows, {"x": x, **shared, "shape": shape(looks, arms)}, size=52),
     ]
+    if values:
+        plain = {"x": x, "y": shared["y"], "yOffset": shared["yOffset"], "text": word("value")}
+        layers.append(layer("text", values, plain, align="left", dx=6, fontSize=11, color=ref("soft")))
     return picture(layers, width_px, 80 + (_ARM_PX * len(arms) + 8) * len(labels), heading)
 
 
@@ -122,11 +142,17 @@ def _effects(found: Sequence[Effect], looks: dict[str, Look], width_px: int, hea
     for each in found:
         low, high = each.ratio.low or each.ratio.value, each.ratio.high or each.ratio.value
         change = f"{signed(each.ratio.value - 1)} ({signed(low - 1)} to {signed(high - 1)})"
-        text = f"{title(each.arm)}, {_step(each)}: {change}"
         rows.append(
-            {"row": _step(each), "arm": each.arm, "x": 100 * each.ratio.value, "low": 100 * low, "high": 100 * high}
+            {
+                "row": _step(each),
+                "arm": each.arm,
+                "x": 100 * each.ratio.value,
+                "low": 100 * low,
+                "high": 100 * high,
+                "value": brief(each.first_value),
+                "say": f"{title(each.arm)}, {_step(each)}: {change}, {figure(each.first_value)} at {each.first}",
+            }
         )
-        rows[-1]["say"] = text
     scale = Scale([100.0, *(row["low"] for row in rows), *(row["high"] for row in rows)], log=True)
     scale.ticks = ratio_ticks(scale)
     return effect_panel(rows, looks, width_px, heading, "First level = 100", scale, 100)

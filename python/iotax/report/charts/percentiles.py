@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from iotax.analysis import CellSummary, Summary
 from iotax.analysis.histogram import Histogram
 from iotax.analysis.words import figure
-from iotax.report.charts.base import PANEL_PX, Drawing, Scale, arm_titles, axis, colour, file_name, names_beside, room_px
+from iotax.report.charts.base import (
+    PANEL_PX,
+    Drawing,
+    Scale,
+    arm_titles,
+    axis,
+    colour,
+    file_name,
+    names_beside,
+    room_px,
+)
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
 

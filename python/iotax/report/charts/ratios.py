@@ -4,7 +4,7 @@ import math
 
 from iotax.analysis import Comparison, Response, Summary
 from iotax.analysis.words import figure, signed
-from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
+from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
@@ -58,7 +58,7 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
                 "x": 100 * c.ratio.value,
                 "low": 100 * low,
                 "high": 100 * high,
-                "values": f"{_brief(own)} / {_brief(base)}",
+                "values": f"{brief(own)} / {brief(base)}",
                 "say": f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.1f} "
                 f"({100 * low:.1f} to {100 * high:.1f}), {signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}; "
                 f"{figure(own)} against {figure(base)} {c.response.unit}",
@@ -108,14 +108,6 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
         ),
     ]
     return picture(layers, width_px, 62 + _ROW_PX * len(rows), heading)
-
-
-def _brief(value: float) -> str:
-    """Three significant figures, thousands as k."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if value >= 0.9995 * size:
-            return f"{figure(value / size)}{letter}"
-    return figure(value)
 
 
 def ratio_ticks(scale: Scale) -> list[float]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from iotax.analysis import Shift, Summary
 from iotax.analysis.words import figure
-from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
+from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
@@ -60,7 +60,16 @@ def _draw(summary: Summary, looks: dict[str, Look], shifts: Sequence[Shift], wid
     order = sorted({row["x"] for row in rows}, key=float)
     scale = Scale([100.0, *(row[key] for row in rows for key in ("low", "high"))], log=True)
     scale.ticks = ratio_ticks(scale)
-    x_axis = {"title": "Percentile", "titleAnchor": "start", "labelAngle": 0, "labelOverlap": True}
+    own = {f"{point.percent:g}": brief(point.base_us) for shift in shifts for point in shift.points}
+    words = "".join(f"datum.label == '{percent}' ? ['{percent}', '{own[percent]}'] : " for percent in order) + "''"
+    x_axis = {
+        "title": f"Percentile; below it {names[summary.grid.baseline_arm]}’s own µs",
+        "titleAnchor": "start",
+        "labelAngle": 0,
+        "labelOverlap": True,
+        "labelExpr": words,
+        "labelFontSize": 11,
+    }
     shared = {
         "x": word("x", sort=order, axis=x_axis, scale={"type": "point", "padding": 0.4}),
         "color": colour(looks, arms),
