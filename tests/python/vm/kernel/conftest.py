@@ -73,3 +73,4 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     yield start
     for server in started:
         server.close()
+    (tmp_path / "volume").unlink(missing_ok=True)  # gigabytes, which pytest would keep

@@ -85,11 +85,11 @@ copy_and_compare() {
     compare $1
 }
 
-# compare FOLDER
+# compare FOLDER: by path, for busybox has a cmp of its own, which goes byte by byte.
 compare() {
     drop_caches
     for _file in $1/from/*; do
-        checked cmp $_file $1/to/${_file##*/}
+        checked /usr/bin/cmp $_file $1/to/${_file##*/}
     done
 }
 
