@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from iotax.labs.vm import datastore, initiators
+from iotax.labs.vm.cache import new_entry
 from iotax.labs.vm.counters import LoadCost
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
@@ -150,9 +151,10 @@ def without_drivers(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """A QEMU whose initiators are in a package that is not installed."""
     write_program(programs / PROGRAM, UNKNOWN)
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path / "cache"))
-    root = tmp_path / "package"
-    (root / "usr/lib/qemu").mkdir(parents=True)
-    (root / "usr/lib/qemu/block-iscsi.so").write_bytes(b"")
+    with new_entry(tmp_path / "package") as entry:
+        (entry / "root/usr/lib/qemu").mkdir(parents=True)
+        (entry / "root/usr/lib/qemu/block-iscsi.so").write_bytes(b"")
+    root = tmp_path / "package/root"
     package = Package("qemu-block-extra", "1:7.2+dfsg-7", "0" * 64, root, ())
     monkeypatch.setattr(Store, "fetch", lambda _self, names: dict.fromkeys(names, package))
     monkeypatch.setattr(initiators, "package_closure", lambda _store, _modules: {})

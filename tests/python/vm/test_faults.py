@@ -22,24 +22,29 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-d
 
 
 @pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose `apt-get` serves one true package, tool, and notes each download."""
-    tree, folder = tmp_path / "tree", tmp_path / "archive"
-    (tree / "DEBIAN").mkdir(parents=True)
-    (tree / "usr/bin").mkdir(parents=True)
+    folder = tmp_path / "archive"
     folder.mkdir()
+    write_program(folder / "apt-cache", "exit 0")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    offer(folder, b"tool" * 10_000)
+    return folder
+
+
+def offer(folder: Path, tool: bytes) -> None:
+    tree = folder / "tree"
+    (tree / "DEBIAN").mkdir(parents=True, exist_ok=True)
+    (tree / "usr/bin").mkdir(parents=True, exist_ok=True)
     (tree / "DEBIAN/control").write_text(
         "Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: a tool\n"
     )
-    (tree / "usr/bin/tool").write_bytes(b"tool" * 10_000)
+    (tree / "usr/bin/tool").write_bytes(tool)
     subprocess.run(["dpkg-deb", "--build", tree, folder / "tool_1_all.deb"], check=True, capture_output=True)
     data = (folder / "tool_1_all.deb").read_bytes()
     listed = f"'http://archive/tool_1_all.deb' tool_1_all.deb {len(data)} SHA256:{hashlib.sha256(data).hexdigest()}"
     serve = f"echo download >>{folder}/log; sleep 0.3; cp {folder}/tool_1_all.deb ."
     write_program(folder / "apt-get", f'case "$*" in *print-uris*) echo "{listed}" ;; *) {serve} ;; esac')
-    write_program(folder / "apt-cache", "exit 0")
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return folder
 
 
 def downloads(archive: Path) -> int:
@@ -107,6 +112,35 @@ def test_a_half_written_entry_is_not_taken_for_a_whole_one(tmp_path: Path) -> No
     assert not sound(tmp_path / "image")
     assert not sound(tmp_path / "nothing")
 
+
+def test_a_package_goes_when_a_newer_one_has_come_and_nobody_uses_it(archive: Path, tmp_path: Path) -> None:
+    old = Store(tmp_path / "store").fetch(["tool"])["tool"]
+    offer(archive, b"newer tool")
+    updated = Store(tmp_path / "store", update=True)
+    new = updated.fetch(["tool"])["tool"]
+    assert new.root != old.root
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, old.root.parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as user:
+        assert user.stdout
+        user.stdout.readline()
+        updated.prune()
+        assert old.root.is_dir()
+        user.communicate(timeout=30)
+    updated.prune()
+    assert not old.root.exists()
+    assert Store(tmp_path / "store").fetch(["tool"])["tool"] == new
+    assert downloads(archive) == 2
+
+
+HOLD = """\
+import sys
+from pathlib import Path
+from iotax.labs.vm.cache import keep
+keep(Path(sys.argv[1]))
+print("kept", flush=True)
+sys.stdin.read()
+"""
 
 BUILD = """\
 import sys

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 from iotax.labs.vm.fault import VmFault
@@ -102,10 +102,14 @@ def keep(place: Path) -> None:
     os.utime(place)
 
 
-def prune(folder: Path, spared: int) -> None:
-    """Removes entries that are in no use, all but the `spared` used last. For whoever holds `locked`."""
-    entries = sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
-    for entry in entries[spared:]:
+def by_use(folder: Path) -> list[Path]:
+    """Entries, the one used last first."""
+    return sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+
+
+def prune(entries: Iterable[Path]) -> None:
+    """Removes those that no process keeps. For whoever holds `locked`."""
+    for entry in entries:
         if not _in_use(entry):
             shutil.rmtree(entry, ignore_errors=True)
 

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from iotax.labs.vm import fcloop, recipe
-from iotax.labs.vm.cache import cache_root, keep, locked, need_space, new_entry, prune, sound
+from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, new_entry, prune, sound
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program
 from iotax.labs.vm.fault import VmFault
@@ -71,7 +71,9 @@ def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
         place = root / "images" / _key(engine, made_of)
         with new_entry(place) as entry:
             _assemble(entry, engine, store, made_of)
-        prune(place.parent, _IMAGES_SPARED)
+        prune(by_use(place.parent)[_IMAGES_SPARED:])
+        if update:
+            store.prune()
     keep(place)
     return _load(place)
 

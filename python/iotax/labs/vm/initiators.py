@@ -64,6 +64,8 @@ def _from_package(drivers: Collection[str], version: str, report: Callable[[str]
             raise VmFault(_PACKAGE, f"{_PACKAGE} {package.version} holds no block driver")
         modules = [(package, folder / f"block-{driver}.so") for driver in drivers]
         libraries = package_closure(store, modules)
+        for each in {package, *(owner for owner, _ in libraries.values())}:
+            each.keep()
     absent = {str(file.parent) for place, (_, file) in libraries.items() if not _on_host(Path(place).name)}
     own = os.environ.get("LD_LIBRARY_PATH")
     search = os.pathsep.join([*sorted(absent), *([own] if own else [])])

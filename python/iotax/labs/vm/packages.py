@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.labs.vm.cache import need_space, new_entry, sound
+from iotax.labs.vm.cache import keep, need_space, new_entry, prune, sound
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.untar import extract
 
@@ -47,6 +47,10 @@ class Package:
     """Holds the package's files under their own paths."""
     depends: tuple[str, ...]
     """The packages that it depends on directly, the first of each alternative."""
+
+    def keep(self) -> None:
+        """In the cache until this process ends. For whoever holds the cache's lock."""
+        keep(self.root.parent)
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,11 @@ class Store:
             self._index |= {name: each.sha256 for name, each in listed.items()}
             self._index_file.write_text(json.dumps(self._index, indent=1, sort_keys=True))
         return {name: _read(self._folder / self._index[name]) for name in wanted}
+
+    def prune(self) -> None:
+        """Removes packages that newer ones took the place of, none that is in use."""
+        named = set(self._index.values())
+        prune(each for each in self._folder.iterdir() if each.is_dir() and each.name not in named)
 
     def _holds(self, name: str) -> bool:
         return name in self._index and self._usable(self._index[name])
