@@ -68,7 +68,7 @@ def _run(asked: argparse.Namespace, command: str) -> Document:
         chosen = [case for case in cases(file) if not asked.only or case.group in asked.only.split(",")]
         if not chosen:
             raise _WrongError(f"--only {asked.only}: there is no such group")
-        if any(case.group == "local" for case in chosen):
+        if any(case.prepare is not None for case in chosen):
             write_random(file)
         results = [_measure(case, place, timing, asked.pairs) for case in chosen]
         accounting: dict[str, float] = {}

@@ -50,7 +50,7 @@ def cases(file: Path) -> list[Case]:
         (FioNet("nfs", "nfs-ganesha", ganesha), 12),
     ]
     accounted = Ours("nvme-tcp", name="iotax, verifying", verify=True)
-    # 512 MiB of page cache may be gone by the time that its cases come.
+    # It may have left the page cache by the time that its cases come.
     cached = partial(read_through, file)
     return [
         Case("nvme", "NVMe/TCP", Read(1), nvme, SpdkNvme(polls=False), 1.0),
@@ -88,6 +88,12 @@ def cases(file: Path) -> list[Case]:
             Case("tricks", "NVMe/TCP", load(32), nvme, Ours("nvme-tcp", name="iotax, epoll", driver="epoll"))
             for load in (Read, Write)
         ),
+        *(
+            Case("tricks", "no protocol", Read(depth), RawLimit(), RawLimit(f"without {trick}", ("--without", trick)))
+            for trick in ("pieces", "few-buffers", "prefetch")
+            for depth in (32, 128)
+        ),
+        Case("tricks", "file", Read(32), TIoUring(file), TIoUring(file, "not registered", ("-F0",)), prepare=cached),
         Case("local", "file", Read(32), local, FioFile("io_uring", file), 2, prepare=cached),
         Case("local", "file", Read(32), local, TIoUring(file), 0.85, prepare=cached),
         Case("local", "file", Read(32), local, FioFile("libaio", file), prepare=cached),

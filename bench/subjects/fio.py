@@ -99,10 +99,11 @@ class TIoUring:
 
     path: Path
     name: str = "t/io_uring"
+    options: tuple[str, ...] = ()
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
-        yield _TIoUring(named("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring"), self.path, place)
+        yield _TIoUring(named("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring"), self.path, place, self.options)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class _TIoUring:
     program: Path
     path: Path
     place: Place
+    options: tuple[str, ...]
 
     def measure(self, load: Load, timing: Timing) -> Sample:
         log = self.place.folder / "t_io_uring.log"
@@ -117,7 +119,7 @@ class _TIoUring:
         depth, seconds = load.depth, math.ceil(timing.warmup_s + timing.window_s + _START_S)
         command = [
             self.program, f"-d{depth}", f"-s{depth}", f"-c{depth}", f"-b{load.block_bytes}", "-n1", f"-r{seconds}",
-            "-p0", "-O0", self.path,
+            "-p0", "-O0", *self.options, self.path,
         ]  # fmt: skip
         with running(command, cpu=self.place.initiator_cpu, log=log) as process:
             usage = measure_window(process.pid, None, timing)

@@ -2,7 +2,7 @@
 //! else done. Prints one line of JSON for each depth. What a protocol adds is to be seen against this.
 //!
 //! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1] [--repeat 3]
-//!  [--spin-us 0] [--cpus SERVER,CLIENT]`
+//!  [--spin-us 0] [--cpus SERVER,CLIENT] [--without pieces|few-buffers|prefetch]`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -15,7 +15,10 @@ use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 use iotax_node::{ConnId, Input, Node, Output};
 use iotax_proto::{Instant, Payload, Region, Transmit};
 use iotax_runtime::{
-    Clock, Driver, DriverChoice, DriverConfig, Flow, cpu::pin_thread, driver::listen, memory::SharedRegion,
+    Clock, Driver, DriverChoice, DriverConfig, Flow,
+    cpu::pin_thread,
+    driver::{Tricks, listen},
+    memory::SharedRegion,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,6 +34,7 @@ struct Settings {
     repeat: usize,
     spin: Duration,
     cpus: Option<(usize, usize)>,
+    tricks: Tricks,
 }
 
 fn main() {
@@ -61,6 +65,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
         repeat: 3,
         spin: Duration::ZERO,
         cpus: Some((0, 1)),
+        tricks: Tricks::default(),
     };
     let numbers = |text: &str| text.split(',').map(|number| number.parse().unwrap()).collect::<Vec<usize>>();
     while let Some(name) = arguments.next() {
@@ -71,6 +76,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
             "--seconds" => settings.seconds = value.parse().unwrap(),
             "--repeat" => settings.repeat = value.parse().unwrap(),
             "--spin-us" => settings.spin = Duration::from_micros(value.parse().unwrap()),
+            "--without" => settings.tricks = value.parse().unwrap(),
             "--cpus" => {
                 settings.cpus = match numbers(&value)[..] {
                     [server, client] => Some((server, client)),
@@ -101,6 +107,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
         }
         let mut config = DriverConfig::new(settings.driver, Clock::start()).unwrap();
         config.spin = settings.spin;
+        config.tricks = settings.tricks;
         config
     };
     std::thread::scope(|scope| {

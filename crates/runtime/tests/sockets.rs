@@ -205,8 +205,10 @@ fn commands_reach_the_node_and_stop_ends_the_run(choice: DriverChoice) {
     assert_eq!(driver.join().unwrap(), (Ended::Stopped, (0..1000).collect()));
 
     let server = Server::start(choice, TINY, || Echo::new(0), |echo| echo.accepted);
-    let _open = TcpStream::connect(server.address).unwrap();
-    std::thread::sleep(Duration::from_millis(20));
+    let mut open = TcpStream::connect(server.address).unwrap();
+    // The answer says that it was accepted.
+    open.write_all(b"!").unwrap();
+    open.read_exact(&mut [0]).unwrap();
     assert_eq!(server.stop(), 1);
 }
 

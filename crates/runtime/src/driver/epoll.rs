@@ -23,7 +23,7 @@ use super::{
     gather::{Gather, Sent},
     life::{Life, Step},
     pool::Pool,
-    run::{Common, MAX_RECEIVE_BYTES, Port, Until, receive_limit, settle},
+    run::{Common, MAX_RECEIVE_BYTES, Port, Until, settle},
     socket,
     table::Table,
     waker::Handed,
@@ -128,7 +128,7 @@ impl EpollPort {
             closing_count: 0,
             events: Vec::with_capacity(EVENTS),
             receive_buffer: vec![0; MAX_RECEIVE_BYTES],
-            gather: Gather::default(),
+            gather: Gather::new(config.tricks),
             disks: config.disks,
             pool,
         };
@@ -315,7 +315,7 @@ impl EpollPort {
                 }
                 break;
             }
-            let limit = receive_limit(conn.streak_bytes);
+            let limit = self.common.receive_limit(conn.streak_bytes);
             match rustix::net::recv(&conn.socket, &mut buffer[..limit], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
                     let step = conn.life.peer_ended();

@@ -8,18 +8,24 @@ use std::{
 
 use iotax_proto::{Transmit, wire::Chunk};
 
+use super::tricks::Tricks;
+
 /// The system's own limit (`UIO_MAXIOV`).
 const MAX_IOVECS: usize = 1024;
 
 /// Bytes of payloads without an address that are copied for one send.
 const STAGING_BYTES: usize = 64 * 1024;
 
+/// Bytes at the start of a payload that are fetched into the processor's cache as it is gathered, all payloads of a send at once; the
+/// processor fetches the rest by itself when the system copies them in their turn. All of 4 KiB is more than it can have under way.
+const PREFETCH_BYTES: usize = 512;
+
 /// The vectors of one send. They point into the transmit queue, into regions and into `staging`: valid while the queue they were
 /// gathered from is neither changed nor dropped.
-#[derive(Default)]
 pub(super) struct Gather {
     iovecs: Vec<libc::iovec>,
     staging: Vec<u8>,
+    tricks: Tricks,
 }
 
 /// How far a send came.
@@ -32,6 +38,10 @@ pub(super) enum Sent {
 }
 
 impl Gather {
+    pub(super) fn new(tricks: Tricks) -> Self {
+        Self { iovecs: Vec::new(), staging: Vec::new(), tricks }
+    }
+
     /// Gathers from the front of the queue; returns the bytes gathered.
     fn fill(&mut self, transmit: &Transmit) -> usize {
         self.iovecs.clear();
@@ -45,6 +55,9 @@ impl Gather {
                 Chunk::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
                 Chunk::Payload(payload) => {
                     if let Some(address) = payload.address() {
+                        if self.tricks.prefetch {
+                            prefetch(address, payload.len().min(PREFETCH_BYTES));
+                        }
                         (address, payload.len())
                     } else {
                         // The capacity never changes while vectors point into it.
@@ -116,6 +129,19 @@ impl std::fmt::Debug for Gather {
     }
 }
 
+/// Tells the processor that bytes will be read soon; changes nothing.
+#[inline]
+fn prefetch(address: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..len).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that can be seen and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (address, len);
+}
+
 #[cfg(test)]
 mod tests {
     use std::rc::Rc;
@@ -147,7 +173,7 @@ mod tests {
         transmit.put(b"head");
         transmit.payload(Payload::new(Rc::new(Placeless(150_000)), 0, 150_000));
         transmit.put(b"tail");
-        let mut gather = Gather::default();
+        let mut gather = Gather::new(Tricks::default());
         let mut seen = Vec::new();
         while !transmit.is_empty() {
             let count = gather.fill(&transmit);
@@ -172,7 +198,7 @@ mod tests {
         for _ in 0..2000 {
             transmit.payload(Payload::from_vec(vec![1]));
         }
-        let mut gather = Gather::default();
+        let mut gather = Gather::new(Tricks::default());
         assert_eq!(gather.fill(&transmit), MAX_IOVECS);
         transmit.advance(MAX_IOVECS);
         assert_eq!(gather.fill(&transmit), 2000 - MAX_IOVECS);

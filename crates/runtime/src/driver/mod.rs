@@ -9,6 +9,7 @@ mod pool;
 mod run;
 mod socket;
 mod table;
+mod tricks;
 mod uring;
 mod waker;
 
@@ -18,6 +19,7 @@ use iotax_node::Node;
 use iotax_proto::Instant;
 
 pub use socket::{SocketOptions, listen};
+pub use tricks::Tricks;
 pub use waker::Waker;
 
 use crate::{clock::Clock, disk::Disk};
@@ -101,6 +103,7 @@ pub struct DriverConfig {
     /// Connections accepted beyond these are closed at once.
     pub max_connections: usize,
     pub socket: SocketOptions,
+    pub tricks: Tricks,
 }
 
 impl DriverConfig {
@@ -116,6 +119,7 @@ impl DriverConfig {
             close_timeout: Duration::from_secs(1),
             max_connections: 4096,
             socket: SocketOptions::default(),
+            tricks: Tricks::default(),
         })
     }
 }

@@ -8,6 +8,7 @@ use iotax_proto::Instant;
 use super::{
     DriverConfig, Ended, Flow,
     socket::SocketOptions,
+    tricks::Tricks,
     waker::{Handed, Waker},
 };
 use crate::clock::Clock;
@@ -23,12 +24,6 @@ const STREAK_BYTES: usize = 4 * FIRST_RECEIVE_BYTES;
 
 /// The most bytes taken in one receive.
 pub(super) const MAX_RECEIVE_BYTES: usize = 128 * 1024;
-
-/// Bytes to ask for in the next receive of a streak.
-#[inline]
-pub(super) fn receive_limit(streak_bytes: usize) -> usize {
-    if streak_bytes < STREAK_BYTES { FIRST_RECEIVE_BYTES } else { MAX_RECEIVE_BYTES }
-}
 
 /// How long to leave a listener alone that could not accept for want of file descriptors or memory.
 const LISTENER_REST: Duration = Duration::from_millis(100);
@@ -82,6 +77,7 @@ pub(super) struct Common {
     pub(super) socket: SocketOptions,
     pub(super) max_connections: usize,
     pub(super) spin: Duration,
+    pub(super) tricks: Tricks,
     /// Connections gone, of which the node is not told yet.
     pub(super) gone: VecDeque<(ConnId, CloseReason)>,
     pub(super) disk_done: VecDeque<(DiskToken, Result<u32, i32>)>,
@@ -102,6 +98,7 @@ impl Common {
             socket: config.socket,
             max_connections: config.max_connections,
             spin: config.spin,
+            tricks: config.tricks,
             gone: VecDeque::new(),
             disk_done: VecDeque::new(),
             closing: VecDeque::new(),
@@ -132,6 +129,12 @@ impl Common {
         } else {
             to.hand_over(handed);
         }
+    }
+
+    /// Bytes to ask for in the next receive of a streak.
+    #[inline]
+    pub(super) fn receive_limit(&self, streak_bytes: usize) -> usize {
+        if self.tricks.pieces && streak_bytes < STREAK_BYTES { FIRST_RECEIVE_BYTES } else { MAX_RECEIVE_BYTES }
     }
 
     pub(super) fn rest_listeners(&mut self) {

@@ -21,7 +21,7 @@ use super::{
     DriverConfig,
     gather::{Gather, Sent},
     life::Step,
-    run::{Common, Port, Until, receive_limit, settle},
+    run::{Common, Port, Until, settle},
     socket,
     table::Table,
     waker::Handed,
@@ -71,7 +71,7 @@ pub(super) struct UringPort {
 impl UringPort {
     pub(super) fn new(config: DriverConfig) -> io::Result<Self> {
         let ring = Ring::new()?;
-        let buffers = Buffers::new(&ring)?;
+        let buffers = Buffers::new(&ring, config.tricks.few_buffers)?;
         ring.register_files(&config.disks.iter().map(|disk| disk.raw_fd()).collect::<Vec<_>>())?;
         let mut port = Self {
             common: Common::new(&config),
@@ -86,7 +86,7 @@ impl UringPort {
             dirty_now: Vec::new(),
             paused: Vec::new(),
             closing_count: 0,
-            gather: Gather::default(),
+            gather: Gather::new(config.tricks),
             disks: config.disks,
             transfers: Transfers::default(),
         };
@@ -277,7 +277,8 @@ impl UringPort {
                 self.take_step(id, step);
             }
             // All buffers were in use: tried again in this turn.
-            (Err(libc::ENOBUFS | libc::EINTR | libc::EAGAIN) | Ok(_), _) => {}
+            (Err(libc::ENOBUFS), _) => self.buffers.lend_more(),
+            (Err(libc::EINTR | libc::EAGAIN) | Ok(_), _) => {}
             (Err(error), _) if !over => {
                 let step = conn.life.receive_failed(error);
                 self.take_step(id, step);
@@ -311,7 +312,7 @@ impl UringPort {
             return;
         }
         conn.receiving = true;
-        let entry = receive(conn.socket.as_raw_fd(), conn.more_waits, receive_limit(conn.streak_bytes))
+        let entry = receive(conn.socket.as_raw_fd(), conn.more_waits, self.common.receive_limit(conn.streak_bytes))
             .user_data((RECEIVE << KIND_SHIFT) | key);
         // SAFETY: the entry points to nothing; the buffers are the ring's and live as long.
         unsafe { self.ring.push(&entry) };

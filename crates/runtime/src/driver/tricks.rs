@@ -1,0 +1,36 @@
+//! What makes an I/O cheaper and could be left out.
+
+use std::str::FromStr;
+
+/// All on, unless somebody measures what one of them brings (`raw_limit --without`).
+#[derive(Clone, Copy, Debug)]
+pub struct Tricks {
+    /// Receives are small at the start of a streak (`FIRST_RECEIVE_BYTES`).
+    pub pieces: bool,
+    /// Few receive buffers are lent to io_uring while few suffice (`FEW`).
+    pub few_buffers: bool,
+    /// The beginnings of payloads are fetched into the cache before a send (`PREFETCH_BYTES`).
+    pub prefetch: bool,
+}
+
+impl Default for Tricks {
+    fn default() -> Self {
+        Self { pieces: true, few_buffers: true, prefetch: true }
+    }
+}
+
+impl FromStr for Tricks {
+    type Err = String;
+
+    /// All but the one of this name.
+    fn from_str(without: &str) -> Result<Self, String> {
+        let mut tricks = Self::default();
+        match without {
+            "pieces" => tricks.pieces = false,
+            "few-buffers" => tricks.few_buffers = false,
+            "prefetch" => tricks.prefetch = false,
+            _ => return Err(format!("there is no trick {without:?}: pieces, few-buffers, prefetch")),
+        }
+        Ok(tricks)
+    }
+}
