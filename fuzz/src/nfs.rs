@@ -23,9 +23,9 @@ fn submit(pair: &mut Pair) {
 }
 
 pub fn target(data: &[u8]) {
-    let (mut connection, mut server) = (Connection::new(Config::default()), Server::new(1 << 16));
-    server.queues = data.len() % 2 == 1;
     let now = Instant(1);
+    let (mut connection, mut server) = (Connection::new(now, Config::default()), Server::new(1 << 16));
+    server.queues = data.len() % 2 == 1;
     for piece in pieces(data) {
         if connection.receive(now, piece, &mut server).is_err() {
             break;

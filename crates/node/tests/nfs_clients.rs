@@ -90,7 +90,7 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
             stream.set_nonblocking(true).unwrap();
             let peer = Peer { address: peer.ip(), port: peer.port() };
             let config = Config { peer, mappings: mappings.clone(), ..Config::default() };
-            connections.push((stream, Connection::new(config)));
+            connections.push((stream, Connection::new(Instant(now), config)));
         }
         connections.retain_mut(|(stream, connection)| match stream.read(&mut buffer) {
             Ok(0) => {

@@ -176,7 +176,7 @@ fn reads_writes_and_flushes_allocate_nothing() {
         offsets: [0; DEPTH as usize],
     };
     let mut mount = Pair::new(config(), Server::new(1 << 20)).ready().mount;
-    let mut connection = Connection::new(Config::default());
+    let mut connection = Connection::new(NOW, Config::default());
     let mut counter = Counter::default();
     let mut buffer = vec![0; 1 << 20];
     let data = Payload::new(server.memory.clone(), 0, 4096);

@@ -26,7 +26,7 @@ use nfs_support::{Pair, config, pattern, server::Server};
 const NOW: Instant = Instant(0);
 
 fn connection() -> (Connection, Server) {
-    (Connection::new(Config::default()), Server::new(4096))
+    (Connection::new(Instant(0), Config::default()), Server::new(4096))
 }
 
 /// Bytes of an honest session of each side.
@@ -197,7 +197,7 @@ fn a_server_that_queues_too_much_puts_calls_off() {
     let mut server = Server::new(4096);
     server.queues = true;
     let mut pair = Pair::new(config(), server).ready();
-    pair.connection = Connection::new(Config { max_outstanding: 2, ..Config::default() });
+    pair.connection = Connection::new(pair.now, Config { max_outstanding: 2, ..Config::default() });
     for tag in 0..4 {
         pair.mount.submit(pair.now, tag, Io::Read { offset: 0, len: 8 }).unwrap();
     }

@@ -203,7 +203,7 @@ fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
         mappings: vec![Mapping::tcp(100_003, 3, 2049), Mapping::tcp(100_005, 3, 2050)],
         ..Default::default()
     };
-    pair.connection = iotax_proto::nfs3::target::Connection::new(config_with_mappings);
+    pair.connection = iotax_proto::nfs3::target::Connection::new(pair.now, config_with_mappings);
     let port = ask(&mut pair, ControlCall::port(1, 100_005, 3));
     assert_eq!(port, Some(2050));
     assert_eq!(ask(&mut pair, ControlCall::port(2, 100_021, 4)), None);

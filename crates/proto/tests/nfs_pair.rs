@@ -3,6 +3,8 @@
 
 mod nfs_support;
 
+use std::time::Duration;
+
 use iotax_proto::{
     Initiator, Io, IoError, Misuse, Payload, Target, UnitError, UnitOp, ViolationKind,
     nfs3::{
@@ -267,6 +269,20 @@ fn a_silent_server_and_a_record_never_ended_are_given_up() {
     assert_eq!(pair.wake().unwrap_err().kind, ViolationKind::TimedOut);
     let late = Target::<Server>::poll_timeout(&pair.connection).unwrap();
     let given_up = pair.connection.handle_timeout(late, &mut pair.server).unwrap_err();
+    assert_eq!(given_up.kind, ViolationKind::TimedOut);
+}
+
+#[test]
+fn a_client_that_says_nothing_for_six_minutes_is_given_up() {
+    let mut pair = Pair::new(config(), Server::new(64)).ready();
+    let due = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    pair.now = pair.now + Duration::from_secs(359);
+    assert!(due > pair.now, "not yet");
+    pair.mount.submit(pair.now, 0, Io::Flush).unwrap();
+    pair.run().unwrap();
+    pair.connection.handle_timeout(due, &mut pair.server).unwrap();
+    let due = Target::<Server>::poll_timeout(&pair.connection).unwrap();
+    let given_up = pair.connection.handle_timeout(due, &mut pair.server).unwrap_err();
     assert_eq!(given_up.kind, ViolationKind::TimedOut);
 }
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import resource
 import signal
 import socket
 import statistics
@@ -82,10 +83,13 @@ def long_units(protocol: str, endpoint: str, address: Address, ended: threading.
 
 
 def drops(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
-    """One byte now and then; for RPC, fragments without data."""
-    with connected(address) as peer, contextlib.suppress(OSError):
-        while peer and not ended.wait(0.001):
-            peer.sendall(b"\x00\x00\x00\x00" if protocol == "nfs3" else SHORT[protocol][:1])
+    """A byte of a PDU now and then, or fragments without data (RPC), up to the limit; then anew."""
+    while not ended.wait(0.001):
+        with connected(address) as peer, contextlib.suppress(OSError):
+            sent = 0
+            while peer and not ended.wait(0.001):
+                peer.sendall(bytes(4 * 256) if protocol == "nfs3" else SHORT[protocol][sent % 8 :][:1])
+                sent += 1
 
 
 def deaf(protocol: str, endpoint: str, address: Address, ended: threading.Event) -> None:
@@ -125,6 +129,9 @@ PACED = {
     long_units: functools.partial(long_units, pause_s=PAUSE_S),
 }
 PAIRS = 12
+# That a thread of the server keeps (crates/engine/src/serve/mod.rs), and more.
+CONNECTIONS_MAX = 4096
+CROWD = CONNECTIONS_MAX + 200
 
 
 @contextlib.contextmanager
@@ -174,6 +181,62 @@ def test_a_flood_takes_nothing_from_a_client_that_behaves(
     assert result["read"]["ios"] + result["write"]["ios"] > 0
     calm = load(run)[-1]
     assert calm["event"] == "result", "the server serves on"
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """Enough file descriptors for a crowd, here and in the server."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < CROWD + 200:
+        pytest.skip(f"{hard} file descriptors are too few for {CROWD} connections")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, CROWD + 200), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def is_closed(peer: socket.socket | None) -> bool:
+    if peer is None:
+        return True
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@pytest.mark.usefixtures("descriptors")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_crowd_beyond_the_limit_of_connections_takes_nothing_from_who_is_there(
+    protocol: str, serve: Serve, load: Load
+) -> None:
+    ready = serve(
+        {
+            "volumes": [{"name": "v0", "media": "memory", "size_bytes": 32 << 20}],
+            "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}],
+        }
+    )
+    host, _, port = ready["portals"][0]["address"].rpartition(":")
+    run = {"task": "run", "endpoint": ready["portals"][0]["endpoint"], "outstanding": 4, "read_percent": 50}
+    run |= {"runtime_ns": 4_000_000_000, "sample_ns": 200_000_000, "seed": 3, "verify": True}
+    with subprocess.Popen([ENGINE, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(run) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["event"] == "connected"
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(connected((host, int(port)))) for _ in range(CROWD)]
+            deadline = time.monotonic() + 3
+            # Those that there is no room for; the client that behaves has one place or more.
+            while (closed := sum(map(is_closed, peers))) <= CROWD - CONNECTIONS_MAX and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert CROWD - CONNECTIONS_MAX < closed < CROWD - CONNECTIONS_MAX + 10
+            assert process.poll() is None, "it works in the midst of the crowd"
+            *_, result = [json.loads(line) for line in process.stdout]
+    assert result["event"] == "result", result
+    assert (result["checks"]["errors"], result["verify"]["wrong_blocks"]) == (0, 0)
+    assert load(run | {"runtime_ns": 10_000_000})[-1]["event"] == "result", "there is room again"
 
 
 @pytest.mark.long

@@ -49,7 +49,7 @@ impl Connection {
         let target = match desk.portal().service {
             Service::Protocol(Protocol::Nfs3) | Service::Portmap => {
                 let config = nfs3::target::Config { peer, mappings: mappings(&desk), ..Default::default() };
-                AnyTarget::Nfs(Box::new(nfs3::target::Connection::new(config)))
+                AnyTarget::Nfs(Box::new(nfs3::target::Connection::new(now, config)))
             }
             Service::Protocol(Protocol::Iscsi) => {
                 AnyTarget::Iscsi(Box::new(iscsi::target::Connection::new(now, iscsi::target::Config::default())))

@@ -158,7 +158,7 @@ pub struct Client {
 impl Client {
     pub fn new(server: Server) -> Self {
         let mut client = Self {
-            connection: Connection::new(Config::default()),
+            connection: Connection::new(Instant::default(), Config::default()),
             server,
             identity: Identity::None,
             xid: 100,
@@ -179,7 +179,7 @@ impl Client {
     pub fn reconnect(&mut self, address: IpAddr, port: u16) {
         let mappings = vec![Mapping::tcp(PROGRAM, VERSION, 2049)];
         let peer = Peer { address, port };
-        self.connection = Connection::new(Config { peer, mappings, ..Config::default() });
+        self.connection = Connection::new(self.now, Config { peer, mappings, ..Config::default() });
     }
 
     /// The root directory's handle, by MNT.

@@ -79,7 +79,7 @@ impl Pair {
         Self {
             now,
             mount: Mount::new(now, config),
-            connection: Connection::new(target::Config::default()),
+            connection: Connection::new(Instant::default(), target::Config::default()),
             server,
             log: Log::default(),
             step: usize::MAX,

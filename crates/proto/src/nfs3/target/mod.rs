@@ -27,6 +27,8 @@ use io::{IoTable, WriteUnderway};
 
 /// How long a record may stay half sent.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client may say nothing, as with Linux's server. Clients that still want something come back.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 
 /// How a connection is served.
 #[derive(Clone, Debug)]
@@ -76,7 +78,7 @@ enum Incoming {
 }
 
 impl Connection {
-    pub fn new(config: Config) -> Self {
+    pub fn new(now: Instant, config: Config) -> Self {
         let ios = IoTable::new(config.max_outstanding);
         Self {
             config,
@@ -89,7 +91,7 @@ impl Connection {
             ios,
             last_caller: LastCaller::default(),
             admitted: Vec::new(),
-            last_receive: Instant::default(),
+            last_receive: now,
         }
     }
 
@@ -176,12 +178,16 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        (!self.records.is_idle()).then(|| self.last_receive + RECORD_TIMEOUT)
+        Some(self.last_receive + if self.records.is_idle() { IDLE_TIMEOUT } else { RECORD_TIMEOUT })
     }
 
     fn handle_timeout(&mut self, now: Instant, _backend: &mut B) -> Result<(), Violation> {
-        if !self.records.is_idle() && now >= self.last_receive + RECORD_TIMEOUT {
+        let silent = now.since(self.last_receive);
+        if silent >= RECORD_TIMEOUT && !self.records.is_idle() {
             return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §11: a record was not ended"));
+        }
+        if silent >= IDLE_TIMEOUT {
+            return Err(Violation::new(ViolationKind::TimedOut, "the client is silent"));
         }
         Ok(())
     }
