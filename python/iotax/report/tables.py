@@ -402,8 +402,14 @@ def _interval(estimate: Estimate) -> str:
 def _ratio_range(overall: Overall, by_condition: list[Comparison]) -> str:
     ratios = [c.ratio.value for c in by_condition]
     if overall.depends and len(ratios) > 1:
-        return f"{100 * min(ratios):,.0f}–{100 * max(ratios):,.0f}"
+        return span(ratios)
     return f"{100 * overall.comparison.ratio.value:,.0f}"
+
+
+def span(ratios: Sequence[float]) -> str:
+    """The least and the greatest as an index, 100 being the baseline; once where they are the same as written."""
+    ends = dict.fromkeys(f"{100 * ratio:,.0f}" for ratio in (min(ratios), max(ratios)))
+    return "–".join(ends)
 
 
 def _verdict(overall: Overall, by_condition: list[Comparison]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from iotax.analysis.effects import effects, residuals
 from iotax.notebook import Notebook
 from iotax.report import generators
 from iotax.report.search import columns, groups, lead
-from iotax.report.tables import limits_of
+from iotax.report.tables import limits_of, span
 from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
 
 
@@ -170,3 +170,8 @@ def test_what_limits_a_treatment_is_named_with_its_evidence(rates):
     assert limits["iscsi", "5000"].limiter == "rate"
     assert limits["nfs3", "80000"].limiter == "initiator"  # as many as it can at 14 µs each
     assert "What limits each treatment" in page
+
+
+def test_a_span_whose_ends_are_written_alike_is_one_number():
+    assert span([0.9471, 1.06, 1.0]) == "95–106"
+    assert span([0.9471, 0.9502]) == "95"

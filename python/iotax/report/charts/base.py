@@ -157,7 +157,7 @@ def short(name: str) -> str:
 
 def room_px(names: Iterable[str]) -> float:
     """What the names beside lines need at the right of a chart."""
-    return 14 + 7 * max((len(short(name)) for name in names), default=0)
+    return 16 + 7.5 * max((len(short(name)) for name in names), default=0)
 
 
 def names_beside(
