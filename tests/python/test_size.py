@@ -7,8 +7,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from iotax.analysis import Estimate
 from iotax.analysis.capacity import Demand, capacity, slowdown
-from iotax.analysis.compare import Estimate
 from iotax.analysis.cost import ServiceCost
 from iotax.cli.app import app
 from iotax.queueing import SizingTarget

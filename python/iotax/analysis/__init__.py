@@ -22,8 +22,9 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
 Times of a response are in microseconds, rates per second, bandwidth in MiB/s.
 """
 
-from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
+from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.data import Excluded, Grid, StudyData
+from iotax.analysis.estimate import Estimate
 from iotax.analysis.noise import Noise
 from iotax.analysis.quantiles import Quantile, Shift, ShiftPoint
 from iotax.analysis.responses import RESPONSES, Response, Run

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from iotax.analysis.compare import Comparison, Estimate
+from iotax.analysis.compare import Comparison, LayoutCache, Model
 from iotax.analysis.data import Cell, Grid, StudyData
-from iotax.analysis.model import Contrast
+from iotax.analysis.estimate import Contrast, Estimate, combined, mean_of
 from iotax.analysis.multiplicity import holm
 from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, Response, Run
 from iotax.analysis.summary import CellSummary, summarise
 from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
-from iotax.study import Level
+from iotax.study import Level, Study
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,22 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
         return Changes([], [])
     found: list[Change] = []
     for response in _responses(before, after):
-        samples = {_label(cell): (_logs(response, olds[cell]), _logs(response, news[cell])) for cell in shared}
-        samples = {name: pair for name, pair in samples.items() if len(pair[0]) and len(pair[1])}
+        pairs = {cell: (_logs(response, olds[cell]), _logs(response, news[cell])) for cell in shared}
+        pairs = {cell: pair for cell, pair in pairs.items() if len(pair[0]) and len(pair[1])}
+        samples = {_label(cell): pair for cell, pair in pairs.items()}
         contrasts = {name: welch(*pair) for name, pair in samples.items()}
         each = _judge(response, contrasts, samples, margin_percent)
         if len(samples) > 1:
             everything = tuple(np.concatenate([pair[i] for pair in samples.values()]) for i in (0, 1))
-            (whole,) = _judge(response, {"": _mean(list(contrasts.values()))}, {"": everything}, margin_percent)
-            found.append(replace(whole, mixed={Verdict.BETTER, Verdict.WORSE} <= {c.verdict for c in each}))
+            old, new = (
+                Model(response, of, data.runs, LayoutCache()).model.level(list(pairs))
+                for of, data in ((grid, before), (other, after))
+            )
+            whole = {"": combined([(1.0, new), (-1.0, old)])}
+            (together,) = _judge(response, whole, {"": everything}, margin_percent)
+            mixed = {Verdict.BETTER, Verdict.WORSE} <= {c.verdict for c in each}
+            means = {"before": math.exp(old.estimate), "after": math.exp(new.estimate)}
+            found.append(replace(together, **means, mixed=mixed))
         found += each
     return Changes(found, [unpaired_shift(_label(cell), "", news[cell], olds[cell]) for cell in shared])
 
@@ -133,12 +141,16 @@ def differences(before: StudyData, after: StudyData) -> list[str]:
     ]
 
 
+def settings(study: Study) -> dict[str, str]:
+    """What is run under which settings, by dotted name: studies of equal settings run the same treatments."""
+    dumped = study.model_dump(mode="json")
+    sections = ("factors", "lab", "volume", "load", "connection", "topology")
+    return {name: text for section in sections for name, text in _flat(section, dumped.get(section)).items()}
+
+
 def _settings(data: StudyData) -> dict[str, str]:
     """Settings of the study and facts of the machine by dotted name."""
-    found: dict[str, str] = {}
-    dumped = data.study.model_dump(mode="json")
-    for section in ("lab", "volume", "load", "connection", "topology"):
-        found |= _flat(section, dumped.get(section))
+    found = {name: value for name, value in settings(data.study).items() if not name.startswith("factors.")}
     for name in ("machine", "iotax"):
         found |= _flat(name, data.environment.get(name))
     found["driver"] = ", ".join(sorted({run.result.driver for run in data.runs}))
@@ -172,27 +184,7 @@ def _of_comparison(comparison: Comparison, treatment: str, sides: Sequence[Seque
 
 def welch(old: np.ndarray, new: np.ndarray) -> Contrast:
     """Mean of `new` minus mean of `old`; without error where either has a single run."""
-    difference = float(new.mean() - old.mean())
-    if len(old) < 2 or len(new) < 2:
-        return Contrast(difference, None, None)
-    parts = [float(x.var(ddof=1)) / len(x) for x in (old, new)]
-    variance = sum(parts)
-    if variance <= 0:
-        return Contrast(difference, 0.0, float(len(old) + len(new) - 2))
-    df = variance**2 / sum(v**2 / (len(x) - 1) for v, x in zip(parts, (old, new), strict=True))
-    return Contrast(difference, math.sqrt(variance), df)
-
-
-def _mean(contrasts: Sequence[Contrast]) -> Contrast:
-    """Of independent contrasts, each weighing the same."""
-    n = len(contrasts)
-    estimate = sum(c.estimate for c in contrasts) / n
-    if any(c.standard_error is None or c.df is None for c in contrasts):
-        return Contrast(estimate, None, None)
-    variances = [((c.standard_error or 0.0) / n) ** 2 for c in contrasts]
-    total = sum(variances)
-    spread = sum(v**2 / (c.df or 1.0) for v, c in zip(variances, contrasts, strict=True))
-    return Contrast(estimate, math.sqrt(total), total**2 / spread if spread > 0 else float(n))
+    return combined([(1.0, mean_of(new)), (-1.0, mean_of(old))])
 
 
 def _judge(

@@ -1,37 +1,18 @@
 """Ratios to the baseline and differences to local, with intervals and verdicts."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from iotax.analysis import student
 from iotax.analysis.data import Cell, Grid
-from iotax.analysis.model import CellModel, Contrast, Layout, Weights, correlations
+from iotax.analysis.estimate import Contrast, Estimate, mean_of
+from iotax.analysis.model import CellModel, Layout, Weights, correlations
 from iotax.analysis.multiplicity import dunnett, holm
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval; without one where the runs give none."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def ratio(cls, contrast: Contrast) -> "Estimate":
-        bounds = contrast.interval()
-        return cls(math.exp(contrast.estimate), *(map(math.exp, bounds) if bounds else ()))
-
-    @classmethod
-    def plain(cls, contrast: Contrast) -> "Estimate":
-        return cls(contrast.estimate, *(contrast.interval() or ()))
 
 
 @dataclass(frozen=True)
@@ -101,13 +82,7 @@ class Model:
     def absolute(self, cell: Cell) -> Estimate | None:
         """Geometric mean of a cell's runs, with the interval of those runs alone (drift between blocks included)."""
         logs = self.model.of(cell)
-        if not len(logs):
-            return None
-        mean = float(logs.mean())
-        if len(logs) < 2:
-            return Estimate(math.exp(mean))
-        reach = student.reach(len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-        return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
+        return Estimate.ratio(mean_of(logs)) if len(logs) else None
 
     def interaction_p(self, arm: str) -> float | None:
         """Does this arm's ratio to the baseline depend on the condition?"""

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.compare import Model
 from iotax.analysis.cpu_model import CpuModel, Load
 from iotax.analysis.data import LOAD_FACTORS, RATE, Grid, StudyData
+from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, Response
 from iotax.trial import CpuUse
 
@@ -70,9 +71,8 @@ def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid) 
     for arm in grid.arms:
         cells = [cell for cell in grid.cells() if grid.arm(cell) == arm and cell in model]
         if cells and not grid.is_local(cells[0]):
-            mean = model.model.contrast({cell: 1 / len(cells) for cell in cells})
             source = f"geometric mean of closed-loop runs ({response.title.partition(', ')[2]})"
-            found.append(ServiceCost(arm, Estimate.ratio(mean), source))
+            found.append(ServiceCost(arm, Estimate.ratio(model.model.level(cells)), source))
     return found
 
 

@@ -8,12 +8,17 @@ estimate. A line through the origin is used only where the background is not tol
 load, so each run weighs by the square of one over its expectation (that of the lightest load at most). Standard errors
 are heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15 terms
 rest on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 % (tests/python/analysis/test_cpu_model.py).
-A price in µs also carries what blocks drift: left out, 2 % of drift over two blocks made 95 % of confidence 57 %.
+
+Blocks drift, which makes every I/O of a block dearer or cheaper alike. Ratios of prices do not drift: they are judged
+by the runs within blocks. A price in µs does, so for it the blocks are the sample, left out one at a time, with
+Student's t of one less than the blocks. Few blocks make it wide, as they must: what two say of how far blocks drift is
+next to nothing. A variance of blocks added to that of runs is narrower, and covered 86 % over two blocks of 2 % drift.
 
 Factors are coded to add up to zero: a protocol's cost is its mean over the levels that the design crosses it with.
 """
 
 import itertools
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,13 +27,15 @@ import numpy as np
 from scipy.stats import norm
 
 from iotax.analysis import student
-from iotax.analysis.compare import Estimate
+from iotax.analysis.estimate import Contrast, Estimate, jackknife
 from iotax.analysis.fieller import fieller
+from iotax.analysis.model import sum_coded
 from iotax.analysis.regression import Fit, FTest, compare_nested, fit, wald
 
 ALPHA = 0.05
 _REWEIGHTINGS = 2
 _INTERCEPT = 0
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,15 @@ class Load:
 
 @dataclass(frozen=True)
 class Effect:
-    """How much more an I/O costs at one level of a factor than at another."""
+    """What an I/O costs at one level of a factor against the factor's first."""
 
     arm: str
     factor: str
     low: str
     high: str
-    change_us: Estimate
+    change_us: float
+    ratio: Estimate
+    """Price at `high` over that at `low`, with Fieller's interval."""
     p: float
 
 
@@ -104,9 +113,10 @@ class CpuModel:
             self.factors[name] = [level for level in dict.fromkeys(order) if level in found]
         self._rate = np.array([load.rate_iops for load in self.loads]) * 1e-6
         self._y = np.array([load.busy_cores for load in self.loads])
-        self._terms = self._affordable_terms()
-        first = fit(self._columns(self._terms), self._y)
-        self._block = _sum_coded([load.block for load in self.loads])
+        self._terms, self._columns = self._affordable()
+        first = fit(self._columns, self._y)
+        self._blocks = np.array([load.block for load in self.loads])
+        self.blocks = sorted({load.block for load in busy})
         self._scale = self._expectation(self._y - first.residuals)
         self._background = 0.0
         for _ in range(_REWEIGHTINGS):
@@ -128,7 +138,8 @@ class CpuModel:
 
     @property
     def background_cores(self) -> Estimate:
-        return self._estimate(self.with_intercept, {_INTERCEPT: 1.0}, drifts=False)
+        fitted = self.with_intercept
+        return Estimate.plain(Contrast(*fitted.contrast(np.eye(len(fitted.coefficients))[_INTERCEPT])))
 
     @property
     def background_p(self) -> float | None:
@@ -138,15 +149,18 @@ class CpuModel:
 
     def cost_us(self, arm: str) -> Estimate:
         """CPU time an I/O, the mean over the factors' levels."""
-        return self._estimate(self.chosen, self._at(arm, {}))
+        return self._price(self._at(arm, {}))
 
     def cost_at_us(self, arm: str, levels: Mapping[str, str]) -> Estimate:
         """CPU time an I/O where these factors have these levels, the mean over the others."""
-        return self._estimate(self.chosen, self._at(arm, levels))
+        return self._price(self._at(arm, levels))
 
     def ratio(self, arm: str, base: str) -> Estimate:
         """Cost over cost, with Fieller's interval; without one where it is unbounded."""
-        high, low = (self._vector(self._at(each, {})) for each in (arm, base))
+        return self._ratio(self._at(arm, {}), self._at(base, {}))
+
+    def _ratio(self, over: Mapping[int, float], under: Mapping[int, float]) -> Estimate:
+        high, low = self._vector(over), self._vector(under)
         c, v = self.chosen.coefficients, self.chosen.hc2_covariance
         top, bottom = float(high @ c), float(low @ c)
         variances = float(high @ v @ high), float(low @ v @ low)
@@ -168,11 +182,10 @@ class CpuModel:
             if not any(term == (factor,) for term in self._terms):
                 continue
             for high, arm in itertools.product(levels[1:], self.arms):
-                weights = self._at(arm, {factor: high})
-                for column, weight in self._at(arm, {factor: levels[0]}).items():
-                    weights[column] = weights.get(column, 0.0) - weight
-                change = self._estimate(self.chosen, weights)
-                found.append(Effect(arm, factor, levels[0], high, change, self._p(weights)))
+                over, under = (self._at(arm, {factor: level}) for level in (high, levels[0]))
+                change = self._vector(over) - self._vector(under)
+                us = float(change @ self.chosen.coefficients)
+                found.append(Effect(arm, factor, levels[0], high, us, self._ratio(over, under), self._p(change)))
         return found
 
     @cached_property
@@ -191,7 +204,7 @@ class CpuModel:
         keys = [(load.arm, tuple(load.levels.values()), load.step) for load in self.loads]
         names = list(dict.fromkeys(key for key, load in zip(keys, self.loads, strict=True) if load.rate_iops > 0))
         own = np.array([[1.0 if key == name else 0.0 for name in names] for key in keys]) * self._rate[:, None]
-        columns = np.hstack((self._ones, own, self._block_columns)) / self._scale[:, None]
+        columns = np.hstack((self._ones, own, self._block_columns())) / self._scale[:, None]
         larger = fit(columns, self._y / self._scale)
         df = len(self._y) - int(np.linalg.matrix_rank(columns))
         small = self.with_intercept
@@ -261,10 +274,16 @@ class CpuModel:
     def _ones(self) -> np.ndarray:
         return np.ones((len(self.loads), 1))
 
-    @property
-    def _block_columns(self) -> np.ndarray:
-        """A block makes every I/O dearer or cheaper by a share; the background is not an I/O's."""
-        return self._block * np.where(self._rate > 0, np.maximum(self._scale - self._background, 0.0), 0.0)[:, None]
+    def _block_columns(self, kept: slice | np.ndarray = _ALL) -> np.ndarray:
+        """Of these measurements. A block makes every I/O dearer or cheaper by a share; the background is not an I/O's.
+
+        Coded to add up to zero, so that a price is its mean over the blocks.
+        """
+        busy = self._rate[kept] > 0
+        coded = sum_coded(self._blocks[kept][busy].tolist())
+        columns = np.zeros((len(busy), coded.shape[1]))
+        columns[busy] = coded * np.maximum(self._scale[kept][busy] - self._background, 0.0)[:, None]
+        return columns
 
     @cached_property
     def _names(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -275,28 +294,34 @@ class CpuModel:
         return names
 
     def _width(self, term: tuple[str, ...]) -> int:
-        return int(np.prod([len(self.factors[name]) - 1 for name in term], dtype=int))
+        return math.prod(len(self.factors[name]) - 1 for name in term)
 
-    def _affordable_terms(self) -> list[tuple[str, ...]]:
-        """The price itself, each factor, each pair: as far as the treatments that were run tell them apart."""
+    def _affordable(self) -> tuple[list[tuple[str, ...]], np.ndarray]:
+        """The price itself, each factor, each pair, as far as the treatments that were run tell them apart; and the
+        columns that makes."""
         mean: list[tuple[str, ...]] = [()]
         single: list[tuple[str, ...]] = [(name,) for name, levels in self.factors.items() if len(levels) > 1]
         pairs = list(itertools.combinations((name for (name,) in single), 2))
         for terms in ([*mean, *single, *pairs], [*mean, *single], mean):
-            columns = self._columns(terms)
+            columns = self._make_columns(terms)
             if np.linalg.matrix_rank(columns) == columns.shape[1] and len(self._y) > columns.shape[1]:
-                return terms
+                return terms, columns
         raise ValueError("too few measurements for a cost of each protocol and the background")
 
-    def _columns(self, terms: Sequence[tuple[str, ...]]) -> np.ndarray:
-        rows = []
-        for load, rate in zip(self.loads, self._rate, strict=True):
-            row = [1.0]
-            for arm, term in itertools.product(self.arms, terms):
-                coded = self._code(term, load.levels) if load.arm == arm and rate > 0 else None
-                row += [rate * c for c in coded] if coded is not None else [0.0] * self._width(term)
-            rows.append(row)
-        return np.array(rows)
+    def _make_columns(self, terms: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """The intercept, then each arm's terms times the rate."""
+        width = sum(map(self._width, terms))
+        columns = np.zeros((len(self.loads), 1 + len(self.arms) * width))
+        columns[:, _INTERCEPT] = 1.0
+        coded: dict[tuple[str, ...], list[float]] = {}
+        for row, load, rate in zip(columns, self.loads, self._rate, strict=True):
+            if rate > 0:
+                key = tuple(load.levels.values())
+                if key not in coded:
+                    coded[key] = [code for term in terms for code in self._code(term, load.levels)]
+                first = 1 + self.arms.index(load.arm) * width
+                row[first : first + width] = rate * np.array(coded[key])
+        return columns
 
     def _code(self, term: tuple[str, ...], levels: Mapping[str, str]) -> list[float]:
         """Sum-coded columns of a term; zero where a factor's level is not given: the mean over its levels."""
@@ -307,7 +332,7 @@ class CpuModel:
                 return [0.0] * self._width(term)
             at = levels[name]
             parts.append([-1.0] * (len(known) - 1) if at == known[-1] else [float(at == each) for each in known[:-1]])
-        return [float(np.prod(combination)) for combination in itertools.product(*parts)]
+        return [math.prod(combination) for combination in itertools.product(*parts)]
 
     def _at(self, arm: str, levels: Mapping[str, str]) -> dict[int, float]:
         """Column → weight of the price of an I/O."""
@@ -326,36 +351,35 @@ class CpuModel:
             vector[column - self._shift] = weight
         return vector
 
-    def _estimate(self, of: Fit, weights: Mapping[int, float], *, drifts: bool = True) -> Estimate:
-        """A weighted sum of prices. A price in µs drifts with its block, which adds to the error what the blocks'
-        levels scatter; the background and a ratio of prices do not."""
-        vector = np.zeros(len(of.coefficients))
-        shift = 0 if of is self.with_intercept else 1
-        for column, weight in weights.items():
-            vector[column - shift] = weight
-        value, error, df = of.contrast(vector)
-        share, blocks = self._drift(of) if drifts else (0.0, 1)
-        drift = value**2 * share
-        if drift > 0:
-            within = error**2
-            df = (within + drift) ** 2 / (within**2 / df + drift**2 / (blocks - 1))
-            error = float(np.sqrt(within + drift))
-        reach = student.reach(df) * error
-        return Estimate(value, value - reach, value + reach)
+    def _price(self, weights: Mapping[int, float]) -> Estimate:
+        """A price in µs, by the blocks; by the runs where all of them are one block."""
+        vector = self._vector(weights)
+        value, error, df = self.chosen.contrast(vector)
+        if len(self.blocks) < 2:
+            return Estimate.plain(Contrast(value, error, df))
+        weighed = vector[: len(self._names) - self._shift]
+        without = np.array([weighed @ prices for prices in self._without_block])
+        # Drift multiplies, and no I/O costs less than nothing: by logarithms, as long as there are any.
+        if value > 0 and np.all(without > 0):
+            return Estimate.ratio(jackknife(math.log(value), np.log(without)))
+        return Estimate.plain(jackknife(value, without))
 
-    def _drift(self, of: Fit) -> tuple[float, int]:
-        """(relative variance of the mean over blocks, how many there are), beyond what scatters within them."""
-        columns = self._block.shape[1]
-        prices = len(self._names) - (0 if of is self.with_intercept else 1)
-        if columns == 0 or of.columns.shape[1] == prices:
-            return 0.0, 1
-        effects = of.coefficients[-columns:]
-        levels = np.append(effects, -effects.sum())
-        noise = of.residual_sd**2 * len(levels) / len(self._busy)
-        return max(0.0, float(levels.var(ddof=1)) - noise) / len(levels), len(levels)
+    @cached_property
+    def _without_block(self) -> list[np.ndarray]:
+        """The prices without each block in turn; empty where one of the blocks alone carries the model."""
+        columns = self._columns[:, self._shift :]
+        found = []
+        for block in self.blocks:
+            kept = self._blocks != block
+            rows = np.hstack((columns[kept], self._block_columns(kept))) / self._scale[kept, None]
+            solved, _, rank, _ = np.linalg.lstsq(rows, self._y[kept] / self._scale[kept], rcond=None)
+            if rank < rows.shape[1]:
+                return []
+            found.append(solved[: columns.shape[1]])
+        return found
 
-    def _p(self, weights: Mapping[int, float]) -> float:
-        estimate, error, df = self.chosen.contrast(self._vector(weights))
+    def _p(self, weights: np.ndarray) -> float:
+        estimate, error, df = self.chosen.contrast(weights)
         return 2 * student.beyond(abs(estimate) / error, df) if error > 0 else 0.0
 
     def _expectation(self, fitted: np.ndarray) -> np.ndarray:
@@ -365,12 +389,13 @@ class CpuModel:
         return np.maximum(np.abs(fitted), floor)
 
     def _fit(self, *, intercept: bool, extra: np.ndarray | None = None) -> Fit:
-        columns = self._columns(self._terms)[:, 0 if intercept else 1 :]
-        blocks = (
-            self._block_columns if len(self._y) > columns.shape[1] + self._block.shape[1] + 1 else self._block[:, :0]
-        )
-        more = extra if extra is not None else self._block[:, :0]
-        return fit(np.hstack((columns, more, blocks)) / self._scale[:, None], self._y / self._scale)
+        columns = self._columns[:, 0 if intercept else 1 :]
+        if extra is not None:
+            columns = np.hstack((columns, extra))
+        blocks = self._block_columns()
+        if len(self._y) > columns.shape[1] + blocks.shape[1] + 1:
+            columns = np.hstack((columns, blocks))
+        return fit(columns / self._scale[:, None], self._y / self._scale)
 
     @cached_property
     def _curved(self) -> Fit | None:
@@ -380,7 +405,7 @@ class CpuModel:
                 for load, rate in zip(self.loads, self._rate, strict=True)
             ]
         )
-        columns = np.hstack((self._columns(self._terms), bend))
+        columns = np.hstack((self._columns, bend))
         scaled = columns / np.linalg.norm(columns, axis=0)
         # Rates of a closed loop scatter a little, which is no second rate: hence a wide tolerance.
         if np.linalg.matrix_rank(scaled, tol=1e-3) < columns.shape[1] or len(self._y) <= columns.shape[1] + 1:
@@ -395,11 +420,3 @@ class CpuModel:
 
 def _has(loads: Sequence[Load], arm: str) -> bool:
     return any(load.arm == arm for load in loads)
-
-
-def _sum_coded(blocks: Sequence[int]) -> np.ndarray:
-    names = sorted(set(blocks))
-    columns = np.zeros((len(blocks), max(0, len(names) - 1)))
-    for i, block in enumerate(blocks):
-        columns[i] = -1.0 if block == names[-1] else [float(block == name) for name in names[:-1]]
-    return columns

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.compare import Model
 from iotax.analysis.data import Cell
+from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import Run
 
 

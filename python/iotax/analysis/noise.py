@@ -7,7 +7,8 @@ below what the replicates can show is not absent, it is unseen.
 import math
 from dataclasses import dataclass
 
-from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.compare import Model
+from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import Response
 from iotax.analysis.validity import Check, Level
 from iotax.design.power import detectable_ratio

@@ -1,14 +1,12 @@
 """What others have published beside what was measured here: the same ratio, to the same baseline."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from scipy.stats import t as student
-
-from iotax.analysis.compare import Estimate, Model
+from iotax.analysis.compare import Model
 from iotax.analysis.data import Cell
+from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import Weights
 from iotax.analysis.responses import BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, P99, Response
 from iotax.study import Study
@@ -107,30 +105,12 @@ def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> Estimate | None:
         weights[cell] = weights.get(cell, 0.0) + 1 / len(pairs)
         weights[base] = weights.get(base, 0.0) - 1 / len(pairs)
     contrast: Weights = {**weights}
-    ratio = Estimate.ratio(model.model.contrast(contrast))
-    low, high = (None if end is None else 100 * end for end in (ratio.low, ratio.high))
-    return Estimate(100 * ratio.value, low, high)
+    return Estimate.ratio(model.model.contrast(contrast)).percent
 
 
 def _mean(model: Model, cells: Sequence[Cell]) -> Estimate | None:
-    """Geometric mean over cells, each weighing the same, with the interval of the blocks' own means."""
-    if not cells:
-        return None
-    logs: dict[int, dict[Cell, list[float]]] = {}
-    for (run, _), cell, y in zip(model.observed, model.cells, model.model.y, strict=True):
-        if cell in cells:
-            logs.setdefault(run.trial.block, {}).setdefault(cell, []).append(float(y))
-    complete = [
-        sum(sum(found) / len(found) for found in block.values()) / len(cells)
-        for block in logs.values()
-        if len(block) == len(cells)
-    ]
-    if len(complete) < 2:
-        return Estimate(math.exp(sum(model.model.mean(cell) for cell in cells) / len(cells)))
-    mean = sum(complete) / len(complete)
-    spread = math.sqrt(sum((y - mean) ** 2 for y in complete) / (len(complete) - 1))
-    reach = float(student.ppf(0.975, len(complete) - 1)) * spread / math.sqrt(len(complete))
-    return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
+    """Geometric mean over cells, each weighing the same; drift between blocks is in its interval."""
+    return Estimate.ratio(model.model.level(cells)) if cells else None
 
 
 def _with(model: Model, cell: Cell, levels: Mapping[str, str]) -> Cell:

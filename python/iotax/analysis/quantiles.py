@@ -13,14 +13,13 @@ I/Os became slower or a few.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
-from iotax.analysis.compare import Estimate
+from iotax.analysis.estimate import Contrast, Estimate, combined, jackknife
 from iotax.analysis.histogram import Histogram, smallest_count
-from iotax.analysis.model import Contrast
 from iotax.analysis.multiplicity import holm
 from iotax.analysis.responses import Run
 from iotax.analysis.verdict import two_sided_p
@@ -28,7 +27,6 @@ from iotax.analysis.verdict import two_sided_p
 QUANTILES_PERCENT = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 """Of a treatment; a tail as far as its counts carry."""
 SHIFT_PERCENT = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9)
-
 """Of a comparison: the deciles and the tail."""
 
 _Contrasting: TypeAlias = Callable[[float, float, np.ndarray, np.ndarray, float], Contrast]
@@ -68,7 +66,7 @@ def quantiles(runs: Sequence[Run], percents: Sequence[float] = QUANTILES_PERCENT
     sample = _Sample([[run.latency] for run in runs], percents)
     found = []
     for i, percent in enumerate(sample.percents):
-        contrast = _jackknife(math.log(sample.whole[i]), np.log(sample.without[:, i]), sample.bin_error)
+        contrast = jackknife(math.log(sample.whole[i]), np.log(sample.without[:, i]), sample.bin_error)
         found.append(Quantile(percent, _in_us(Estimate.ratio(contrast))))
     return found
 
@@ -84,7 +82,7 @@ def shift(arm: str, condition: str, runs: Sequence[Run], base: Sequence[Run]) ->
     ]
 
     def contrast(a: float, b: float, without_a: np.ndarray, without_b: np.ndarray, grain: float) -> Contrast:
-        return _jackknife(a - b, without_a - without_b, grain)
+        return jackknife(a - b, without_a - without_b, grain)
 
     return _shift(arm, condition, sides, contrast)
 
@@ -94,7 +92,7 @@ def unpaired_shift(arm: str, condition: str, runs: Sequence[Run], base: Sequence
     sides = [_Sample([[run.latency] for run in side], SHIFT_PERCENT) for side in (runs, base)]
 
     def contrast(a: float, b: float, without_a: np.ndarray, without_b: np.ndarray, grain: float) -> Contrast:
-        return _apart(_jackknife(a, without_a, 0.0), _jackknife(b, without_b, 0.0), grain)
+        return _rounded(combined([(1.0, jackknife(a, without_a)), (-1.0, jackknife(b, without_b))]), grain)
 
     return _shift(arm, condition, sides, contrast)
 
@@ -126,25 +124,11 @@ class _Sample:
         return np.maximum(values[np.searchsorted(cumulative, wanted)], 1.0) if wanted else np.empty(0)
 
 
-def _jackknife(whole: float, without: np.ndarray, grain: float) -> Contrast:
-    """`grain` is the width of what the values were rounded to: it adds the variance of a rounding error."""
-    n = len(without)
-    if n < 2:
-        return Contrast(whole, None, None)
-    variance = (n - 1) / n * float(np.sum((without - without.mean()) ** 2)) + grain**2 / 12
-    return Contrast(whole, math.sqrt(variance), n - 1.0)
-
-
-def _apart(one: Contrast, other: Contrast, grain: float) -> Contrast:
-    """The difference of independent estimates, after Welch and Satterthwaite."""
-    difference = one.estimate - other.estimate
-    if one.standard_error is None or other.standard_error is None:
-        return Contrast(difference, None, None)
-    parts = [(c.standard_error or 0.0) ** 2 for c in (one, other)]
-    freedoms = [c.df or 1.0 for c in (one, other)]
-    spread = sum(part**2 / df for part, df in zip(parts, freedoms, strict=True))
-    df = sum(parts) ** 2 / spread if spread > 0 else sum(freedoms)
-    return Contrast(difference, math.sqrt(sum(parts) + grain**2 / 12), df)
+def _rounded(contrast: Contrast, grain: float) -> Contrast:
+    """With the variance of what its values were rounded to."""
+    if contrast.standard_error is None:
+        return contrast
+    return replace(contrast, standard_error=math.sqrt(contrast.standard_error**2 + grain**2 / 12))
 
 
 def _shift(arm: str, condition: str, sides: Sequence[_Sample], contrast: _Contrasting) -> Shift:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from iotax.analysis.compare import Comparison, Estimate, Overall, Tax
+from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.data import Grid, StudyData
+from iotax.analysis.estimate import Estimate
 from iotax.analysis.noise import Noise
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
 from iotax.analysis.validity import DISTURBANCES, TITLES, Check, Level

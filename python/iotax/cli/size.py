@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from iotax.analysis import summarise
+from iotax.analysis import Estimate, summarise
 from iotax.analysis.capacity import (
     STORAGE_US,
     UTILISATIONS,
@@ -21,7 +21,6 @@ from iotax.analysis.capacity import (
     response_us,
     slowdown,
 )
-from iotax.analysis.compare import Estimate
 from iotax.analysis.cost import ServiceCost
 from iotax.analysis.words import figure, title
 from iotax.cli.console import console

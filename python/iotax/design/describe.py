@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from iotax.design.doptimal import efficiency
 from iotax.design.fraction import letters
 from iotax.design.plan import LOADS, Plan, steps_max
-from iotax.design.power import detectable_ratio
+from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio
 from iotax.design.treatments import Treatment, candidates, fraction_of, matrix, treatments
 from iotax.study import Study
 from iotax.units import show_minutes, show_rate, show_time
@@ -19,7 +19,7 @@ CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 def describe(study: Study, plan: Plan) -> list[str]:
     if study.search is not None:
         return [*_treatments(study), *_order(study, plan), *_search(study, plan)]
-    return [*_treatments(study), *_order(study, plan), *_stop(study), *_detectable(study)]
+    return [*_treatments(study), *_order(study, plan), *_stop(study), *_detectable(study), *_blocks(plan)]
 
 
 def _treatments(study: Study) -> list[str]:
@@ -135,6 +135,17 @@ def _detectable(study: Study) -> list[str]:
         f"Smallest difference between {words} that is seen 9 times in 10, by assumed scatter of runs: "
         f"{', '.join(each)}."
         for words, each in told.items()
+    ]
+
+
+def _blocks(plan: Plan) -> list[str]:
+    """What few blocks do to everything that drifts with them."""
+    if not 1 < plan.blocks < BLOCKS_ENOUGH:
+        return []
+    return [
+        f"Values in µs or IOPS carry what drifts between blocks: over {plan.blocks} of them 95 % intervals reach "
+        f"{block_reach(plan.blocks):.1f} standard errors to each side, over {BLOCKS_ENOUGH} only "
+        f"{block_reach(BLOCKS_ENOUGH):.1f}. Ratios between treatments do not carry it."
     ]
 
 

@@ -10,6 +10,8 @@ from scipy.stats import t as student
 
 POWER = 0.9
 ALPHA = 0.05
+BLOCKS_ENOUGH = 5
+"""More of them narrow the interval of a mean over blocks by little more than the root of their number."""
 _SHIFT_FAR = 4.0
 _REPLICATES_MAX = 100_000
 
@@ -21,6 +23,11 @@ def power(difference: float, error: float, freedom: float) -> float:
     # Far out the wrong side has a chance below 1e-6, and its computation fails.
     wrong_side = float(nct.cdf(-limit, freedom, shift)) if shift < _SHIFT_FAR else 0.0
     return float(nct.sf(limit, freedom, shift)) + wrong_side
+
+
+def block_reach(blocks: int) -> float:
+    """Standard errors to each side in the 95 % interval of a mean over so many blocks."""
+    return float(student.ppf(1 - ALPHA / 2, blocks - 1))
 
 
 def detectable_ratio(cv: float, runs: int, freedom: float) -> float | None:

@@ -16,9 +16,11 @@ from iotax.analysis.capacity import (
     slowdown,
 )
 from iotax.analysis.cost import PARTS, CpuCosts
+from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.regression import FTest
 from iotax.analysis.responses import CPU
 from iotax.analysis.words import figure, title
+from iotax.design.power import BLOCKS_ENOUGH, block_reach
 from iotax.queueing import SizingTarget
 from iotax.report.tables import Column, Figure, Group, Row
 
@@ -78,7 +80,8 @@ def cost_groups(costs: CpuCosts, base: str) -> list[Group]:
         elif arm == base:
             relative = Figure("1", tone="base")
         else:
-            relative = _estimate(costs.model.ratio(arm, base))
+            ratio = costs.model.ratio(arm, base)
+            relative = Figure(figure(ratio.value), _span(ratio) if ratio.low is not None else "unbounded")
         figures.insert(1, relative)
         if arm in curved:
             figures += [Figure(figure(curved[arm].lightest_us)), Figure(figure(curved[arm].heaviest_us))]
@@ -101,7 +104,7 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
         background += f"told from zero{f' (p {_p(p)})' if p is not None else ''}, so the model keeps it"
     else:
         background += f"not told from zero (p {_p(model.background_p or 1.0)}), so the lines pass through the origin"
-    facts = [Fact("Background", background)]
+    facts = [Fact("Blocks", _blocks(model)), Fact("Background", background)]
     facts.append(Fact("Linear in IOPS", _linear(costs)))
     if model.lack_of_fit is not None:
         missed = model.lack_of_fit.p < 0.05
@@ -178,6 +181,20 @@ def size_note(summary: Summary) -> str:
     )
 
 
+def _blocks(model: CpuModel) -> str:
+    """How far the price in µs can be known from so many blocks."""
+    count = len(model.blocks)
+    if count < 2:
+        return "one: prices in µs hold for the time of this block; what drifts from block to block is not in them"
+    text = (
+        f"{count}: a price in µs is a mean over them, so its interval takes Student’s t of {count - 1}, "
+        f"{figure(block_reach(count))} standard errors to each side"
+    )
+    if count < BLOCKS_ENOUGH:
+        text += f"; {BLOCKS_ENOUGH} or more narrow it to {figure(block_reach(BLOCKS_ENOUGH))} or less"
+    return f"{text}. Ratios and effects compare within blocks, where drift cancels"
+
+
 def _linear(costs: CpuCosts) -> str:
     model = costs.model
     if model.linearity is None:
@@ -209,7 +226,7 @@ def _estimate(estimate: Estimate) -> Figure:
 
 def _span(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
-        return "unbounded"
+        return "no interval: too few blocks"
     return f"{figure(estimate.low)}–{figure(estimate.high)}"
 
 

@@ -42,9 +42,8 @@ def _both(summary: Summary, response: Response, cell: Cell, other: Cell) -> list
     if cell not in model or other not in model:
         return [Figure("–"), Figure("–"), Figure("–")]
     ratio = Estimate.ratio(model.model.contrast({other: 1.0, cell: -1.0}))
-    low, high = (None if end is None else 100 * end for end in (ratio.low, ratio.high))
     own = [absolute(model.absolute(each)) for each in (cell, other)]
-    return [*own, absolute(Estimate(100 * ratio.value, low, high))]
+    return [*own, absolute(ratio.percent)]
 
 
 def _measured(summary: Summary) -> list[Response]:

@@ -1,7 +1,9 @@
 """Every interval that is printed holds the truth as often as it says, in simulated data with known effects.
 
-The fast set draws a few hundred times with wide limits; `-m long` draws 1,000 times. Ratios stand in test_coverage.py,
-quantiles and shifts in test_quantiles.py, whole plots in test_split_plot.py, the CPU model in test_cpu_model.py.
+The fast set draws a few hundred times with wide limits; `-m long` draws 1,000 times or more. Ratios stand in
+test_coverage.py, quantiles and shifts in test_quantiles.py, whole plots in test_split_plot.py, the CPU model under
+every drift in test_cpu_model.py, searches in test_search_intervals.py, the scalability law in queueing/test_usl.py.
+docs/guide/statistics.md lists them all.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import pytest
 from test_cpu_model import PRICES, study3
 
 from iotax.analysis.capacity import Demand, capacity
-from iotax.analysis.change import _mean, welch
+from iotax.analysis.change import welch
 from iotax.analysis.compare import LayoutCache, Model
 from iotax.analysis.cost import ServiceCost
 from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.data import Grid
+from iotax.analysis.estimate import combined
 from iotax.analysis.fieller import fieller
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.responses import IOPS
@@ -56,25 +59,39 @@ def change(old: int, new: int, new_sd: float) -> Draw:
     return draw
 
 
-def change_of_all(cells: int, replicates: int) -> Draw:
+def blocked(means: np.ndarray, blocks: int, drift: float, rng: np.random.Generator) -> CellModel:
+    """Runs scatter by 3 % about their cell, the cells of a block drift together."""
+    cells = len(means)
+    layout = Layout([cell for cell in range(cells) for _ in range(blocks)], [*range(1, blocks + 1)] * cells)
+    y = np.repeat(means, blocks) + rng.normal(0, 0.03, cells * blocks)
+    return CellModel(layout, y + np.tile(rng.normal(0, drift, blocks), cells))
+
+
+def change_of_all(cells: int, replicates: int, drift: float) -> Draw:
+    """All treatments of one run of a study against all of another, each with drift of its own."""
+
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
-        parts = [
-            welch(rng.normal(i, 0.02 + 0.02 * i, replicates), rng.normal(i + 0.1, 0.02 + 0.02 * i, replicates))
-            for i in range(cells)
-        ]
-        return _mean(parts).interval(), 0.1
+        old, new = (blocked(np.arange(cells) + of, replicates, drift, rng).level(range(cells)) for of in (0.0, 0.1))
+        return combined([(1.0, new), (-1.0, old)]).interval(), 0.1
 
     return draw
 
 
-def tax(replicates: int) -> Draw:
-    """The difference of two geometric means, of which one is much larger."""
+def level(cells: int, replicates: int, drift: float) -> Draw:
+    """The geometric mean over several treatments: the price of an I/O in a closed loop."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
-        layout = Layout([0] * replicates + [1] * replicates, [*range(1, replicates + 1)] * 2)
-        y = np.concatenate((np.zeros(replicates), np.full(replicates, 3.0))) + rng.normal(0, 0.03, 2 * replicates)
-        y += np.tile(rng.normal(0, 0.03, replicates), 2)
-        return CellModel(layout, y).difference_of_means(1, 0).interval(), math.exp(3.0) - 1
+        return blocked(np.arange(cells) * 0.2, replicates, drift, rng).level(range(cells)).interval(), 0.1 * (cells - 1)
+
+    return draw
+
+
+def tax(replicates: int, drift: float) -> Draw:
+    """The difference of two geometric means, of which one is much larger, beside other cells."""
+
+    def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
+        model = blocked(np.array([0.0, 3.0, 1.0, 2.0]), replicates, drift, rng)
+        return model.difference_of_means(1, 0).interval(), math.exp(3.0) - 1
 
     return draw
 
@@ -92,15 +109,15 @@ def ratio_of_means(n: int, denominator_sd: float) -> Draw:
     return draw
 
 
-def cpu(what: str) -> Draw:
-    """Of the CPU model, with 2 % of drift between blocks: a price, the ratio of prices, the background."""
-    background = 0.03
+def cpu(what: str, background: float = 0.03) -> Draw:
+    """Of the CPU model, with 2 % of drift between blocks: a price, the ratio of prices, an effect, the background."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         model = CpuModel(study3(rng, replicates=5, background=background))
         found, truth = {
             "price": lambda: (model.cost_us("nfs3"), PRICES["nfs3"]),
             "ratio": lambda: (model.ratio("nfs3", "fcp"), PRICES["nfs3"] / PRICES["fcp"]),
+            "effect": lambda: (model.effects[0].ratio, (PRICES["nfs3"] + 6) / (PRICES["nfs3"] - 6)),
             "background": lambda: (model.background_cores, background),
         }[what]()
         return (found.low, found.high), truth
@@ -124,15 +141,31 @@ DRAWS: dict[str, Draw] = {
     "cell of 10": cell_mean(10),
     "change, 5 and 5 runs": change(5, 5, 0.03),
     "change, 3 and 5 runs, the few scatter more": change(5, 3, 0.05),
-    "change of 6 treatments": change_of_all(6, 3),
-    "tax": tax(5),
+    **{
+        f"{name}, {blocks} blocks{', drift' if drift else ''}": make(blocks, drift)
+        for name, make in {
+            "change of 6 treatments": lambda blocks, drift: change_of_all(6, blocks, drift),
+            "mean of 3 treatments": lambda blocks, drift: level(3, blocks, drift),
+            "tax": tax,
+        }.items()
+        for blocks in (2, 3, 5)
+        for drift in (0.0, 0.03)
+    },
     "Fieller": ratio_of_means(8, 2.0),
     "Fieller, a poor denominator": ratio_of_means(8, 25.0),
     "CPU price": cpu("price"),
+    "CPU price without background": cpu("price", background=0.0),
     "CPU ratio": cpu("ratio"),
+    "CPU effect": cpu("effect"),
     "CPU background": cpu("background"),
     "batch means": batches,
 }
+
+
+WIDER = "change of 6 treatments, 2 blocks"
+"""Two means of two blocks each, with unknown scatters that need not be equal (Behrens and Fisher): no interval covers
+95 % whatever their ratio. Welch's is long where they are equal, 98 to 99 %, in order not to be short where they differ;
+one of a common variance covers 95 % where they are equal, and 86 % where one side scatters far more."""
 
 
 def covered(draw: Draw, draws: int, seed: int) -> float:
@@ -146,10 +179,10 @@ def covered(draw: Draw, draws: int, seed: int) -> float:
 
 @pytest.mark.parametrize("name", [name for name in DRAWS if not name.startswith("CPU")])
 def test_interval_covers(name: str) -> None:
-    assert 0.91 <= covered(DRAWS[name], 300, seed=1) <= 0.985
+    assert 0.91 <= covered(DRAWS[name], 300, seed=1) <= (1 if name.startswith(WIDER) else 0.985)
 
 
-@pytest.mark.parametrize("name", ["CPU price", "CPU ratio", "CPU background"])
+@pytest.mark.parametrize("name", [name for name in DRAWS if name.startswith("CPU")])
 def test_interval_of_the_cpu_model_covers(name: str) -> None:
     assert covered(DRAWS[name], 60, seed=2) >= 0.88
 
@@ -159,7 +192,9 @@ def test_interval_of_the_cpu_model_covers(name: str) -> None:
 def test_interval_covers_as_it_says(name: str) -> None:
     """4,000 draws where they cost little: then two standard errors are 0.7 %."""
     draws = 1000 if name.startswith(("CPU", "batch")) else 4000
-    assert 0.93 <= covered(DRAWS[name], draws, seed=3) <= 0.97
+    found = covered(DRAWS[name], draws, seed=3)
+    print(found)
+    assert 0.93 <= found <= (0.995 if name.startswith(WIDER) else 0.97), found
 
 
 def cores_covered(draws: int, seed: int) -> float:

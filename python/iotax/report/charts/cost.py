@@ -2,7 +2,7 @@
 
 from iotax.analysis.cost import CpuCosts
 from iotax.analysis.cpu_model import CpuModel
-from iotax.analysis.words import figure, signed, title
+from iotax.analysis.words import figure, signed, span, title
 from iotax.report.charts.base import (
     HALF_PX,
     Drawing,
@@ -44,12 +44,12 @@ def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
     if not model.effects:
         return None
     said = "; ".join(
-        f"{title(e.arm)}, {_name(e.factor)} {e.low} → {e.high}: {_signed_us(e.change_us.value)}" for e in model.effects
+        f"{title(e.arm)}, {_name(e.factor)} {e.low} → {e.high}: {_signed_us(e.change_us)}" for e in model.effects
     )
     return Drawing(
         "cpu-model-effects",
         "Change of the CPU time of an I/O",
-        f"From a factor's first level to another, with 95 % intervals. {said}.",
+        f"From a factor's first level to another, in percent of the price at the first, with 95 % intervals. {said}.",
         lambda width: _effects(model, looks, width),
         HALF_PX,
     )
@@ -133,13 +133,15 @@ def _effects(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
     rows: list[Spec] = []
     for e in model.effects:
         label = f"{_name(e.factor)} {e.low} → {e.high}"
-        low, high = e.change_us.low or e.change_us.value, e.change_us.high or e.change_us.value
-        text = f"{title(e.arm)}, {label}: {_signed_us(e.change_us.value)} ({_signed_us(low)} to {_signed_us(high)})"
-        rows.append({"row": label, "arm": e.arm, "x": e.change_us.value, "low": low, "high": high, "say": text})
+        value, low, high = (
+            100 * ((e.ratio.value if end is None else end) - 1) for end in (e.ratio.value, e.ratio.low, e.ratio.high)
+        )
+        text = f"{title(e.arm)}, {label}: {_signed_us(e.change_us)}, {signed(value / 100)} ({span(e.ratio)})"
+        rows.append({"row": label, "arm": e.arm, "x": value, "low": low, "high": high, "say": text})
     scale = Scale([0.0, *(r["low"] for r in rows), *(r["high"] for r in rows)], log=False)
     reach = 0.06 * (scale.high - min(0.0, *(r["low"] for r in rows)))
     scale.low = min(0.0, *(r["low"] for r in rows)) - reach
-    return effect_panel(rows, looks, width_px, "Change of the CPU time of an I/O", "Change, µs an I/O", scale, 0)
+    return effect_panel(rows, looks, width_px, "Change of the CPU time of an I/O", "Change, %", scale, 0)
 
 
 def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px: int) -> Spec:
