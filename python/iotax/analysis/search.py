@@ -11,13 +11,15 @@ holds when the objective is met and at least 99 % of what was offered was done. 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from iotax.analysis import student
+from iotax.analysis.estimate import Estimate, mean_of
+from iotax.analysis.validity import ACHIEVED_MIN
 from iotax.design.plan import LOADS, PROBE_TRIES, first_rate, make_trial
 from iotax.design.random import shuffled
 from iotax.design.treatments import Treatment, treatments
@@ -26,10 +28,6 @@ from iotax.study.model import Search
 from iotax.trial import Attempt, Trial, TrialResult
 from iotax.units import show_rate, show_time
 
-ACHIEVED_MIN = 0.99
-
-Interval: TypeAlias = tuple[float, float, float]
-"""A value and its interval's ends, which are 0 and infinite where one run is all there is."""
 Measured: TypeAlias = tuple[Trial, TrialResult]
 
 
@@ -45,11 +43,12 @@ class Winner:
     """Knee: the rate found. Best load: the geometric mean of the runs that chose it."""
     ties: tuple[str, ...] = ()
     """Other loads whose IOPS are not significantly fewer."""
-    confirmed: tuple[TrialResult, ...] = ()
+    confirmed: Mapping[int, TrialResult] = field(default_factory=dict)
+    """Block → fresh run."""
 
-    def fresh(self) -> Interval:
+    def fresh(self) -> Estimate:
         """IOPS of the fresh runs, of which there are some: geometric mean with its 95 % interval."""
-        return _interval([result.rate_iops for result in self.confirmed])
+        return Estimate.ratio(mean_of([math.log(result.rate_iops) for result in self.confirmed.values()]))
 
 
 def next_trials(study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
@@ -108,7 +107,7 @@ def winners(study: Study, attempts: Sequence[Attempt]) -> list[Winner]:
     for treatment in treatments(study):
         low, _ = _bracket(search, _of(study, measured, treatment, "probe"))
         condition = " · ".join(level.label for level in treatment)
-        confirmed = tuple(result for _, result in _of(study, measured, treatment, _confirming(search)))
+        confirmed = _by_block(_of(study, measured, treatment, _confirming(search)))
         found.append(Winner(condition, "", treatment if low else None, low or 0.0, (), confirmed))
     return found
 
@@ -127,19 +126,19 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
             lines.append(f"{winner.condition}: nothing{beyond} holds {objective}.")
             continue
         what = f"{winner.load} is best" if winner.load else f"the knee is at {show_rate(winner.rate_iops)} IOPS"
-        held = sum(holds(search, result) for result in winner.confirmed)
+        held = sum(holds(search, result) for result in winner.confirmed.values())
         afresh = "; not measured again yet"
         if winner.confirmed:
-            rate_iops, low, high = winner.fresh()
-            afresh = f"; on {len(winner.confirmed)} fresh runs {show_rate(rate_iops)} IOPS"
-            if math.isfinite(high):
-                afresh += f" [{show_rate(low)}, {show_rate(high)}]"
+            fresh = winner.fresh()
+            afresh = f"; on {len(winner.confirmed)} fresh runs {show_rate(fresh.value)} IOPS"
+            if fresh.low is not None and fresh.high is not None:
+                afresh += f" [{show_rate(fresh.low)}, {show_rate(fresh.high)}]"
             afresh += f", {objective} in {held} of {len(winner.confirmed)}"
         ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
         against = ""
         if compared := against_baseline(study, winner, found):
-            other, (ratio, low, high) = compared
-            against = f" That is {ratio:.2f} [{low:.2f}, {high:.2f}] of {other.condition}."
+            other, ratio = compared
+            against = f" That is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] of {other.condition}."
         lines.append(f"{winner.condition}: {what}{afresh}.{against}{ties}".removeprefix(": "))
     return lines
 
@@ -165,7 +164,7 @@ def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[
         logs = {each: [math.log(result.rate_iops) for result in some] for each, some in runs.items()}
         best = max(logs, key=lambda each: float(np.mean(logs[each])))
         ties = tuple(named(each) for each in logs if each is not best and _ties(logs, best, each))
-        confirmed = tuple(result for _, result in _of(study, measured, best, "confirm"))
+        confirmed = _by_block(_of(study, measured, best, "confirm"))
         found.append(Winner(condition, named(best), best, math.exp(float(np.mean(logs[best]))), ties, confirmed))
     return found
 
@@ -181,45 +180,23 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
     return below <= student.reach(freedom, confidence=0.9) * error
 
 
-def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Interval] | None:
-    """The baseline's own winner, and the fresh runs over its, with a 95 % interval (Welch)."""
+def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Estimate] | None:
+    """The baseline's own winner, and the fresh runs over its with a 95 % interval: block by block, so that what
+    drifts between blocks cancels."""
     names = list(study.levels())
     fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
     assert winner.treatment is not None
     wanted = {name: level for name, level in zip(names, winner.treatment, strict=True) if name not in LOADS} | fixed
     for other in found:
-        if other is winner or other.treatment is None or min(len(other.confirmed), len(winner.confirmed)) < 2:
+        both = [block for block in winner.confirmed if block in other.confirmed]
+        if other is winner or other.treatment is None or len(both) < 2:
             continue
         levels = dict(zip(names, other.treatment, strict=True))
         if any(levels[name] != level for name, level in wanted.items()):
             continue
-        rates = ([result.rate_iops for result in each.confirmed] for each in (winner, other))
-        return other, ratio_interval(*rates)
+        ratios = [winner.confirmed[block].rate_iops / other.confirmed[block].rate_iops for block in both]
+        return other, Estimate.ratio(mean_of(np.log(ratios)))
     return None
-
-
-def ratio_interval(above: list[float], below: list[float]) -> Interval:
-    """Ratio of geometric means of two or more runs each, with its 95 % interval by Welch's t on the logarithms."""
-    first, second = np.log(above), np.log(below)
-    parts = [float(each.var(ddof=1)) / len(each) for each in (first, second)]
-    middle, error = float(first.mean() - second.mean()), math.sqrt(sum(parts))
-    if not error:
-        return math.exp(middle), math.exp(middle), math.exp(middle)
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(each) - 1) for part, each in zip(parts, (first, second), strict=True)
-    )
-    reach = student.reach(freedom) * error
-    return math.exp(middle), math.exp(middle - reach), math.exp(middle + reach)
-
-
-def _interval(rates: list[float]) -> Interval:
-    """Geometric mean with its 95 % interval."""
-    logs = np.log(rates)
-    mean = float(logs.mean())
-    if len(rates) < 2:
-        return math.exp(mean), 0.0, math.inf
-    reach = student.reach(len(rates) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(rates))
-    return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
 
 
 def _bracket(search: Search, known: list[Measured]) -> tuple[float | None, float | None]:
@@ -261,6 +238,10 @@ def _probes_at(rate_iops: int, probes: list[Trial]) -> int:
 
 def _measured(attempts: Sequence[Attempt]) -> list[Measured]:
     return [(each.trial, each.result) for each in attempts if each.status == "done" and each.result is not None]
+
+
+def _by_block(runs: Sequence[Measured]) -> dict[int, TrialResult]:
+    return {trial.block: result for trial, result in runs}
 
 
 def _of(study: Study, measured: list[Measured], treatment: Treatment, role: str) -> list[Measured]:

@@ -1,9 +1,7 @@
 """What a search for the best load or the knee found, as rows of text."""
 
-import math
-
-from iotax.analysis import Estimate, Summary
-from iotax.analysis.search import Interval, against_baseline, holds, sentences, winners
+from iotax.analysis import Summary
+from iotax.analysis.search import against_baseline, holds, sentences, winners
 from iotax.analysis.words import figure, title
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.units import show_time
@@ -62,18 +60,13 @@ def groups(summary: Summary) -> list[Group]:
             rows.append(Row("", name, nothing, "nothing held the objective"))
             continue
         compared = against_baseline(study, winner, found)
-        held = sum(holds(study.search, result) for result in winner.confirmed)
+        held = sum(holds(study.search, result) for result in winner.confirmed.values())
         figures = [
             Figure(figure(winner.rate_iops)),
-            _figure(winner.fresh()) if winner.confirmed else Figure("–"),
-            _figure(compared[1], 100) if compared else Figure("–"),
+            absolute(winner.fresh()) if winner.confirmed else Figure("–"),
+            absolute(compared[1].percent) if compared else Figure("–"),
             Figure(f"{held} of {len(winner.confirmed)}" if winner.confirmed else "–"),
             Figure(", ".join(winner.ties) or "–"),
         ]
         rows.append(Row("", name, figures[:width], winner.load))
     return [Group("", rows)]
-
-
-def _figure(interval: Interval, times: float = 1) -> Figure:
-    value, low, high = (times * each for each in interval)
-    return absolute(Estimate(value, low, high) if math.isfinite(high) else Estimate(value, None, None))
