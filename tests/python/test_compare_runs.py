@@ -185,4 +185,14 @@ def test_a_plan_tells_each_response_by_the_scatter_of_an_earlier_run(tmp_path: P
     write_notebook(tmp_path / "out" / "quick.iotax", data)
     told = RUN.invoke(app, ["plan", "quick"]).output
     for noise in summarise(data).noise:
-        assert f"{noise.response.title}, by the scatter of {noise.cv:.1%} in out/quick.iotax: " in told
+        assert f"{noise.response.title}, by the scatter of {noise.cv:.1%} in out/quick.iotax (run of " in told
+
+
+def test_a_plan_takes_no_scatter_from_a_run_of_other_settings(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    other = study(load=QUICK["load"] | {"runtime": "2s"}, factors={"protocol": ["nfs3", "iscsi"]})
+    write_notebook(tmp_path / "out" / "quick.iotax", Simulation().data(other))
+    told = RUN.invoke(app, ["plan", "quick"]).output
+    assert "by the scatter of" not in told
+    assert "says nothing of this plan: it differs in factors.protocol, load.runtime, factors.outstanding." in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import typer
@@ -97,23 +98,36 @@ def plan(name: str) -> None:
 
 
 def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
-    """What this plan can show of each response, by the scatter of the study's latest run here; a line each."""
+    """What this plan can show of each response, by the scatter of the study's latest run here; a line each.
+
+    Only of a run of the same treatments under the same settings: others scatter otherwise.
+    """
     if study.search is not None or not earlier.is_file():
         return []
     # Heavy, and of no use to a plan that nothing was measured for.
     from iotax.analysis import summarise
+    from iotax.analysis.change import settings
     from iotax.report import study_data
 
     try:
         with Notebook(earlier) as notebook:
-            noise = summarise(study_data(notebook)).noise
+            data, began_ns = study_data(notebook), notebook.run().started_unix_ns
     except NotebookError:
         return []
+    date = datetime.fromtimestamp(began_ns / 1e9).strftime("%Y-%m-%d %H:%M")
+    old, new = settings(data.study), settings(study)
+    if different := [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]:
+        return [
+            f"The scatter of the run of {date} in {earlier} says nothing of this plan: it differs in "
+            f"{', '.join(different)}."
+        ]
     found = []
-    for each in noise:
+    for each in summarise(data).noise:
         told = ", ".join(f"{_difference(ratio)} between {words}" for words, ratio in detectable(study, each.cv))
         if told:
-            found.append(f"{each.response.title}, by the scatter of {each.cv:.1%} in {earlier}: {told}.")
+            found.append(
+                f"{each.response.title}, by the scatter of {each.cv:.1%} in {earlier} (run of {date}): {told}."
+            )
     return found
 
 
