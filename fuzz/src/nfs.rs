@@ -10,6 +10,8 @@ use crate::{
     pieces,
 };
 
+const IOS: usize = 4;
+
 fn ready() -> Pair {
     Pair::new(config(), Server::new(1 << 16)).ready()
 }
@@ -18,7 +20,7 @@ fn submit(pair: &mut Pair) {
     let write = |len: usize| Io::Write { offset: 1, data: Payload::from_vec(vec![7; len]) };
     let ios = [write(99), Io::Read { offset: 3, len: 4096 }, write(20 << 10), Io::Flush];
     for (tag, io) in (0..).zip(ios) {
-        let _ = pair.mount.submit(pair.now, tag, io);
+        pair.mount.submit(pair.now, tag, io).expect("a credit");
     }
 }
 
@@ -36,6 +38,7 @@ pub fn target(data: &[u8]) {
         Target::<Server>::transmit(&mut connection).take_bytes();
     }
     connection.disconnected(now, &mut server);
+    assert!(server.finish_queued().is_empty(), "everything outstanding was aborted");
 }
 
 pub fn initiator(data: &[u8]) {
@@ -52,7 +55,7 @@ pub fn initiator(data: &[u8]) {
     let completed = tags.len();
     tags.sort_unstable();
     tags.dedup();
-    assert_eq!(tags.len(), completed, "no I/O completes twice");
+    assert_eq!((tags.len(), completed), (IOS, IOS), "each I/O completes once");
 }
 
 /// What both sides say to each other from the mount on.
