@@ -37,6 +37,5 @@ def test_a_file_system_of_ours_keeps_every_byte(
 def test_four_gibibytes_of_files_are_copied_right(
     serve: Serve, machine: KernelMachine, client: Client, kind: str
 ) -> None:
-    """Compared with nothing left in a cache, before and after another mount."""
     server = serve(client.protocol, 10 << 30)
-    machine.run(client.attached(server, f"file_system_holds {kind} $DATA 4096 150"), 3400)
+    machine.run(client.attached(server, f"large_copies {kind} $DATA 4096"), 3400)

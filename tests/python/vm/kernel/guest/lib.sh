@@ -76,12 +76,17 @@ check_file_system() {
     esac
 }
 
-# copy_and_compare FOLDER MIB: files of fio's, copied and compared with nothing left in a cache.
-copy_and_compare() {
+# copies FOLDER MIB: files of fio's, and a copy of each.
+copies() {
     mkdir -p $1/from
     LD_LIBRARY_PATH=$STUBS checked /usr/bin/fio --name=files --directory=$1/from --nrfiles=16 --size=${2}m --rw=write \
         --bs=256k --verify=crc32c --do_verify=0 --end_fsync=1
     checked cp -r $1/from $1/to
+}
+
+# copy_and_compare FOLDER MIB: with nothing left in a cache.
+copy_and_compare() {
+    copies $1 $2
     compare $1
 }
 
@@ -112,4 +117,18 @@ file_system_holds() {
     [ "$(cat /sys/block/${2#/dev/}/queue/discard_max_bytes)" = 0 ] || checked fstrim /mnt/fs
     umount /mnt/fs || die "second umount"
     check_file_system $1 $2
+}
+
+# large_copies KIND DEVICE MIB: copied to a new file system, compared after another mount.
+large_copies() {
+    load $1
+    mkdir -p /mnt/fs
+    make_file_system $1 $2
+    mount -t $1 $2 /mnt/fs || die "mount $1"
+    copies /mnt/fs $3
+    umount /mnt/fs || die "umount"
+    check_file_system $1 $2
+    mount -t $1 $2 /mnt/fs || die "second mount $1"
+    compare /mnt/fs
+    umount /mnt/fs || die "second umount"
 }
