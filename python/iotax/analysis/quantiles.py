@@ -109,7 +109,7 @@ class _Sample:
         cumulative = np.zeros((len(groups), len(values)))
         for row, group in enumerate(groups):
             for each in group:
-                np.add.at(cumulative[row], np.searchsorted(values, each.values_ns), each.counts)
+                cumulative[row] += np.bincount(np.searchsorted(values, each.values_ns), each.counts, len(values))
         cumulative = np.cumsum(cumulative, axis=1)
         everything = cumulative.sum(axis=0)
         rest = [everything - row for row in cumulative] if len(groups) > 1 else []

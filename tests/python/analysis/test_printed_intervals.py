@@ -162,10 +162,10 @@ DRAWS: dict[str, Draw] = {
 }
 
 
-WIDER = "change of 6 treatments, 2 blocks"
-"""Two means of two blocks each, with unknown scatters that need not be equal (Behrens and Fisher): no interval covers
-95 % whatever their ratio. Welch's is long where they are equal, 98 to 99 %, in order not to be short where they differ;
-one of a common variance covers 95 % where they are equal, and 86 % where one side scatters far more."""
+MOST = {"change of 6 treatments, 2 blocks": 0.985, "change of 6 treatments, 3 blocks": 0.98}
+"""Two means of two or three blocks each, with unknown scatters that need not be equal (Behrens and Fisher): no interval
+covers 95 % whatever their ratio. Welch's is long where they are equal, in order not to be short where they differ; one
+of a common variance is short there."""
 
 
 def covered(draw: Draw, draws: int, seed: int) -> float:
@@ -179,7 +179,7 @@ def covered(draw: Draw, draws: int, seed: int) -> float:
 
 @pytest.mark.parametrize("name", [name for name in DRAWS if not name.startswith("CPU")])
 def test_interval_covers(name: str) -> None:
-    assert 0.91 <= covered(DRAWS[name], 300, seed=1) <= (1 if name.startswith(WIDER) else 0.985)
+    assert 0.91 <= covered(DRAWS[name], 300, seed=1) <= (1 if name.partition(", drift")[0] in MOST else 0.985)
 
 
 @pytest.mark.parametrize("name", [name for name in DRAWS if name.startswith("CPU")])
@@ -188,13 +188,14 @@ def test_interval_of_the_cpu_model_covers(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", list(DRAWS))
 def test_interval_covers_as_it_says(name: str) -> None:
     """4,000 draws where they cost little: then two standard errors are 0.7 %."""
     draws = 1000 if name.startswith(("CPU", "batch")) else 4000
     found = covered(DRAWS[name], draws, seed=3)
     print(found)
-    assert 0.93 <= found <= (0.995 if name.startswith(WIDER) else 0.97), found
+    assert 0.93 <= found <= MOST.get(name.partition(", drift")[0], 0.97), found
 
 
 def cores_covered(draws: int, seed: int) -> float:

@@ -129,10 +129,14 @@ def test_summary_gives_quantiles_of_cells_and_shifts_against_the_baseline():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("blocks", [3, 5, 10])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("blocks", [2, 3, 5, 10])
 def test_intervals_of_quantiles_and_shifts_cover_as_they_say(blocks):
     for covered in quantile_coverage(blocks, 1000).values():
         assert 0.93 <= covered <= 0.97
-    for found in (shift_coverage(blocks, 1000, shift, drift_sd=0.1), shift_coverage(blocks, 1000, unpaired_shift)):
-        assert np.all(found >= 0.93)
-        assert np.all(found[0] <= 0.975)
+    paired, apart = shift_coverage(blocks, 1000, shift, drift_sd=0.1), shift_coverage(blocks, 1000, unpaired_shift)
+    print(paired, apart)
+    # The extremes of 24 intervals lie beyond ±1.4 % by chance.
+    assert np.all((paired >= 0.93) & (paired <= 0.975))
+    # Welch over few runs of scatters that need not be equal: see MOST in test_printed_intervals.py.
+    assert np.all((apart >= 0.93) & (apart <= {2: 0.99, 3: 0.985}.get(blocks, 0.975)))

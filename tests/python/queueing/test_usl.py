@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 
 from iotax.queueing import fit_usl
@@ -45,3 +46,20 @@ def test_four_points_are_descriptive_only():
 def test_two_points_are_refused():
     with pytest.raises(ValueError, match="three"):
         fit_usl([1, 2], [1, 2])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("alpha", "beta", "scatter"), [(0.0277, 1.04e-4, 40.0), (0.0277, 1.04e-4, 10.0), (0.1, 1e-3, 10.0)]
+)
+def test_intervals_cover_where_throughputs_scatter_evenly(alpha, beta, scatter):
+    """As least squares takes it to be. The law's parameters stand on 7 points, hence t(4)."""
+    rng, n, gamma = np.random.default_rng(8), np.array(N), 90.0
+    true = gamma * n / (1 + alpha * (n - 1) + beta * n * (n - 1))
+    hits = np.zeros(3)
+    for _ in range(1000):
+        fit = fit_usl(N, np.maximum(true + scatter * rng.standard_normal(len(n)), 1.0))
+        for i, (found, truth) in enumerate(((fit.alpha, alpha), (fit.beta, beta), (fit.gamma, gamma))):
+            hits[i] += found.low is None or found.low <= truth <= found.high
+    print(hits / 1000)
+    assert np.all((hits / 1000 >= 0.93) & (hits / 1000 <= 0.97)), hits / 1000
