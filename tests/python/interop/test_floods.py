@@ -287,4 +287,4 @@ def test_a_client_that_behaves_keeps_its_speed_in_a_flood(
     )
     record_property("speed", text)
     print(text)
-    assert statistics.median(kept) >= 0.8, text
+    assert kept[2] >= 0.8, text
