@@ -11,7 +11,7 @@ holds when the objective is met and at least 99 % of what was offered was done. 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -112,8 +112,8 @@ def winners(study: Study, attempts: Sequence[Attempt]) -> list[Winner]:
     return found
 
 
-def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
-    """What the search found, a line for each condition."""
+def sentences(study: Study, attempts: Sequence[Attempt], name: Callable[[str], str] = str) -> list[str]:
+    """What the search found, a line for each condition. `name` is how a condition is written."""
     search = study.search
     if search is None:
         return []
@@ -123,7 +123,7 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
     for winner in found:
         if winner.treatment is None:
             beyond = f", not even {show_rate(search.rate_min)} IOPS," if search.rate_max else ""
-            lines.append(f"{winner.condition}: nothing{beyond} holds {objective}.")
+            lines.append(f"{name(winner.condition)}: nothing{beyond} holds {objective}.")
             continue
         what = f"{winner.load} is best" if winner.load else f"the knee is at {show_rate(winner.rate_iops)} IOPS"
         held = sum(holds(search, result) for result in winner.confirmed.values())
@@ -138,8 +138,8 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
         against = ""
         if compared := against_baseline(study, winner, found):
             other, ratio = compared
-            against = f" That is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] of {other.condition}."
-        lines.append(f"{winner.condition}: {what}{afresh}.{against}{ties}".removeprefix(": "))
+            against = f" That is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] of {name(other.condition)}."
+        lines.append(f"{name(winner.condition)}: {what}{afresh}.{against}{ties}".removeprefix(": "))
     return lines
 
 

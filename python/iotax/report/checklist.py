@@ -5,12 +5,9 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis import Level, Summary
 from iotax.analysis.limits import Limit
-from iotax.analysis.link import shares
 from iotax.report import link
 from iotax.report.charts import is_sweep
 
-_ROUNDING = 0.02
-"""Of a rate at the limit itself."""
 _TICKS_NS = 20_000_000
 """By which the machine’s processor time is rounded at both ends of a window."""
 _DEPTHS_MAX = 4
@@ -135,13 +132,12 @@ def _sound(summary: Summary) -> Item:
 
 def _beyond(summary: Summary) -> str:
     """What cannot be: more than a link carries, more processor time than there are processors. Empty where nothing."""
-    over = sum(share > 1 + _ROUNDING for share in shares(summary.data, summary.grid).values())
-    if over:
-        return f"{over} treatments carried more than their link can."
+    if link.beyond(summary):
+        return "Links: more was carried than they can."
     for run in summary.data.runs:
         machine = run.result.cpu.machine
         cores, window_ns = len(machine.cores) if machine else 0, run.result.window.duration_ns
-        if machine and cores and machine.busy_ns > cores * (window_ns * (1 + _ROUNDING) + _TICKS_NS):
+        if machine and cores and machine.busy_ns > cores * (window_ns + _TICKS_NS):
             return f"{run.trial.id} took more processor time than {cores} processors have."
     return ""
 

@@ -7,6 +7,8 @@ from iotax.analysis.responses import BANDWIDTH
 from iotax.analysis.words import figure, title
 from iotax.report.tables import Column, Figure, Group, absolute, by_condition
 
+_ROUNDING = 0.02
+"""Of a rate at the limit itself."""
 MEGABYTES = (1 << 20) / 1e6
 """Bandwidth is told in MiB/s, links in powers of ten."""
 
@@ -60,6 +62,9 @@ def note(summary: Summary) -> str:
     """How many treatments links bound, and what follows."""
     known = shares(summary.data, summary.grid)
     bound = sum(is_bound(known, cell, summary.grid.baseline_of(cell)) for cell in known)
+    if over := beyond(summary):
+        are = "treatment" if over == 1 else "treatments"
+        return f"{over} {are} carried more than their link can: look at its rate, in the study and in the lab."
     floor = f"{BOUND:.0%}".replace("%", " %")
     if not bound:
         return f"No link carried {floor} of that on both sides of a comparison: no difference here is owed to its rate."
@@ -68,6 +73,11 @@ def note(summary: Summary) -> str:
         "is that of the links, and shares tell what the protocols make of them. Latency and CPU owe nothing to a "
         "link’s rate and stay as measured."
     )
+
+
+def beyond(summary: Summary) -> int:
+    """Treatments that carried more than their link can, which cannot be."""
+    return sum(share > 1 + _ROUNDING for share in shares(summary.data, summary.grid).values())
 
 
 def is_known(summary: Summary) -> bool:

@@ -8,11 +8,7 @@ from iotax.units import show_time
 
 
 def lead(summary: Summary) -> list[str]:
-    found = []
-    for line in sentences(summary.data.study, summary.data.attempts):
-        condition, colon, rest = line.partition(": ")
-        found.append(f"{title(condition)}{colon}{rest}")
-    return found
+    return sentences(summary.data.study, summary.data.attempts, title)
 
 
 def objective(summary: Summary) -> str:

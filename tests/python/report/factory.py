@@ -135,7 +135,7 @@ BEST: dict[str, Any] = QUICK | {
 LINKS: dict[str, Any] = QUICK | {
     "name": "links",
     "question": "Does IP carry what Fibre Channel does?",
-    "factors": {"protocol": {"fc": "/dev/null", "ip": "/dev/zero"}, "block_size": ["4KiB", "64KiB", "256KiB"]},
+    "factors": {"protocol": {"fc": "/dev/null", "ip": "/dev/zero"}, "block_size": ["4KiB", "16KiB", "64KiB"]},
     "links": {"fc": {"rate": "32GFC"}, "ip": {"rate": "25GbE", "mtu": 9000}},
     "load": {"outstanding": 32, "read": "100%", "warmup": "300ms", "runtime": "2s"},
     "baseline": {"protocol": "fc"},
@@ -256,7 +256,9 @@ class Simulation:
             else None,
             series=self._series(trial.id, ios, reads, settings.load.block_size, duration_s, mean_us, rng),
             outstanding=Outstanding(
-                workers=settings.load.workers, per_worker=settings.load.outstanding, mean=outstanding * 0.999
+                workers=settings.load.workers,
+                per_worker=settings.load.outstanding,
+                mean=ios / duration_s * mean_us * 0.999e-6,
             ),
             verify=Verify(
                 checked_blocks=reads * 8, never_written_blocks=0, wrong_blocks=3 if trial.id in self.wrong_data else 0

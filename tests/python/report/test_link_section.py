@@ -41,3 +41,11 @@ def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> N
     page = render(without, draw(without), "n.iotax")
     assert "#links" not in page
     assert "Closed loop of 1, 8, 32 I/Os" in page
+
+
+def test_what_a_link_cannot_carry_is_called_so() -> None:
+    data = measured(read_study("s", STUDY, Path("/")), {each: 1.5 * share for each, share in SHARES.items()})
+    summary = summarise(type(data)(data.study, data.attempts, environment=ENVIRONMENT))
+    assert link.note(summary).startswith("2 treatments carried more than their link can")
+    page = render(summary, draw(summary), "n.iotax")
+    assert "Links: more was carried than they can." in page

@@ -10,7 +10,7 @@ from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
-_ARM_PX = 16
+_ARM_PX = 20
 _LABEL_PX = 150
 _VALUE_PX = 44
 """What a value at the right needs."""
@@ -95,8 +95,8 @@ def effect_panel(
         "labelLimit": 190 if width_px > PANEL_PX else _LABEL_PX,
     }
     shared = {
-        "y": word("row", sort=labels, axis=row_axis, scale={"padding": 0.35}),
-        "yOffset": {"field": "arm", "type": "nominal", "sort": arms, "scale": {"paddingOuter": 0.5}},
+        "y": word("row", sort=labels, axis=row_axis, scale={"padding": 0.3}),
+        "yOffset": {"field": "arm", "type": "nominal", "sort": arms, "scale": {"paddingOuter": 0.2}},
         "color": colour(looks, arms),
     }
     spans = {"x": number("low", domain), "x2": end("high"), **shared}
@@ -122,6 +122,8 @@ def residual_panel(
         edge = 1.08 * max(abs(row["x"]) for row in rows)
         x_scale = Scale([-edge, edge], log=False)
         x_scale.low, x_scale.high = -edge, edge
+    if all(float(row["x"]).is_integer() for row in rows):  # numbers of runs
+        x_scale.ticks = [tick for tick in x_scale.ticks if tick >= 1 and tick % 1 == 0]
     percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
     x = number("x", x_scale.vega, axis(x_title, x_scale, labelOverlap=True, titleAnchor="start"))
     y = number("y", scale.vega, axis(None, scale, labelExpr=percent))

@@ -14,6 +14,8 @@ _VALUES_PX = 92
 ROWS_MAX = 12
 """More rows are no picture; over the levels of a factor they are."""
 _LABEL_LETTERS = 22
+_CLOSE = (95.0, 98.0, 99.0, 101.0, 102.0, 105.0)
+"""Percentages for ratios near 1."""
 _TICK_APART = 0.16
 """Share of the axis."""
 _EDGE = 0.025
@@ -113,7 +115,7 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
 def ratio_ticks(scale: Scale) -> list[float]:
     """100, and round percentages on both sides as far apart as their labels need."""
     round_ones = sorted(
-        (d * 10.0**k for k in range(5) for d in (1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)),
+        (*_CLOSE, *(d * 10.0**k for k in range(5) for d in (1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))),
         key=lambda t: abs(math.log(t / 100)),
     )
     chosen: list[float] = []
