@@ -90,7 +90,7 @@ def cases(file: Path) -> list[Case]:
         ),
         *(
             Case("tricks", "no protocol", Read(depth), RawLimit(), RawLimit(f"without {trick}", ("--without", trick)))
-            for trick in ("pieces", "few-buffers", "prefetch")
+            for trick in ("pieces", "prefetch")
             for depth in (32, 128)
         ),
         Case("tricks", "file", Read(32), TIoUring(file), TIoUring(file, "not registered", ("-F0",)), prepare=cached),

@@ -2,7 +2,7 @@
 //! else done. Prints one line of JSON for each depth. What a protocol adds is to be seen against this.
 //!
 //! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1] [--repeat 3]
-//!  [--spin-us 0] [--cpus SERVER,CLIENT] [--without pieces|few-buffers|prefetch]`
+//!  [--spin-us 0] [--cpus SERVER,CLIENT] [--without pieces|prefetch]`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

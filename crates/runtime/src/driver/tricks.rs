@@ -7,15 +7,13 @@ use std::str::FromStr;
 pub struct Tricks {
     /// Receives are small at the start of a streak (`FIRST_RECEIVE_BYTES`).
     pub pieces: bool,
-    /// Few receive buffers are lent to io_uring while few suffice (`FEW`).
-    pub few_buffers: bool,
     /// The beginnings of payloads are fetched into the cache before a send (`PREFETCH_BYTES`).
     pub prefetch: bool,
 }
 
 impl Default for Tricks {
     fn default() -> Self {
-        Self { pieces: true, few_buffers: true, prefetch: true }
+        Self { pieces: true, prefetch: true }
     }
 }
 
@@ -27,9 +25,8 @@ impl FromStr for Tricks {
         let mut tricks = Self::default();
         match without {
             "pieces" => tricks.pieces = false,
-            "few-buffers" => tricks.few_buffers = false,
             "prefetch" => tricks.prefetch = false,
-            _ => return Err(format!("there is no trick {without:?}: pieces, few-buffers, prefetch")),
+            _ => return Err(format!("there is no trick {without:?}: pieces, prefetch")),
         }
         Ok(tricks)
     }

@@ -71,7 +71,7 @@ pub(super) struct UringPort {
 impl UringPort {
     pub(super) fn new(config: DriverConfig) -> io::Result<Self> {
         let ring = Ring::new()?;
-        let buffers = Buffers::new(&ring, config.tricks.few_buffers)?;
+        let buffers = Buffers::new(&ring)?;
         ring.register_files(&config.disks.iter().map(|disk| disk.raw_fd()).collect::<Vec<_>>())?;
         let mut port = Self {
             common: Common::new(&config),
@@ -277,8 +277,7 @@ impl UringPort {
                 self.take_step(id, step);
             }
             // All buffers were in use: tried again in this turn.
-            (Err(libc::ENOBUFS), _) => self.buffers.lend_more(),
-            (Err(libc::EINTR | libc::EAGAIN) | Ok(_), _) => {}
+            (Err(libc::ENOBUFS | libc::EINTR | libc::EAGAIN) | Ok(_), _) => {}
             (Err(error), _) if !over => {
                 let step = conn.life.receive_failed(error);
                 self.take_step(id, step);

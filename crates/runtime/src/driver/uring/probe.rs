@@ -41,7 +41,7 @@ pub(in super::super) fn refusal() -> Option<String> {
 
 /// A receive into a provided buffer, as the driver uses it.
 fn receive_something(ring: Ring) -> io::Result<()> {
-    let buffers = Buffers::new(&ring, true)?;
+    let buffers = Buffers::new(&ring)?;
     // Dropped before the buffers, which the kernel may use until then.
     let mut ring = ring;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
