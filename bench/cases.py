@@ -93,6 +93,7 @@ def cases(file: Path) -> list[Case]:
             for trick in ("pieces", "prefetch")
             for depth in (32, 128)
         ),
+        Case("tricks", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))),
         Case("tricks", "file", Read(32), TIoUring(file), TIoUring(file, "not registered", ("-F0",)), prepare=cached),
         Case("local", "file", Read(32), local, FioFile("io_uring", file), 2, prepare=cached),
         Case("local", "file", Read(32), local, TIoUring(file), 0.85, prepare=cached),

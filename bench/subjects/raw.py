@@ -31,7 +31,10 @@ def build_example(name: str) -> Path:
 
 @dataclass(frozen=True)
 class RawLimit:
-    """Requests of 72 bytes, answers of 4,120: what a 4K read needs at least. Both sides are threads of one process."""
+    """Requests of 72 bytes, answers of a block and 24: what a read needs at least.
+
+    Both sides are threads of one process.
+    """
 
     name: str = "raw limit"
     options: tuple[str, ...] = ()
@@ -51,8 +54,8 @@ class _Raw:
     def measure(self, load: Load, timing: Timing) -> Sample:
         seconds = str(timing.warmup_s + timing.window_s)
         cpus = f"{self.place.target_cpu},{self.place.initiator_cpu}"
-        depth = ["--depth", str(load.depth), "--seconds", seconds, "--repeat", "1"]
-        command = [self.program, *depth, "--cpus", cpus, *self.options]
+        asked = ["--depth", str(load.depth), "--block-bytes", str(load.block_bytes)]
+        command = [self.program, *asked, "--seconds", seconds, "--repeat", "1", "--cpus", cpus, *self.options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             usage = measure_window(process.pid, None, timing)
             output, _ = process.communicate(timeout=timing.window_s + 30)

@@ -1,8 +1,8 @@
-//! The raw limit of the socket path: requests of 72 bytes, answers of 4,120 (a header and a block in place), one connection, nothing
+//! The raw limit of the socket path: requests of 72 bytes, answers of a header of 24 and a block in place, one connection, nothing
 //! else done. Prints one line of JSON for each depth. What a protocol adds is to be seen against this.
 //!
 //! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1] [--repeat 3]
-//!  [--spin-us 0] [--cpus SERVER,CLIENT] [--without pieces|prefetch]`
+//!  [--block-bytes 4096] [--spin-us 0] [--cpus SERVER,CLIENT] [--without pieces|prefetch|reno]`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -24,14 +24,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 const REQUEST_BYTES: usize = 72;
 const HEADER_BYTES: usize = 24;
-const BLOCK_BYTES: usize = 4096;
-const ANSWER_BYTES: usize = HEADER_BYTES + BLOCK_BYTES;
 
 struct Settings {
     driver: DriverChoice,
     depths: Vec<usize>,
     seconds: f64,
     repeat: usize,
+    block_bytes: usize,
     spin: Duration,
     cpus: Option<(usize, usize)>,
     tricks: Tricks,
@@ -63,6 +62,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
         depths: vec![1, 32, 128],
         seconds: 1.0,
         repeat: 3,
+        block_bytes: 4096,
         spin: Duration::ZERO,
         cpus: Some((0, 1)),
         tricks: Tricks::default(),
@@ -75,6 +75,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
             "--depth" => settings.depths = numbers(&value),
             "--seconds" => settings.seconds = value.parse().unwrap(),
             "--repeat" => settings.repeat = value.parse().unwrap(),
+            "--block-bytes" => settings.block_bytes = value.parse().unwrap(),
             "--spin-us" => settings.spin = Duration::from_micros(value.parse().unwrap()),
             "--without" => settings.tricks = value.parse().unwrap(),
             "--cpus" => {
@@ -114,7 +115,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
         let server = scope.spawn(move || {
             let mut config = config(settings.cpus.map(|cpus| cpus.0));
             config.listeners.push(listener);
-            let mut node = Server::new();
+            let mut node = Server::new(settings.block_bytes);
             Driver::new(config).unwrap().run(&mut node, |_, _| Flow::Continue).unwrap();
             (cpu_ns(), node.answered)
         });
@@ -122,7 +123,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
             let config = config(settings.cpus.map(|cpus| cpus.1));
             let driver = Driver::new(config).unwrap();
             let kind = driver.kind();
-            let mut node = Client::new(address, depth, Duration::from_secs_f64(settings.seconds));
+            let mut node = Client::new(address, depth, settings.block_bytes, Duration::from_secs_f64(settings.seconds));
             driver.run(&mut node, |_, _| Flow::Continue).unwrap();
             (cpu_ns(), kind, node.latencies_ns)
         });
@@ -153,6 +154,7 @@ struct Server {
     told: Option<ConnId>,
     partial: usize,
     region: Rc<dyn Region>,
+    block_bytes: usize,
     block: usize,
     answered: u64,
     over: bool,
@@ -161,9 +163,18 @@ struct Server {
 const REGION_BYTES: usize = 64 << 20;
 
 impl Server {
-    fn new() -> Self {
+    fn new(block_bytes: usize) -> Self {
         let region = SharedRegion::anonymous(REGION_BYTES, true).unwrap().region();
-        Self { queue: Transmit::default(), told: None, partial: 0, region, block: 0, answered: 0, over: false }
+        Self {
+            queue: Transmit::default(),
+            told: None,
+            partial: 0,
+            region,
+            block_bytes,
+            block: 0,
+            answered: 0,
+            over: false,
+        }
     }
 }
 
@@ -179,10 +190,10 @@ impl Node for Server {
                     self.partial -= REQUEST_BYTES;
                     self.answered += 1;
                     // A stride that visits all blocks in an order that no prefetcher knows.
-                    self.block = (self.block + 7919) % (REGION_BYTES / BLOCK_BYTES);
+                    self.block = (self.block + 7919) % (REGION_BYTES / self.block_bytes);
                     self.queue.put(&[7; HEADER_BYTES]);
-                    let offset = self.block * BLOCK_BYTES;
-                    self.queue.payload(Payload::new(Rc::clone(&self.region), offset, BLOCK_BYTES));
+                    let offset = self.block * self.block_bytes;
+                    self.queue.payload(Payload::new(Rc::clone(&self.region), offset, self.block_bytes));
                 }
             }
             Input::Closed { .. } => self.over = true,
@@ -221,6 +232,7 @@ struct Client {
     told: Option<ConnId>,
     outputs: VecDeque<Output>,
     depth: usize,
+    answer_bytes: usize,
     runtime: Duration,
     /// When the requests under way were made.
     begun: VecDeque<Instant>,
@@ -235,12 +247,13 @@ struct Client {
 const WARMUP: Duration = Duration::from_millis(100);
 
 impl Client {
-    fn new(to: SocketAddr, depth: usize, runtime: Duration) -> Self {
+    fn new(to: SocketAddr, depth: usize, block_bytes: usize, runtime: Duration) -> Self {
         Self {
             queue: Transmit::default(),
             told: None,
             outputs: [Output::Connect { conn: ConnId(0), to }].into(),
             depth,
+            answer_bytes: HEADER_BYTES + block_bytes,
             runtime,
             begun: VecDeque::with_capacity(depth),
             partial: 0,
@@ -272,8 +285,8 @@ impl Node for Client {
             Input::Received { bytes, .. } if !self.closing => {
                 self.partial += bytes.len();
                 let from = self.measure_from.unwrap();
-                while self.partial >= ANSWER_BYTES {
-                    self.partial -= ANSWER_BYTES;
+                while self.partial >= self.answer_bytes {
+                    self.partial -= self.answer_bytes;
                     let begun = self.begun.pop_front().unwrap();
                     if now >= from {
                         self.latencies_ns.push(u32::try_from(now.since(begun).as_nanos()).unwrap_or(u32::MAX));

@@ -150,7 +150,7 @@ impl EpollPort {
     }
 
     fn connect(&mut self, id: ConnId, to: SocketAddr) {
-        let begun = socket::new_stream(to, self.common.socket).and_then(|socket| {
+        let begun = socket::new_stream(to, self.common.socket, self.common.tricks).and_then(|socket| {
             rustix::io::ioctl_fionbio(&socket, true)?;
             match rustix::net::connect(&socket, &to) {
                 Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
@@ -404,7 +404,7 @@ impl Port for EpollPort {
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
         let refused = rustix::io::ioctl_fionbio(&handed.socket, true).is_err()
-            || self.common.socket.apply(&handed.socket).is_err();
+            || self.common.socket.apply(&handed.socket, handed.peer, self.common.tricks).is_err();
         if self.conns.len() >= self.common.max_connections || refused {
             return None;
         }

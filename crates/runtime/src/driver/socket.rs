@@ -10,6 +10,8 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, acceptfrom_with, ipproto, shutdown, socket_with, sockopt,
 };
 
+use super::tricks::Tricks;
+
 /// What is set on every connection beside `TCP_NODELAY`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SocketOptions {
@@ -20,8 +22,12 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    pub(super) fn apply(&self, socket: impl AsFd) -> io::Result<()> {
+    pub(super) fn apply(&self, socket: impl AsFd, peer: SocketAddr, tricks: Tricks) -> io::Result<()> {
         let socket = socket.as_fd();
+        if tricks.reno && peer.ip().to_canonical().is_loopback() {
+            // A system that refuses keeps its own, which serves as well, if slower.
+            let _ = sockopt::set_tcp_congestion(socket, "reno");
+        }
         // PDUs are sent whole and at once: waiting for the peer's acknowledgement of an earlier one only adds latency.
         sockopt::set_tcp_nodelay(socket, true)?;
         if let Some(bytes) = self.send_buffer_bytes {
@@ -58,10 +64,10 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// A socket that will be told to connect.
-pub(super) fn new_stream(to: SocketAddr, options: SocketOptions) -> io::Result<OwnedFd> {
+pub(super) fn new_stream(to: SocketAddr, options: SocketOptions, tricks: Tricks) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-    options.apply(&socket)?;
+    options.apply(&socket, to, tricks)?;
     Ok(socket)
 }
 
@@ -89,4 +95,24 @@ pub(super) fn end_sending(socket: impl AsFd) {
 pub(super) fn is_shortage(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn only_a_connection_that_stays_on_the_machine_has_its_congestion_control_chosen() {
+        let of = |address: SocketAddr| {
+            let socket = new_stream(address, SocketOptions::default(), Tricks::default()).unwrap();
+            sockopt::tcp_congestion(&socket).unwrap()
+        };
+        assert_eq!(of(([127, 0, 0, 1], 1).into()), "reno");
+        assert_eq!(of((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 1).into()), "reno");
+        assert_eq!(of((Ipv6Addr::LOCALHOST, 1).into()), "reno");
+        let system = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        assert_eq!(of(([192, 0, 2, 1], 1).into()), sockopt::tcp_congestion(&system).unwrap());
+    }
 }

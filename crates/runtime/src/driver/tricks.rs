@@ -9,11 +9,13 @@ pub struct Tricks {
     pub pieces: bool,
     /// The beginnings of payloads are fetched into the cache before a send (`PREFETCH_BYTES`).
     pub prefetch: bool,
+    /// Connections that stay on the machine have Reno for congestion control.
+    pub reno: bool,
 }
 
 impl Default for Tricks {
     fn default() -> Self {
-        Self { pieces: true, prefetch: true }
+        Self { pieces: true, prefetch: true, reno: true }
     }
 }
 
@@ -26,7 +28,8 @@ impl FromStr for Tricks {
         match without {
             "pieces" => tricks.pieces = false,
             "prefetch" => tricks.prefetch = false,
-            _ => return Err(format!("there is no trick {without:?}: pieces, prefetch")),
+            "reno" => tricks.reno = false,
+            _ => return Err(format!("there is no trick {without:?}: pieces, prefetch, reno")),
         }
         Ok(tricks)
     }

@@ -105,7 +105,7 @@ impl UringPort {
     }
 
     fn connect(&mut self, id: ConnId, to: SocketAddr) {
-        let socket = match socket::new_stream(to, self.common.socket) {
+        let socket = match socket::new_stream(to, self.common.socket, self.common.tricks) {
             Ok(socket) => socket,
             Err(error) => {
                 self.conns.reserve(id);
@@ -411,7 +411,9 @@ impl Port for UringPort {
     }
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
-        if self.conns.len() >= self.common.max_connections || self.common.socket.apply(&handed.socket).is_err() {
+        if self.conns.len() >= self.common.max_connections
+            || self.common.socket.apply(&handed.socket, handed.peer, self.common.tricks).is_err()
+        {
             return None;
         }
         let conn = self.conns.free_id();
