@@ -206,9 +206,15 @@ def _against_baseline(overall: Overall, by_condition: Sequence[Comparison], base
         )
         return Finding(arm, text, "inconclusive", details, response.key, "has")
     if overall.depends and len(by_condition) > 1:
-        known = {c.verdict for c in by_condition}
+        known, reach = {c.verdict for c in by_condition}, _range(response, ratios, base)
+        if known == {Verdict.INCONCLUSIVE}:
+            text = f"not to be told from {base} under any load by these runs (estimates: {reach})"
+            return Finding(arm, text, "inconclusive", details, response.key, "is")
+        if known == {Verdict.EQUIVALENT}:
+            text = f"equivalent to {base} within the margin under every load (estimates: {reach})"
+            return Finding(arm, text, "equivalent", details, response.key, "is")
         tone: Tone = known.pop().value if len(known) == 1 and None not in known else "plain"  # ty: ignore
-        text = f"{_range(response, ratios, base)}, depending on the load"
+        text = f"{reach}, depending on the load"
         return Finding(arm, text, tone, details, response.key, _VERBS.get(response.key, "shows"))
     text = _one(response, overall.comparison, base)
     verdict = overall.comparison.verdict

@@ -3,8 +3,11 @@
 import pytest
 
 from iotax.analysis import Level, Verdict, summarise
+from iotax.analysis.compare import Comparison, Overall
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.responses import IOPS
 from iotax.analysis.validity import Check
-from iotax.analysis.words import trust
+from iotax.analysis.words import _against_baseline, trust
 from report.factory import PATHS, Costs, Simulation, study
 
 
@@ -63,6 +66,23 @@ def test_equal_protocols_are_equivalent_not_merely_not_different():
     overall = next(o for o in summary.overalls if o.arm == "nfs3" and o.response.key == "iops")
     assert overall.comparison.verdict is Verdict.EQUIVALENT
     assert "equivalent" in next(f.text for f in summary.verdicts if f.subject == "NFSv3")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (Verdict.INCONCLUSIVE, "not to be told from iSCSI under any load by these runs (estimates: 1.0 to 9.0 % more "),
+        (Verdict.EQUIVALENT, "equivalent to iSCSI within the margin under every load (estimates: 1.0 to 9.0 % more "),
+        (Verdict.BETTER, "1.0 to 9.0 % more IOPS than iSCSI, depending on the load"),
+    ],
+)
+def test_estimates_that_differ_by_load_are_no_finding_where_no_load_shows_one(verdict, said):
+    estimates = {"1": Estimate(1.01), "32": Estimate(1.09)}
+    found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdict) for load, ratio in estimates.items()]
+    overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
+    finding = _against_baseline(overall, found, "iSCSI")
+    assert finding.text.startswith(said)
+    assert finding.tone == verdict.value
 
 
 def test_tax_is_the_difference_to_local_under_the_same_load(quick):
