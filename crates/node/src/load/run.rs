@@ -119,6 +119,7 @@ impl RunTask {
     }
 
     /// The next I/O, if one is due; the worker can submit since `able_since`.
+    #[inline]
     pub(super) fn next(&mut self, now: Instant, tag: Tag, able_since: Instant) -> Option<Io> {
         let intended = self.pacer.take(now)?;
         let slot = &mut self.slots[tag as usize];
@@ -163,6 +164,7 @@ impl RunTask {
         }
     }
 
+    #[inline]
     pub(super) fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, recorder: &mut Recorder) {
         let slot = &self.slots[tag as usize];
         let (direction, offset) = (slot.direction, slot.offset);

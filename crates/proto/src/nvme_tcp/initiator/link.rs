@@ -97,7 +97,8 @@ impl Link {
     }
 
     /// The next step of what was received. Terminate requests and the handshake's faults are dealt with here.
-    #[inline]
+    #[allow(clippy::inline_always)] // Whether `inline` is heeded hangs on what else is compiled: 80 instructions of a read.
+    #[inline(always)]
     pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Step<'a>>, Violation> {
         if self.is_failed {
             return Ok(None);
