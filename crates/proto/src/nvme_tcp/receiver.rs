@@ -86,7 +86,8 @@ impl Receiver {
     }
 
     /// Takes the next step off the front of `bytes`; `None` when more bytes are needed.
-    #[inline]
+    #[allow(clippy::inline_always)] // As `Link::step`.
+    #[inline(always)]
     pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Step<'a>>, Fault> {
         match self.stage {
             Stage::Header => {
