@@ -89,8 +89,18 @@ def cases(file: Path) -> list[Case]:
             for load in (Read, Write)
         ),
         *(
-            Case("tricks", "no protocol", Read(depth), RawLimit(), RawLimit(f"without {trick}", ("--without", trick)))
-            for trick in ("pieces", "prefetch")
+            Case("tricks", "no protocol", Read(depth), RawLimit(), RawLimit("without pieces", ("--without", "pieces")))
+            for depth in (32, 128)
+        ),
+        # A volume's size: what few blocks there are lie in the processor's cache.
+        *(
+            Case(
+                "tricks",
+                "no protocol",
+                Read(depth),
+                RawLimit("512 MiB", ("--region-mib", "512")),
+                RawLimit("without prefetch", ("--region-mib", "512", "--without", "prefetch")),
+            )
             for depth in (32, 128)
         ),
         Case("tricks", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))),
