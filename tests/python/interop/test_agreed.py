@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -41,11 +41,16 @@ def test_a_load_says_what_was_agreed(protocol: str, serve: Serve, load: Load) ->
     connected = Connected.model_validate(load(run)[0])
     assert AGREED[protocol].items() <= connected.negotiated.items(), connected.negotiated
     trial = Trial(id="t", study="s", treatment={}, block=1, replicate=1, order=1)
+    ended: list[tuple[Literal["failed", "done"], Connected | None]] = [
+        ("failed", None),
+        ("done", connected),
+        ("done", connected),
+    ]
     attempts = [
         Attempt(
             trial=trial, number=number, status=status, reason="", started_unix_ns=0, ended_unix_ns=1, connected=each
         )
-        for number, (status, each) in enumerate((("failed", None), ("done", connected), ("done", connected)), 1)
+        for number, (status, each) in enumerate(ended, 1)
     ]
     [line] = connections(attempts)
     assert line.startswith(f"{endpoint.partition(':')[0]} agreed: ")

@@ -40,8 +40,9 @@ impl SocketOptions {
     }
 }
 
-/// Length of the queue of connections not yet accepted.
-const BACKLOG: i32 = 1024;
+/// Length of the queue of connections not yet accepted: as many as a server takes at once may come together, for a SYN
+/// that finds the queue full costs its client a second (`net.core.somaxconn` bounds it).
+const BACKLOG: i32 = 4096;
 
 /// A listening socket for a `DriverConfig`. Port 0 takes a free one: ask the listener's `local_addr`.
 pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
