@@ -5,8 +5,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
+# Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
-.PHONY: run schema test test-long check check-rust check-python bench fuzz engine install test-packages clean
+.PHONY: run schema test test-here test-vm test-long check check-rust check-python bench fuzz engine install test-packages clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -38,10 +40,15 @@ check-python: $(VENV)/.installed
 	$(BIN)/ty check python bench
 	$(BIN)/pytest --quiet tests/python/test_import_rules.py
 
-test: install test-packages
+# Everything that does not take too long: what needs no virtual machine, then what does.
+test: test-here test-vm
+
+test-here: install test-packages
 	cargo test --locked --workspace --quiet
-	$(BIN)/pytest tests/python
-	IF_POSSIBLE=1 scripts/fuzz
+	scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) --ignore tests/python/vm tests/python
+
+test-vm: install test-packages
+	$(BIN)/pytest tests/python/vm
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages

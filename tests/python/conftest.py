@@ -65,6 +65,16 @@ class FakeEngine:
         ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs beside what where there are several workers (`--dist loadgroup`).
+
+    Tests that load or serve on this machine go one after another, on one worker; of all others, each file is a unit.
+    """
+    for item in items:
+        loads = "interop" in item.path.parts or "real_engine" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("this machine" if loads else item.path.stem))
+
+
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     folder = tmp_path / "engine"

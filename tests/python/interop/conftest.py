@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+
+from engine_process import events, ready, started
 
 ROOT = Path(__file__).parents[3]
 ENGINE = Path(os.environ.get("IOTAX_ENGINE", ROOT / "target" / "release" / "iotax-engine"))
@@ -39,62 +42,39 @@ def guarded(protocol: str, **group: Any) -> dict[str, Any]:
     }
 
 
-def all_that_is_said(document: dict[str, Any], loads: Callable[[str], list[dict[str, Any]]]) -> bytes:
+def all_that_is_said(document: dict[str, Any], loads: Callable[[str], list[dict[str, Any]]]) -> str:
     """What a server writes, to its end, and what loads on its first endpoint write: events and logs."""
-    said = b""
-    with subprocess.Popen(
-        [ENGINE, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as server:
-        assert server.stdin and server.stdout
-        server.stdin.write(json.dumps(document).encode() + b"\n")
-        server.stdin.flush()
-        ready = server.stdout.readline()
-        for run in loads(json.loads(ready)["portals"][0]["endpoint"]):
-            with subprocess.Popen(
-                [ENGINE, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            ) as process:
-                assert process.stdin and process.stdout
-                process.stdin.write(json.dumps(run).encode() + b"\n")
-                process.stdin.flush()
-                events = process.stdout.read()
-            assert b'"event"' in events, "an engine whose input ends says nothing"
-            said += events
-        rest, log = server.communicate(b"not a command: \n", timeout=10)
-    return said + ready + rest + log
+    said = ""
+    with started(ENGINE, "serve", document, stderr=subprocess.PIPE) as server:
+        assert server.stdout
+        first = server.stdout.readline()
+        for run in loads(json.loads(first)["portals"][0]["endpoint"]):
+            with started(ENGINE, "load", run, stderr=subprocess.STDOUT) as process:
+                assert process.stdout
+                told = process.stdout.read()
+            assert '"event"' in told, "an engine whose input ends says nothing"
+            said += told
+        rest, log = server.communicate("not a command: \n", timeout=10)
+    return said + first + rest + log
 
 
 @pytest.fixture
 def load() -> Callable[..., list[dict[str, Any]]]:
     """Runs `iotax-engine load` to its end and gives its events."""
-
-    def run(document: dict[str, Any]) -> list[dict[str, Any]]:
-        with subprocess.Popen([ENGINE, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdin and process.stdout
-            process.stdin.write(json.dumps(document) + "\n")
-            process.stdin.flush()
-            events = [json.loads(line) for line in process.stdout]
-        return events
-
-    return run
+    return functools.partial(events, ENGINE)
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[dict[str, Any]], dict[str, Any]]]:
     """Starts `iotax-engine serve`, gives its `ready` event, stops it after the test."""
-    started: list[subprocess.Popen[str]] = []
+    servers: list[subprocess.Popen[str]] = []
 
     def start(document: dict[str, Any]) -> dict[str, Any]:
-        process = subprocess.Popen([ENGINE, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdin and process.stdout
-        process.stdin.write(json.dumps(document) + "\n")
-        process.stdin.flush()
-        event = json.loads(process.stdout.readline())
-        assert event["event"] == "ready", event
-        return event
+        servers.append(started(ENGINE, "serve", document))
+        return ready(servers[-1])
 
     yield start
-    for process in started:
+    for process in servers:
         assert process.stdin and process.stdout
         process.stdin.close()
         assert process.wait(timeout=10) == 0

@@ -129,8 +129,8 @@ def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:
 
     said = all_that_is_said(document(chap=secrets), loads)
     for secret in (SECRET, TARGET_SECRET):
-        assert secret.encode() not in said
-        assert secret.encode().hex().encode() not in said
+        assert secret not in said
+        assert secret.encode().hex() not in said
 
 
 @pytest.mark.parametrize(

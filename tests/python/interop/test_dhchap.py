@@ -81,7 +81,7 @@ def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:
     )
     for key in (HOST_KEY, CONTROLLER_KEY):
         for form in (key, key.hex().encode(), base64.b64encode(key)[:20]):
-            assert form not in said
+            assert form not in said.encode()
 
 
 def test_iscsi_knows_no_dhchap(load: Load, secrets: dict[str, Any]) -> None:

@@ -11,13 +11,14 @@ import resource
 import signal
 import socket
 import statistics
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
+
+from engine_process import started
 
 from .conftest import ENGINE
 
@@ -119,11 +120,9 @@ def deaf(protocol: str, endpoint: str, address: Address, ended: threading.Event)
     }
     stopped = []
     for read_percent in (0, 100):
-        process = subprocess.Popen([ENGINE, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = started(ENGINE, "load", run | {"read_percent": read_percent})
         stopped.append(process)
-        assert process.stdin and process.stdout
-        process.stdin.write(json.dumps(run | {"read_percent": read_percent}).encode() + b"\n")
-        process.stdin.flush()
+        assert process.stdout
         process.stdout.readline()
         time.sleep(0.05)
         process.send_signal(signal.SIGSTOP)
@@ -241,10 +240,8 @@ def test_a_crowd_beyond_the_limit_of_connections_takes_nothing_from_who_is_there
     run = {"task": "run", "endpoint": ready["portals"][0]["endpoint"], "read_percent": 50, "seed": 3, "verify": True}
     # Long enough for a crowd to come and be counted on a machine that is busy with other tests, and little work.
     run |= {"runtime_ns": 10_000_000_000, "pacing": {"kind": "open", "rate_iops": 500, "arrivals": "constant"}}
-    with subprocess.Popen([ENGINE, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-        process.stdin.write(json.dumps(run) + "\n")
-        process.stdin.flush()
+    with started(ENGINE, "load", run) as process:
+        assert process.stdout
         assert json.loads(process.stdout.readline())["event"] == "connected"
         with crowd((host, int(port))) as peers:
             deadline = time.monotonic() + 9

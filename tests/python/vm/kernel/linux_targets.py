@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from engine_process import events
 from iotax.engine import find_engine
 
 from .machine import KernelMachine
@@ -36,11 +35,7 @@ def served(machine: KernelMachine, protocol: str, setup: str = ":") -> Iterator[
 
 def run(document: dict[str, Any]) -> dict[str, Any]:
     """The last event of a load."""
-    with subprocess.Popen([find_engine(), "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as engine:
-        assert engine.stdin and engine.stdout
-        engine.stdin.write(json.dumps(document) + "\n")
-        engine.stdin.flush()  # and stays open: its end would be the engine's
-        return [json.loads(line) for line in engine.stdout][-1]
+    return events(find_engine(), document)[-1]
 
 
 def fill(endpoint: str, options: dict[str, Any] | None = None) -> None:

@@ -7,7 +7,6 @@ servers through forwarded ports. Neither side knows: what meets are the kernel's
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import shutil
 import socket
@@ -18,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from engine_process import ready, started
 from iotax.engine import find_engine
 from iotax.labs.vm import accelerator
 from iotax.labs.vm.guests import BOOT_S, Guest
@@ -90,13 +90,8 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        process = subprocess.Popen([find_engine(), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._process = process
-        assert process.stdin and process.stdout
-        process.stdin.write(json.dumps(self._document) + "\n")
-        process.stdin.flush()
-        event = json.loads(process.stdout.readline())
-        assert event["event"] == "ready", event
+        self._process = started(find_engine(), "serve", self._document)
+        event = ready(self._process)
         self.portals = {each["protocol"]: each for each in event["portals"]}
         for export, portal in zip(self._document["exports"], event["portals"], strict=True):
             export["listen"] = portal["address"]

@@ -1,0 +1,35 @@
+"""The engine itself, run as docs/reference/engine.md says: a document on its standard input, events on its output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Literal
+
+
+def started(
+    engine: Path, command: Literal["load", "serve"], document: dict[str, Any], stderr: int | None = None
+) -> subprocess.Popen[str]:
+    """It has its document; its standard input stays open, for the end of that is the engine's."""
+    process = subprocess.Popen(
+        [engine, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+    )
+    assert process.stdin
+    process.stdin.write(json.dumps(document) + "\n")
+    process.stdin.flush()
+    return process
+
+
+def events(engine: Path, document: dict[str, Any]) -> list[dict[str, Any]]:
+    """All that a load says, to its end."""
+    with started(engine, "load", document) as process:
+        assert process.stdout
+        return [json.loads(line) for line in process.stdout]
+
+
+def ready(server: subprocess.Popen[str]) -> dict[str, Any]:
+    assert server.stdout
+    event = json.loads(server.stdout.readline())
+    assert event["event"] == "ready", event
+    return event
