@@ -196,6 +196,34 @@ fn a_failed_read_is_told_from_its_first_bytes_on() {
 }
 
 #[test]
+fn an_idle_connection_is_kept_by_calls_for_nothing() {
+    let (mut mount, mut log) = mount(config());
+    calls(&mut mount);
+    let timeout = config().timeout;
+    for _ in 0..3 {
+        let idle = mount.poll_timeout().expect("it looks after the connection");
+        mount.handle_timeout(idle, &mut log).unwrap();
+        let asked = calls(&mut mount);
+        let [(xid, record)] = &asked[..] else { panic!("one call: {asked:?}") };
+        let call = Call::decode(&mut Reader::new(record)).unwrap();
+        assert_eq!((call.program, call.procedure), (100_003, Procedure::Null as u32));
+        assert_eq!(mount.poll_timeout(), Some(idle + timeout));
+        mount.receive(idle, &success(*xid, |_| ()), &mut log).unwrap();
+        assert_eq!(mount.poll_timeout(), Some(idle + timeout));
+    }
+    // One that is left meanwhile leaves after the reply; one without a reply is given up.
+    let idle = mount.poll_timeout().unwrap();
+    mount.handle_timeout(idle, &mut log).unwrap();
+    let [(xid, _)] = calls(&mut mount)[..] else { panic!("one call") };
+    mount.close(idle);
+    assert!(calls(&mut mount).is_empty());
+    mount.receive(idle, &success(xid, |_| ()), &mut log).unwrap();
+    assert_eq!(calls(&mut mount).len(), 1, "UMNT");
+    let late = mount.handle_timeout(idle + timeout, &mut log).unwrap_err();
+    assert_eq!(late.kind, ViolationKind::TimedOut);
+}
+
+#[test]
 fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     let mut pair = Pair::new(config(), Server::new(4096));
     let config_with_mappings = iotax_proto::nfs3::target::Config {

@@ -48,7 +48,8 @@ pub struct Config {
     pub verifier: Option<[u8; 8]>,
     /// Where xids begin; connections of one client should differ.
     pub first_xid: u32,
-    /// How long the server may be silent while something is asked of it.
+    /// How long the server may be silent while something is asked of it. After as long without I/O it is asked for nothing (NULL):
+    /// servers close what they think is idle, Linux's after six minutes.
     pub timeout: Duration,
 }
 
@@ -92,6 +93,8 @@ pub struct Mount {
     step: Step,
     /// `close` came before the file was ready.
     closing: bool,
+    /// A NULL is under way that keeps an idle connection.
+    pinging: bool,
     control_xid: u32,
     info: Option<FsInfo>,
     geometry: Geometry,
@@ -131,6 +134,7 @@ impl Mount {
             identity,
             step: Step::Closed,
             closing: false,
+            pinging: false,
             control_xid: 0,
             info: None,
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
@@ -225,7 +229,7 @@ impl Mount {
         if !end {
             return Ok(false);
         }
-        if xid != self.control_xid || !self.step.awaits_reply() {
+        if xid != self.control_xid || !self.awaits_control() {
             return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call"));
         }
         self.take_control_reply(now, outcome, &mut reader, events)?;
@@ -241,7 +245,15 @@ impl Mount {
     }
 
     fn awaits_something(&self) -> bool {
-        self.outstanding > self.delayed || self.step.awaits_reply()
+        self.outstanding > self.delayed || self.awaits_control()
+    }
+
+    fn awaits_control(&self) -> bool {
+        self.pinging || self.step.awaits_reply()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.step == Step::Ready && self.outstanding == 0 && !self.pinging
     }
 }
 
@@ -271,7 +283,7 @@ impl Initiator for Mount {
         if !self.unsupported.is_empty() {
             return Some(self.last_progress);
         }
-        let silence = self.awaits_something().then(|| self.last_progress + self.config.timeout);
+        let silence = (self.awaits_something() || self.is_idle()).then(|| self.last_progress + self.config.timeout);
         let again = if self.delayed > 0 { self.slots.iter().filter_map(Slot::again_at).min() } else { None };
         match (silence, again) {
             (Some(silence), Some(again)) => Some(silence.min(again)),
@@ -284,8 +296,13 @@ impl Initiator for Mount {
             events.complete(now, tag, Err(IoError::Unsupported));
         }
         self.send_delayed(now);
-        if self.awaits_something() && now >= self.last_progress + self.config.timeout {
-            return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §9: no reply to a call"));
+        if now >= self.last_progress + self.config.timeout {
+            if self.awaits_something() {
+                return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §9: no reply to a call"));
+            }
+            if self.is_idle() {
+                self.ping(now);
+            }
         }
         self.end_if_drained();
         Ok(())

@@ -72,6 +72,10 @@ impl Mount {
         reader: &mut Reader<'_>,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
+        if core::mem::take(&mut self.pinging) {
+            self.end_if_drained();
+            return Ok(());
+        }
         let step = self.step.clone();
         if step == Step::Leave {
             self.step = Step::Closed;
@@ -154,9 +158,15 @@ impl Mount {
     }
 
     pub(super) fn end_if_drained(&mut self) {
-        if self.step == Step::Draining && self.outstanding == 0 && self.unsupported.is_empty() {
+        if self.step == Step::Draining && self.outstanding == 0 && self.unsupported.is_empty() && !self.pinging {
             self.leave();
         }
+    }
+
+    pub(super) fn ping(&mut self, now: Instant) {
+        self.pinging = true;
+        self.last_progress = now;
+        self.call(&Arguments::Null);
     }
 
     fn leave(&mut self) {
