@@ -41,10 +41,9 @@ class Layout:
         x[np.arange(len(cells)), self.cell_of] = 1.0
         self.x = np.hstack((x, self.block_columns))
         self._inverse, rank = pseudo_inverse(self.x)
-        hat = self.x @ self._inverse
-        self._residual_maker = np.eye(len(cells)) - hat
-        # What each run's residual keeps of its own scatter: one less its leverage.
-        self.free = np.clip(np.diag(self._residual_maker), 0, 1)
+        # What each run's residual keeps of its own scatter: one less its leverage. The hat matrix itself has a row and a column
+        # for each run: it is never made whole.
+        self.free = np.clip(1 - np.einsum("ij,ji->i", self.x, self._inverse), 0, 1)
         self.residual_df = len(cells) - rank
         self._satterthwaite: dict[tuple[tuple[int, float], ...], tuple[np.ndarray, np.ndarray, float]] = {}
 
@@ -57,7 +56,7 @@ class Layout:
         return int(self._counts[column]) if column >= 0 else 0
 
     def residuals(self, y: np.ndarray) -> np.ndarray:
-        return self._residual_maker @ y
+        return y - self.x @ (self._inverse @ y)
 
     def block_levels(self, y: np.ndarray) -> np.ndarray:
         """How each block lies above their mean; empty where there is one."""
@@ -100,7 +99,7 @@ class Layout:
     def _moment_df(self, share: np.ndarray) -> float:
         """Degrees of freedom of Σ share·residual² with equal variances, by its first two moments."""
         used = np.flatnonzero(share)
-        d, m = share[used], self._residual_maker[np.ix_(used, used)]
+        d, m = share[used], np.eye(len(used)) - self.x[used] @ self._inverse[:, used]
         return float((d @ np.diag(m)) ** 2 / (d @ (m**2) @ d))
 
 
