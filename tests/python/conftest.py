@@ -65,6 +65,7 @@ class FakeEngine:
         ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs beside what where there are several workers (`--dist loadgroup`).
 
@@ -73,6 +74,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         loads = "interop" in item.path.parts or "real_engine" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("this machine" if loads else item.path.stem))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.getoption("loadgroup", False) and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError("this pytest-xdist does not see the groups of tests with this pytest")
 
 
 @pytest.fixture
