@@ -41,8 +41,8 @@ class Layout:
         x[np.arange(len(cells)), self.cell_of] = 1.0
         self.x = np.hstack((x, self.block_columns))
         self._inverse, rank = pseudo_inverse(self.x)
-        # What each run's residual keeps of its own scatter: one less its leverage. The hat matrix itself has a row and a column
-        # for each run: it is never made whole.
+        # What each run's residual keeps of its own scatter: one less its leverage. The hat matrix itself has a row and
+        # a column for each run: it is never made whole.
         self.free = np.clip(1 - np.einsum("ij,ji->i", self.x, self._inverse), 0, 1)
         self.residual_df = len(cells) - rank
         self._satterthwaite: dict[tuple[tuple[int, float], ...], tuple[np.ndarray, np.ndarray, float]] = {}
