@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from iotax.analysis.estimate import Contrast, jackknife
-from iotax.analysis.regression import FTest, compare_nested, pseudo_inverse
+from iotax.analysis.regression import FTest, compare_nested, moment_df, pseudo_inverse
 
 Cell: TypeAlias = Hashable
 Weights: TypeAlias = Mapping[Cell, float]
@@ -92,15 +92,9 @@ class Layout:
             share = np.where(np.abs(load) > 1e-12, load**2 / np.maximum(self.free, 1e-12), 0.0)
             df = np.ones(len(self.cells))
             for column in np.unique(self.cell_of[share > 0]):
-                df[column] = self._moment_df(np.where(self.cell_of == column, share, 0.0))
-            self._satterthwaite[key] = share, df, self._moment_df(share)
+                df[column] = moment_df(np.where(self.cell_of == column, share, 0.0), self.x, self._inverse)
+            self._satterthwaite[key] = share, df, moment_df(share, self.x, self._inverse)
         return self._satterthwaite[key]
-
-    def _moment_df(self, share: np.ndarray) -> float:
-        """Degrees of freedom of Σ share·residual² with equal variances, by its first two moments."""
-        used = np.flatnonzero(share)
-        d, m = share[used], np.eye(len(used)) - self.x[used] @ self._inverse[:, used]
-        return float((d @ np.diag(m)) ** 2 / (d @ (m**2) @ d))
 
 
 @dataclass(frozen=True)

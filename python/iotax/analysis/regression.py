@@ -41,9 +41,7 @@ class Fit:
         error = float(np.sqrt(max(0.0, weights @ self.hc2_covariance @ weights)))
         load = self._inverse.T @ weights
         share = load**2 / np.clip(1 - self.leverage, 1e-12, 1)
-        maker = np.eye(len(share)) - self.columns @ self._inverse
-        moment = float(share @ (maker**2) @ share)
-        df = float(share @ np.diag(maker)) ** 2 / moment if moment > 0 else float(self.residual_df)
+        df = moment_df(share, self.columns, self._inverse)
         return estimate, error, max(1.0, min(df, float(self.residual_df)))
 
     @cached_property
@@ -89,6 +87,17 @@ def pseudo_inverse(columns: np.ndarray) -> tuple[np.ndarray, int]:
     kept = values > max(float(values[-1]), 1.0) * len(values) * 1e-13 if len(values) else values > 0
     half = vectors[:, kept]
     return (half / values[kept]) @ half.T @ columns.T, int(kept.sum())
+
+
+def moment_df(share: np.ndarray, columns: np.ndarray, inverse: np.ndarray) -> float:
+    """Degrees of freedom of Σ share·residual² with equal variances, by its first two moments (Bell and McCaffrey 2002).
+
+    `inverse` is that of the columns; residuals are of their fit.
+    """
+    used = np.flatnonzero(share)
+    d, m = share[used], np.eye(len(used)) - columns[used] @ inverse[:, used]
+    spread = float(d @ (m**2) @ d)
+    return float(d @ np.diag(m)) ** 2 / spread if spread > 0 else float("inf")
 
 
 def wald(fitted: Fit, which: Sequence[int]) -> FTest | None:
