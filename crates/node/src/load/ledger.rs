@@ -41,6 +41,13 @@ impl Ledger {
         Self { run, writer, issued: 0, zone_offset, block_shift, last: vec![UNTOUCHED; entries] }
     }
 
+    /// Forgets its writes; those to come belong to `run`.
+    pub fn renew(&mut self, run: u64) {
+        self.run = run;
+        self.issued = 0;
+        self.last.fill(UNTOUCHED);
+    }
+
     /// Believes every header that is in its place.
     pub fn permissive() -> Self {
         Self::new(0, 0, 0, 0, 1)

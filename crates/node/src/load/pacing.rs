@@ -114,6 +114,9 @@ impl Pacer {
     pub fn begin(&mut self, schedule: Schedule) {
         let Some(open) = &mut self.open else { return };
         open.schedule = Some(schedule);
+        // A slice takes nothing over from the one before.
+        open.backlog.clear();
+        (open.count, open.next, open.arrived) = (0, None, Arrived::default());
         if open.gap_ns > 0.0 {
             open.elapsed_ns = match open.arrivals {
                 Arrivals::Constant => open.phase * open.gap_ns,

@@ -109,6 +109,13 @@ impl RunTask {
         }
     }
 
+    /// Another slice: its writes have a name of their own, and what others wrote since is no loss.
+    pub(super) fn renew(&mut self, run: u64) {
+        self.ledger.renew(run);
+        self.tally = Tally::default();
+        self.arrived = None;
+    }
+
     pub(super) fn begin(&mut self, schedule: Schedule) {
         self.pacer.begin(schedule);
     }

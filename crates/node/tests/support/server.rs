@@ -108,20 +108,32 @@ impl Bench {
     /// Drives a load to its end; `each` sees it before every step.
     pub fn drive(
         &mut self,
-        mut load: LoadNode,
+        load: LoadNode,
         mut each: impl FnMut(&mut LoadNode, Instant),
     ) -> Result<Outcome, Failure> {
+        let begun = |load: &mut LoadNode, now| {
+            load.begin(now);
+            each(load, now);
+        };
+        self.drive_session(load, begun).expect("an outcome")
+    }
+
+    /// The same for a load that `each` begins; a session released between slices has no outcome.
+    pub fn drive_session(
+        &mut self,
+        mut load: LoadNode,
+        mut each: impl FnMut(&mut LoadNode, Instant),
+    ) -> Option<Result<Outcome, Failure>> {
         let addresses: Vec<_> = self.server.config().portals.iter().map(|portal| portal.address).collect();
         let mut lab = Lab::new(&mut load, Some(&mut self.node), &addresses).world(self.world.clone());
         lab.peer = self.peer;
         let ended = lab.run_until(LIMIT, |load, now| {
-            load.begin(now);
             each(load, now);
             false
         });
         lab.close_all();
         assert!(ended, "the load did not end: {load:?}");
-        load.outcome().expect("an outcome").clone()
+        load.outcome().cloned()
     }
 
     pub fn run(&mut self, protocol: Protocol, config: RunConfig, workers: u32) -> Result<Measured, Failure> {

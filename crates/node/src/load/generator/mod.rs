@@ -65,6 +65,8 @@ pub struct LoadNode {
     began_at: Option<Instant>,
     deadline: Option<Instant>,
     outcome: Option<Result<Outcome, Failure>>,
+    /// The links stay open after a run, for the next slice, until `release`.
+    stays: bool,
 }
 
 struct ControlLink {
@@ -150,6 +152,7 @@ impl LoadNode {
             began_at: None,
             deadline: None,
             outcome: None,
+            stays: false,
             config,
         };
         let (depth, io_bytes) = node.transfer();
@@ -167,6 +170,48 @@ impl LoadNode {
     /// True when every link stands and `begin` may be called.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Ready
+    }
+
+    /// Keeps the links open after each run: a session of many slices, each begun by `begin_slice`, ended by `release`.
+    pub fn stay(&mut self) {
+        self.stays = true;
+    }
+
+    /// Starts the next slice of a session: load from `at` on, measured for `runtime` after `warmup`. `run` names its writes.
+    pub fn begin_slice(&mut self, at: Instant, warmup: Duration, runtime: Duration, run: u64) {
+        debug_assert!(self.stays, "a slice belongs to a session");
+        if self.phase != Phase::Ready || self.begin_at.is_some() {
+            return;
+        }
+        if let TaskConfig::Run(config) = &mut self.config.task {
+            (config.warmup, config.runtime, config.sample) = (warmup, runtime, runtime);
+        }
+        for worker in &mut self.workers {
+            if let Some(Task::Run(task)) = &mut worker.state.task {
+                task.renew(run);
+            }
+        }
+        self.begin(at);
+    }
+
+    /// What the slice that has ended measured; given once.
+    pub fn take_slice(&mut self) -> Option<Measured> {
+        if self.phase != Phase::Ready || !matches!(self.outcome, Some(Ok(Outcome::Run(_)))) {
+            return None;
+        }
+        match self.outcome.take() {
+            Some(Ok(Outcome::Run(measured))) => Some(*measured),
+            _ => None,
+        }
+    }
+
+    /// Ends a session in order, as soon as no slice is under way.
+    pub fn release(&mut self, now: Instant) {
+        self.stays = false;
+        if self.phase == Phase::Ready {
+            self.start_closing(now);
+            self.advance(now);
+        }
     }
 
     /// Starts a run: warm-up from `at` on. A check or a fill starts by itself.
@@ -361,6 +406,9 @@ impl LoadNode {
                 Phase::Running => self.advance_running(now),
                 Phase::Draining => {
                     if self.outstanding() == 0 {
+                        if self.stays {
+                            return self.end_slice();
+                        }
                         self.start_closing(now);
                     }
                 }
@@ -436,6 +484,14 @@ impl LoadNode {
                 None => self.start_closing(now),
             }
         }
+    }
+
+    fn end_slice(&mut self) {
+        self.outcome = Some(Ok(self.take_outcome()));
+        self.recorder = None;
+        self.begin_at = None;
+        self.deadline = None;
+        self.phase = Phase::Ready;
     }
 
     fn start_closing(&mut self, now: Instant) {
