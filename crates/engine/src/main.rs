@@ -27,6 +27,8 @@ enum Command {
     Serve,
     /// Put load on an endpoint and measure it; the JSON document comes on the first line of standard input
     Load,
+    /// Connect several loads and measure them in turns; the JSON document comes on the first line of standard input
+    Session,
     /// Print the PDUs of a capture or a hex dump, one a line
     Decode(decode::Arguments),
     /// Print the JSON Schema of the documents and of every line that comes out
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Schema => schema::run(),
         Command::Serve => serve::run(),
         Command::Load => load::run(),
+        Command::Session => load::run_session(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::{
-    document::{Event, LoadDocument, ServeCommand, ServeDocument},
+    document::{Event, LoadDocument, ServeCommand, ServeDocument, SessionDocument},
     failure,
 };
 
@@ -21,6 +21,7 @@ fn all() -> Value {
         "serve": schema(SchemaGenerator::into_root_schema_for::<ServeDocument>),
         "command": schema(SchemaGenerator::into_root_schema_for::<ServeCommand>),
         "load": schema(SchemaGenerator::into_root_schema_for::<LoadDocument>),
+        "session": schema(SchemaGenerator::into_root_schema_for::<SessionDocument>),
         "event": schema(SchemaGenerator::into_root_schema_for::<Event>),
     })
 }

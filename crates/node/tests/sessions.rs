@@ -61,7 +61,8 @@ fn slices_of_a_session_are_measured_one_by_one() {
 #[test]
 fn what_others_wrote_between_slices_is_no_loss() {
     for protocol in PROTOCOLS {
-        let rewrite = |memory: &Heap, slice: usize| volume::fill(memory, &Pool::default(), 0, SIZE as u64, 50 + slice as u64);
+        let rewrite =
+            |memory: &Heap, slice: usize| volume::fill(memory, &Pool::default(), 0, SIZE as u64, 50 + slice as u64);
         for slice in slices(protocol, RUN, 3, rewrite) {
             assert_eq!(slice.verify.wrong_blocks, 0, "{protocol:?}");
         }

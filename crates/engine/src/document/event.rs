@@ -76,6 +76,9 @@ pub(crate) struct StatusEvent {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ConnectedEvent {
+    /// Of a session: which load
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
     pub(crate) driver: &'static str,
     pub(crate) endpoint: String,
     pub(crate) size_bytes: u64,
@@ -89,6 +92,11 @@ pub(crate) struct ConnectedEvent {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SampleEvent {
+    /// Of a session: which load, and in which round, from 1
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round: Option<usize>,
     pub(crate) at_ns: u64,
     pub(crate) phase: &'static str,
     pub(crate) iops: f64,
@@ -119,6 +127,9 @@ pub(crate) struct CheckedEvent {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ResultEvent {
+    /// Of a session: which load. The figures are those of its slices together
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
     pub(crate) engine_version: &'static str,
     pub(crate) driver: &'static str,
     pub(crate) endpoint: String,
@@ -136,6 +147,33 @@ pub(crate) struct ResultEvent {
     pub(crate) outstanding: Outstanding,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
+    /// Of a session
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) slices: Vec<SliceReport>,
+}
+
+/// One slice of a session's load.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct SliceReport {
+    /// From 1
+    pub(crate) round: usize,
+    /// Place among all slices of the session, from 1
+    pub(crate) place: usize,
+    /// Since the session process began
+    pub(crate) start_ns: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) latency_sum_ns: u64,
+    pub(crate) latency_p50_ns: u64,
+    pub(crate) latency_p99_ns: u64,
+    /// Between the readings of the CPU clocks, of which the CPU times are
+    pub(crate) cpu_window_ns: u64,
+    pub(crate) initiator_cpu_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target_cpu_ns: Option<u64>,
+    pub(crate) machine_busy_ns: u64,
+    pub(crate) run_queue_wait_ns: u64,
 }
 
 /// The machine with no load, over a window like a run's.

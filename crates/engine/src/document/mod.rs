@@ -3,10 +3,12 @@
 mod event;
 mod load;
 mod serve;
+mod session;
 
 pub(crate) use event::*;
 pub(crate) use load::*;
 pub(crate) use serve::*;
+pub(crate) use session::*;
 
 use std::path::PathBuf;
 

@@ -18,8 +18,12 @@ pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
     Endpoint::parse(text)
 }
 
-/// How to reach the endpoint; `None` where it is of this machine.
-pub(super) fn settings(document: &LoadDocument, endpoint: &Endpoint) -> Result<Option<Settings>, Failure> {
+/// How to reach the endpoint; `None` where it is of this machine. `instance` tells loads of one initiator apart.
+pub(super) fn settings(
+    document: &LoadDocument,
+    endpoint: &Endpoint,
+    instance: u32,
+) -> Result<Option<Settings>, Failure> {
     let Some(host) = endpoint.unit.host() else { return Ok(None) };
     let unreachable =
         |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint.text.clone());
@@ -39,7 +43,7 @@ pub(super) fn settings(document: &LoadDocument, endpoint: &Endpoint) -> Result<O
         dhchap: options.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?,
         uid: options.uid,
         gid: options.gid,
-        ..Settings::new(address, std::process::id(), Randomness::new(secret::random()?))
+        ..Settings::new(address, instance, Randomness::new(secret::random()?))
     }))
 }
 

@@ -8,14 +8,14 @@ use std::{
 
 use iotax_node::{
     failure::Failure,
-    load::{Content, LoadConfig, Outcome, Sample, TaskConfig},
+    load::{Content, LoadConfig, LoadNode, Outcome, Sample, TaskConfig},
 };
 use iotax_proto::{Geometry, Instant};
 use iotax_runtime::Clock;
 
 use super::{
     begin, report,
-    threads::{Finished, Plan, Standing, Thread, Unit},
+    threads::{Finished, Plan, Standing, Thread, Unit, drive_once},
     window::{Span, Window},
 };
 use crate::{
@@ -33,19 +33,9 @@ const BEGIN_AFTER: Duration = Duration::from_millis(5);
 
 pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     let clock = Clock::start();
-    let endpoint = begin::endpoint(document)?;
     // Distinct in every run on a unit: the time of its start is.
     let configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
-    let plan = Arc::new(Plan {
-        settings: begin::settings(document, &endpoint)?,
-        endpoint,
-        driver: document.driver.into(),
-        spin: Duration::from_nanos(document.spin_ns),
-        direct: document.options.direct.unwrap_or(true),
-        clock,
-        writes: configs.iter().any(writes),
-        begin_at: OnceLock::new(),
-    });
+    let plan = Arc::new(Plan::new(document, configs.iter().any(writes), clock, std::process::id())?);
     let load = Load::start(document, configs, &plan)?;
     match document.task {
         Task::Run => load.measure(document, &plan),
@@ -53,7 +43,7 @@ pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     }
 }
 
-fn writes(config: &LoadConfig) -> bool {
+pub(super) fn writes(config: &LoadConfig) -> bool {
     match &config.task {
         TaskConfig::Run(run) => run.writes(),
         TaskConfig::Fill { .. } => true,
@@ -62,7 +52,9 @@ fn writes(config: &LoadConfig) -> bool {
 }
 
 struct Load {
-    threads: Vec<Thread>,
+    threads: Vec<Thread<Finished>>,
+    /// Set once all threads are ready: when the warm-up begins.
+    begin_at: Arc<OnceLock<Instant>>,
     reports: mpsc::Receiver<Standing>,
     driver: &'static str,
     /// Samples of each thread that are not passed on yet.
@@ -74,11 +66,14 @@ impl Load {
         let (sender, reports) = mpsc::channel();
         let samples = vec![VecDeque::new(); configs.len()];
         let mut threads = Vec::new();
+        let begin_at = Arc::new(OnceLock::new());
         for (index, config) in configs.into_iter().enumerate() {
             let cpu = (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]);
-            threads.push(Thread::start(index, cpu, config, plan, sender.clone())?);
+            let (shared, begin_at, sender) = (Arc::clone(plan), Arc::clone(&begin_at), sender.clone());
+            let drive = move |node: &mut LoadNode, driver| drive_once(index, node, &shared, &begin_at, driver, &sender);
+            threads.push(Thread::start(format!("load-{index}"), cpu, config, plan, drive)?);
         }
-        Ok(Self { threads, reports, driver: "", samples })
+        Ok(Self { threads, begin_at, reports, driver: "", samples })
     }
 
     /// Waits until every connection of every thread stands, or a thread has ended instead.
@@ -108,7 +103,7 @@ impl Load {
         let start = begin_at + Duration::from_nanos(document.warmup_ns);
         let end = start + Duration::from_nanos(document.runtime_ns);
         // Set here only.
-        let _ = plan.begin_at.set(begin_at);
+        let _ = self.begin_at.set(begin_at);
         self.wake();
 
         self.pass_samples_until(plan, start);
@@ -121,7 +116,8 @@ impl Load {
             return Err(failure::internal("a run gave no figures"));
         };
         let (first, last) = finished.began;
-        let span = Span { start, end, start_skew_ns: last.since(first).as_nanos() as u64 };
+        let measured_for = Duration::from_nanos(document.runtime_ns);
+        let span = Span { start, measured: measured_for, start_skew_ns: last.since(first).as_nanos() as u64 };
         let result = report::result(document, plan, self.driver, span, &measured, &usage);
         output::emit(&Event::Result(Box::new(result)));
         Ok(())

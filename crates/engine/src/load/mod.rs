@@ -4,6 +4,7 @@ mod begin;
 mod coordinator;
 mod idle;
 mod report;
+mod session;
 mod threads;
 mod window;
 
@@ -12,6 +13,8 @@ use crate::{
     input,
 };
 use iotax_node::failure::Failure;
+
+pub(crate) use session::run as run_session;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: LoadDocument = input::read_document()?;

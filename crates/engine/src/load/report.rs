@@ -19,6 +19,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) fn connected(endpoint: &str, driver: &'static str, unit: &Unit) -> ConnectedEvent {
     ConnectedEvent {
+        id: None,
         driver,
         endpoint: endpoint.to_owned(),
         size_bytes: unit.geometry.size_bytes,
@@ -35,6 +36,8 @@ fn words(pairs: &[(&'static str, String)]) -> BTreeMap<&'static str, String> {
 
 pub(super) fn sample(sample: &Sample) -> SampleEvent {
     SampleEvent {
+        id: None,
+        round: None,
         at_ns: sample.at_ns,
         phase: if sample.in_window { "run" } else { "warmup" },
         iops: per_second(sample.reads + sample.writes, sample.duration_ns),
@@ -53,10 +56,11 @@ pub(super) fn result(
     measured: &Measured,
     usage: &Usage,
 ) -> ResultEvent {
-    let duration_ns = span.end.since(span.start).as_nanos() as u64;
+    let duration_ns = span.measured.as_nanos() as u64;
     let target = usage.watched.get("target");
     let waits = std::iter::once(&usage.initiator).chain(target).map(|(_, times)| times.run_queue_wait_ns);
     ResultEvent {
+        id: None,
         engine_version: VERSION,
         driver,
         endpoint: plan.endpoint.text.clone(),
@@ -84,6 +88,7 @@ pub(super) fn result(
             run_queue_wait: ratio(waits.sum(), usage.duration_ns),
             clock: "CLOCK_MONOTONIC",
         },
+        slices: Vec::new(),
     }
 }
 

@@ -23,9 +23,10 @@ use iotax_runtime::{
     memory::{MemoryError, SharedRegion},
 };
 
-use crate::failure;
+use super::begin;
+use crate::{document::LoadDocument, failure};
 
-/// What all threads of a load share.
+/// How a load reaches its unit; all its threads share it.
 pub(super) struct Plan {
     pub(super) endpoint: Endpoint,
     /// How to reach the endpoint; none for one of this machine.
@@ -36,8 +37,22 @@ pub(super) struct Plan {
     pub(super) direct: bool,
     pub(super) clock: Clock,
     pub(super) writes: bool,
-    /// Set once all threads are ready: when the warm-up begins.
-    pub(super) begin_at: OnceLock<Instant>,
+}
+
+impl Plan {
+    /// `instance` tells loads of one initiator apart.
+    pub(super) fn new(document: &LoadDocument, writes: bool, clock: Clock, instance: u32) -> Result<Self, Failure> {
+        let endpoint = begin::endpoint(document)?;
+        Ok(Self {
+            settings: begin::settings(document, &endpoint, instance)?,
+            endpoint,
+            driver: document.driver.into(),
+            spin: Duration::from_nanos(document.spin_ns),
+            direct: document.options.direct.unwrap_or(true),
+            clock,
+            writes,
+        })
+    }
 }
 
 /// How a thread stands.
@@ -76,31 +91,33 @@ impl Finished {
     }
 }
 
-pub(super) struct Thread {
+/// A thread that drives a node of its own, and ends with a `T`.
+pub(super) struct Thread<T> {
     pub(super) waker: Waker,
-    handle: JoinHandle<Result<Finished, Failure>>,
+    handle: JoinHandle<Result<T, Failure>>,
 }
 
-impl Thread {
+impl<T: Send + 'static> Thread<T> {
+    /// `drive` runs the node on the thread, pinned to `cpu` where one is named.
     pub(super) fn start(
-        index: usize,
+        name: String,
         cpu: Option<usize>,
         config: LoadConfig,
         plan: &Arc<Plan>,
-        reports: mpsc::Sender<Standing>,
+        drive: impl FnOnce(&mut LoadNode, DriverConfig) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Self, Failure> {
         let mut driver = DriverConfig::new(plan.driver, plan.clock).map_err(failure::internal)?;
         driver.spin = plan.spin;
         let waker = driver.waker.clone();
         let plan = Arc::clone(plan);
         let handle = std::thread::Builder::new()
-            .name(format!("load-{index}"))
+            .name(name)
             .spawn(move || {
                 if let Some(cpu) = cpu {
                     iotax_runtime::cpu::pin_thread(&[cpu]).map_err(failure::internal)?;
                 }
                 let mut node = make_node(config, &plan, &mut driver)?;
-                drive(index, &mut node, &plan, driver, &reports)
+                drive(&mut node, driver)
             })
             .map_err(failure::internal)?;
         Ok(Self { waker, handle })
@@ -110,7 +127,7 @@ impl Thread {
         self.handle.is_finished()
     }
 
-    pub(super) fn join(self) -> Result<Finished, Failure> {
+    pub(super) fn join(self) -> Result<T, Failure> {
         self.handle
             .join()
             .unwrap_or_else(|_| Err(Failure::new(FailureKind::Internal, "a load thread panicked", "load")))
@@ -173,10 +190,12 @@ fn is_memory_file(path: &Path) -> bool {
         && std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"))
 }
 
-fn drive(
+/// Drives a load that runs once: it begins when `start` is set and ends by itself.
+pub(super) fn drive_once(
     index: usize,
     node: &mut LoadNode,
     plan: &Plan,
+    start: &OnceLock<Instant>,
     config: DriverConfig,
     reports: &mpsc::Sender<Standing>,
 ) -> Result<Finished, Failure> {
@@ -184,7 +203,7 @@ fn drive(
     let kind = driver.kind();
     let mut samples_told = 0;
     let report = |node: &mut LoadNode, _now: Instant| {
-        if let Some(at) = plan.begin_at.get() {
+        if let Some(at) = start.get() {
             node.begin(*at);
         }
         let samples = node.samples(samples_told).to_vec();

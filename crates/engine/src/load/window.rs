@@ -1,6 +1,6 @@
 //! CPU time over the measured window: clocks read at its two ends, all in one go.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use iotax_node::failure::Failure;
 use iotax_proto::Instant;
@@ -15,7 +15,8 @@ use crate::failure;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: Instant,
-    pub(super) end: Instant,
+    /// How much of the time since is measured: all of a run's, the slices of a session.
+    pub(super) measured: Duration,
     /// From the first thread's beginning to the last one's.
     pub(super) start_skew_ns: u64,
 }
@@ -36,12 +37,40 @@ struct Readings {
 }
 
 /// What was used in the window.
+#[derive(Clone)]
 pub(super) struct Usage {
     /// Between the readings: longer or shorter than the window by as much as this process was scheduled late.
     pub(super) duration_ns: u64,
     pub(super) initiator: (u32, ProcessTimes),
     pub(super) watched: BTreeMap<String, (u32, ProcessTimes)>,
     pub(super) machine: MachineTimes,
+}
+
+impl Usage {
+    /// The processes' times as they would have been read at the edges of a window of `duration`: the readings come a little late,
+    /// which counts in a short one. The machine's are ticks of 10 ms, coarser than that.
+    pub(super) fn scaled_to(mut self, duration: Duration) -> Self {
+        let (wanted, read) = (duration.as_nanos(), u128::from(self.duration_ns.max(1)));
+        let watched = self.watched.values_mut();
+        for (_, times) in watched.chain(std::iter::once(&mut self.initiator)) {
+            for ns in [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns] {
+                *ns = (u128::from(*ns) * wanted / read) as u64;
+            }
+        }
+        self
+    }
+
+    /// Adds what was used in another window of the same processes.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.duration_ns += other.duration_ns;
+        self.initiator.1.add(&other.initiator.1);
+        for (role, (_, times)) in &mut self.watched {
+            if let Some((_, theirs)) = other.watched.get(role) {
+                times.add(theirs);
+            }
+        }
+        self.machine.add(&other.machine);
+    }
 }
 
 impl Window {

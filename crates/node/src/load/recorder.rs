@@ -458,16 +458,28 @@ impl Sample {
 impl Measured {
     /// Adds another thread's figures of the same window.
     pub fn merge(&mut self, other: &Self) {
+        self.add(other);
+        for (ours, theirs) in self.series.iter_mut().zip(&other.series) {
+            ours.merge(theirs);
+        }
+        self.mean_outstanding += other.mean_outstanding;
+    }
+
+    /// Adds the figures of a later slice, as long as each of the `slices` that are here.
+    pub fn append(&mut self, later: &Self, slices: u32) {
+        self.add(later);
+        self.series.extend(later.series.iter().cloned());
+        let before = f64::from(slices);
+        self.mean_outstanding = (self.mean_outstanding * before + later.mean_outstanding) / (before + 1.0);
+    }
+
+    fn add(&mut self, other: &Self) {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
         for (ours, theirs) in self.streams.iter_mut().zip(&other.streams) {
             ours.merge(theirs);
         }
         merge_latency(&mut self.lateness, other.lateness.as_ref());
-        for (ours, theirs) in self.series.iter_mut().zip(&other.series) {
-            ours.merge(theirs);
-        }
-        self.mean_outstanding += other.mean_outstanding;
         self.verify.merge(other.verify);
         self.errors_outside += other.errors_outside;
     }

@@ -106,11 +106,7 @@ impl Bench {
     }
 
     /// Drives a load to its end; `each` sees it before every step.
-    pub fn drive(
-        &mut self,
-        load: LoadNode,
-        mut each: impl FnMut(&mut LoadNode, Instant),
-    ) -> Result<Outcome, Failure> {
+    pub fn drive(&mut self, load: LoadNode, mut each: impl FnMut(&mut LoadNode, Instant)) -> Result<Outcome, Failure> {
         let begun = |load: &mut LoadNode, now| {
             load.begin(now);
             each(load, now);

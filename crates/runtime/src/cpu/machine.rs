@@ -50,6 +50,24 @@ impl MachineTimes {
         Self { cores: cores.collect() }
     }
 
+    /// Adds what each core did in another span of time. A core that only one of them knows counts as it is.
+    pub fn add(&mut self, other: &Self) {
+        for core in &other.cores {
+            let Some(ours) = self.cores.iter_mut().find(|ours| ours.cpu == core.cpu) else {
+                self.cores.push(*core);
+                continue;
+            };
+            ours.user_ns += core.user_ns;
+            ours.nice_ns += core.nice_ns;
+            ours.system_ns += core.system_ns;
+            ours.idle_ns += core.idle_ns;
+            ours.iowait_ns += core.iowait_ns;
+            ours.irq_ns += core.irq_ns;
+            ours.softirq_ns += core.softirq_ns;
+            ours.steal_ns += core.steal_ns;
+        }
+    }
+
     /// Time in which some core did something for somebody: neither idle, nor waiting for I/O, nor stolen.
     pub fn busy_ns(&self) -> u64 {
         let busy = |core: &CoreTimes| core.user_ns + core.nice_ns + core.system_ns + core.irq_ns + core.softirq_ns;
@@ -101,6 +119,14 @@ mod tests {
         assert_eq!(used.cores[1].user_ns, 150_000_000);
         assert_eq!(used.cores[1].idle_ns, 100_000_000);
         assert_eq!(used.cores[0].user_ns, 100_000_000);
+    }
+
+    #[test]
+    fn spans_of_time_are_added_core_by_core() {
+        let mut times = MachineTimes::parse("cpu1 5 0 6 80 0 0 1 0\n", 100);
+        times.add(&MachineTimes::parse(STAT, 100));
+        let core = |cpu| times.cores.iter().find(|core| core.cpu == cpu).copied().unwrap();
+        assert_eq!((core(1).user_ns, core(1).idle_ns, core(0).user_ns), (250_000_000, 1_700_000_000, 100_000_000));
     }
 
     #[test]

@@ -76,6 +76,15 @@ impl ProcessTimes {
             max_rss_bytes: self.max_rss_bytes,
         }
     }
+
+    /// Adds what was used in another span of time; memory is the most of both.
+    pub fn add(&mut self, other: &Self) {
+        self.total_ns += other.total_ns;
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.run_queue_wait_ns += other.run_queue_wait_ns;
+        self.max_rss_bytes = self.max_rss_bytes.max(other.max_rss_bytes);
+    }
 }
 
 pub(super) fn ticks_per_second() -> u64 {

@@ -1,0 +1,219 @@
+//! One of a session's loads: its threads, and one slice of it at a time.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use iotax_node::{
+    failure::Failure,
+    load::{LoadNode, Measured},
+};
+use iotax_proto::Instant;
+use iotax_runtime::{Clock, Driver, DriverConfig, Flow};
+
+use super::{
+    super::{
+        begin,
+        coordinator::writes,
+        report,
+        threads::{Plan, Thread, Unit},
+        window::{Usage, Window},
+    },
+    LOADS_MAX,
+};
+use crate::{
+    document::{ConnectedEvent, LoadDocument},
+    failure,
+};
+
+/// How often threads are asked whether their connections stand, or their last I/Os are answered.
+const OPENING_PERIOD: Duration = Duration::from_millis(1);
+const DRAINING_PERIOD: Duration = Duration::from_micros(200);
+
+/// Of an instance: which load of the session it is.
+const LOAD_BITS: u32 = 10;
+
+/// When and how long a load works next.
+#[derive(Clone, Copy)]
+pub(super) struct Slice {
+    pub(super) round: usize,
+    pub(super) place: usize,
+    pub(super) begin_at: Instant,
+    pub(super) settle: Duration,
+    pub(super) runtime: Duration,
+    /// Names its writes.
+    pub(super) run: u64,
+}
+
+impl Slice {
+    pub(super) fn start(&self) -> Instant {
+        self.begin_at + self.settle
+    }
+
+    pub(super) fn end(&self) -> Instant {
+        self.start() + self.runtime
+    }
+}
+
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) document: LoadDocument,
+    pub(super) plan: Arc<Plan>,
+    pub(super) driver: &'static str,
+    threads: Vec<Thread<()>>,
+    orders: Arc<Orders>,
+    news: mpsc::Receiver<News>,
+}
+
+/// What the threads are to do; they look when they are woken.
+#[derive(Default)]
+struct Orders {
+    /// The slice that is next or under way.
+    slice: Mutex<Option<Slice>>,
+    released: AtomicBool,
+}
+
+enum News {
+    Ready { driver: &'static str, unit: Option<Unit> },
+    Measured(Box<Measured>),
+}
+
+impl Member {
+    pub(super) fn start(index: usize, id: String, document: LoadDocument, clock: Clock) -> Result<Self, Failure> {
+        let configs = begin::configs(&document, clock.unix_ns(Instant(0)))?;
+        let plan = Arc::new(Plan::new(&document, configs.iter().any(writes), clock, instance(index))?);
+        let orders = Arc::new(Orders::default());
+        let (sender, news) = mpsc::channel();
+        let mut threads = Vec::new();
+        for (thread, config) in configs.into_iter().enumerate() {
+            let cpu = (!document.cpus.is_empty()).then(|| document.cpus[thread % document.cpus.len()]);
+            let (orders, sender) = (Arc::clone(&orders), sender.clone());
+            let drive = move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender);
+            threads.push(Thread::start(format!("load-{index}-{thread}"), cpu, config, &plan, drive)?);
+        }
+        Ok(Self { id, document, plan, driver: "", threads, orders, news })
+    }
+
+    /// Waits until every connection stands.
+    pub(super) fn wait_until_ready(&mut self) -> Result<ConnectedEvent, Failure> {
+        let mut found = None;
+        for _ in 0..self.threads.len() {
+            let News::Ready { driver, unit } = self.next(OPENING_PERIOD)? else {
+                return Err(failure::internal("a load measured before it began"));
+            };
+            self.driver = driver;
+            found = unit.or(found);
+        }
+        let unit = found.ok_or_else(|| failure::internal("a load connected to nothing"))?;
+        Ok(ConnectedEvent {
+            id: Some(self.id.clone()),
+            ..report::connected(&self.plan.endpoint.text, self.driver, &unit)
+        })
+    }
+
+    /// Runs one slice and gives what it measured, with the CPU time between its edges.
+    pub(super) fn measure(&mut self, slice: &Slice) -> Result<(Measured, Usage), Failure> {
+        *self.orders.slice.lock().unwrap_or_else(PoisonError::into_inner) = Some(*slice);
+        self.wake();
+        let clock = self.plan.clock;
+        std::thread::sleep(slice.start().since(clock.now()));
+        let window = Window::open(&self.document.watch_pids, clock)?;
+        std::thread::sleep(slice.end().since(clock.now()));
+        let usage = window.close()?;
+        let mut together: Option<Measured> = None;
+        for _ in 0..self.threads.len() {
+            let News::Measured(measured) = self.next(DRAINING_PERIOD)? else {
+                return Err(failure::internal("a load connected twice"));
+            };
+            match &mut together {
+                Some(together) => together.merge(&measured),
+                None => together = Some(*measured),
+            }
+        }
+        let measured = together.ok_or_else(|| failure::internal("a slice gave no figures"))?;
+        Ok((measured, usage))
+    }
+
+    /// Closes the connections in order.
+    pub(super) fn release(self) -> Result<(), Failure> {
+        self.orders.released.store(true, Ordering::Release);
+        self.wake();
+        for thread in self.threads {
+            thread.join()?;
+        }
+        Ok(())
+    }
+
+    /// The next news of a thread. A thread that ended instead says why.
+    fn next(&mut self, period: Duration) -> Result<News, Failure> {
+        loop {
+            self.wake();
+            match self.news.recv_timeout(period) {
+                Ok(news) => return Ok(news),
+                Err(_) if self.threads.iter().any(Thread::is_finished) => return Err(self.failed()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn failed(&mut self) -> Failure {
+        let mut ended = std::mem::take(&mut self.threads);
+        for thread in &ended {
+            thread.waker.stop();
+        }
+        let why = ended.drain(..).find_map(|thread| thread.join().err());
+        why.unwrap_or_else(|| failure::internal("a load ended before its session"))
+    }
+
+    fn wake(&self) {
+        for thread in &self.threads {
+            thread.waker.wake();
+        }
+    }
+}
+
+/// An iSCSI initiator's sessions differ in 24 bits: those of the process and of the load share them.
+fn instance(index: usize) -> u32 {
+    const { assert!(LOADS_MAX == 1 << LOAD_BITS) };
+    std::process::id() << LOAD_BITS | index as u32
+}
+
+/// Does what the orders say until the session releases the load.
+fn drive(node: &mut LoadNode, config: DriverConfig, orders: &Orders, news: &mpsc::Sender<News>) -> Result<(), Failure> {
+    node.stay();
+    let driver = Driver::new(config).map_err(failure::internal)?;
+    let kind = driver.kind().name();
+    let mut ready = false;
+    let mut begun = 0;
+    // A session that is gone has stopped this driver too: nobody misses the news.
+    let follow = |node: &mut LoadNode, now| {
+        if let Some(measured) = node.take_slice() {
+            let _ = news.send(News::Measured(Box::new(measured)));
+        }
+        if !ready && node.is_ready() {
+            ready = true;
+            let unit = node.geometry().map(|geometry| Unit { geometry: geometry.clone(), facts: node.facts() });
+            let _ = news.send(News::Ready { driver: kind, unit });
+        }
+        if orders.released.load(Ordering::Acquire) {
+            node.release(now);
+            return Flow::Continue;
+        }
+        let next = *orders.slice.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slice) = next.filter(|slice| slice.place > begun && node.is_ready()) {
+            begun = slice.place;
+            node.begin_slice(slice.begin_at, slice.settle, slice.runtime, slice.run);
+        }
+        Flow::Continue
+    };
+    driver.run(node, follow).map_err(failure::internal)?;
+    match node.outcome() {
+        Some(Err(failure)) => Err(failure.clone()),
+        _ => Ok(()),
+    }
+}

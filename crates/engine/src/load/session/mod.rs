@@ -1,0 +1,141 @@
+//! `iotax-engine session`: several loads, connected once, measured in turns, a slice of time each.
+//!
+//! One load works at a time; the others sleep on their open connections. Figures are kept here until the last slice has ended, so
+//! that whoever reads them does not share the processors with what is measured.
+
+mod member;
+mod record;
+
+use std::time::{Duration, Instant as WallInstant};
+
+use iotax_node::failure::Failure;
+use iotax_runtime::Clock;
+
+use self::{
+    member::{Member, Slice},
+    record::Record,
+};
+use super::report;
+use crate::{
+    document::{Event, SampleEvent, SessionDocument, Task},
+    input, output,
+};
+
+/// From the end of one slice's load to the beginning of the next's: every thread has heard by then.
+const BEGIN_AFTER: Duration = Duration::from_millis(2);
+/// How often it is told how far the session is.
+const TELL_PERIOD: Duration = Duration::from_millis(500);
+/// Connections stand on both sides for all loads at once.
+const LOADS_MAX: usize = 1024;
+const SLICES_MAX: usize = 1 << 20;
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let document: SessionDocument = input::read_document()?;
+    check(&document)?;
+    input::follow(|line| {
+        if line.is_none() {
+            std::process::exit(1);
+        }
+    });
+    let clock = Clock::start();
+    let mut session = Session::prepare(document, clock)?;
+    session.measure()?;
+    session.release()
+}
+
+fn check(document: &SessionDocument) -> Result<(), Failure> {
+    let count = document.loads.len();
+    for (holds, message, place) in [
+        (count > 0, "must name at least one".to_owned(), "loads"),
+        (count <= LOADS_MAX, format!("must be at most {LOADS_MAX}"), "loads"),
+        (document.rounds.iter().all(|round| round.iter().all(|load| *load < count)), "names no load".into(), "rounds"),
+        (document.rounds.iter().map(Vec::len).sum::<usize>() <= SLICES_MAX, "too many slices".into(), "rounds"),
+        (document.slice_ns > 0, "must be more than 0".into(), "slice_ns"),
+        (document.loads.iter().all(|each| each.load.task == Task::Run), "must be `run`".into(), "loads.load.task"),
+    ] {
+        if !holds {
+            return Err(Failure::usage(message, place));
+        }
+    }
+    Ok(())
+}
+
+struct Session {
+    clock: Clock,
+    settle: Duration,
+    slice: Duration,
+    rounds: Vec<Vec<usize>>,
+    members: Vec<Member>,
+    records: Vec<Record>,
+}
+
+impl Session {
+    /// Connects every load; none sends an I/O yet.
+    fn prepare(document: SessionDocument, clock: Clock) -> Result<Self, Failure> {
+        let settle = Duration::from_nanos(document.settle_ns);
+        let slice = Duration::from_nanos(document.slice_ns);
+        let mut members = Vec::new();
+        for (index, mut each) in document.loads.into_iter().enumerate() {
+            (each.load.warmup_ns, each.load.runtime_ns) = (document.settle_ns, document.slice_ns);
+            each.load.sample_ns = document.slice_ns;
+            members.push(Member::start(index, each.id, each.load, clock)?);
+        }
+        for member in &mut members {
+            output::emit(&Event::Connected(member.wait_until_ready()?));
+        }
+        let records = members.iter().map(|_| Record::default()).collect();
+        Ok(Self { clock, settle, slice, rounds: document.rounds, members, records })
+    }
+
+    fn measure(&mut self) -> Result<(), Failure> {
+        let mut told_at = WallInstant::now();
+        let mut place = 0;
+        for round in 0..self.rounds.len() {
+            for turn in 0..self.rounds[round].len() {
+                let index = self.rounds[round][turn];
+                place += 1;
+                let slice = self.next_slice(round + 1, place);
+                let (measured, usage) = self.members[index].measure(&slice)?;
+                if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
+                    told_at = WallInstant::now();
+                    let id = Some(self.members[index].id.clone());
+                    let at_ns = slice.end().0;
+                    let sample = SampleEvent { id, round: Some(round + 1), at_ns, ..report::sample(last) };
+                    output::emit(&Event::Sample(sample));
+                }
+                self.records[index].add(&slice, measured, usage);
+            }
+        }
+        Ok(())
+    }
+
+    fn next_slice(&self, round: usize, place: usize) -> Slice {
+        let begin_at = self.clock.now() + BEGIN_AFTER;
+        Slice {
+            round,
+            place,
+            begin_at,
+            settle: self.settle,
+            runtime: self.slice,
+            // Distinct in every slice on a unit: the time of its start is.
+            run: self.clock.unix_ns(begin_at),
+        }
+    }
+
+    /// Ends every load in order, then says what came of each.
+    fn release(self) -> Result<(), Failure> {
+        let mut failed = None;
+        for (member, record) in self.members.into_iter().zip(self.records) {
+            let result = record.result(&member, self.clock);
+            match member.release() {
+                Ok(()) => {
+                    if let Some(result) = result {
+                        output::emit(&Event::Result(Box::new(result)));
+                    }
+                }
+                Err(failure) => _ = failed.get_or_insert(failure),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}

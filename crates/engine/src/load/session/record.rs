@@ -1,0 +1,77 @@
+//! What a session's slices of one load measured, one by one and together.
+
+use std::time::Duration;
+
+use iotax_node::load::{Measured, Sparse};
+use iotax_proto::Instant;
+use iotax_runtime::Clock;
+
+use super::{
+    super::{
+        report,
+        window::{Span, Usage},
+    },
+    member::{Member, Slice},
+};
+use crate::document::{ResultEvent, SliceReport, Window};
+
+#[derive(Default)]
+pub(super) struct Record {
+    whole: Option<Whole>,
+    slices: Vec<SliceReport>,
+}
+
+struct Whole {
+    first_start: Instant,
+    measured_for: Duration,
+    measured: Measured,
+    usage: Usage,
+}
+
+impl Record {
+    pub(super) fn add(&mut self, slice: &Slice, measured: Measured, usage: Usage) {
+        let usage = usage.scaled_to(slice.runtime);
+        self.slices.push(slice_report(slice, &measured, &usage));
+        if let Some(whole) = &mut self.whole {
+            whole.measured.append(&measured, self.slices.len() as u32 - 1);
+            whole.usage.add(&usage);
+            whole.measured_for += slice.runtime;
+        } else {
+            let (first_start, measured_for) = (slice.start(), slice.runtime);
+            self.whole = Some(Whole { first_start, measured_for, measured, usage });
+        }
+    }
+
+    /// All slices together; `None` where there were none.
+    pub(super) fn result(self, member: &Member, clock: Clock) -> Option<ResultEvent> {
+        let Whole { first_start, measured_for, measured, usage } = self.whole?;
+        let span = Span { start: first_start, measured: measured_for, start_skew_ns: 0 };
+        let result = report::result(&member.document, &member.plan, member.driver, span, &measured, &usage);
+        let window = Window { start_unix_ns: clock.unix_ns(first_start), ..result.window };
+        Some(ResultEvent { id: Some(member.id.clone()), window, slices: self.slices, ..result })
+    }
+}
+
+fn slice_report(slice: &Slice, measured: &Measured, usage: &Usage) -> SliceReport {
+    let (read, write) = (&measured.read, &measured.write);
+    let mut latency = Sparse::default();
+    latency.merge(&read.latency);
+    latency.merge(&write.latency);
+    let target = usage.watched.get("target").map(|(_, times)| times);
+    SliceReport {
+        round: slice.round,
+        place: slice.place,
+        start_ns: slice.start().0,
+        duration_ns: slice.runtime.as_nanos() as u64,
+        ios: read.ios + write.ios,
+        bytes: read.bytes + write.bytes,
+        latency_sum_ns: read.latency_sum_ns + write.latency_sum_ns,
+        latency_p50_ns: latency.quantile_ns(0.5),
+        latency_p99_ns: latency.quantile_ns(0.99),
+        cpu_window_ns: usage.duration_ns,
+        initiator_cpu_ns: usage.initiator.1.total_ns,
+        target_cpu_ns: target.map(|times| times.total_ns),
+        machine_busy_ns: usage.machine.busy_ns(),
+        run_queue_wait_ns: usage.initiator.1.run_queue_wait_ns + target.map_or(0, |times| times.run_queue_wait_ns),
+    }
+}

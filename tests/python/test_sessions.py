@@ -1,0 +1,136 @@
+"""Sessions of the engine: loads that stay connected and are measured in turns."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine_process import events, ready, started
+
+MIB = 1 << 20
+SLICE_NS = 30_000_000
+
+
+@pytest.fixture
+def served(real_engine: Path) -> Iterator[dict[str, Any]]:
+    """The `ready` of a server of one small memory volume by every protocol."""
+    protocols = ("nfs3", "iscsi", "nvme-tcp")
+    document = {
+        "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 * MIB, "fill": "pattern", "seed": 1}],
+        "exports": [{"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} for each in protocols],
+    }
+    with started(real_engine, "serve", document) as server:
+        yield ready(server)
+        assert server.stdin
+        server.stdin.close()
+
+
+def loads(served: dict[str, Any], **more: object) -> list[dict[str, Any]]:
+    """A load that reads and writes the whole volume over each protocol, and without one."""
+    endpoints = {each["protocol"]: each["endpoint"] for each in served["portals"]}
+    endpoints["local"] = f"local:{served['volumes'][0]['path']}"
+    return [
+        {
+            "id": protocol,
+            "load": {
+                "task": "run",
+                "endpoint": endpoint,
+                "outstanding": 4,
+                "read_percent": 50,
+                "verify": True,
+                "watch_pids": {} if protocol == "local" else {"target": served["pid"]},
+                **more,
+            },
+        }
+        for protocol, endpoint in endpoints.items()
+    ]
+
+
+def session(engine: Path, members: list[dict[str, Any]], rounds: list[list[int]]) -> list[dict[str, Any]]:
+    document = {"loads": members, "rounds": rounds, "settle_ns": 5_000_000, "slice_ns": SLICE_NS}
+    return events(engine, document, "session")
+
+
+def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, served: dict[str, Any]) -> None:
+    said = session(real_engine, loads(served), [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
+    connected = [event["id"] for event in said if event["event"] == "connected"]
+    results = {event["id"]: event for event in said if event["event"] == "result"}
+    assert connected == list(results) == ["nfs3", "iscsi", "nvme-tcp", "local"]
+    for name, result in results.items():
+        slices = result["slices"]
+        assert [each["round"] for each in slices] == [1, 2, 3]
+        assert result["window"]["duration_ns"] == 3 * SLICE_NS
+        assert sum(each["ios"] for each in slices) == result["read"]["ios"] + result["write"]["ios"] > 0
+        assert sum(each["initiator_cpu_ns"] for each in slices) == result["cpu"]["initiator"]["total_ns"] > 0
+        assert (result["cpu"]["target"] is None) == (name == "local")
+        assert [point["duration_ns"] for point in result["series"]] == [SLICE_NS] * 3
+        # Each load writes the whole volume over: what the others wrote is no loss.
+        assert result["verify"]["checked_blocks"] > 0
+        assert result["verify"]["wrong_blocks"] == 0
+    places = sorted(each["place"] for result in results.values() for each in result["slices"])
+    assert places == list(range(1, 13))
+    starts = sorted((each["place"], each["start_ns"]) for result in results.values() for each in result["slices"])
+    assert all(later[1] - earlier[1] >= SLICE_NS for earlier, later in itertools.pairwise(starts))
+
+
+def test_session_measures_over_several_threads_and_streams(real_engine: Path, served: dict[str, Any]) -> None:
+    streams = [{"name": "random"}, {"name": "sequential", "random_percent": 0}]
+    members = loads(served, workers=4, threads=2, streams=streams)[:1]
+    [result] = [event for event in session(real_engine, members, [[0], [0]]) if event["event"] == "result"]
+    assert [part["name"] for part in result["streams"]] == ["random", "sequential"]
+    assert sum(part["read"]["ios"] + part["write"]["ios"] for part in result["streams"]) == sum(
+        each["ios"] for each in result["slices"]
+    )
+    assert result["outstanding"]["mean"] == pytest.approx(16, rel=0.2)
+
+
+def test_open_loop_is_offered_its_rate_in_every_slice(real_engine: Path, served: dict[str, Any]) -> None:
+    pacing = {"kind": "open", "rate_iops": 1000}
+    said = session(real_engine, loads(served, pacing=pacing)[:2], [[0, 1], [1, 0]])
+    for result in (event for event in said if event["event"] == "result"):
+        assert result["open"]["offered"] == 2 * 30
+
+
+def test_load_that_cannot_connect_ends_the_session(real_engine: Path, served: dict[str, Any]) -> None:
+    members = loads(served)
+    members[1]["load"]["endpoint"] = members[1]["load"]["endpoint"].replace(":v0/", ":v1/")
+    said = session(real_engine, members, [[0, 1]])
+    assert said[-1]["event"] == "error"
+    assert said[-1]["kind"] == "not_found"
+    assert not any(event["event"] == "result" for event in said)
+
+
+def test_server_that_dies_between_slices_ends_the_session(real_engine: Path, served: dict[str, Any]) -> None:
+    document = {
+        "loads": loads(served)[:2],
+        "rounds": [[0, 1]] * 1000,
+        "settle_ns": 1_000_000,
+        "slice_ns": 50_000_000,
+    }
+    with started(real_engine, "session", document) as process:
+        assert process.stdout
+        line = next(each for each in process.stdout if '"sample"' in each)
+        assert line
+        os.kill(served["pid"], 9)
+        said = list(process.stdout)
+    assert '"kind":"lost"' in said[-1]
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [({"rounds": [[0, 7]]}, "rounds"), ({"slice_ns": 0}, "slice_ns"), ({"loads": []}, "loads")],
+)
+def test_session_that_cannot_be_is_refused(
+    real_engine: Path, served: dict[str, Any], change: dict[str, Any], where: str
+) -> None:
+    document = {"loads": loads(served), "rounds": [[0]], "settle_ns": 0, "slice_ns": SLICE_NS} | change
+    if where == "loads":
+        document["rounds"] = []
+    [said] = events(real_engine, document, "session")
+    assert (said["event"], said["kind"], said["where"]) == ("error", "usage", where)
