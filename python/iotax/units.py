@@ -1,7 +1,7 @@
 """Sizes, durations, percentages and rates, in and out of words.
 
-Suffixes of sizes are fio's: k, m, g, t are binary, with or without `iB`. Every `format_*` writes what its `parse_*`
-reads back to the same value.
+Suffixes of sizes are fio's: k, m, g, t are binary, with or without `iB` or `B`. Those of rates are decimal. Every
+`format_*` writes what its `parse_*` reads back to the same value.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import re
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?)\s*"
 _SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt]?)(?:ib|b)?", re.IGNORECASE)
 _DURATION = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|m|h)")
-_PERCENT = re.compile(_NUMBER + r"%?")
-
+_PERCENT = re.compile(_NUMBER + r"(?P<sign>%?)")
+_RATE = re.compile(_NUMBER + r"(?P<unit>[kM]?)")
 _BIT_RATE = re.compile(_NUMBER + r"(?P<unit>[KMG])bit(?:/s)?")
 
+_DECIMAL_SIZE = re.compile(_NUMBER + r"(?P<unit>[kmgt])b", re.IGNORECASE)
+
+_IOPS = {"": 1, "k": 1_000, "M": 1_000_000}
 _BITS_PER_S = {"K": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _SIZE_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DURATION_NS = {
@@ -39,12 +42,28 @@ def parse_size(value: object) -> int:
     return _positive(_whole(found["number"], _SIZE_BYTES[found["unit"].lower()], "bytes"), "a size")
 
 
+def read_as_binary(value: object) -> str | None:
+    """How a size that is written with a decimal unit is read: `128MiB` for `128MB`; None for any other value."""
+    found = _DECIMAL_SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return f"{found['number']}{found['unit'].upper()}iB" if found else None
+
+
 def format_size(size_bytes: int) -> str:
     """`4KiB`, `512B`: the largest unit that needs no fraction."""
     for suffix, unit in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit}{suffix}"
     return f"{size_bytes}B"
+
+
+def parse_rate(value: object) -> int:
+    """I/Os per second from `70000`, `70k`, `1.5M`: k and M are decimal here."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found:
+        raise ValueError("not a rate in I/Os per second; write it as 70000, 70k or 1.5M")
+    return _whole(found["number"], _IOPS[found["unit"]], "I/Os per second")
 
 
 def parse_bit_rate(value: object) -> int:
@@ -83,17 +102,27 @@ def format_duration(duration_ns: int) -> str:
 
 
 def parse_percent(value: object) -> float:
-    """Percent from `75%`, `75` or `7.5`."""
+    """Percent from `75%`, `75` or `0.5%`. A fraction of 1 needs its sign: 0.75 may be meant as 75 % or as 0.75 %."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        percent = float(value)
+        percent, text, exact = float(value), repr(value), isinstance(value, int)
     else:
         found = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
         if not found:
             raise ValueError("not a percentage; write it as 75%")
-        percent = float(found["number"])
+        percent, text = float(found["number"]), found["number"]
+        exact = bool(found["sign"]) or "." not in text
     if not 0 <= percent <= 100:
         raise ValueError("a percentage lies between 0% and 100%")
+    if not exact and 0 < percent <= 1:
+        raise ValueError(f"a fraction of 1 or a percentage? Write {format_percent(round(percent * 100, 9))} or {text}%")
     return percent
+
+
+def parse_share(value: object) -> float:
+    """A weight beside others of its kind, above 0: `30%`, `30` or `0.3`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return parse_percent(value)
 
 
 def format_percent(percent: float) -> str:

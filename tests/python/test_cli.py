@@ -81,6 +81,29 @@ def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
     assert list(Path.cwd().glob("**/*.iotax")) == []
 
 
+def test_a_size_in_decimal_units_is_said_once_to_be_binary(tiny: Path) -> None:
+    text = tiny.read_text()
+    tiny.write_text(text.replace("1MiB", "1MB"))
+    done = iotax("plan", tiny)
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        "note: 1MB is 1MiB here: sizes are binary, whether written with B or iB, as in fio"
+    ]
+    tiny.write_text(text)
+    assert iotax("plan", tiny).stderr == ""
+
+
+def test_quantities_are_written_on_the_command_line_as_in_a_study() -> None:
+    sized = iotax("size", "--iops", "70k", "--cpu-us", "81", "--cap", "80%")
+    assert sized.exit_code == 0
+    assert "70,000 IOPS, cores at most 80 % busy" in sized.output
+    for words in (("size", "--cpu-us", "81", "--cap", "0.8"), ("compare", "a", "b", "--margin", "0.8")):
+        refused = iotax(*words)
+        assert refused.exit_code == 2
+        assert "found '0.8': a fraction of 1 or a percentage? Write 80% or 0.8%" in refused.output
+    assert "no notebook in out/" in iotax("compare", "a", "b", "--margin", "5%").output
+
+
 def test_a_broken_study_is_a_usage_error_with_lines(tiny: Path) -> None:
     tiny.write_text(tiny.read_text().replace("outstanding", "outstandin"))
     for command in ("plan", "check", "run"):

@@ -119,6 +119,18 @@ def test_the_good_study_is_good() -> None:
          "is written; say `verify: false` under load"),
         ("baseline", "design: {replicates: 99999}\nbaseline", "s.yaml:3:1: factors: 399996 trials are more than "
          "100000; leave out levels or replicates"),
+        ("baseline", "load: {read: 0.75}\nbaseline", "s.yaml:6:8: load.read: found 0.75: a fraction of 1 or a percentage? "
+         "Write 75% or 0.75%"),
+        ("baseline", "load: {random: 1.0}\nbaseline", "s.yaml:6:8: load.random: found 1.0: a fraction of 1 or a "
+         "percentage? Write 100% or 1.0%"),
+        ("baseline", "margin: 0.05\nbaseline", "s.yaml:6:1: margin: found 0.05: a fraction of 1 or a percentage? Write "
+         "5% or 0.05%"),
+        ("baseline", "design: {stop: {half_width: 0.03}}\nbaseline", "s.yaml:6:17: design.stop.half_width: found 0.03: "
+         "a fraction of 1 or a percentage? Write 3% or 0.03%"),
+        ("baseline", "search: {latency_max: 1ms, percentile: 0.99}\nbaseline", "s.yaml:6:28: search.percentile: found "
+         "0.99: a fraction of 1 or a percentage? Write 99% or 0.99%"),
+        ("  outstanding: [1, 8]", "  read: [0.5, 100%]", "s.yaml:5:10: factors.read[1]: found 0.5: a fraction of 1 or "
+         "a percentage? Write 50% or 0.5%"),
         ("[1, 8]", "[1, 8", "s.yaml:6:9: not valid YAML: expected ',' or ']', but got ':' while parsing a flow "
          "sequence"),
     ],

@@ -10,7 +10,9 @@ from iotax.units import (
     format_size,
     parse_duration,
     parse_percent,
+    parse_rate,
     parse_size,
+    read_as_binary,
     show_minutes,
     show_rate,
     show_time,
@@ -74,6 +76,48 @@ def test_a_duration_reads_back_as_written(duration_ns: int) -> None:
 @given(st.integers(min_value=0, max_value=10_000))
 def test_a_percentage_reads_back_as_written(hundredths: int) -> None:
     assert parse_percent(format_percent(hundredths / 100)) == hundredths / 100
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (0.75, "Write 75% or 0.75%"),
+        ("0.75", "Write 75% or 0.75%"),
+        (0.005, "Write 0.5% or 0.005%"),
+        (1.0, "Write 100% or 1.0%"),
+        ("1.0", "Write 100% or 1.0%"),
+        (0.29, "Write 29% or 0.29%"),
+    ],
+)
+def test_a_fraction_of_one_without_its_sign_is_refused(text: object, said: str) -> None:
+    with pytest.raises(ValueError, match=f"a fraction of 1 or a percentage. {said}"):
+        parse_percent(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "percent"),
+    [("0.75%", 0.75), ("1.0%", 1.0), (1, 1), ("1", 1), (0, 0), (0.0, 0), (1.5, 1.5), ("99.9", 99.9)],
+)
+def test_a_percentage_that_can_mean_one_thing_only_needs_no_sign(text: object, percent: float) -> None:
+    assert parse_percent(text) == percent
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_iops"), [(70000, 70000), ("70000", 70000), ("70k", 70000), ("1.5M", 1_500_000), (0, 0), ("0", 0)]
+)
+def test_suffixes_of_rates_are_decimal(text: object, rate_iops: int) -> None:
+    assert parse_rate(text) == rate_iops
+
+
+@pytest.mark.parametrize("text", ["", "70K", "70x", "k", "-1", 1.5, True, None, "0.0001k"])
+def test_rates_that_are_none_are_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="rate|whole"):
+        parse_rate(text)
+
+
+def test_a_decimal_unit_of_a_size_is_known_to_be_read_as_binary() -> None:
+    assert [read_as_binary(each) for each in ("128MB", "4 kb", "1.5GB")] == ["128MiB", "4KiB", "1.5GiB"]
+    assert [read_as_binary(each) for each in ("128MiB", "4k", "512B", 4096, None)] == [None] * 5
 
 
 @pytest.mark.parametrize("text", ["101%", "many", -1, True, None])

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from iotax.cli.exits import HELP
+from iotax.units import parse_percent, parse_rate
+
+_Value = TypeVar("_Value")
+
+
+def _parser(parse: Callable[[object], _Value]) -> Callable[[str], _Value]:
+    """Reads an option as a study file's value is read, and says why where it is none."""
+
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"found {text!r}: {error}") from None
+
+    return read
+
 
 app = typer.Typer(
     help="Measures what a storage protocol charges for an I/O: the same load over local I/O, NFS, iSCSI and NVMe/TCP.",
@@ -173,7 +190,15 @@ def export(
 
 @app.command()
 def size(
-    iops: Annotated[float, typer.Option(help="I/Os a second that the cores are to carry.")] = 70_000,
+    iops: Annotated[
+        int,
+        typer.Option(
+            parser=_parser(parse_rate),
+            metavar="RATE",
+            help="I/Os per second that the cores are to carry.",
+            show_default="70k",
+        ),
+    ] = 70_000,
     notebook: Annotated[
         Path | None,
         typer.Option(
@@ -191,7 +216,12 @@ def size(
             show_default=False,
         ),
     ] = None,
-    cap: Annotated[str, typer.Option(help="How busy the cores may be.")] = "80%",
+    cap: Annotated[
+        float,
+        typer.Option(
+            parser=_parser(parse_percent), metavar="PERCENT", help="How busy the cores may be.", show_default="80%"
+        ),
+    ] = 80,
     response: Annotated[
         str | None,
         typer.Option(
@@ -228,7 +258,12 @@ def compare(
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(min=0, help="Percent that counts as equivalent; A's own when not given.", show_default=False),
+        typer.Option(
+            parser=_parser(parse_percent),
+            metavar="PERCENT",
+            help="What counts as equivalent, such as 5%; A's own when not given.",
+            show_default=False,
+        ),
     ] = None,
     fail_on_regression: Annotated[
         bool, typer.Option("--fail-on-regression", help="End with code 6 where B is surely worse, beyond the margin.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
@@ -29,18 +28,18 @@ from iotax.cli.notebooks import open_notebook
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.report import study_data
-from iotax.units import parse_duration, parse_percent
+from iotax.units import parse_duration
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
 _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")
 
 
 def size(
-    iops: float,
+    iops: int,
     notebook: Path | None,
     run: int | None,
     cpu_us: list[str],
-    cap: str,
+    cap: float,
     response: str | None,
     storage: str,
     cores: int,
@@ -70,15 +69,15 @@ def size(
         raise typer.Exit(Exit.FAILED)
 
 
-def _demand(iops: float, cap: str, response: str | None, storage: str) -> Demand:
+def _demand(iops: int, cap: float, response: str | None, storage: str) -> Demand:
     try:
         ratio, limit_s = _response(response)
-        target = SizingTarget(parse_percent(cap) / 100, limit_s, ratio)
+        target = SizingTarget(cap / 100, limit_s, ratio)
         storage_us = parse_duration(storage) / 1e3
     except ValueError as error:
         leave(Exit.USAGE, str(error))
-    if not iops > 0 or math.isinf(iops):
-        leave(Exit.USAGE, f"--iops {iops:g}: a rate is above 0")
+    if not iops > 0:
+        leave(Exit.USAGE, f"--iops {iops}: a rate is above 0")
     return Demand(iops, target, storage_us)
 
 

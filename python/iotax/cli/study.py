@@ -24,6 +24,7 @@ from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.model import format_level
+from iotax.study.notes import notes
 from iotax.study.read import builtin_studies, load_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
@@ -40,6 +41,8 @@ def load(name: str, driver: str | None = None) -> tuple[Study, str]:
         for line in error.lines():
             typer.echo(line, err=True)
         raise typer.Exit(Exit.USAGE) from None
+    for line in notes(source):
+        typer.echo(f"note: {line}", err=True)
     if driver is not None:
         loopback = study.lab.loopback.model_copy(update={"driver": driver})
         study = study.model_copy(update={"lab": study.lab.model_copy(update={"loopback": loopback})})

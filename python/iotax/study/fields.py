@@ -14,6 +14,8 @@ from iotax.units import (
     parse_bit_rate,
     parse_duration,
     parse_percent,
+    parse_rate,
+    parse_share,
     parse_size,
 )
 
@@ -83,10 +85,23 @@ BitRate: TypeAlias = Annotated[
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
-Rate: TypeAlias = Annotated[int, Field(ge=0, le=100_000_000)]
-"""I/Os a second."""
+_RATE_SCHEMA = {"type": "string", "pattern": r"^[0-9.]+ *[kM]?$", "examples": ["70k"]}
+Rate: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_rate),
+    Field(ge=0, le=100_000_000),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 100_000_000}, _RATE_SCHEMA]}),
+]
+"""I/Os per second."""
+RateLimit: TypeAlias = Annotated[
+    int,
+    BeforeValidator(parse_rate),
+    Field(ge=1),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, _RATE_SCHEMA]}),
+]
+"""I/Os per second, above 0."""
 Backlog: TypeAlias = Annotated[int, Field(ge=0, le=1 << 22)]
-Share: TypeAlias = Annotated[float, BeforeValidator(parse_percent), Field(gt=0)]
+Share: TypeAlias = Annotated[float, BeforeValidator(parse_share), Field(gt=0, allow_inf_nan=False)]
 """A weight, perhaps written as a percentage."""
 
 Arrivals: TypeAlias = Literal["constant", "poisson"]

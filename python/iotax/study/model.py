@@ -42,6 +42,7 @@ from iotax.study.fields import (
     Media,
     Percent,
     Rate,
+    RateLimit,
     Refill,
     Response,
     Rule,
@@ -245,9 +246,9 @@ class Search(Section):
     """The objective: `percentile` of the I/Os complete within it (an open loop's from their intended start)."""
     percentile: Annotated[Percent, Field(gt=0)] = 99.0
     """Of the latencies of a run."""
-    rate_min: Annotated[int, Field(ge=1)] = 100
+    rate_min: RateLimit = 100
     """Where the search for the knee begins; below it there is none."""
-    rate_max: Count | None = None
+    rate_max: RateLimit | None = None
     """Where it ends."""
     precision: Annotated[Percent, Field(ge=1)] = 5.0
     """How closely the knee is bracketed."""

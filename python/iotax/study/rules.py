@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from iotax.study.endpoint import EMBEDDED, KERNEL
-from iotax.study.model import Study, factor_names
+from iotax.study.model import Stream, Study, factor_names
 from iotax.study.source import Place
 from iotax.study.topology import Topology, refused
 from iotax.trial import LevelValue
@@ -170,6 +170,7 @@ def _streams(study: Study) -> Iterator[tuple[Place, str]]:
         fewest = min(_values(study, "workers"))
         if fewest < len(streams):
             yield place, f"{len(streams)} streams need a worker each; say `workers: {len(streams)}` or more"
+        yield from _shares(streams, place)
         for name, stream in streams.items():
             for block, size in itertools.product([stream.block_size or 512], _values(study, "size")):
                 if block % 512 or size % block:
@@ -178,6 +179,20 @@ def _streams(study: Study) -> Iterator[tuple[Place, str]]:
                         f"{format_size(block)} is no multiple of 512 bytes, "
                         f"or the volume's {format_size(size)} is no multiple of it",
                     )
+
+
+def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place, str]]:
+    """Weights are relative to each other: 70% beside 0.3, or beside a stream that says nothing, is a slip."""
+    shares = {name: stream.share for name, stream in streams.items() if "share" in stream.model_fields_set}
+    silent = [name for name in streams if name not in shares]
+    if shares and silent:
+        yield (*place, silent[0]), "has no `share:`, while others have; give every stream one, or none"
+    fractions = [name for name, share in shares.items() if share < 1]
+    if fractions and any(share > 1 for share in shares.values()):
+        yield (
+            (*place, fractions[0], "share"),
+            f"{shares[fractions[0]]:g} beside shares above 1: give all of them in percent, or all as fractions of 1",
+        )
 
 
 def _generator(study: Study) -> Iterator[tuple[Place, str]]:
