@@ -119,8 +119,8 @@ def test_the_good_study_is_good() -> None:
          "is written; say `verify: false` under load"),
         ("baseline", "design: {replicates: 99999}\nbaseline", "s.yaml:3:1: factors: 399996 trials are more than "
          "100000; leave out levels or replicates"),
-        ("baseline", "load: {read: 0.75}\nbaseline", "s.yaml:6:8: load.read: found 0.75: a fraction of 1 or a percentage? "
-         "Write 75% or 0.75%"),
+        ("baseline", "load: {read: 0.75}\nbaseline", "s.yaml:6:8: load.read: found 0.75: a fraction of 1 or a "
+         "percentage? Write 75% or 0.75%"),
         ("baseline", "load: {random: 1.0}\nbaseline", "s.yaml:6:8: load.random: found 1.0: a fraction of 1 or a "
          "percentage? Write 100% or 1.0%"),
         ("baseline", "margin: 0.05\nbaseline", "s.yaml:6:1: margin: found 0.05: a fraction of 1 or a percentage? Write "

@@ -111,7 +111,7 @@ def test_suffixes_of_rates_are_decimal(text: object, rate_iops: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "70K", "70x", "k", "-1", 1.5, True, None, "0.0001k"])
 def test_rates_that_are_none_are_refused(text: object) -> None:
-    with pytest.raises(ValueError, match="rate|whole"):
+    with pytest.raises(ValueError, match=r"rate|whole"):
         parse_rate(text)
 
 

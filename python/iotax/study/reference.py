@@ -14,9 +14,9 @@ Written from the model by `python -m iotax.study.reference`; a test compares. `i
 
 A study is a YAML mapping. Sizes are `4KiB`, `4k` or `4096`; k, m, g, t are binary, with B or iB or without, as in fio:
 `128MB` is 128 MiB, and iotax says so where a file has it. Rates of I/O are `70000`, `70k` or `1.5M`, decimal. Durations
-are `500ms`, `2s`, `5min` or seconds. Percentages are `75%` or `75`; a fraction of 1 without its sign, such as `0.75`, is
-refused, for it may mean 75% or 0.75%. A name or value that is not known is an error with its line and the nearest valid
-one.
+are `500ms`, `2s`, `5min` or seconds. Percentages are `75%` or `75`; a fraction of 1 without its sign, such as `0.75`,
+is refused, for it may mean 75% or 0.75%. A name or value that is not known is an error with its line and the nearest
+valid one.
 
 `factors` names the fields that vary, each with a list of levels; the end of this page lists them. Levels of `protocol`
 are the lab's own protocols (loopback: `local`, `nfs3`, `iscsi`, `nvme-tcp`), or labels with endpoints:
