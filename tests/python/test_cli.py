@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from conftest import FakeEngine
 from iotax.cli.app import app
 from iotax.cli.exits import Exit
+from iotax.study.read import builtin_study
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +36,7 @@ def test_help_names_every_command_and_exit_code_at_once() -> None:
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "iotax", "--help"], capture_output=True, text=True, check=True)
     took_s = time.monotonic() - began
-    for command in ("run", "plan", "check", "show", "report", "export", "studies", "init"):
+    for command in ("run", "plan", "check", "show", "report", "export", "studies", "init", "completion"):
         assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
     codes = re.sub(r"\s+", " ", done.stdout).partition("Exit codes: ")[2]
     assert {int(code) for code in re.findall(r"(?:^|· )(\d+) ", codes)} == {int(code) for code in Exit}
@@ -49,7 +51,7 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("run", "plan", "check", "show", "report", "export", "studies", "init"):
+    for command in ("run", "plan", "check", "show", "report", "export", "studies", "init", "completion"):
         done = iotax(command, "--help")
         assert done.exit_code == 0
         assert "Usage: " in done.output
@@ -69,6 +71,11 @@ def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
         "    6      2          2  local     8",
         "    7      2          2  iscsi     8",
         "    8      2          2  local     1",
+        "Load: 1 worker × 1 or 8 outstanding on 1 thread; closed loop; warm-up 0s, measured 10ms; reads verified.",
+        "Mix: blocks of 4KiB, 75% read, 100% random.",
+        "Volume: 1MiB, memory; filled with pattern, never refilled.",
+        "Lab: loopback (driver auto, threads 1).",
+        "Compared: iops, latency, cpu_per_io; baseline protocol iscsi; equivalent within 5%.",
         "8 trials in 2 blocks, about 2 s; seed 7.",
         "Full factorial: 4 treatments.",
         "Smallest difference between two treatments that is seen 9 times in 10, by assumed scatter of runs: "
@@ -189,7 +196,73 @@ def test_init_writes_a_study_that_plans_and_overwrites_none() -> None:
     assert json.loads(Path("study.schema.json").read_text())["title"] == "An iotax study"
     again = iotax("init")
     assert again.exit_code == 2
-    assert "study.yaml is there already" in again.output
+    assert "study.yaml already exists" in again.output
+
+
+def test_init_begins_with_a_built_in_study_under_the_name_of_the_file() -> None:
+    assert iotax("init", "mine.yaml", "--from", "grid").exit_code == 0
+    text = Path("mine.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=study.schema.json\nname: mine\nquestion: Can NVMe/TCP")
+    assert text.splitlines()[2:] == builtin_study("grid").splitlines()[1:]
+    assert "72 trials" in iotax("plan", "mine.yaml").output
+    assert iotax("init", "my study.yaml", "--from", "grid").exit_code == 0
+    assert "\nname: grid\n" in Path("my study.yaml").read_text()
+    unknown = iotax("init", "other.yaml", "--from", "gird")
+    assert unknown.exit_code == 2
+    assert "gird: not a built-in study, did you mean 'grid'?" in unknown.output
+    assert not Path("other.yaml").exists()
+
+
+def test_studies_prints_one_as_it_is() -> None:
+    done = iotax("studies", "quick")
+    assert (done.exit_code, done.output) == (0, builtin_study("quick"))
+    assert iotax("studies", "quik").exit_code == 2
+    assert "did you mean 'quick'" in iotax("studies", "quik").output
+
+
+def completed(shell: str, *words: str) -> list[str]:
+    """What the shell is offered for the last word."""
+    variables = {
+        "_IOTAX_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": " ".join(words),
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    command = [sys.executable, "-m", "iotax"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | variables)
+    return done.stdout.splitlines()
+
+
+def test_bash_completes_commands_studies_files_and_notebooks(tiny: Path) -> None:
+    Path("out").mkdir()
+    Path("out/quick.iotax").touch()
+    assert completed("bash", "iotax", "stu") == ["studies"]
+    assert completed("bash", "iotax", "plan", "qu") == ["quick"]
+    assert completed("bash", "iotax", "run", tiny.name[:2]) == [tiny.name]
+    assert completed("bash", "iotax", "show", "out/") == ["out/quick.iotax"]
+    assert completed("bash", "iotax", "init", "--from", "cpu") == ["cpu-cost-full", "cpu-cost"]
+    assert completed("bash", "iotax", "run", "--driver", "e") == ["epoll"]
+
+
+def test_zsh_and_fish_complete_too() -> None:
+    assert completed("zsh", "iotax", "studies", "ip") == ["_arguments '*: :((\"ip-vs-fc\"))'"]
+    assert completed("fish", "iotax", "studies", "ip") == ["ip-vs-fc"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell_asks_iotax(shell: str) -> None:
+    done = iotax("completion", shell)
+    assert done.exit_code == 0
+    assert f"_IOTAX_COMPLETE=complete_{shell}" in done.output
+
+
+def test_bash_reads_its_script() -> None:
+    script = iotax("completion", "bash").output
+    registered = subprocess.run(
+        ["bash", "--norc"], input=f"{script}\ncomplete -p iotax\n", capture_output=True, text=True, check=True
+    )
+    assert "-F _iotax_completion iotax" in registered.stdout
 
 
 def test_studies_lists_the_built_in_ones() -> None:

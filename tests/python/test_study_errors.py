@@ -97,6 +97,11 @@ def test_the_good_study_is_good() -> None:
         ("[1, 8]", "[0]", "s.yaml:5:17: factors.outstanding[1]: found 0: input should be greater than or equal to 1"),
         ("[1, 8]", "[1.5]", "s.yaml:5:17: factors.outstanding[1]: found 1.5: input should be a valid integer"),
         ("[1, 8]", "", "s.yaml:5:3: factors.outstanding: a factor has a list of levels, found nothing"),
+        ("[local, iscsi]", '[iscsi, {a: "nvme-tcp://h/nqn.x?ns=1"}]', "s.yaml:4:21: factors.protocol[2]: a label "
+         "within a list: write a list of protocols, or a mapping of labels only, in which a protocol is its own label: "
+         "{iscsi: iscsi, a: nvme-tcp://h/nqn.x?ns=1}"),
+        ("[local, iscsi]", "{local, iscsi: iscsi}", "s.yaml:4:14: factors.protocol.local: a label without a meaning; "
+         "write `local: local`"),
         ("[local, iscsi]", "{}", "s.yaml:4:3: factors.protocol: empty: give at least one"),
         ("{protocol: iscsi}", "{protocol: nfs3}", "s.yaml:6:12: baseline.protocol: nfs3 is not a level of protocol; "
          "its levels are local, iscsi"),

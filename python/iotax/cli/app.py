@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
+from iotax.cli import complete, quantity
 from iotax.cli.exits import HELP
-from iotax.units import parse_percent, parse_rate
-
-_Value = TypeVar("_Value")
-
-
-def _parser(parse: Callable[[object], _Value]) -> Callable[[str], _Value]:
-    """Reads an option as a study file's value is read, and says why where it is none."""
-
-    def read(text: str) -> _Value:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise typer.BadParameter(f"found {text!r}: {error}") from None
-
-    return read
-
 
 app = typer.Typer(
     help="Measures what a storage protocol charges for an I/O: the same load over local I/O, NFS, iSCSI and NVMe/TCP.",
@@ -42,9 +26,19 @@ vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_
 lab.add_typer(vm, name="vm")
 app.add_typer(lab, name="lab")
 
-StudyName = Annotated[str, typer.Argument(help="A study file, or the name of a built-in study (`iotax studies`).")]
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        help="A study file, or the name of a built-in study (`iotax studies`).", autocompletion=complete.studies
+    ),
+]
 NotebookPath = Annotated[
-    Path | None, typer.Argument(help="A notebook (*.iotax); the newest one in out/ when not given.", show_default=False)
+    Path | None,
+    typer.Argument(
+        help="A notebook (*.iotax); the newest one in out/ when not given.",
+        show_default=False,
+        autocompletion=complete.notebooks,
+    ),
 ]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the figures here as JSON, too.", show_default=False)
@@ -67,6 +61,12 @@ class Driver(StrEnum):
     AUTO = "auto"
     IO_URING = "io_uring"
     EPOLL = "epoll"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 class Format(StrEnum):
@@ -193,7 +193,7 @@ def size(
     iops: Annotated[
         int,
         typer.Option(
-            parser=_parser(parse_rate),
+            parser=quantity.rate,
             metavar="RATE",
             help="I/Os per second that the cores are to carry.",
             show_default="70k",
@@ -218,9 +218,7 @@ def size(
     ] = None,
     cap: Annotated[
         float,
-        typer.Option(
-            parser=_parser(parse_percent), metavar="PERCENT", help="How busy the cores may be.", show_default="80%"
-        ),
+        typer.Option(parser=quantity.percent, metavar="PERCENT", help="How busy the cores may be.", show_default="80%"),
     ] = 80,
     response: Annotated[
         str | None,
@@ -259,7 +257,7 @@ def compare(
     margin: Annotated[
         float | None,
         typer.Option(
-            parser=_parser(parse_percent),
+            parser=quantity.percent,
             metavar="PERCENT",
             help="What counts as equivalent, such as 5%; A's own when not given.",
             show_default=False,
@@ -303,16 +301,35 @@ def aa(
 
 
 @app.command()
-def studies() -> None:
-    """List the built-in studies."""
+def studies(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Print this one, as YAML; list all when not given.",
+            show_default=False,
+            autocompletion=complete.study_names,
+        ),
+    ] = None,
+) -> None:
+    """List the built-in studies, or print one."""
     from iotax.cli import study as command
 
-    command.studies()
+    command.studies(name)
 
 
 @app.command()
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.yaml"),
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME",
+            help="Begin with this built-in study (`iotax studies`).",
+            show_default=False,
+            autocompletion=complete.study_names,
+        ),
+    ] = None,
 ) -> None:
     """Write a commented study to begin with.
 
@@ -320,7 +337,18 @@ def init(
     """
     from iotax.cli import study as command
 
-    command.init(path)
+    command.init(path, source)
+
+
+@app.command()
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell that is to complete iotax's words.")]) -> None:
+    """Print a script for completion by Tab.
+
+    bash: add `eval "$(iotax completion bash)"` to ~/.bashrc.
+    zsh: add `eval "$(iotax completion zsh)"` to ~/.zshrc, after `compinit`.
+    fish: run `iotax completion fish > ~/.config/fish/completions/iotax.fish`.
+    """
+    complete.script(shell.value)
 
 
 @vm.command("build")
@@ -354,4 +382,7 @@ def vm_shell(
 
 
 def main() -> None:
-    app(prog_name="iotax")
+    from typer.completion import completion_init
+
+    completion_init()
+    app(prog_name=complete.PROGRAM)

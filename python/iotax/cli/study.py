@@ -14,7 +14,7 @@ from iotax.cli.console import console
 from iotax.cli.document import cannot_write
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
-from iotax.cli.template import TEMPLATE
+from iotax.cli.template import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.design.describe import describe, detectable
@@ -23,9 +23,10 @@ from iotax.labs.base import Lab
 from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
+from iotax.study.asked import asked
 from iotax.study.model import format_level
 from iotax.study.notes import notes
-from iotax.study.read import builtin_studies, load_study
+from iotax.study.read import builtin_studies, builtin_study, load_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.units import show_minutes
@@ -89,6 +90,8 @@ def plan(name: str) -> None:
     out = console()
     out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)
     out.print(table)
+    for line in asked(study):
+        out.print(escape(line), soft_wrap=True, highlight=False)
     out.print(
         f"{len(made.trials)} trials in {made.blocks} block{'s'[: made.blocks - 1]}, "
         f"about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
@@ -160,25 +163,37 @@ def check(name: str, destroy: list[str]) -> None:
         raise typer.Exit(Exit.LAB)
 
 
-def studies() -> None:
+def studies(name: str | None) -> None:
+    if name is not None:
+        typer.echo(_builtin(name), nl=False)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("name", "trials", "takes", "question"):
         table.add_column(title)
-    for name in builtin_studies():
-        study, _ = load_study(name)
+    for each in builtin_studies():
+        study, _ = load_study(each)
         made = make_plan(study)
-        table.add_row(name, str(len(made.trials)), show_minutes(made.duration_ns / 1e9), escape(study.question))
+        table.add_row(each, str(len(made.trials)), show_minutes(made.duration_ns / 1e9), escape(study.question))
     console().print(table)
 
 
-def init(path: Path) -> None:
+def init(path: Path, source: str | None) -> None:
     schema = path.with_name("study.schema.json")
     if path.exists():
-        leave(Exit.USAGE, f"{path} is there already; name another file")
+        leave(Exit.USAGE, f"{path} already exists; choose another name")
+    text = TEMPLATE if source is None else from_study(_builtin(source), path.stem)
     try:
-        path.write_text(TEMPLATE, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         schema.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         cannot_write(Path(error.filename or path), error)
     typer.echo(f"{path} is a study to begin with; {schema} lets editors complete and check it.")
     typer.echo(f"Next: iotax plan {path}")
+
+
+def _builtin(name: str) -> str:
+    """The YAML of a built-in study. Ends where there is no such study."""
+    try:
+        return builtin_study(name)
+    except StudyError as error:
+        leave(Exit.USAGE, str(error))

@@ -1,17 +1,31 @@
 """What `iotax init` writes."""
 
-TEMPLATE = """\
-# yaml-language-server: $schema=study.schema.json
+import re
+
+from iotax.study.model import NAME
+
+_SCHEMA = "# yaml-language-server: $schema=study.schema.json\n"
+
+
+def from_study(text: str, name: str) -> str:
+    """A built-in study as a file of one's own, named after the file where a study can have such a name."""
+    if re.fullmatch(NAME, name):
+        text = re.sub(r"^name: .*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
+    return _SCHEMA + text
+
+
+TEMPLATE = f"""\
+{_SCHEMA}\
 name: my-study
 question: What do iSCSI and NVMe/TCP charge for a 4 KiB I/O?
 
 # Where trials run. loopback: this machine, in user space, without root. To set more, write it as
-# lab: {loopback: {driver: epoll, threads: 2}}
+# lab: {{loopback: {{driver: epoll, threads: 2}}}}
 lab: loopback
 
 # The volume behind every embedded protocol. media: memory, file (with `path:`) or null.
 # refill puts the pattern back: never, before each block, or before each trial.
-volume: {size: 512MiB, media: memory, fill: pattern, refill: block}
+volume: {{size: 512MiB, media: memory, fill: pattern, refill: block}}
 
 # What varies. Any field of load, volume or connection can stand here, with a list of levels; then leave it out below.
 # Levels of protocol are embedded (local, nfs3, iscsi, nvme-tcp), or labels with endpoints of your own:
@@ -35,9 +49,9 @@ load:
   verify: true          # check the data of every read
 
 # Each replicate is a complete block: every treatment once, in random order.
-design: {replicates: 3, blocks: replicate, seed: 42}
+design: {{replicates: 3, blocks: replicate, seed: 42}}
 
-baseline: {protocol: iscsi}         # counts as 100
+baseline: {{protocol: iscsi}}         # counts as 100
 responses: [iops, latency, cpu_per_io]
 margin: 5%                          # what counts as equivalent, fixed before any data
 """

@@ -419,10 +419,14 @@ def _shorthand(value: object) -> object:
     return {value: {}} if isinstance(value, str) else value
 
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""What a study may be called: notebooks are named so."""
+
+
 class Study(Section):
     """A study file."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    name: Annotated[str, Field(pattern=NAME)]
     """Letters, digits, dots and dashes."""
     question: str
     """What the study is to answer, in one sentence."""

@@ -25,6 +25,15 @@ def builtin_studies() -> dict[str, str]:
     return {each.name.removesuffix(".yaml"): each.read_text(encoding="utf-8") for each in files}
 
 
+def builtin_study(name: str) -> str:
+    """The YAML of one. Raises StudyError."""
+    builtin = builtin_studies()
+    if name not in builtin:
+        message = f"not a built-in study{_nearest(name, builtin)}; `iotax studies` lists them"
+        raise StudyError(name, [Problem(None, (), message)])
+    return builtin[name]
+
+
 def load_study(name: str) -> tuple[Study, str]:
     """A built-in study by name or a file by path; with its text. Raises StudyError."""
     builtin = builtin_studies()
@@ -108,6 +117,12 @@ def _served(document: Document) -> tuple[str, ...]:
 
 
 def _protocol_message(level: object, served: tuple[str, ...]) -> str:
+    if isinstance(level, dict):
+        labels = ", ".join(f"{label}: {target}" for label, target in level.items() if isinstance(target, str))
+        return (
+            "a label within a list: write a list of protocols, or a mapping of labels only, in which a protocol is its "
+            f"own label: {{iscsi: iscsi, {labels or 'array: …'}}}"
+        )
     if isinstance(level, str) and ("/" in level or level.startswith("local:")):
         return f"{_show(level)} is an endpoint: give it a label, `protocol: {{array: {_show(level)}, …}}`"
     return f"unknown protocol {_show(level)}{_nearest(level, served)}; protocols are {', '.join(served)}"
@@ -125,6 +140,11 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
         target = holder[place[-1]]
         if isinstance(target, dict):  # a setup
             _check_setup(document, place, target, problems)
+            continue
+        if target is None and place[-1] in _served(document):
+            message = f"a label without a meaning; write `{place[-1]}: {place[-1]}`"
+            problems.append(Problem(document.mark(place), place, message))
+            holder[place[-1]] = place[-1]
             continue
         try:
             endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)

@@ -1,0 +1,53 @@
+"""What a shell completes on the command line, and the script that makes it ask. Light: it runs at each press of Tab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import typer
+
+PROGRAM = "iotax"
+_VARIABLE = "_IOTAX_COMPLETE"
+
+
+def script(shell: str) -> None:
+    """Prints what `shell` is to read."""
+    from typer.completion import get_completion_script
+
+    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=_VARIABLE, shell=shell))
+
+
+def study_names(incomplete: str) -> Iterator[str]:
+    """The built-in studies."""
+    names = sorted(each.name for each in resources.files("iotax.studies").iterdir())
+    yield from (name.removesuffix(".yaml") for name in names if name.endswith(".yaml") and name.startswith(incomplete))
+
+
+def studies(incomplete: str) -> Iterator[str]:
+    """The built-in studies, and study files."""
+    yield from study_names(incomplete)
+    yield from _files(incomplete, (".yaml", ".yml"))
+
+
+def notebooks(incomplete: str) -> Iterator[str]:
+    yield from _files(incomplete, (".iotax",))
+    if not incomplete:
+        yield from _files("out/", (".iotax",))
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Files with one of these suffixes, and folders, whose paths begin so."""
+    folder, slash, name = incomplete.rpartition("/")
+    try:
+        found = sorted(Path(folder or (slash or ".")).iterdir())
+    except OSError:
+        return
+    for each in found:
+        hidden = each.name.startswith(".") and not name.startswith(".")
+        if each.name.startswith(name) and not hidden:
+            if each.suffix in suffixes:
+                yield f"{folder}{slash}{each.name}"
+            elif each.is_dir():
+                yield f"{folder}{slash}{each.name}/"

@@ -1,0 +1,28 @@
+"""Options that are read as a study file's values are: `--iops 70k`, `--margin 5%`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import typer
+
+from iotax.units import parse_percent, parse_rate
+
+_Value = TypeVar("_Value")
+
+
+def percent(text: str) -> float:
+    return _read(parse_percent, text)
+
+
+def rate(text: str) -> int:
+    """I/Os per second."""
+    return _read(parse_rate, text)
+
+
+def _read(parse: Callable[[object], _Value], text: str) -> _Value:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found {text!r}: {error}") from None

@@ -1,0 +1,152 @@
+"""What a study asks for, in lines for people: everything that its trials have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from iotax.study.fields import Section
+from iotax.study.model import Chap, DhChap, Link, Stream, Study, format_level
+
+_REFILLED = {
+    "never": "never refilled",
+    "block": "refilled before each block",
+    "trial": "refilled before each trial",
+}
+
+
+def asked(study: Study) -> list[str]:
+    """One line for each part of the study; of a field that is a factor, all levels."""
+    found = [
+        ("Load", _load(study)),
+        ("Mix", _mix(study)),
+        ("Volume", _volume(study)),
+        ("Endpoints", _endpoints(study)),
+        ("Connection", _changed(study, study.connection)),
+        ("Topology", _changed(study, study.topology)),
+        ("Lab", _lab(study)),
+        ("Links", (_link(label, link) for label, link in study.links.items())),
+        ("Compared", _compared(study)),
+    ]
+    lines = [(title, "; ".join(words)) for title, words in found]
+    return [f"{title}: {words}." for title, words in lines if words]
+
+
+def _load(study: Study) -> Iterator[str]:
+    load = study.load
+    said = _Said(study, load)
+    yield f"{said.count('worker')} × {said('outstanding')} outstanding on {said.count('thread')}"
+    if "rate_iops" in study.levels() or load.rate_iops is not None:
+        yield f"open loop of {said('rate_iops')} IOPS, {said('arrivals')} arrivals, backlog {said('backlog')}"
+    elif study.search is not None and study.search.rate_max is not None:
+        yield f"open loop at the rates of the search, {said('arrivals')} arrivals, backlog {said('backlog')}"
+    else:
+        yield "closed loop"
+    yield f"warm-up {said('warmup')}, measured {said('runtime')}"
+    if _given(study, load, "working_set"):
+        yield f"working set {said('working_set')}"
+    yield {"on": "reads verified", "off": "reads not verified"}.get(said("verify"), "reads verified or not")
+    if _given(study, load, "generator"):
+        yield f"generator {said('generator')}"
+
+
+def _mix(study: Study) -> Iterator[str]:
+    said = _Said(study, study.load)
+    named = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
+    if not named:
+        yield f"blocks of {said('block_size')}, {said('read')} read, {said('random')} random"
+    for label, streams in named.items():
+        yield (f"{label}: " if label else "") + " + ".join(
+            _stream(name, stream, said, streams) for name, stream in streams.items()
+        )
+
+
+def _stream(name: str, stream: Stream, said: _Said, beside: Mapping[str, Stream]) -> str:
+    def own(field: str) -> str:
+        value = getattr(stream, field)
+        return said(field) if value is None else format_level(field, value)
+
+    mix = f"{own('block_size')}, {own('read')} read, {own('random')} random"
+    if len(beside) == 1:
+        return mix
+    if "share" in stream.model_fields_set:
+        mix += f", share {100 * stream.share / sum(each.share for each in beside.values()):.3g}%"
+    return f"{name} ({mix})"
+
+
+def _volume(study: Study) -> Iterator[str]:
+    volume = study.volume
+    said = _Said(study, volume)
+    embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
+    media = said("media") + (f" {volume.path}" if volume.path else "")
+    yield f"{said('size')}, {media}" if embedded else f"{said('size')} of each endpoint"
+    yield f"filled with {said('fill')}, {_REFILLED[volume.refill]}"
+    for name in ("delay", "burn"):
+        if _given(study, volume, name):
+            yield f"{name} {said(name)} for each operation"
+
+
+def _endpoints(study: Study) -> Iterator[str]:
+    setups = study.setups()
+    for label, endpoint in study.endpoints().items():
+        own = ", ".join(f"{name} {_value(name, value)}" for name, value in setups.get(label, {}).items())
+        target = endpoint.uri or endpoint.protocol
+        if target != label or own:
+            yield f"{label} is {target}" + (f" with {own}" if own else "")
+
+
+def _changed(study: Study, section: Section) -> Iterator[str]:
+    """What is not as it is when nothing is said."""
+    for name in type(section).model_fields:
+        if name not in ("protocol", "attach") and _given(study, section, name):
+            yield f"{name} {_Said(study, section)(name)}"
+
+
+def _lab(study: Study) -> Iterator[str]:
+    name, lab = ("loopback", study.lab.loopback) if study.lab.vm is None else ("vm", study.lab.vm)
+    own = ", ".join(f"{field} {getattr(lab, field)}" for field in type(lab).model_fields)
+    yield f"{name} ({own})"
+
+
+def _link(label: str, link: Link) -> str:
+    return f"{label} over {link.rate}, MTU {link.mtu}"
+
+
+def _compared(study: Study) -> Iterator[str]:
+    yield ", ".join(study.responses)
+    base = ", ".join(f"{name} {level.label}" for name in study.baseline if (level := study.baseline_level(name)))
+    yield f"baseline {base}"
+    yield f"equivalent within {format_level('read', study.margin)}"
+    if study.exclude:
+        yield f"runs left out by {', '.join(study.exclude)}"
+
+
+class _Said:
+    """The words for a field of a section: its value, or its levels."""
+
+    def __init__(self, study: Study, section: Section) -> None:
+        self._levels, self._section = study.levels(), section
+
+    def __call__(self, name: str) -> str:
+        if name not in self._levels:
+            return _value(name, getattr(self._section, name))
+        *first, last = [level.label for level in self._levels[name]]
+        return f"{', '.join(first)} or {last}" if first else last
+
+    def count(self, thing: str) -> str:
+        """`1 worker`, `2 or 8 workers`."""
+        number = self(f"{thing}s")
+        return f"{number} {thing}" if number == "1" else f"{number} {thing}s"
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, Chap):
+        return f"as {value.user}" + (", mutual" if value.mutual else "")
+    if isinstance(value, DhChap):
+        return "both ways" if value.controller else "one way"
+    return format_level(name, value)
+
+
+def _given(study: Study, section: Section, name: str) -> bool:
+    """Whether the field is a factor or not its default."""
+    return name in study.levels() or getattr(section, name) != type(section).model_fields[name].default
