@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes, differences, level_changes, welch
-from iotax.analysis.words import span
 from iotax.cli.aa import _document, _twin
 from iotax.cli.app import app
 from iotax.cli.study import load
 from iotax.cli.summary import print_summary
 from iotax.notebook import Notebook
+from iotax.wording import span
 from report.factory import PATHS, QUICK, Simulation, study, write_notebook
 
 RUN = CliRunner()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "iotax"
 CRATES = ROOT / "crates"
 
-PURE = ("study", "design", "analysis", "queueing")
+PURE = ("study", "design", "analysis", "queueing", "wording")
 NEVER_IN_PURE = {
     "iotax.labs", "iotax.engine", "iotax.runner", "iotax.notebook", "iotax.cli", "iotax.report", "iotax.environment",
     "subprocess", "sqlite3", "socket", "threading", "multiprocessing", "time", "asyncio",
@@ -53,13 +53,20 @@ def test_pure_packages_import_no_lab_process_or_database() -> None:
 
 
 def test_data_flows_one_way() -> None:
-    """study → design → labs → runner → notebook → analysis → report → cli: nothing downstream is imported upstream."""
-    later = {"study": ("design", "analysis"), "design": ("analysis",), "analysis": (), "queueing": ("study", "design")}
+    """study → design → labs → runner → notebook → analysis → wording → report → cli: none imports what comes after."""
+    later = {
+        "study": ("design", "analysis", "wording"),
+        "design": ("analysis", "wording"),
+        "analysis": ("wording",),
+        "queueing": ("study", "design", "wording"),
+    }
     for name, downstream in later.items():
         assert importers_of({f"iotax.{each}" for each in downstream}, modules_of(name)) == []
-    everything_after_labs = {"iotax.runner", "iotax.notebook", "iotax.analysis", "iotax.report", "iotax.cli"}
+    after_labs = ("runner", "notebook", "analysis", "wording", "report", "cli")
+    everything_after_labs = {f"iotax.{each}" for each in after_labs}
     assert importers_of(everything_after_labs, modules_of("labs", "engine")) == []
-    assert importers_of({"iotax.labs", "iotax.engine", "iotax.runner"}, modules_of("notebook", "report")) == []
+    readers = modules_of("notebook", "report", "wording")
+    assert importers_of({"iotax.labs", "iotax.engine", "iotax.runner"}, readers) == []
     assert importers_of({"iotax.cli"}, [path for path in PACKAGE.rglob("*.py") if "cli" not in path.parts
                                         and path.name != "__main__.py"]) == []  # fmt: skip
 

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from iotax import report
-from iotax.analysis.words import measuring
 from iotax.cli.app import app
 from iotax.notebook import Notebook, Writer
 from iotax.report import study_data
+from iotax.wording import measuring
 from report.factory import START_UNIX_NS, Simulation, study, write_notebook
 
 S = 1_000_000_000
@@ -28,7 +28,7 @@ def test_report_and_show_tell_it(tmp_path: Path) -> None:
     with Notebook(path) as notebook:
         assert study_data(notebook).measuring_share == pytest.approx(36 * 4 / (2 + 35 * 4.7 + 4.6))
         page = report.write(notebook, tmp_path / "n.html").read_text(encoding="utf-8")
-    assert "<dt>Time</dt><dd>84\u00a0% of 2 min 51\u00a0s measuring</dd>" in page
+    assert "<dt>Time</dt><dd>84\u00a0% of the 2 min 51\u00a0s was spent measuring</dd>" in page
     assert "\n84 % of 2 min 51 s measuring.\n" in CliRunner().invoke(app, ["show", str(path)]).output
 
 
@@ -50,14 +50,14 @@ def test_time_between_invocations_and_of_killed_ones_is_left_out(tmp_path: Path)
             (START_UNIX_NS, START_UNIX_NS + 6 * S),
             (START_UNIX_NS + 2000 * S, START_UNIX_NS + 2006 * S),
         ]
-    assert measuring(found) == "33 % of 12 s measuring"
+    assert measuring(found) == "33 % of the 12 s was spent measuring"
 
 
 def test_a_guests_clock_and_no_times_tell_nothing() -> None:
     data = Simulation().data(study())
     assert measuring(data) == ""
     known = replace(data, wall_ns=160 * S)
-    assert measuring(known) == "90 % of 2 min 40 s measuring"
+    assert measuring(known) == "90 % of the 2 min 40 s was spent measuring"
     assert measuring(replace(known, environment={"clock": "icount"})) == ""
 
 
@@ -68,6 +68,6 @@ def test_quick_measures_for_85_percent_of_its_time(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "iotax", "run", "quick", "--notebook", str(tmp_path / "q.iotax"), "--no-report"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said = re.search(r"^(\d+) % of \d min \d\d s measuring\.$", done.stdout, re.MULTILINE)
+    said = re.search(r"^(\d+) % of the \d min \d\d s was spent measuring\.$", done.stdout, re.MULTILINE)
     assert said is not None, done.stdout
     assert int(said[1]) >= 85

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from conftest import FakeEngine
 from iotax.analysis import StudyData, summarise
-from iotax.analysis.search import sentences, winners
+from iotax.analysis.search import winners
 from iotax.cli.app import app
 from iotax.cli.run import run
 from iotax.design import plan
@@ -24,6 +24,7 @@ from iotax.design.plan import steps_max
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
+from iotax.wording.search import sentences
 
 BEST = """\
 name: best

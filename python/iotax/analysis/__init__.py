@@ -16,10 +16,9 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
 - `data.excluded`: runs that the study's `exclude` leaves out, each with its findings, and `unexcluded` the summary with
   them (None where there are none);
 - `responses`: those that the study asks for, the primary first; `grid`: arms, conditions, the baseline arm;
-- `overalls`: each arm over all conditions, `depends` where there is no overall answer; `taxes`: differences to local;
-- `verdicts`, `trust`: `Finding(subject, text, tone, details)`, sentences for people.
+- `overalls`: each arm over all conditions, `depends` where there is no overall answer; `taxes`: differences to local.
 
-Times of a response are in microseconds, rates per second, bandwidth in MiB/s.
+The words for it are in `iotax.wording`. Times of a response are in microseconds, rates per second, bandwidth in MiB/s.
 """
 
 from iotax.analysis.compare import Comparison, Overall, Tax
@@ -32,7 +31,6 @@ from iotax.analysis.steady import BatchMeans, SteadyState
 from iotax.analysis.summary import CellSummary, Summary, summarise
 from iotax.analysis.validity import Check, Level
 from iotax.analysis.verdict import Verdict
-from iotax.analysis.words import Finding
 
 __all__ = [
     "RESPONSES",
@@ -42,7 +40,6 @@ __all__ = [
     "Comparison",
     "Estimate",
     "Excluded",
-    "Finding",
     "Grid",
     "Level",
     "Noise",

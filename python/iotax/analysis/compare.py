@@ -12,7 +12,7 @@ from iotax.analysis.model import CellModel, Layout, Weights, correlations
 from iotax.analysis.multiplicity import dunnett, holm
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
-from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
+from iotax.analysis.verdict import Cause, Verdict, Withheld, equivalence_p, judge, log_margin, two_sided_p
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Comparison:
     p_equivalence: float | None = None
     """Of the two one-sided tests, adjusted (Holm)."""
     verdict: Verdict | None = None
-    """None where no interval can be had."""
+    withheld: Withheld | None = None
+    """Why there is no verdict, of what is judged at all: local is not."""
 
 
 @dataclass(frozen=True)
@@ -253,8 +254,11 @@ def _judge(
         correlation = correlations(model.model.layout, [weights[i] for i in sure])
         differ = dunnett(differ, correlation, model.model.layout.residual_df)
         same = holm(same)
-    result = [Comparison(model.response, "", None, Estimate.ratio(contrast)) for contrast in contrasts]
+    too_few = Withheld(Cause.RUNS)
+    result = [Comparison(model.response, "", None, Estimate.ratio(each), withheld=too_few) for each in contrasts]
     for i, p_difference, p_equivalence in zip(sure, differ, same, strict=True):
         verdict = judge(contrasts[i].estimate, p_difference, p_equivalence, model.response.more_is_better)
-        result[i] = replace(result[i], p_difference=p_difference, p_equivalence=p_equivalence, verdict=verdict)
+        result[i] = replace(
+            result[i], p_difference=p_difference, p_equivalence=p_equivalence, verdict=verdict, withheld=None
+        )
     return result

@@ -69,30 +69,6 @@ def per_share(study: Study, grid: Grid, cell: Cell, base: Cell) -> float:
     return ceiling_bytes_per_s(other) / ceiling_bytes_per_s(one)
 
 
-def sentences(data: StudyData) -> list[str]:
-    """What each link can carry, and the treatments that it bounds: raw first, then as shares."""
-    if not data.study.links:
-        return []
-    grid = Grid(data.study)
-    known = shares(data, grid)
-    named = ", ".join(
-        f"{label} {link.rate} {ceiling_bytes_per_s(link) / 1e6:,.0f} MB/s" for label, link in data.study.links.items()
-    )
-    lines = [f"What the links can carry one way: {named}."]
-    for cell, share in known.items():
-        base = grid.baseline_of(cell)
-        if not is_bound(known, cell, base):
-            continue
-        raw = share / known[base] / per_share(data.study, grid, cell, base)
-        lines.append(
-            f"{' · '.join(cell)}: {100 * raw:.0f} of {' · '.join(base)} = 100 as measured; as shares of their links "
-            f"{share:.1%} and {known[base]:.1%}, {100 * share / known[base]:.0f}."
-        )
-    if len(lines) == 1:
-        lines.append(f"No link carried {BOUND:.0%} of that on both sides of a comparison: nothing is owed to its rate.")
-    return lines
-
-
 def _busier_bytes_per_s(run: Run) -> float:
     """Links carry both directions at once."""
     return max(run.result.read.bytes, run.result.write.bytes) / run.duration_s

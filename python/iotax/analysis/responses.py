@@ -41,9 +41,6 @@ class Response:
     title: str
     unit: str
     more_is_better: bool
-    better: str
-    """The word for a change to the good: "faster", "cheaper"."""
-    worse: str
     of: Callable[[Run], float | None]
     """None where it was not measured or does not exist."""
 
@@ -92,21 +89,17 @@ def _machine_us(run: Run) -> float | None:
     return machine.busy_ns / 1e3 / run.result.ios if machine and run.result.ios else None
 
 
-IOPS = Response("iops", "Throughput", "IOPS", True, "faster", "slower", lambda run: run.result.rate_iops or None)
-LATENCY = Response("latency", "Mean latency", "µs", False, "faster", "slower", _latency_mean_us)
-P50 = Response("latency_p50", "Median latency", "µs", False, "faster", "slower", _latency_us(50))
-P99 = Response("latency_p99", "p99 latency", "µs", False, "faster", "slower", _latency_us(99))
-P999 = Response("latency_p999", "p99.9 latency", "µs", False, "faster", "slower", _latency_us(99.9))
-BANDWIDTH = Response(
-    "bandwidth", "Bandwidth", "MiB/s", True, "faster", "slower", lambda run: run.result.rate_bytes_per_s / MIB or None
-)
-CPU = Response("cpu", "CPU an I/O, initiator + target", "µs", False, "cheaper", "dearer", _both_us)
-CPU_INITIATOR = Response("cpu_initiator", "CPU an I/O, initiator", "µs", False, "cheaper", "dearer", _initiator_us)
-CPU_TARGET = Response("cpu_target", "CPU an I/O, target", "µs", False, "cheaper", "dearer", _target_us)
-CPU_HYPERVISOR = Response(
-    "cpu_hypervisor", "CPU an I/O, initiator's hypervisor", "µs", False, "cheaper", "dearer", _hypervisor_us
-)
-CPU_MACHINE = Response("cpu_machine", "CPU an I/O, whole machine", "µs", False, "cheaper", "dearer", _machine_us)
+IOPS = Response("iops", "Throughput", "IOPS", True, lambda run: run.result.rate_iops or None)
+LATENCY = Response("latency", "Mean latency", "µs", False, _latency_mean_us)
+P50 = Response("latency_p50", "Median latency", "µs", False, _latency_us(50))
+P99 = Response("latency_p99", "p99 latency", "µs", False, _latency_us(99))
+P999 = Response("latency_p999", "p99.9 latency", "µs", False, _latency_us(99.9))
+BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
+CPU = Response("cpu", "CPU per I/O, initiator + target", "µs", False, _both_us)
+CPU_INITIATOR = Response("cpu_initiator", "CPU per I/O, initiator", "µs", False, _initiator_us)
+CPU_TARGET = Response("cpu_target", "CPU per I/O, target", "µs", False, _target_us)
+CPU_HYPERVISOR = Response("cpu_hypervisor", "CPU per I/O, initiator's hypervisor", "µs", False, _hypervisor_us)
+CPU_MACHINE = Response("cpu_machine", "CPU per I/O, whole machine", "µs", False, _machine_us)
 
 RESPONSES = (IOPS, BANDWIDTH, LATENCY, P50, P99, P999, CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE)
 

@@ -11,7 +11,7 @@ holds when the objective is met and at least 99 % of what was offered was done. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -26,7 +26,6 @@ from iotax.design.treatments import Treatment, treatments
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt, Trial, TrialResult
-from iotax.units import show_rate, show_time
 
 Measured: TypeAlias = tuple[Trial, TrialResult]
 
@@ -110,37 +109,6 @@ def winners(study: Study, attempts: Sequence[Attempt]) -> list[Winner]:
         confirmed = _by_block(_of(study, measured, treatment, _confirming(search)))
         found.append(Winner(condition, "", treatment if low else None, low or 0.0, (), confirmed))
     return found
-
-
-def sentences(study: Study, attempts: Sequence[Attempt], name: Callable[[str], str] = str) -> list[str]:
-    """What the search found, a line for each condition. `name` is how a condition is written."""
-    search = study.search
-    if search is None:
-        return []
-    objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
-    lines = []
-    found = winners(study, attempts)
-    for winner in found:
-        if winner.treatment is None:
-            beyond = f", not even {show_rate(search.rate_min)} IOPS," if search.rate_max else ""
-            lines.append(f"{name(winner.condition)}: nothing{beyond} holds {objective}.")
-            continue
-        what = f"{winner.load} is best" if winner.load else f"the knee is at {show_rate(winner.rate_iops)} IOPS"
-        held = sum(holds(search, result) for result in winner.confirmed.values())
-        afresh = "; not measured again yet"
-        if winner.confirmed:
-            fresh = winner.fresh()
-            afresh = f"; on {len(winner.confirmed)} fresh runs {show_rate(fresh.value)} IOPS"
-            if fresh.low is not None and fresh.high is not None:
-                afresh += f" [{show_rate(fresh.low)}, {show_rate(fresh.high)}]"
-            afresh += f", {objective} in {held} of {len(winner.confirmed)}"
-        ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
-        against = ""
-        if compared := against_baseline(study, winner, found):
-            other, ratio = compared
-            against = f" That is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] of {name(other.condition)}."
-        lines.append(f"{name(winner.condition)}: {what}{afresh}.{against}{ties}".removeprefix(": "))
-    return lines
 
 
 def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[Winner]:

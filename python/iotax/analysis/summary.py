@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from iotax.analysis import histogram, words
+from iotax.analysis import histogram
 from iotax.analysis.compare import (
     Comparison,
     Estimate,
@@ -119,20 +119,8 @@ class Summary:
         """What others have published for this question, beside what was measured."""
         return beside_published(self.data.study, self.models) if self.data.runs else []
 
-    @cached_property
-    def verdicts(self) -> list[words.Finding]:
-        """The answer in sentences, the headline first."""
-        return words.verdicts(self.responses, self.grid, self.comparisons, self.overalls, self.taxes)
-
-    @cached_property
-    def trust(self) -> list[words.Finding]:
-        """In sentences, how far the answer can be believed."""
-        return words.trust(
-            self.data, [cell.checks for cell in self.cells], self.run_checks, self.noise, self._both_ways
-        )
-
     @property
-    def _both_ways(self) -> list[tuple[Overall, Overall]]:
+    def both_ways(self) -> list[tuple[Overall, Overall]]:
         """Each overall answer, and what it were with the runs that were left out."""
         others = {(o.response.key, o.arm): o for o in self.unexcluded.overalls} if self.unexcluded else {}
         return [(o, others[o.response.key, o.arm]) for o in self.overalls if (o.response.key, o.arm) in others]

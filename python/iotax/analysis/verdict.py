@@ -1,6 +1,7 @@
 """What a ratio to the baseline means: better, worse, equivalent, or not known."""
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 
 from iotax.analysis import student
@@ -15,6 +16,27 @@ class Verdict(StrEnum):
     WORSE = "worse"
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
+
+
+class Cause(StrEnum):
+    """Why an arm gets no verdict against the baseline."""
+
+    RUNS = "runs"
+    """Too few of them for an interval."""
+    IMPOSED = "imposed"
+    """The study sets what the response would measure: the rate of an open loop."""
+    CARRIER = "carrier"
+    """What carries the two protocols differs in kind: a real adapter, software in its place, a loop."""
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """No verdict, and why; `iotax.wording.because` puts it into words."""
+
+    cause: Cause
+    arm: str = ""
+    """What the arm has, where the cause lies in a difference: its carrier."""
+    baseline: str = ""
 
 
 def two_sided_p(estimate: float, standard_error: float, df: float) -> float:

@@ -10,9 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import Estimate, Shift, StudyData, Verdict
+from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
-from iotax.analysis.words import PERCENT_RATIO_MAX, figure, title
 from iotax.cli.console import console
 from iotax.cli.document import interval, write_document
 from iotax.cli.exits import Exit, leave
@@ -21,6 +20,7 @@ from iotax.cli.summary import COLORS
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
+from iotax.wording import PERCENT_RATIO_MAX, figure, title, verdict_word
 
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
@@ -170,8 +170,6 @@ def _table(found: list[Change]) -> Table:
     last = ""
     for change in found:
         response = f"{change.response.title} ({change.response.unit})"
-        verdict = change.verdict
-        words = {Verdict.BETTER: change.response.better, Verdict.WORSE: change.response.worse}
         table.add_row(
             response if response != last else "",
             escape(_treatment(change)),
@@ -179,7 +177,7 @@ def _table(found: list[Change]) -> Table:
             figure(change.after),
             _change(change.ratio),
             f"{change.runs[0]} + {change.runs[1]}",
-            _verdict(change, words.get(verdict) if verdict else None),
+            _verdict(change),
         )
         last = response
     return table
@@ -198,12 +196,12 @@ def _quantile_table(shifts: list[Shift]) -> Table:
     return table
 
 
-def _verdict(change: Change, word: str | None) -> Text:
+def _verdict(change: Change) -> Text:
     if change.verdict is None:
         return Text("too few runs")
     if change.mixed:
         return Text("differs by treatment", style="yellow")
-    return Text(word or change.verdict.value, style=COLORS[change.verdict])
+    return Text(verdict_word(change.response, change.verdict), style=COLORS[change.verdict])
 
 
 def _treatment(change: Change) -> str:

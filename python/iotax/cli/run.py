@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from iotax.analysis import StudyData, link, search
+from iotax.analysis import StudyData
 from iotax.cli.display import display_on
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
@@ -20,6 +20,7 @@ from iotax.labs.base import LabUnusable
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.runner import Summary, run_study
 from iotax.study import Study
+from iotax.wording import link, search
 
 
 def run(

@@ -21,7 +21,6 @@ from iotax.analysis.capacity import (
     slowdown,
 )
 from iotax.analysis.cost import ServiceCost
-from iotax.analysis.words import figure, title
 from iotax.cli.console import console
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
@@ -29,6 +28,7 @@ from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.report import study_data
 from iotax.units import parse_duration
+from iotax.wording import figure, title
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
 _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")

@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from iotax.analysis.words import PERCENT_RATIO_MAX, figure
 from iotax.cli.console import console
 from iotax.cli.document import cannot_write
 from iotax.cli.exits import Exit, leave
@@ -30,6 +29,7 @@ from iotax.study.read import builtin_studies, builtin_study, load_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.units import show_minutes
+from iotax.wording import PERCENT_RATIO_MAX, figure
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
 

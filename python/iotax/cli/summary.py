@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import RESPONSES, CellSummary, Response, Summary, Verdict, summarise
-from iotax.analysis.words import measuring
 from iotax.cli.console import console
 from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate
+from iotax.wording import measuring, trust, verdict_word, verdicts
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _CPU_PARTS = ("initiator", "target", "hypervisor")
@@ -36,7 +36,7 @@ def print_summary(notebook: Notebook, run: int) -> None:
         style="dim",
         soft_wrap=True,
     )
-    headlines = [finding for finding in summary.verdicts if finding.response_key == primary.key]
+    headlines = [finding for finding in verdicts(summary) if finding.response_key == primary.key]
     for finding in headlines:
         out.print(Text(finding.sentence), soft_wrap=True)
     _print_warnings(summary)
@@ -45,7 +45,7 @@ def print_summary(notebook: Notebook, run: int) -> None:
 
 
 def _print_warnings(summary: Summary) -> None:
-    for finding in summary.trust:
+    for finding in trust(summary):
         if finding.tone == "warning":
             for line in (finding.text, *finding.details):
                 console().print(Text(line, style="yellow"), soft_wrap=True)
@@ -99,5 +99,4 @@ def _verdict(cell: CellSummary, primary: Response) -> Text:
     verdict = cell.ratios[primary.key].verdict if primary.key in cell.ratios else None
     if verdict is None:
         return Text("")
-    words = {Verdict.BETTER: primary.better, Verdict.WORSE: primary.worse}
-    return Text(words.get(verdict, verdict.value), style=COLORS[verdict])
+    return Text(verdict_word(primary, verdict), style=COLORS[verdict])

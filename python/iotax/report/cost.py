@@ -19,10 +19,10 @@ from iotax.analysis.cost import PARTS, CpuCosts
 from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.regression import FTest
 from iotax.analysis.responses import CPU
-from iotax.analysis.words import figure, title
 from iotax.design.power import BLOCKS_ENOUGH, block_reach
 from iotax.queueing import SizingTarget
 from iotax.report.tables import Column, Figure, Group, Row
+from iotax.wording import figure, title
 
 TARGETS = (
     ("≤ 80 % busy", SizingTarget(0.8)),

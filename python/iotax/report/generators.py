@@ -3,8 +3,8 @@
 from iotax.analysis import Estimate, Response, Summary
 from iotax.analysis.data import Cell
 from iotax.analysis.responses import CPU_INITIATOR, IOPS, LATENCY
-from iotax.analysis.words import title
 from iotax.report.tables import Column, Figure, Group, Row, absolute
+from iotax.wording import title
 
 GENERATOR = "generator"
 _RESPONSES = (IOPS, LATENCY, CPU_INITIATOR)

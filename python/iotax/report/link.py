@@ -4,8 +4,8 @@ from iotax.analysis import CellSummary, Estimate, Summary
 from iotax.analysis.data import PROTOCOL
 from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, link_of, per_share, shares
 from iotax.analysis.responses import BANDWIDTH
-from iotax.analysis.words import figure, title
 from iotax.report.tables import Column, Figure, Group, absolute, by_condition
+from iotax.wording import figure, title
 
 _ROUNDING = 0.02
 """Of a rate at the limit itself."""

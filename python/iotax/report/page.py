@@ -17,11 +17,11 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.analysis.words import figure, measuring, title
 from iotax.report import charts, cost, generators, link, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
+from iotax.wording import figure, measuring, title, trust, verdicts
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s)\b|%)")
@@ -106,6 +106,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     environment.filters["tight"] = _tight
     environment.filters["lower_first"] = _lower_first
     data, study = summary.data, summary.data.study
+    said = verdicts(summary)
     limits = tables.limits_of(summary)
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
@@ -120,9 +121,10 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "names": {arm: title(arm) for arm in summary.grid.arms},
         "measuring": measuring(data),
         "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
-        "lead": [f for f in summary.verdicts if summary.responses and f.response_key == summary.responses[0].key],
-        "local_findings": [f for f in summary.verdicts if not f.response_key],
-        "cards": tables.cards(summary),
+        "lead": [f for f in said if summary.responses and f.response_key == summary.responses[0].key],
+        "local_findings": [f for f in said if not f.response_key],
+        "trust": trust(summary),
+        "cards": tables.cards(summary, said),
         "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.PARTS,

@@ -1,9 +1,9 @@
 """Published figures beside measured ones, as rows of text."""
 
 from iotax.analysis.published import Agreement, Beside, Source
-from iotax.analysis.words import title
 from iotax.report.charts.published import span_text
 from iotax.report.tables import Column, Figure, Group, Row, absolute
+from iotax.wording import title
 
 _SAID: dict[Agreement, str] = {
     "agrees": "agrees",

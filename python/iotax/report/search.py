@@ -1,14 +1,15 @@
 """What a search for the best load or the knee found, as rows of text."""
 
 from iotax.analysis import Summary
-from iotax.analysis.search import against_baseline, holds, sentences, winners
-from iotax.analysis.words import figure, title
+from iotax.analysis.search import against_baseline, holds, winners
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.units import show_time
+from iotax.wording import figure, title
+from iotax.wording.search import sentences
 
 
 def lead(summary: Summary) -> list[str]:
-    return sentences(summary.data.study, summary.data.attempts, title)
+    return sentences(summary.data.study, summary.data.attempts)
 
 
 def objective(summary: Summary) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response, Summary, Verdict
+from iotax.analysis import CellSummary, Comparison, Estimate, Overall, Response, Summary
 from iotax.analysis.limits import TITLES as TITLES_OF_LIMITS
 from iotax.analysis.limits import Limit, limit_of
 from iotax.analysis.responses import (
@@ -21,10 +21,10 @@ from iotax.analysis.responses import (
     P999,
 )
 from iotax.analysis.validity import TITLES, Level
-from iotax.analysis.words import figure, title
 from iotax.report.charts.cpu import PARTS, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
+from iotax.wording import Finding, figure, title, verdict_word
 
 SYMBOLS = {
     Level.GOOD: ("●", "good"),
@@ -180,14 +180,13 @@ class CardLine:
     details: tuple[str, ...]
 
 
-def cards(summary: Summary) -> list[Card]:
+def cards(summary: Summary, said: Sequence[Finding]) -> list[Card]:
+    """`said` are the verdicts in sentences."""
     found = []
     for arm in dict.fromkeys(o.arm for o in summary.overalls):
         lines = []
         for overall in (o for o in summary.overalls if o.arm == arm):
-            sentence = next(
-                f for f in summary.verdicts if f.subject == title(arm) and f.response_key == overall.response.key
-            )
+            sentence = next(f for f in said if f.subject == title(arm) and f.response_key == overall.response.key)
             by_condition = [c for c in summary.comparisons if c.response is overall.response and c.arm == arm]
             verdict, tone = _verdict(overall, by_condition)
             lines.append(
@@ -413,22 +412,11 @@ def span(ratios: Sequence[float]) -> str:
 
 
 def _verdict(overall: Overall, by_condition: list[Comparison]) -> tuple[str, str]:
-    response = overall.response
-    words = {
-        Verdict.BETTER: response.better,
-        Verdict.WORSE: response.worse,
-        Verdict.EQUIVALENT: "equivalent",
-        Verdict.INCONCLUSIVE: "inconclusive",
-        None: "no verdict",
-    }
-    if not overall.depends:
-        verdict = overall.comparison.verdict
-        return words[verdict], verdict or "none"
-    verdicts = {c.verdict for c in by_condition}
-    if len(verdicts) == 1:
-        verdict = verdicts.pop()
-        return words[verdict], verdict or "none"
-    return "depends", "depends"
+    verdicts = {c.verdict for c in by_condition} if overall.depends else {overall.comparison.verdict}
+    if len(verdicts) > 1:
+        return "depends", "depends"
+    verdict = verdicts.pop()
+    return verdict_word(overall.response, verdict), verdict or "none"
 
 
 def _capital(text: str) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from iotax.analysis import StudyData
-from iotax.analysis.link import DATA_BITS_PER_S, ceiling_bytes_per_s, sentences
+from iotax.analysis.link import DATA_BITS_PER_S, ceiling_bytes_per_s
 from iotax.design import plan
 from iotax.study import Study
 from iotax.study.model import Link
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.trial import Attempt, TrialResult
+from iotax.wording.link import sentences
 
 STUDY = """\
 name: links
@@ -84,7 +85,7 @@ def test_only_what_links_bound_is_told_as_shares_of_them() -> None:
 def test_links_that_bound_nothing_are_owed_nothing() -> None:
     study = read_study("s", STUDY, Path("/"))
     told = sentences(measured(study, {(name, size): 0.5 for name in ("fc", "ip") for size in (4096, 65536)}))
-    assert told[1] == "No link carried 90% of that on both sides of a comparison: nothing is owed to its rate."
+    assert told[1] == "No comparison was limited by its links: in none did both sides carry 90% of that."
 
 
 def test_a_link_of_no_protocol_is_a_slip() -> None:

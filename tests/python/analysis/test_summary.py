@@ -1,5 +1,7 @@
 """Whole studies with effects that are known."""
 
+from dataclasses import replace
+
 import pytest
 
 from iotax.analysis import Level, Verdict, summarise
@@ -7,7 +9,8 @@ from iotax.analysis.compare import Comparison, Overall
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import IOPS
 from iotax.analysis.validity import Check
-from iotax.analysis.words import _against_baseline, trust
+from iotax.wording import trust, verdicts
+from iotax.wording.verdicts import against_baseline
 from report.factory import PATHS, Costs, Simulation, study
 
 
@@ -43,7 +46,7 @@ def test_throughput_ratio_that_depends_on_the_load_has_no_overall_answer(quick):
     overall = next(o for o in quick.overalls if o.arm == "nfs3" and o.response.key == "iops")
     assert overall.interaction_p < 0.01
     assert overall.depends
-    finding = next(f for f in quick.verdicts if f.subject == "NFSv3" and "IOPS" in f.text)
+    finding = next(f for f in verdicts(quick) if f.subject == "NFSv3" and "IOPS" in f.text)
     assert "depending on the load" in finding.text
     assert len(finding.details) == 3
 
@@ -54,7 +57,7 @@ def test_no_overall_winner_where_the_sign_flips():
     summary = summarise(Simulation(paths=crossing, run_cv=0.01).data(study()))
     overall = next(o for o in summary.overalls if o.arm == "nfs3" and o.response.key == "iops")
     assert overall.flips
-    finding = next(f for f in summary.verdicts if f.subject == "NFSv3")
+    finding = next(f for f in verdicts(summary) if f.subject == "NFSv3")
     assert finding.text.startswith("no overall winner")
     assert finding.tone == "inconclusive"
 
@@ -65,23 +68,33 @@ def test_equal_protocols_are_equivalent_not_merely_not_different():
     summary = summarise(Simulation(paths=twins, run_cv=0.01).data(of))
     overall = next(o for o in summary.overalls if o.arm == "nfs3" and o.response.key == "iops")
     assert overall.comparison.verdict is Verdict.EQUIVALENT
-    assert "equivalent" in next(f.text for f in summary.verdicts if f.subject == "NFSv3")
+    assert "equivalent" in next(f.text for f in verdicts(summary) if f.subject == "NFSv3")
 
 
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        (Verdict.INCONCLUSIVE, "not to be told from iSCSI under any load by these runs (estimates: 1.0 to 9.0 % more "),
-        (Verdict.EQUIVALENT, "equivalent to iSCSI within the margin under every load (estimates: 1.0 to 9.0 % more "),
-        (Verdict.BETTER, "1.0 to 9.0 % more IOPS than iSCSI, depending on the load"),
+        (
+            Verdict.INCONCLUSIVE,
+            "no significant difference from iSCSI in IOPS under any load (each 95 % CI within −1.0 % to +11 %)",
+        ),
+        (
+            Verdict.EQUIVALENT,
+            "equivalent to iSCSI in IOPS, within the margin under every load (each 95 % CI within −1.0 % to +11 %)",
+        ),
+        (
+            Verdict.BETTER,
+            "between 1.0 % more IOPS than iSCSI (95 % CI −1.0 % to +3.0 %) at 1 and 9.0 % more IOPS than iSCSI "
+            "(95 % CI +7.0 % to +11 %) at 32, depending on the load",
+        ),
     ],
 )
 def test_estimates_that_differ_by_load_are_no_finding_where_no_load_shows_one(verdict, said):
-    estimates = {"1": Estimate(1.01), "32": Estimate(1.09)}
+    estimates = {"1": Estimate(1.01, 0.99, 1.03), "32": Estimate(1.09, 1.07, 1.11)}
     found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdict) for load, ratio in estimates.items()]
     overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
-    finding = _against_baseline(overall, found, "iSCSI")
-    assert finding.text.startswith(said)
+    finding = against_baseline(overall, found, "iSCSI")
+    assert finding.text == said
     assert finding.tone == verdict.value
 
 
@@ -117,7 +130,8 @@ def test_one_run_each_gives_numbers_but_no_verdict():
     assert comparison.ratio.value > 1
     assert comparison.ratio.low is None
     assert comparison.verdict is None
-    assert "no verdict" in next(f.text for f in summary.verdicts if f.subject == "NVMe/TCP")
+    text = next(f.text for f in verdicts(summary) if f.subject == "NVMe/TCP")
+    assert text == "no comparison with iSCSI in IOPS: too few runs for an interval"
 
 
 def test_interrupted_study_is_summarised_as_far_as_it_got():
@@ -125,22 +139,22 @@ def test_interrupted_study_is_summarised_as_far_as_it_got():
     part = type(data)(data.study, list(data.attempts)[:15], data.planned, data.backgrounds, data.environment)
     summary = summarise(part)
     assert sum(len(c.runs) for c in summary.cells) == 15
-    assert summary.trust[0].text.startswith("15 of 36")
-    assert summary.trust[0].tone == "warning"
+    assert trust(summary)[0].text.startswith("15 of 36")
+    assert trust(summary)[0].tone == "warning"
 
 
 def test_study_without_any_run_is_an_empty_summary():
     data = Simulation().data(study())
     summary = summarise(type(data)(data.study, [], data.planned))
     assert summary.cells == []
-    assert summary.verdicts == []
-    assert summary.trust[0].text.startswith("0 of 36")
+    assert verdicts(summary) == []
+    assert trust(summary)[0].text.startswith("0 of 36")
 
 
 def test_failed_attempt_is_counted_and_its_retry_used():
     summary = summarise(Simulation(failed=["iscsi/8/r2"]).data(study()))
     assert sum(len(c.runs) for c in summary.cells) == 36
-    assert "1 attempt did not end well" in summary.trust[0].text
+    assert "1 failed or interrupted attempt is listed" in trust(summary)[0].text
 
 
 def test_lost_trial_leaves_its_cell_with_fewer_runs():
@@ -156,7 +170,7 @@ def test_wrong_data_makes_a_cell_invalid():
     summary = summarise(Simulation(wrong_data=["iscsi/8/r2"]).data(study()))
     cell = next(c for c in summary.cells if c.cell == ("iscsi", "8"))
     assert cell.level is Level.INVALID
-    assert any("wrong data" in f.text for f in summary.trust)
+    assert any("wrong data" in f.text for f in trust(summary))
 
 
 def test_without_local_there_is_no_tax():
@@ -206,9 +220,9 @@ def test_mostly_disturbed_runs_are_said_first_of_all_findings():
     of = study()
     every = [f"{p}/{n}/r{r}" for p in ("nfs3", "iscsi", "nvme-tcp") for n in (1, 8, 32) for r in (1, 2, 3)]
     summary = summarise(Simulation(unsteady=every).data(of))
-    assert summary.trust[1].subject == "disturbed"
-    assert "27 of 36 runs were disturbed" in summary.trust[1].text
-    assert not any(f.subject == "disturbed" for f in summarise(Simulation().data(of)).trust)
+    assert trust(summary)[1].subject == "disturbed"
+    assert "27 of 36 runs were disturbed" in trust(summary)[1].text
+    assert not any(f.subject == "disturbed" for f in trust(summarise(Simulation().data(of))))
 
 
 def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
@@ -244,5 +258,6 @@ def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
 def test_a_generator_that_is_late_by_itself_is_no_disturbance():
     late = Check("lateness", Level.DOUBTFUL, "late by 30.0 µs on average, 25.0% of the response time")
     data = Simulation().data(study())
-    found = trust(data, [[late]], {run.trial.id: [late] for run in data.measured})
+    checks = {run.trial.id: [late] for run in data.measured}
+    found = trust(replace(summarise(data), run_checks=checks))
     assert [f.subject for f in found if f.tone == "warning"] == ["lateness"]

@@ -7,6 +7,7 @@ from iotax.analysis import Level, Run, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import Context, check_run, worst_of
 from iotax.trial import Paths, PathUse
+from iotax.wording import trust
 from report.factory import Simulation, study
 
 CONTEXT = Context(threads=1)
@@ -155,12 +156,12 @@ def test_a_study_leaves_out_what_its_rules_name_and_says_so():
     assert len(data.runs) == len(data.measured) - 2
     summary = summarise(data)
     assert sum(len(cell.runs) for cell in summary.cells) == 34
-    finding = next(f for f in summary.trust if f.subject == "excluded")
+    finding = next(f for f in trust(summary) if f.subject == "excluded")
     assert finding.text.startswith("2 of 36 measured runs are left out")
     assert "iscsi/8/r1 (data)" in finding.text
     assert any("without them" in line and "with them" in line for line in finding.details)
     assert sum(len(cell.runs) for cell in summary.unexcluded.cells) == 36
-    assert summary.trust[0].text.startswith("36 of 36")
+    assert trust(summary)[0].text.startswith("36 of 36")
 
 
 def test_without_rules_a_bad_run_is_shown_but_stays():
@@ -186,7 +187,7 @@ def test_a_cell_known_less_well_than_the_margin_is_noted():
     assert noisy.text.endswith("the margin is 5 %")
     quiet = summarise(Simulation(run_cv=0.001, block_cv=0.001).data(study()))
     assert next(c for c in quiet.cells[4].checks if c.key == "noise").level is Level.GOOD
-    assert "Noise floor: runs of one treatment scatter by" in summary.trust[-1].text
+    assert "Noise floor: runs of one treatment scatter by" in trust(summary)[-1].text
 
 
 def over(policy, even, *ios):

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from iotax.analysis.words import PROTOCOL_TITLES
 from iotax.report.palette import COLOURS, looks
+from iotax.wording import PROTOCOL_TITLES
 from report.test_browser import contrast
 
 

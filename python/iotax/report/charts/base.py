@@ -11,10 +11,10 @@ from typing import Any
 import vl_convert
 
 from iotax.analysis import Summary
-from iotax.analysis.words import figure, title
 from iotax.report import palette
 from iotax.report.charts.vega import Spec, chosen, layer, word
 from iotax.report.palette import Look, ref
+from iotax.wording import figure, title
 
 PANEL_PX = 336
 """A third of the page's column, and a phone's whole."""

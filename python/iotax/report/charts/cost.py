@@ -2,7 +2,6 @@
 
 from iotax.analysis.cost import CpuCosts
 from iotax.analysis.cpu_model import CpuModel
-from iotax.analysis.words import figure, signed, span, title
 from iotax.report.charts.base import (
     HALF_PX,
     Drawing,
@@ -19,6 +18,7 @@ from iotax.report.charts.base import (
 from iotax.report.charts.effects import effect_panel, residual_panel
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
+from iotax.wording import figure, signed, span, title
 
 _HEIGHT_PX = 280
 _IDLE = "no load"

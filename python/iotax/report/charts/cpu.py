@@ -1,10 +1,10 @@
 """Where an I/O's CPU time goes: initiator, target, the rest of the machine."""
 
 from iotax.analysis import CellSummary, Summary
-from iotax.analysis.words import figure
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, file_name
 from iotax.report.charts.vega import Spec, chosen, end, layer, number, picture, word
 from iotax.report.palette import ref
+from iotax.wording import figure
 
 PARTS = (
     ("Initiator", "part-initiator"),

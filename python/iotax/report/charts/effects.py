@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from iotax.analysis import Response, Summary
 from iotax.analysis.effects import Effect, Residual, effects, residuals
-from iotax.analysis.words import figure, signed, title
 from iotax.report.charts.base import PANEL_PX, Drawing, Scale, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
+from iotax.wording import figure, signed, title
 
 _ARM_PX = 20
 _LABEL_PX = 150

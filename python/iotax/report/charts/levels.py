@@ -1,7 +1,6 @@
 """A response over the levels of a factor: every run a point, the means a line."""
 
 from iotax.analysis import CellSummary, Response, Summary
-from iotax.analysis.words import title
 from iotax.report.charts.base import (
     PANEL_PX,
     Drawing,
@@ -19,6 +18,7 @@ from iotax.report.charts.base import (
 )
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
+from iotax.wording import title
 
 HEIGHT_PX = 280
 

@@ -1,10 +1,10 @@
 """Each run against the mean of its own treatment, in the order in which they ran: drift and odd runs show."""
 
 from iotax.analysis import Response, Summary
-from iotax.analysis.words import signed
 from iotax.report.charts.base import PANEL_PX, WIDE_PX, Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look, ref
+from iotax.wording import signed
 
 HEIGHT_PX = 240
 

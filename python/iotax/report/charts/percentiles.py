@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from iotax.analysis import CellSummary, Summary
 from iotax.analysis.histogram import Histogram
-from iotax.analysis.words import figure
 from iotax.report.charts.base import (
     PANEL_PX,
     Drawing,
@@ -19,6 +18,7 @@ from iotax.report.charts.base import (
 )
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look
+from iotax.wording import figure
 
 HEIGHT_PX = 290
 _TICK_APART = 0.45

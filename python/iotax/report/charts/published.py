@@ -2,11 +2,11 @@
 
 from iotax.analysis import Estimate
 from iotax.analysis.published import Beside, Source
-from iotax.analysis.words import figure, title
 from iotax.report.charts.base import HALF_PX, PANEL_PX, Drawing, Scale, axis, file_name
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import COLOURS, Look, ref
 from iotax.study.published import Span
+from iotax.wording import figure, title
 
 _ROW_PX = 34
 _APART = 0.22

@@ -3,10 +3,10 @@
 import math
 
 from iotax.analysis import Comparison, Response, Summary
-from iotax.analysis.words import figure, signed
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
+from iotax.wording import figure, signed
 
 _ROW_PX = 30
 _VALUES_PX = 92

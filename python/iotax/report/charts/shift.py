@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from iotax.analysis import Shift, Summary
-from iotax.analysis.words import figure
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
+from iotax.wording import figure
 
 _HEIGHT_PX = 240
 

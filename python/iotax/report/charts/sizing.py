@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from iotax.analysis.capacity import STORAGE_US, rate_at, response_us
 from iotax.analysis.cost import ServiceCost
-from iotax.analysis.words import figure, title
 from iotax.report.charts.base import Drawing, Scale, axis, colour
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look
+from iotax.wording import figure, title
 
 _HEIGHT_PX = 280
 _UTILISATIONS = [i / 40 for i in range(39)]

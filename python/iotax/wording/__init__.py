@@ -1,0 +1,34 @@
+"""What the analysis found, in sentences: the only place where a verdict becomes words.
+
+`analysis` gives numbers, verdicts and causes; here they become English, for report, command line and exports alike.
+No sentence states a difference without its interval, and one that withholds a verdict says why.
+
+- `verdicts(summary)`, `trust(summary)`: the answer and how far to believe it, each a `Finding`;
+- `verdict_word(response, verdict)`: a verdict in a cell of a table; `because(withheld, arm, base)`: why there is none;
+- `title`, `figure`, `signed`, `span`: names and numbers as they are written everywhere.
+"""
+
+from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent, signed, span
+from iotax.wording.names import PROTOCOL_TITLES, title
+from iotax.wording.trust import measuring, trust
+from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
+from iotax.wording.withheld import because
+
+__all__ = [
+    "PERCENT_RATIO_MAX",
+    "PROTOCOL_TITLES",
+    "Finding",
+    "Tone",
+    "because",
+    "change",
+    "count",
+    "figure",
+    "measuring",
+    "percent",
+    "signed",
+    "span",
+    "title",
+    "trust",
+    "verdict_word",
+    "verdicts",
+]

@@ -1,0 +1,51 @@
+"""Numbers, shares and intervals as they are written everywhere."""
+
+import math
+
+from iotax.analysis.estimate import Estimate
+
+PERCENT_RATIO_MAX = 10.0
+"""Beyond it nobody reads percent."""
+TIMES_RATIO_MIN = 1.995
+"""From here on a ratio is written as "2.0 times", not as "100 % more"."""
+
+
+def figure(value: float) -> str:
+    """Three significant figures, thousands separated."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{digits}f}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """ "4.1 %", "34 %"."""
+    value = 100 * share
+    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
+
+
+def signed(share: float) -> str:
+    """ "+4.1 %", "−34 %"."""
+    return ("+" if share >= 0 else "−") + percent(abs(share))
+
+
+def span(ratio: Estimate) -> str:
+    """A ratio's interval: "95 % CI −4.0 % to +14 %", "95 % CI 1.9 to 2.2 times"."""
+    if ratio.low is None or ratio.high is None:
+        return "no interval"
+    return f"95 % CI {ends(ratio.low, ratio.high, times=ratio.value >= TIMES_RATIO_MIN)}"
+
+
+def ends(low: float, high: float, *, times: bool = False) -> str:
+    """Two ratios as changes, or as factors where a percentage misleads."""
+    if times or high > PERCENT_RATIO_MAX:
+        return f"{figure(low)} to {figure(high)} times"
+    return f"{signed(low - 1)} to {signed(high - 1)}"
+
+
+def count(n: int, noun: str) -> str:
+    """ "1 run", "3 runs"."""
+    return f"{n} {noun}" + ("" if n == 1 else "s")

@@ -1,0 +1,18 @@
+"""Names as the field writes them."""
+
+PROTOCOL_TITLES = {
+    "local": "Local",
+    "nfs3": "NFSv3",
+    "nfs4.1": "NFSv4.1",
+    "iscsi": "iSCSI",
+    "iser": "iSER",
+    "nvme-tcp": "NVMe/TCP",
+    "nvme-rdma": "NVMe/RDMA",
+    "fcp": "FCP",
+    "fc-nvme": "FC-NVMe",
+}
+
+
+def title(label: str) -> str:
+    """A level's name as the field writes it."""
+    return " · ".join(PROTOCOL_TITLES.get(part, part) for part in label.split(" · "))

@@ -1,0 +1,90 @@
+"""How far the answer can be believed, in sentences: what was planned, flagged, left out, and what scatter hides."""
+
+from collections.abc import Sequence
+
+from iotax.analysis.compare import Overall
+from iotax.analysis.data import StudyData
+from iotax.analysis.noise import Noise
+from iotax.analysis.summary import Summary
+from iotax.analysis.validity import DISTURBANCES, TITLES, Level
+from iotax.units import show_minutes
+from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent
+from iotax.wording.names import title
+from iotax.wording.verdicts import Finding
+
+_NAMED_MAX = 8
+"""Runs that a sentence names; the tables list all."""
+
+
+def trust(summary: Summary) -> list[Finding]:
+    """What was planned and measured, what the checks found, what was left out, and what scatter hides."""
+    data, runs = summary.data, summary.run_checks
+    planned = data.planned_count or len({a.trial.id for a in data.attempts})
+    text = f"{len(data.measured)} of {planned} planned trials were measured"
+    if data.not_done:
+        are = "is" if len(data.not_done) == 1 else "are"
+        text += f"; {count(len(data.not_done), 'failed or interrupted attempt')} {are} listed"
+    found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
+    disturbed = sum(
+        any(check.key in DISTURBANCES and check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values()
+    )
+    if disturbed * 2 > len(runs):
+        text = f"{disturbed} of {len(runs)} runs were disturbed: repeat the study on a quiet machine."
+        found.append(Finding("disturbed", text, "warning"))
+    if data.excluded:
+        found.append(_left_out(data, summary.both_ways))
+    found += _flagged(summary)
+    return found + [_noise(each) for each in summary.noise[:1]]
+
+
+def measuring(data: StudyData) -> str:
+    """ "89 % of the 2 min 41 s was spent measuring"; empty where the notebook does not tell."""
+    share = data.measuring_share
+    return "" if share is None else f"{100 * share:.0f} % of the {show_minutes(data.wall_ns / 1e9)} was spent measuring"
+
+
+def _flagged(summary: Summary) -> list[Finding]:
+    """Each check that found something, with an example."""
+    found, runs = [], summary.run_checks
+    for key, name in TITLES.items():
+        bad = [c for checks in runs.values() for c in checks if c.key == key and c.level >= Level.DOUBTFUL]
+        if bad:
+            cells = (c for cell in summary.cells for c in cell.checks if c.key == key and c.level >= Level.DOUBTFUL)
+            example = next(cells, bad[0]).text
+            text = f"{name}: {len(bad)} of {count(len(runs), 'run')} flagged, e.g. “{example}”."
+            found.append(Finding(key, text, "warning"))
+    return found
+
+
+def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> Finding:
+    """Never silent: which runs, by which rule, and what the answer would be with them."""
+    names = [f"{each.run.trial.id} ({', '.join(f.key for f in each.findings)})" for each in data.excluded]
+    few = ", ".join(names[:_NAMED_MAX]) + (f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else "")
+    text = (
+        f"{len(names)} of {len(data.measured)} measured runs are left out by the rules that the study set beforehand "
+        f"({', '.join(data.study.exclude)}): {few}."
+    )
+    details = [
+        f"{title(kept.arm)}, {kept.response.short.lower()}: ratio {_bare(kept)} without them, {_bare(whole)} with them"
+        for kept, whole in both_ways
+    ]
+    return Finding("excluded", text, "warning", tuple(details))
+
+
+def _bare(overall: Overall) -> str:
+    ratio = overall.comparison.ratio
+    if ratio.low is None or ratio.high is None:
+        return "not known"
+    return f"{figure(ratio.value)} [{figure(ratio.low)}, {figure(ratio.high)}]"
+
+
+def _noise(noise: Noise) -> Finding:
+    scatter = percent(noise.cv) if noise.cv < 1 else "more than their mean"
+    name = noise.response.title
+    name = name if name[1:2].isupper() else name.lower()
+    text = f"Noise floor: runs of one treatment scatter by {scatter} ({name})"
+    if noise.detectable_ratio is not None:
+        ratio = noise.detectable_ratio
+        seen = percent(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
+        text += f"; minimum detectable difference with {count(noise.replicates, 'replicate')} (90 % power): {seen}"
+    return Finding("noise", text + ".")

@@ -1,0 +1,202 @@
+"""The answer in sentences: each arm against the baseline, response by response, the headline first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from iotax.analysis.compare import Comparison, Overall, Tax
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
+from iotax.analysis.summary import Summary
+from iotax.analysis.verdict import Cause, Verdict, Withheld
+from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, percent, span
+from iotax.wording.names import title
+from iotax.wording.withheld import because
+
+Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    subject: str
+    """The arm that it is about; empty for all."""
+    text: str
+    tone: Tone = "plain"
+    details: tuple[str, ...] = ()
+    response_key: str = ""
+    """The response that it is about; empty for all."""
+    verb: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{' '.join(filter(None, (self.subject, self.verb, self.text)))}."
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How a response is spoken of."""
+
+    name: str
+    more: str
+    less: str
+    verb: str
+    up: str
+    """A cell of a table that says "more of it"."""
+    down: str
+
+
+_WORDS = {
+    IOPS.key: _Words("IOPS", "more IOPS", "fewer IOPS", "delivers", "faster", "slower"),
+    LATENCY.key: _Words("mean latency", "more latency", "less latency", "shows", "slower", "faster"),
+    CPU.key: _Words("CPU per I/O", "more CPU per I/O", "less CPU per I/O", "needs", "more CPU", "less CPU"),
+    CPU_INITIATOR.key: _Words(
+        "initiator CPU per I/O",
+        "more initiator CPU per I/O",
+        "less initiator CPU per I/O",
+        "needs",
+        "more CPU",
+        "less CPU",
+    ),
+}
+
+
+def verdicts(summary: Summary) -> list[Finding]:
+    """For each response and arm one finding, then what the protocols cost beyond local."""
+    found = []
+    for response in summary.responses:
+        for overall in (o for o in summary.overalls if o.response is response):
+            by_condition = [c for c in summary.comparisons if c.response is response and c.arm == overall.arm]
+            found.append(against_baseline(overall, by_condition, title(summary.grid.baseline_arm)))
+    return found + _taxes(summary.taxes)
+
+
+def verdict_word(response: Response, verdict: Verdict | None) -> str:
+    """For a cell of a table or a badge: "faster", "less CPU", "equivalent"."""
+    if verdict is None:
+        return "no verdict"
+    if verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE):
+        return verdict.value
+    words = _words(response)
+    return words.up if (verdict is Verdict.BETTER) == response.more_is_better else words.down
+
+
+def change(response: Response, ratio: float) -> str:
+    """A ratio as a reader says it: "34 % more IOPS", "2.10 times the CPU per I/O"."""
+    words = _words(response)
+    if ratio >= TIMES_RATIO_MIN:
+        return f"{figure(ratio)} times the {words.name}"
+    return f"{percent(abs(ratio - 1))} {words.more if ratio >= 1 else words.less}"
+
+
+def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base: str) -> Finding:
+    """One arm's answer for one response; `base` is the baseline's written name."""
+    response, arm = overall.response, title(overall.arm)
+    known = [c for c in by_condition if c.ratio.low is not None and c.verdict is not None]
+    details = tuple(f"{c.condition}: {_compared(c, arm, base)}" for c in by_condition if c.condition)
+    if overall.flips:
+        text = f"no overall winner: {_sides(response, known, base)}"
+        return Finding(arm, text, "inconclusive", details, response.key, "has")
+    if overall.depends and len(known) > 1:
+        text, tone, verb = _by_load(response, known, base)
+        return Finding(arm, text, tone, details, response.key, verb)
+    comparison = overall.comparison
+    tone: Tone = comparison.verdict.value if comparison.verdict else "plain"
+    details = details if len(by_condition) > 1 else ()
+    return Finding(arm, _compared(comparison, arm, base), tone, details, response.key, _verb(comparison))
+
+
+def _compared(comparison: Comparison, arm: str, base: str) -> str:
+    """What one comparison says, with the interval that it follows from."""
+    response, ratio = comparison.response, comparison.ratio
+    name = _words(response).name
+    if comparison.verdict is None:
+        why = because(comparison.withheld or Withheld(Cause.RUNS), arm, base)
+        if ratio.low is None:
+            return f"no comparison with {base} in {name}: {why}"
+        return f"no verdict against {base} in {name}: {why}; measured: {_difference(response, ratio, base)}"
+    if comparison.verdict is Verdict.EQUIVALENT:
+        return f"equivalent to {base} in {name}, within the margin ({span(ratio)})"
+    if comparison.verdict is Verdict.INCONCLUSIVE:
+        return f"no significant difference from {base} in {name} ({span(ratio)})"
+    return _difference(response, ratio, base)
+
+
+def _difference(response: Response, ratio: Estimate, base: str) -> str:
+    said = change(response, ratio.value)
+    link = "of" if ratio.value >= TIMES_RATIO_MIN else "than"
+    return f"{said} {link} {base} ({span(ratio)})"
+
+
+def _verb(comparison: Comparison) -> str:
+    match comparison.verdict:
+        case None:
+            return "gets" if comparison.ratio.low is not None else "has"
+        case Verdict.EQUIVALENT:
+            return "is"
+        case Verdict.INCONCLUSIVE:
+            return "shows"
+    return _words(comparison.response).verb
+
+
+def _by_load(response: Response, known: Sequence[Comparison], base: str) -> tuple[str, Tone, str]:
+    """(text, tone, verb) where the ratio depends on the condition: never their mean, but both extremes."""
+    name, verdicts = _words(response).name, {c.verdict for c in known}
+    low, high = min(known, key=lambda c: c.ratio.value), max(known, key=lambda c: c.ratio.value)
+    reach = f"each 95 % CI within {_reach(known)}"
+    if verdicts == {Verdict.INCONCLUSIVE}:
+        return f"no significant difference from {base} in {name} under any load ({reach})", "inconclusive", "shows"
+    if verdicts == {Verdict.EQUIVALENT}:
+        return f"equivalent to {base} in {name}, within the margin under every load ({reach})", "equivalent", "is"
+    tone: Tone = "plain"
+    if len(verdicts) == 1:
+        tone = next(v.value for v in verdicts if v is not None)
+    parts = [f"{_difference(response, c.ratio, base)} at {c.condition}" for c in (low, high)]
+    return f"between {' and '.join(parts)}, depending on the load", tone, _words(response).verb
+
+
+def _reach(known: Sequence[Comparison]) -> str:
+    low, high = min(c.ratio.low or 0.0 for c in known), max(c.ratio.high or 0.0 for c in known)
+    return ends(low, high)
+
+
+def _sides(response: Response, known: Sequence[Comparison], base: str) -> str:
+    """Where it is ahead and where behind, at the clearest condition of each."""
+    parts = []
+    for ahead in (True, False):
+        some = [c for c in known if c.verdict in (Verdict.BETTER, Verdict.WORSE) and (c.ratio.value > 1) == ahead]
+        if some:
+            best = max(some, key=lambda c: c.ratio.value) if ahead else min(some, key=lambda c: c.ratio.value)
+            others = f" and {len(some) - 1} more" if len(some) > 1 else ""
+            parts.append(f"{_difference(response, best.ratio, base)} at {best.condition}{others}")
+    return "; ".join(parts)
+
+
+def _words(response: Response) -> _Words:
+    name = response.title[:1].lower() + response.title[1:] if response.title[1:2].islower() else response.title
+    up, down = ("faster", "slower") if response.more_is_better else ("slower", "faster")
+    if name.startswith("CPU"):
+        up, down = "more CPU", "less CPU"
+    return _WORDS.get(response.key, _Words(name, f"more ({name})", f"less ({name})", "shows", up, down))
+
+
+def _taxes(taxes: Sequence[Tax]) -> list[Finding]:
+    """The tax under the lightest load, which the study names first: queueing adds least to it. None without an
+    interval."""
+    found = []
+    for arm in dict.fromkeys(tax.arm for tax in taxes):
+        tax = next(t for t in taxes if t.arm == arm)
+        where = f" at {tax.condition}" if tax.condition else ""
+        parts = [
+            f"{_us(estimate)} of {what}"
+            for estimate, what in ((tax.latency_us, "latency"), (tax.cpu_us, "CPU"))
+            if estimate is not None and estimate.low is not None
+        ]
+        if parts:
+            text = f"adds {' and '.join(parts)} to each I/O, compared with the same volume reached locally{where}"
+            found.append(Finding(title(arm), text))
+    return found
+
+
+def _us(estimate: Estimate) -> str:
+    assert estimate.low is not None and estimate.high is not None
+    return f"{figure(estimate.value)} µs (95 % CI {figure(estimate.low)} to {figure(estimate.high)})"

@@ -1,0 +1,14 @@
+"""Why there is no verdict, in words: one line for each `analysis.verdict.Cause`."""
+
+from iotax.analysis.verdict import Cause, Withheld
+
+
+def because(withheld: Withheld, arm: str, base: str) -> str:
+    """The reason, for the end of a sentence; `arm` and `base` are written names."""
+    match withheld.cause:
+        case Cause.RUNS:
+            return "too few runs for an interval"
+        case Cause.IMPOSED:
+            return "the study sets the rate, so throughput is an input and not a result"
+        case Cause.CARRIER:
+            return f"the carriers differ ({arm}: {withheld.arm}; {base}: {withheld.baseline})"
