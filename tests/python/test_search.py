@@ -83,7 +83,7 @@ def test_best_load_within_the_cap_is_found_and_run_afresh(server: FakeEngine, tm
     assert len(data.runs) == 36
     assert "on 3 fresh runs 20.0k IOPS" in sentences(data.study, data.attempts)[0]
     assert (
-        "p99 within 1.00 ms in 3 of 3. That is 1.00 [1.00, 1.00] of iscsi." in sentences(data.study, data.attempts)[0]
+        "p99 within 1.00 ms in 3 of 3. That is 1.00 [1.00, 1.00] of iSCSI." in sentences(data.study, data.attempts)[0]
     )
     assert "That is" not in sentences(data.study, data.attempts)[1]
 
@@ -172,7 +172,7 @@ def test_the_plan_says_how_many_trials_there_are_at_most(tmp_path: Path) -> None
 def test_objective_that_nothing_holds_is_said(server: FakeEngine, tmp_path: Path) -> None:
     data = search(KNEE.replace("latency_max: 1ms", "latency_max: 50us"), tmp_path)
     assert sentences(data.study, data.attempts) == [
-        f"{protocol}: nothing, not even 100 IOPS, holds p99 within 50.0 µs." for protocol in ("nfs3", "iscsi")
+        f"{protocol}: nothing, not even 100 IOPS, holds p99 within 50.0 µs." for protocol in ("NFSv3", "iSCSI")
     ]
 
 
