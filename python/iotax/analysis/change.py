@@ -15,11 +15,11 @@ import numpy as np
 from iotax.analysis.compare import Comparison, LayoutCache, Model
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.estimate import Contrast, Estimate, combined, mean_of
-from iotax.analysis.multiplicity import holm
+from iotax.analysis.multiplicity import sidak, sidak_confidence
 from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, Response, Run
 from iotax.analysis.summary import CellSummary, summarise
-from iotax.analysis.verdict import Verdict, equivalence_p, judge, log_margin, two_sided_p
+from iotax.analysis.verdict import Verdict, judge, log_margin, two_sided_p
 from iotax.study import Level, Study
 
 
@@ -33,9 +33,10 @@ class Change:
     after: float
     """Geometric means."""
     ratio: Estimate
+    """With one of the intervals of this response that hold at once with 95 %; the verdict follows from it."""
     runs: tuple[int, int]
     p_difference: float | None = None
-    """Adjusted for all treatments of the response (Holm; Dunnett for levels of one run)."""
+    """Adjusted for all treatments of the response (Sidak; Dunnett for levels of one run)."""
     verdict: Verdict | None = None
     """None where an interval cannot be had."""
     mixed: bool = False
@@ -193,23 +194,24 @@ def _judge(
     samples: Mapping[str, tuple[np.ndarray, ...]],
     margin_percent: float,
 ) -> list[Change]:
+    confidence = sidak_confidence(sum(c.standard_error is not None for c in contrasts.values()))
     found = [
         Change(
             response,
             treatment,
             *(math.exp(float(logs.mean())) for logs in samples[treatment]),
-            ratio=Estimate.ratio(contrast),
+            ratio=Estimate.ratio(contrast, confidence),
             runs=(len(samples[treatment][0]), len(samples[treatment][1])),
         )
         for treatment, contrast in contrasts.items()
     ]
     margin = log_margin(margin_percent)
     sure = [(i, c) for i, c in enumerate(contrasts.values()) if c.standard_error is not None]
-    tests = [(c.estimate, c.standard_error or 0.0, c.df or 1.0) for _, c in sure]
-    differ = holm([two_sided_p(*test) for test in tests])
-    same = holm([equivalence_p(*test, -margin, margin) for test in tests])
-    for (i, contrast), p_difference, p_equivalence in zip(sure, differ, same, strict=True):
-        verdict = judge(contrast.estimate, p_difference, p_equivalence, response.more_is_better)
+    alone = [two_sided_p(c.estimate, c.standard_error or 0.0, c.df or 1.0) for _, c in sure]
+    for (i, contrast), p_difference in zip(sure, sidak(alone), strict=True):
+        interval = contrast.interval(confidence)
+        assert interval is not None
+        verdict = judge(interval, margin, response.more_is_better)
         found[i] = replace(found[i], p_difference=p_difference, verdict=verdict)
     return found
 

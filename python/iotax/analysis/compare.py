@@ -9,10 +9,10 @@ import numpy as np
 from iotax.analysis.data import Cell, Grid
 from iotax.analysis.estimate import Contrast, Estimate, mean_of
 from iotax.analysis.model import CellModel, Layout, Weights, correlations
-from iotax.analysis.multiplicity import dunnett, holm
+from iotax.analysis.multiplicity import dunnett, each_confidence
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
-from iotax.analysis.verdict import Cause, Verdict, Withheld, equivalence_p, judge, log_margin, two_sided_p
+from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,10 @@ class Comparison:
     arm: str
     condition: str | None
     ratio: Estimate
-    """Of geometric means: arm over baseline."""
+    """Of geometric means: arm over baseline. Of what is judged, its interval is one of those of this response that hold
+    at once with 95 %, and the verdict follows from it."""
     p_difference: float | None = None
     """Adjusted for all comparisons of this response (Dunnett)."""
-    p_equivalence: float | None = None
-    """Of the two one-sided tests, adjusted (Holm)."""
     verdict: Verdict | None = None
     withheld: Withheld | None = None
     """Why there is no verdict, of what is judged at all: local is not."""
@@ -240,25 +239,23 @@ def _judge_plots(model: Model, arms: Mapping[str, Mapping[Cell, float]], margin_
 def _judge(
     model: Model | _PlotModel, family: Sequence[Mapping[Cell, float]], margin_percent: float
 ) -> list[Comparison]:
-    """Verdicts of a family of contrasts of one response, adjusted for each other."""
+    """Verdicts of a family of contrasts of one response, with the intervals that hold together and that they follow."""
     weights: list[Weights] = [{**one} for one in family]
     contrasts = [model.model.contrast(w) for w in weights]
     sure = [i for i, c in enumerate(contrasts) if c.standard_error is not None]
-    margin = log_margin(margin_percent)
-    differ, same = [], []
-    for i in sure:
-        estimate, error, df = contrasts[i].estimate, contrasts[i].standard_error or 0.0, contrasts[i].df or 1.0
-        differ.append(two_sided_p(estimate, error, df))
-        same.append(equivalence_p(estimate, error, df, -margin, margin))
-    if sure:
-        correlation = correlations(model.model.layout, [weights[i] for i in sure])
-        differ = dunnett(differ, correlation, model.model.layout.residual_df)
-        same = holm(same)
     too_few = Withheld(Cause.RUNS)
     result = [Comparison(model.response, "", None, Estimate.ratio(each), withheld=too_few) for each in contrasts]
-    for i, p_difference, p_equivalence in zip(sure, differ, same, strict=True):
-        verdict = judge(contrasts[i].estimate, p_difference, p_equivalence, model.response.more_is_better)
-        result[i] = replace(
-            result[i], p_difference=p_difference, p_equivalence=p_equivalence, verdict=verdict, withheld=None
-        )
+    if not sure:
+        return result
+    margin = log_margin(margin_percent)
+    correlation = correlations(model.model.layout, [weights[i] for i in sure])
+    df = float(model.model.layout.residual_df)
+    alone = [two_sided_p(c.estimate, c.standard_error or 0.0, c.df or 1.0) for c in (contrasts[i] for i in sure)]
+    confidence = each_confidence(correlation, df)
+    for i, p_difference in zip(sure, dunnett(alone, correlation, df), strict=True):
+        interval = contrasts[i].interval(confidence)
+        assert interval is not None
+        verdict = judge(interval, margin, model.response.more_is_better)
+        ratio = Estimate.ratio(contrasts[i], confidence)
+        result[i] = Comparison(model.response, "", None, ratio, p_difference, verdict)
     return result

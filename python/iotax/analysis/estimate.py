@@ -33,9 +33,9 @@ class Estimate:
     high: float | None = None
 
     @classmethod
-    def ratio(cls, contrast: Contrast) -> "Estimate":
-        """Of a contrast of logarithms."""
-        bounds = contrast.interval()
+    def ratio(cls, contrast: Contrast, confidence: float = 0.95) -> "Estimate":
+        """Of a contrast of logarithms. `confidence` is above 0.95 for one of several that hold 95 % together."""
+        bounds = contrast.interval(confidence)
         return cls(math.exp(contrast.estimate), *(map(math.exp, bounds) if bounds else ()))
 
     @classmethod

@@ -1,5 +1,6 @@
-"""Many comparisons at once: p-values that keep the chance of any false alarm."""
+"""Many comparisons at once: p-values, and intervals that agree with them, which keep the chance of any false alarm."""
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -28,22 +29,56 @@ def dunnett(p_values: Sequence[float], correlation: np.ndarray, df: float) -> li
 
     For several arms against one baseline in a one-way layout it is Dunnett's test; for contrasts of any linear model it
     is the max-t test of Hothorn, Bretz and Westfall (2008). The integral is taken over fixed quasi-random points, so
-    the same data give the same p-values. Beyond 200 comparisons Holm's adjustment stands in.
+    the same data give the same p-values. Beyond 200 comparisons Bonferroni's adjustment stands in.
     """
     k = len(p_values)
     if k == 1:
         return [float(p_values[0])]
     if k > _SOBOL_DIMENSIONS_MAX:
-        return holm(p_values)
-    values, vectors = np.linalg.eigh(np.asarray(correlation, dtype=float))
-    root = vectors * np.sqrt(np.clip(values, 0, None))
-    normals, _ = _points(k)
-    scale = _scales(k, df)
-    largest = np.sort(np.max(np.abs(normals @ root.T), axis=1) / scale)
+        return [min(1.0, k * float(p)) for p in p_values]
+    largest = _largest(correlation, df)
     observed = student.isf(np.clip(p_values, 1e-300, 1) / 2, df)
     beyond = 1 - np.searchsorted(largest, observed) / len(largest)
     # The points resolve no p below about 1/2^15: there Bonferroni's bound is as good.
     return [float(min(1.0, max(p, min(b if b > 0 else 1.0, k * p)))) for p, b in zip(p_values, beyond, strict=True)]
+
+
+def each_confidence(correlation: np.ndarray, df: float, together: float = 0.95) -> float:
+    """The confidence of each comparison's own interval by which all of them hold at once with that of `together`.
+
+    The counterpart of `dunnett`: an interval leaves out "no difference" exactly where the adjusted p-value is below
+    1 - `together`.
+    """
+    k = len(correlation)
+    alpha = 1 - together
+    if k == 1:
+        return together
+    if k > _SOBOL_DIMENSIONS_MAX:
+        return 1 - alpha / k
+    largest = _largest(correlation, df)
+    critical = largest[min(len(largest) - 1, math.floor(len(largest) * together + 1e-9))]
+    local = 2 * float(student.sf(critical, df))
+    return 1 - min(alpha, max(local, alpha / k))
+
+
+def sidak(p_values: Sequence[float]) -> list[float]:
+    """Single-step adjustment of comparisons that are independent, or correlate positively (Sidak 1967)."""
+    k = len(p_values)
+    return [-math.expm1(k * math.log1p(-min(p, 1 - 1e-16))) for p in p_values]
+
+
+def sidak_confidence(k: int, together: float = 0.95) -> float:
+    """Of each of `k` intervals that hold at once with that of `together`; the counterpart of `sidak`."""
+    return together ** (1 / max(1, k))
+
+
+def _largest(correlation: np.ndarray, df: float) -> np.ndarray:
+    """The largest |t| of all comparisons at each of the points, sorted."""
+    k = len(correlation)
+    values, vectors = np.linalg.eigh(np.asarray(correlation, dtype=float))
+    root = vectors * np.sqrt(np.clip(values, 0, None))
+    normals, _ = _points(k)
+    return np.sort(np.max(np.abs(normals @ root.T), axis=1) / _scales(k, df))
 
 
 @lru_cache(maxsize=8)

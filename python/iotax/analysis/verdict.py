@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from iotax.analysis import student
 
-ALPHA = 0.05
-
 
 class Verdict(StrEnum):
     """`INCONCLUSIVE` is an answer: these runs cannot tell. It never means "the same"."""
@@ -46,24 +44,21 @@ def two_sided_p(estimate: float, standard_error: float, df: float) -> float:
     return 2 * student.beyond(abs(estimate) / standard_error, df)
 
 
-def equivalence_p(estimate: float, standard_error: float, df: float, low: float, high: float) -> float:
-    """Two one-sided tests (TOST): the p-value of "the difference lies outside [low, high]"."""
-    if standard_error <= 0:
-        return 0.0 if low < estimate < high else 1.0
-    above = student.beyond((estimate - low) / standard_error, df)
-    below = student.beyond((high - estimate) / standard_error, df)
-    return max(above, below)
-
-
 def log_margin(margin_percent: float) -> float:
     """Half-width of the equivalence zone on the log scale: 5 % is [1/1.05, 1.05]."""
     return math.log1p(margin_percent / 100)
 
 
-def judge(log_ratio: float, p_difference: float, p_equivalence: float, more_is_better: bool) -> Verdict:
-    """Equivalence comes first: a difference that is sure but within the margin does not matter, by the study's word."""
-    if p_equivalence < ALPHA:
+def judge(interval: tuple[float, float], margin: float, more_is_better: bool) -> Verdict:
+    """What an interval of a log ratio says, and nothing else: the verdict and the interval printed beside it agree.
+
+    Equivalent where all of it lies within the margin (two one-sided tests, each at half the interval's level:
+    Schuirmann 1987). That comes first: a difference that is sure but within the margin does not matter, by the study's
+    word. Better or worse where it leaves out "no difference".
+    """
+    low, high = interval
+    if -margin < low and high < margin:
         return Verdict.EQUIVALENT
-    if p_difference < ALPHA:
-        return Verdict.BETTER if (log_ratio > 0) == more_is_better else Verdict.WORSE
+    if low > 0 or high < 0:
+        return Verdict.BETTER if (low > 0) == more_is_better else Verdict.WORSE
     return Verdict.INCONCLUSIVE

@@ -20,7 +20,7 @@ from iotax.cli.summary import COLORS
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
-from iotax.wording import PERCENT_RATIO_MAX, figure, title, verdict_word
+from iotax.wording import PERCENT_RATIO_MAX, figure, points, title, verdict_word
 
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
@@ -224,7 +224,7 @@ def _change(ratio: Estimate) -> str:
         return _step(ratio.value)
     if _is_times(ratio.value) or ratio.high > PERCENT_RATIO_MAX:
         return f"× {figure(ratio.value)} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
-    return f"{_step(ratio.value)} \\[{_points(ratio.low)}, {_points(ratio.high)}]"
+    return f"{_step(ratio.value)} \\[{points(ratio.low)}, {points(ratio.high)}]"
 
 
 def _is_times(ratio: float) -> bool:
@@ -232,8 +232,4 @@ def _is_times(ratio: float) -> bool:
 
 
 def _step(ratio: float) -> str:
-    return f"× {figure(ratio)}" if _is_times(ratio) else f"{_points(ratio)} %"
-
-
-def _points(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}".replace("-", "−")
+    return f"× {figure(ratio)}" if _is_times(ratio) else f"{points(ratio)} %"

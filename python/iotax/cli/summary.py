@@ -11,7 +11,7 @@ from iotax.cli.console import console
 from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate
-from iotax.wording import measuring, trust, verdict_word, verdicts
+from iotax.wording import indexed, measuring, trust, verdict_word, verdicts
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _CPU_PARTS = ("initiator", "target", "hypervisor")
@@ -91,8 +91,8 @@ def _relative(cell: CellSummary, primary: Response, baseline: str) -> str:
         return "–"
     ratio = cell.ratios[primary.key].ratio
     if ratio.low is None or ratio.high is None:
-        return f"{100 * ratio.value:.0f}"
-    return f"{100 * ratio.value:.0f} \\[{100 * ratio.low:.0f}, {100 * ratio.high:.0f}]"
+        return "–"
+    return f"{indexed(ratio.value)} \\[{indexed(ratio.low)}, {indexed(ratio.high)}]"
 
 
 def _verdict(cell: CellSummary, primary: Response) -> Text:

@@ -24,7 +24,7 @@ from iotax.analysis.validity import TITLES, Level
 from iotax.report.charts.cpu import PARTS, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
-from iotax.wording import Finding, figure, title, verdict_word
+from iotax.wording import Finding, figure, indexed, title, verdict_word
 
 SYMBOLS = {
     Level.GOOD: ("●", "good"),
@@ -372,8 +372,14 @@ def _relative(comparison: Comparison | None) -> Figure:
     if comparison is None:
         return Figure("–")
     r = comparison.ratio
-    percent = Estimate(100 * r.value, None if r.low is None else 100 * r.low, None if r.high is None else 100 * r.high)
-    return Figure(figure(percent.value), _interval(percent), comparison.verdict or "")
+    if r.low is None or r.high is None:
+        return Figure("–")
+    return Figure(_index(r.value), f"{_index(r.low)}–{_index(r.high)}", comparison.verdict or "")
+
+
+def _index(ratio: float) -> str:
+    """Three figures, and never 100 what is not."""
+    return indexed(ratio, 1 if ratio < 1 else 0)
 
 
 def _added(estimate: Estimate, unit: str) -> Figure:

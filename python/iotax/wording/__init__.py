@@ -8,7 +8,7 @@ No sentence states a difference without its interval, and one that withholds a v
 - `title`, `figure`, `signed`, `span`: names and numbers as they are written everywhere.
 """
 
-from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent, signed, span
+from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, indexed, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, title
 from iotax.wording.trust import measuring, trust
 from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
@@ -23,8 +23,10 @@ __all__ = [
     "change",
     "count",
     "figure",
+    "indexed",
     "measuring",
     "percent",
+    "points",
     "signed",
     "span",
     "title",

@@ -24,7 +24,30 @@ def figure(value: float) -> str:
 def percent(share: float) -> str:
     """ "4.1 %", "34 %"."""
     value = 100 * share
+    if 0 < value < 0.05:
+        return f"{float(f'{value:.1g}'):.{_digits(value)}f} %"
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
+
+
+def indexed(ratio: float, digits: int = 0) -> str:
+    """A ratio with the baseline at 100. One that is not 100 is not written as 100, so that an interval says of "no
+    difference" what its verdict says."""
+    value = 100 * ratio
+    if value != 100 and float(f"{value:.{digits}f}") == 100:
+        digits = max(digits, _digits(abs(value - 100)))
+    return f"{value:,.{digits}f}"
+
+
+def points(ratio: float) -> str:
+    """A ratio as percentage points without their sign, "+4.1"; "+0.03", never "+0.0", where there is a difference."""
+    value = 100 * (ratio - 1)
+    digits = 1 if value == 0 or abs(value) >= 0.05 else _digits(abs(value))
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _digits(value: float) -> int:
+    """Decimals that show the first figure of a small number."""
+    return min(9, max(0, -math.floor(math.log10(value)) if value > 0 else 0))
 
 
 def signed(share: float) -> str:

@@ -27,7 +27,7 @@ from iotax.analysis.fieller import fieller
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.responses import IOPS
 from iotax.analysis.steady import batch_means
-from iotax.analysis.verdict import equivalence_p, log_margin, two_sided_p
+from iotax.analysis.verdict import Verdict, judge, log_margin
 from iotax.queueing import SizingTarget, size
 from report.factory import Simulation, study
 
@@ -228,9 +228,10 @@ def verdict_errors(draws: int, seed: int, replicates: int, truth: float) -> tupl
     different = equivalent = 0
     for _ in range(draws):
         found = welch(rng.normal(0, 0.04, replicates), rng.normal(truth, 0.04, replicates))
-        parts = found.estimate, found.standard_error, found.df
-        different += two_sided_p(*parts) < 0.05
-        equivalent += equivalence_p(*parts, -margin, margin) < 0.05
+        verdict = judge(found.interval(), margin, more_is_better=True)
+        low, high = found.interval()
+        different += not low <= 0 <= high
+        equivalent += verdict is Verdict.EQUIVALENT
     return different / draws, equivalent / draws
 
 
