@@ -24,6 +24,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from iotax import __version__
+from iotax.older_results import completed
 from iotax.study import Study
 from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
 
@@ -140,11 +141,14 @@ class Notebook:
 
     def attempts(self, run: int | None = None) -> list[Attempt]:
         """Every attempt, in the order in which they were started."""
-        rows = self._rows(f"{_ATTEMPTS} WHERE a.study_id = ? ORDER BY a.id", self.run(run).id)
+        chosen = self.run(run).id
+        rows = self._rows(f"{_ATTEMPTS} WHERE a.study_id = ? ORDER BY a.id", chosen)
         with _understood(self.path):
-            return [_attempt(*row) for row in rows]
+            attempts = [_attempt(*row) for row in rows]
+        return _completed(attempts, self.study(chosen), self.backgrounds(chosen))
 
     def attempt(self, attempt: int) -> Attempt:
+        """Of this version's own writing."""
         [row] = self._rows(f"{_ATTEMPTS} WHERE a.id = ?", attempt)
         return _attempt(*row)
 
@@ -291,7 +295,6 @@ class Writer(Notebook):
                 (attempt, status, reason, time.time_ns(), connected.model_dump_json() if connected else None, log),
             )
             if result is not None:
-                cpu = result.cpu
                 database.execute(
                     """INSERT INTO results (attempt_id, rate_iops, latency_mean_ns, latency_p50_ns, latency_p99_ns,
                                             cpu_initiator_ns, cpu_target_ns, ios, result)
@@ -302,8 +305,8 @@ class Writer(Notebook):
                         result.latency_mean_ns,
                         result.latency_ns(50),
                         result.latency_ns(99),
-                        cpu.initiator.total_ns if cpu.initiator else None,
-                        cpu.target.total_ns if cpu.target else None,
+                        result.cpu_ns("initiator"),
+                        result.cpu_ns("target"),
                         result.ios,
                         result.model_dump_json(),
                     ),
@@ -492,6 +495,16 @@ def _attempt(
         log=log or "",
         result=TrialResult.model_validate_json(result) if result else None,
     )
+
+
+def _completed(attempts: list[Attempt], study: Study, backgrounds: list[Background]) -> list[Attempt]:
+    """With the facts that results of earlier versions lack."""
+    return [
+        each
+        if each.result is None
+        else each.model_copy(update={"result": completed(each.result, each.trial, study, backgrounds)})
+        for each in attempts
+    ]
 
 
 def _id(cursor: sqlite3.Cursor) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
+
+from iotax.records import Core, CpuTime, CpuUse, Facts, Record
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -17,12 +19,6 @@ LevelValue: TypeAlias = bool | int | float | str
 Status: TypeAlias = Literal["running", "done", "failed", "interrupted", "abandoned"]
 """`running`: no ending written yet. `abandoned`: its process ended without a word (kill -9, power failure).
 Only `done` has a result."""
-
-
-class Record(BaseModel):
-    """An immutable record that survives newer writers: unknown fields are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Trial(Record):
@@ -57,7 +53,7 @@ class Histogram(Record):
 
     unit: Literal["ns"] = "ns"
     significant_digits: int = 3
-    counts: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = Field(default=[])
 
 
 class Latency(Record):
@@ -92,7 +88,7 @@ class Stream(Record):
 
 
 class Cpu(Record):
-    """CPU time of one process over the window, from precise process clocks."""
+    """CPU time of one process over the window, from precise process clocks, as the engine gives it."""
 
     pid: int
     total_ns: int
@@ -102,35 +98,11 @@ class Cpu(Record):
     max_rss_bytes: int | None = None
 
 
-class Core(Record):
-    """One processor's times over the window, from /proc/stat (10 ms ticks)."""
-
-    cpu: int
-    user_ns: int
-    nice_ns: int
-    system_ns: int
-    irq_ns: int
-    softirq_ns: int
-    steal_ns: int
-    idle_ns: int
-    iowait_ns: int
-
-
 class Machine(Record):
-    """The whole machine over the window."""
+    """The whole machine over the window, as the engine gives it."""
 
     cores: list[Core]
     busy_ns: int
-
-
-class CpuUse(Record):
-    """Who spent CPU time. `target` is None where the server runs elsewhere or there is none."""
-
-    initiator: Cpu | None
-    target: Cpu | None = None
-    machine: Machine | None = None
-    hypervisor: Cpu | None = None
-    """Of the initiator's virtual machine, its guest aside; in the host's time."""
 
 
 class Window(Record):
@@ -252,17 +224,19 @@ class TrialResult(Record):
     read: Stream
     write: Stream
     """All streams of the load together."""
-    streams: list[StreamPart] = []
+    streams: list[StreamPart] = Field(default=[])
     """One by one, where the load has several."""
     open: Open | None = None
     """Of an open loop."""
     cpu: CpuUse
-    series: list[Second] = []
+    series: list[Second] = Field(default=[])
     outstanding: Outstanding
     verify: Verify | None = None
     checks: Checks = Checks()
     paths: Paths | None = None
     """Where there are several, and somebody counted."""
+    facts: Facts = Facts()
+    """How it came about, as the lab knows."""
 
     @property
     def ios(self) -> int:
@@ -305,14 +279,26 @@ class TrialResult(Record):
         """The latency below which `percent` of the I/Os completed; nan where there were none."""
         return percentile(self.latency_counts(), percent)
 
+    @property
+    def cpu_initiator(self) -> CpuTime | None:
+        """What the path needs: of a path in the kernel, whose threads work outside the load process, the whole machine
+        (None where its background is not known); else the guest or the process."""
+        if self.facts.stack == "kernel" and self.cpu.part("initiator", "guest") is None:
+            machine = self.cpu.part("other", "machine")
+            return machine if machine is not None and machine.background_ns is not None else None
+        return self.cpu.initiator
+
+    def cpu_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> int | None:
+        """CPU time of a part, background taken off where it is known but for the machine's; None where not measured."""
+        if part == "machine":
+            return self.cpu.machine_ns
+        chosen = self.cpu_initiator if part == "initiator" else self.cpu.part(part, "guest", "process")
+        return None if chosen is None else chosen.net_ns
+
     def cpu_per_io_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> float | None:
         """CPU time an I/O; None where that part was not measured."""
-        if not self.ios:
-            return None
-        if part == "machine":
-            return self.cpu.machine.busy_ns / self.ios if self.cpu.machine else None
-        process: Cpu | None = getattr(self.cpu, part)
-        return process.total_ns / self.ios if process else None
+        spent_ns = self.cpu_ns(part)
+        return spent_ns / self.ios if self.ios and spent_ns is not None else None
 
 
 class Connected(Record):
@@ -323,8 +309,8 @@ class Connected(Record):
     size_bytes: int | None = None
     block_size_bytes: int | None = None
     max_io_bytes: int | None = None
-    identity: dict[str, str] = {}
-    negotiated: dict[str, str] = {}
+    identity: dict[str, str] = Field(default={})
+    negotiated: dict[str, str] = Field(default={})
 
 
 class Attempt(Record):

@@ -71,6 +71,26 @@ def test_data_flows_one_way() -> None:
                                         and path.name != "__main__.py"]) == []  # fmt: skip
 
 
+def test_analysis_reads_a_trials_facts_from_its_record() -> None:
+    """Not from static settings, which a factor or a lab may override, nor from the text of an endpoint."""
+    found = []
+    for path in modules_of("analysis", "queueing", "report"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                of = ast.unparse(node.value)
+                settings = of.endswith("study") and node.attr in ("lab", "load", "volume", "connection", "topology")
+                if settings or of.endswith(("study.lab", "study.load")) or node.attr in ("Lab", "Loopback", "Vm"):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} reads {of}.{node.attr}")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                guessed = ("local:/", "127.0.0.1", "icount", "vm:")
+                if node.value in ("local:", "icount") or node.value.startswith(guessed):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} knows {node.value!r}")
+    assert found == []
+    settings_types = {f"iotax.study.model.{name}" for name in ("Lab", "Loopback", "Vm", "LABS")}
+    assert importers_of(settings_types | {"iotax.study.facts"}, modules_of("analysis", "queueing", "report")) == []
+    assert importers_of({"iotax"}, modules_of("records")) == importers_of({"iotax.records"}, modules_of("records"))
+
+
 def test_only_the_runner_writes_measurements() -> None:
     writers = importers_of({"iotax.notebook.Writer"}, sorted(PACKAGE.rglob("*.py")))
     allowed = {

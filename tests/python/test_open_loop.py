@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import Context, Level, check_run
+from iotax.analysis.validity import Level, check_run
 from iotax.notebook import Notebook
 
 STUDY = """\
@@ -52,7 +52,7 @@ def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(tmp_path: Pa
             assert result.open.achieved < 0.99
             assert 0 < result.open.backlog_peak <= 100
             assert result.open.dropped > 5000
-            checks = {check.key: check.level for check in check_run(Run(each.trial, result), Context(threads=1))}
+            checks = {check.key: check.level for check in check_run(Run(each.trial, result))}
             assert checks["achieved"] is Level.DOUBTFUL
     written = subprocess.run(
         [*command, "export", "n.iotax", "--format", "csv"], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import FakeEngine
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import Context, Level, check_run
+from iotax.analysis.validity import Level, check_run
 from iotax.cli.run import run
 from iotax.labs.load import run_document
 from iotax.notebook import Notebook
@@ -133,7 +133,7 @@ def open_run(achieved: float, lateness_us: int) -> Run:
 
 def test_a_rate_not_held_and_a_late_generator_are_flagged() -> None:
     def levels(run: Run) -> dict[str, Level]:
-        return {check.key: check.level for check in check_run(run, Context(threads=1))}
+        return {check.key: check.level for check in check_run(run)}
 
     good = levels(open_run(achieved=0.995, lateness_us=5))
     assert (good["little"], good["achieved"], good["lateness"]) == (Level.GOOD, Level.GOOD, Level.GOOD)

@@ -1,14 +1,13 @@
 """CPU costs out of a study's runs: the models of `cpu_model`, and what sizing needs of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from iotax.analysis.compare import Model
 from iotax.analysis.cpu_model import CpuModel, Load
 from iotax.analysis.data import LOAD_FACTORS, RATE, Grid, StudyData
 from iotax.analysis.estimate import Estimate
-from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, Response
-from iotax.trial import CpuUse
+from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, CpuPart, Response, cpu_ns
+from iotax.records import CpuUse
 
 PARTS = (CPU, CPU_INITIATOR, CPU_TARGET, CPU_MACHINE)
 
@@ -46,7 +45,7 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
     models: dict[str, CpuModel] = {}
     levels = {name: [level.label for level in found] for name, found in grid.factors.items()}
     for response in PARTS:
-        loads = _loads(data, grid, _BUSY_NS[response.key])
+        loads = _loads(data, grid, _PART[response.key])
         if loads is None:
             continue
         try:
@@ -76,39 +75,23 @@ def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid) 
     return found
 
 
-def _initiator_ns(cpu: CpuUse) -> int | None:
-    return cpu.initiator.total_ns if cpu.initiator else None
-
-
-def _target_ns(cpu: CpuUse) -> int | None:
-    return cpu.target.total_ns if cpu.target else None
-
-
-def _both_ns(cpu: CpuUse) -> int | None:
-    return cpu.initiator.total_ns + cpu.target.total_ns if cpu.initiator and cpu.target else None
-
-
-def _machine_ns(cpu: CpuUse) -> int | None:
-    return cpu.machine.busy_ns if cpu.machine else None
-
-
-_BUSY_NS: dict[str, Callable[[CpuUse], int | None]] = {
-    CPU.key: _both_ns,
-    CPU_INITIATOR.key: _initiator_ns,
-    CPU_TARGET.key: _target_ns,
-    CPU_MACHINE.key: _machine_ns,
+_PART: dict[str, CpuPart] = {
+    CPU.key: "both",
+    CPU_INITIATOR.key: "initiator",
+    CPU_TARGET.key: "target",
+    CPU_MACHINE.key: "machine",
 }
 
 
-def _loads(data: StudyData, grid: Grid, busy_ns: Callable[[CpuUse], int | None]) -> list[Load] | None:
+def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[Load] | None:
     """None where a run lacks this part. Local has no target: it is left out where the target counts."""
     names = [name for name in grid.others if name not in LOAD_FACTORS]
     loads: list[Load] = []
     for order, run in enumerate(data.runs, start=1):
         cell = grid.cell(run.trial)
-        busy = busy_ns(run.result.cpu)
-        if run.local and busy is None:
+        if run.local and part in ("both", "target"):
             continue
+        busy = cpu_ns(run.result, part)
         if busy is None:
             return None
         cores = busy / run.result.window.duration_ns
@@ -120,7 +103,16 @@ def _loads(data: StudyData, grid: Grid, busy_ns: Callable[[CpuUse], int | None])
         loads.append(Load(grid.arm(cell), levels, run.result.rate_iops, cores, step, run.trial.block, order))
     if all(load.arm for load in loads):
         for background in data.backgrounds:
-            busy = busy_ns(background.cpu)
+            busy = _idle_ns(background.cpu, part)
             if busy is not None:
                 loads.append(Load("", {}, 0.0, busy / background.duration_ns, None, background.block))
     return loads if any(load.arm for load in loads) else None
+
+
+def _idle_ns(cpu: CpuUse, part: CpuPart) -> int | None:
+    """What a part spends without load."""
+    if part == "machine":
+        return cpu.machine_ns
+    parts = [cpu.part(role) for role in (("initiator", "target") if part == "both" else (part,))]
+    known = [each.busy_ns for each in parts if each is not None]
+    return sum(known) if len(known) == len(parts) else None

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import Check, Context, against_rules, check_run
+from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.study import Level, Study
 from iotax.study.endpoint import Endpoint
 from iotax.trial import Attempt, Background, Trial
@@ -49,8 +49,7 @@ class StudyData:
     @cached_property
     def checks(self) -> dict[str, list[Check]]:
         """Trial id → findings, of every trial that was measured."""
-        context = Context(self.study.load.threads)
-        return {run.trial.id: check_run(run, context) for run in self.measured}
+        return {run.trial.id: check_run(run) for run in self.measured}
 
     @cached_property
     def excluded(self) -> list[Excluded]:
@@ -67,9 +66,10 @@ class StudyData:
     @property
     def measuring_share(self) -> float | None:
         """The measured windows' share of the wall time. None where it is not known, as where a guest's clock told the
-        windows, which counts instructions."""
-        windows_ns = sum(a.result.window.duration_ns for a in self.attempts if a.status == "done" and a.result)
-        if not 0 < windows_ns <= self.wall_ns or self.environment.get("clock") == "icount":
+        windows, which may count instructions."""
+        done = [a.result for a in self.attempts if a.status == "done" and a.result]
+        windows_ns = sum(result.window.duration_ns for result in done)
+        if not 0 < windows_ns <= self.wall_ns or any(result.facts.clock != "time" for result in done):
             return None
         return windows_ns / self.wall_ns
 
@@ -99,7 +99,7 @@ class StudyData:
     @property
     def background_cores(self) -> float | None:
         """Busy processors without load, over all measurements of it."""
-        spans = [(b.cpu.machine.busy_ns, b.duration_ns) for b in self.backgrounds if b.cpu.machine]
+        spans = [(ns, b.duration_ns) for b in self.backgrounds if (ns := b.cpu.machine_ns) is not None]
         return sum(busy for busy, _ in spans) / sum(length for _, length in spans) if spans else None
 
 
@@ -128,7 +128,7 @@ class Grid:
             (study.baseline_level(name) or self.factors[name][0]).label for name in self.compared
         )
         endpoints = study.endpoints() if PROTOCOL in self.factors else {}
-        self.local = _floor(endpoints)
+        self.local = _floor(study, endpoints)
 
     def cell(self, trial: Trial) -> Cell:
         return tuple(
@@ -198,12 +198,11 @@ class Grid:
         return " · ".join(f"{name.replace('_', ' ')} {self.level(cell, name)}" for name in self.facet_factors)
 
 
-def _floor(endpoints: Mapping[str, Endpoint]) -> str | None:
-    """The level that reaches the same volume without a protocol; of several devices none, for they are compared."""
-    local = [label for label, endpoint in endpoints.items() if endpoint.protocol == "local"]
-    served = [label for label in local if endpoints[label].embedded]
-    found = served or local
-    return found[0] if len(found) == 1 else None
+def _floor(study: Study, endpoints: Mapping[str, Endpoint]) -> str | None:
+    """The level that reaches the same volume without a protocol: the lab's own, or the one that the study names. What
+    else is a path may hold anything, another protocol too."""
+    served = [label for label, endpoint in endpoints.items() if endpoint.embedded and endpoint.protocol == "local"]
+    return study.floor or (served[0] if len(served) == 1 else None)
 
 
 def _left_out(study: Study, labels: dict[str, str]) -> bool:

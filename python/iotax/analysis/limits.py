@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import ACHIEVED_MIN
-from iotax.trial import Cpu
+from iotax.records import CpuTime
 
 SATURATED = 0.95
 """Of the processors that a part has."""
@@ -29,17 +29,15 @@ class Limit:
     evidence: str
 
 
-def limit_of(runs: Sequence[Run], load_threads: int, server_threads: int) -> Limit:
+def limit_of(runs: Sequence[Run]) -> Limit:
     """Of the runs of one treatment, by means over them. A saturated processor comes before everything else."""
-    initiator = _mean([_process(r, r.result.cpu.initiator, load_threads) for r in runs])
-    target = _mean([_process(r, r.result.cpu.target, server_threads) for r in runs])
-    machine = _mean(
-        [_busy(r, r.result.cpu.machine.busy_ns, len(r.result.cpu.machine.cores)) for r in runs if r.result.cpu.machine]
-    )
+    initiator = _mean([_share(run.result.cpu.initiator) for run in runs])
+    target = _mean([_share(run.result.cpu.target) for run in runs])
+    machine = _mean([_share(each) for run in runs for each in _shared_by_both(run)])
     achieved = [run.result.open.achieved for run in runs if run.result.open is not None]
     for limiter, busy, whose in (
-        ("initiator", initiator, "the load process kept its processor"),
-        ("target", target, "the server process kept its processor"),
+        ("initiator", initiator, "the initiator kept its processors"),
+        ("target", target, "the target kept its processors"),
         ("machine", machine, "the machine’s processors were"),
     ):
         if busy is not None and busy >= SATURATED:
@@ -47,7 +45,7 @@ def limit_of(runs: Sequence[Run], load_threads: int, server_threads: int) -> Lim
     if achieved and min(achieved) >= ACHIEVED_MIN:
         return Limit("rate", f"{100 * min(achieved):.1f} % of it or more was done")
     if initiator is None:
-        return Limit("unknown", "no processor time was measured")
+        return Limit("unknown", "not known how much of its processors the initiator used")
     idle = f"initiator {100 * initiator:.0f} %"
     idle += f", target {100 * target:.0f} %" if target is not None else ""
     if achieved:
@@ -56,12 +54,13 @@ def limit_of(runs: Sequence[Run], load_threads: int, server_threads: int) -> Lim
     return Limit("outstanding", f"{shared:g} in flight, each waits for its answer; processors had time ({idle})")
 
 
-def _process(run: Run, cpu: Cpu | None, processors: int) -> float | None:
-    return None if cpu is None else _busy(run, cpu.total_ns, processors)
+def _share(part: CpuTime | None) -> float | None:
+    return None if part is None else part.busy_share
 
 
-def _busy(run: Run, busy_ns: int, processors: int) -> float:
-    return busy_ns / run.result.window.duration_ns / max(processors, 1)
+def _shared_by_both(run: Run) -> list[CpuTime]:
+    """What both ends run on, and all else."""
+    return [each for each in run.result.cpu if each.layer == "machine" or each.role == "both"]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 from iotax.analysis import histogram
-from iotax.trial import Cpu, Trial, TrialResult
+from iotax.trial import Trial, TrialResult
 
 MIB = 1 << 20
+
+CpuPart: TypeAlias = Literal["both", "initiator", "target", "hypervisor", "machine"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Run:
 
     @property
     def local(self) -> bool:
-        return self.result.endpoint.startswith("local:")
+        """Nobody serves it: the volume without a protocol."""
+        return self.result.facts.served == "nobody"
 
     @property
     def duration_s(self) -> float:
@@ -60,33 +64,30 @@ def _latency_mean_us(run: Run) -> float | None:
     return run.result.latency_mean_ns / 1e3 if run.result.ios else None
 
 
-def _process_us(run: Run, cpu: Cpu | None) -> float | None:
-    return cpu.total_ns / 1e3 / run.result.ios if cpu and run.result.ios else None
+def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
+    """CPU time of a part over the window; None where it was not measured or there is none.
 
-
-def _initiator_us(run: Run) -> float | None:
-    return _process_us(run, run.result.cpu.initiator)
-
-
-def _target_us(run: Run) -> float | None:
-    return None if run.local else _process_us(run, run.result.cpu.target)
-
-
-def _hypervisor_us(run: Run) -> float | None:
-    return _process_us(run, run.result.cpu.hypervisor)
-
-
-def _both_us(run: Run) -> float | None:
-    """Initiator and target together. A local run has no target; a target elsewhere was not measured."""
-    initiator, target = _initiator_us(run), _target_us(run)
-    if initiator is None or (target is None and not run.local):
+    `both` is initiator and target together: a local run has no target, a target elsewhere was not measured, and a guest
+    that holds both ends tells no more than their sum.
+    """
+    if part == "target" and result.facts.served == "nobody":
         return None
-    return initiator + (target or 0.0)
+    if part != "both":
+        return result.cpu_ns(part)
+    if (together := result.cpu.part("both")) is not None:
+        return together.net_ns
+    initiator, target = cpu_ns(result, "initiator"), cpu_ns(result, "target")
+    if initiator is None or (target is None and result.facts.served != "nobody"):
+        return None
+    return initiator + (target or 0)
 
 
-def _machine_us(run: Run) -> float | None:
-    machine = run.result.cpu.machine
-    return machine.busy_ns / 1e3 / run.result.ios if machine and run.result.ios else None
+def _cpu_us(part: CpuPart) -> Callable[[Run], float | None]:
+    def of(run: Run) -> float | None:
+        spent_ns = cpu_ns(run.result, part)
+        return spent_ns / 1e3 / run.result.ios if spent_ns is not None and run.result.ios else None
+
+    return of
 
 
 IOPS = Response("iops", "Throughput", "IOPS", True, lambda run: run.result.rate_iops or None)
@@ -95,11 +96,11 @@ P50 = Response("latency_p50", "Median latency", "µs", False, _latency_us(50))
 P99 = Response("latency_p99", "p99 latency", "µs", False, _latency_us(99))
 P999 = Response("latency_p999", "p99.9 latency", "µs", False, _latency_us(99.9))
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
-CPU = Response("cpu", "CPU per I/O, initiator + target", "µs", False, _both_us)
-CPU_INITIATOR = Response("cpu_initiator", "CPU per I/O, initiator", "µs", False, _initiator_us)
-CPU_TARGET = Response("cpu_target", "CPU per I/O, target", "µs", False, _target_us)
-CPU_HYPERVISOR = Response("cpu_hypervisor", "CPU per I/O, initiator's hypervisor", "µs", False, _hypervisor_us)
-CPU_MACHINE = Response("cpu_machine", "CPU per I/O, whole machine", "µs", False, _machine_us)
+CPU = Response("cpu", "CPU per I/O, initiator + target", "µs", False, _cpu_us("both"))
+CPU_INITIATOR = Response("cpu_initiator", "CPU per I/O, initiator", "µs", False, _cpu_us("initiator"))
+CPU_TARGET = Response("cpu_target", "CPU per I/O, target", "µs", False, _cpu_us("target"))
+CPU_HYPERVISOR = Response("cpu_hypervisor", "CPU per I/O, initiator's hypervisor", "µs", False, _cpu_us("hypervisor"))
+CPU_MACHINE = Response("cpu_machine", "CPU per I/O, whole machine", "µs", False, _cpu_us("machine"))
 
 RESPONSES = (IOPS, BANDWIDTH, LATENCY, P50, P99, P999, CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE)
 

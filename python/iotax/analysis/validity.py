@@ -42,14 +42,6 @@ class Check:
     text: str
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a run cannot say about itself."""
-
-    threads: int
-    """Load threads."""
-
-
 TITLES = {
     "errors": "I/O errors",
     "data": "Data read back",
@@ -72,9 +64,9 @@ DISTURBANCES = frozenset({"steady", "wait", "foreign", "skew"})
 """Findings that a quieter machine would mend."""
 
 
-def check_run(run: Run, context: Context) -> list[Check]:
+def check_run(run: Run) -> list[Check]:
     """One finding for each of `TITLES` that a single run can have, in that order."""
-    checks: dict[str, Callable[[Run, Context], tuple[Level, str]]] = {
+    checks: dict[str, Callable[[Run], tuple[Level, str]]] = {
         "errors": _errors,
         "data": _data,
         "little": _little,
@@ -88,7 +80,7 @@ def check_run(run: Run, context: Context) -> list[Check]:
         "lateness": _lateness,
         "balance": _balance,
     }
-    return [Check(key, *check(run, context)) for key, check in checks.items()]
+    return [Check(key, *check(run)) for key, check in checks.items()]
 
 
 def against_rules(checks: Iterable[Check], rules: Sequence[str]) -> list[Check]:
@@ -125,24 +117,36 @@ def little_error(run: Run) -> float:
 
 
 def foreign_cores(run: Run) -> float | None:
-    """Busy processors that neither initiator, target nor interrupts account for; None where unknown.
+    """Busy processors that were not at work for us; None where that cannot be told.
 
-    Interrupts are left to us: where the kernel accounts for them apart, they carry our own network traffic.
+    Interrupts are left to us: where the kernel accounts for them apart, they carry our own network traffic. Where the
+    path runs in the kernel, all that the kernel does may be ours: then other programs' own time alone is foreign. Of a
+    guest, where nothing else runs, it is what its host took.
     """
-    cpu = run.result.cpu
-    if cpu.machine is None or cpu.initiator is None or (cpu.target is None and not run.local):
+    cpu, window_ns = run.result.cpu, run.result.window.duration_ns
+    if guest := cpu.part("initiator", "guest") or cpu.part("both", "guest"):
+        taken_ns = sum(core.steal_ns for core in guest.cores)
+        return taken_ns / window_ns if taken_ns else None
+    machine, initiator, target = cpu.part("other", "machine"), cpu.initiator, cpu.target
+    if machine is None or initiator is None:
         return None
-    ours_ns = cpu.initiator.total_ns + (cpu.target.total_ns if cpu.target else 0)
-    interrupts_ns = sum(core.irq_ns + core.softirq_ns for core in cpu.machine.cores)
-    return max(0.0, (cpu.machine.busy_ns - ours_ns - interrupts_ns) / run.result.window.duration_ns)
+    ours = [each for each in (initiator, target) if each is not None]
+    if run.result.facts.stack == "kernel":
+        programs_ns = sum(core.user_ns + core.nice_ns for core in machine.cores)
+        return max(0.0, (programs_ns - sum(each.user_ns or 0 for each in ours)) / window_ns)
+    if target is None and not run.local:
+        return None
+    ours_ns = sum(each.busy_ns for each in ours)
+    interrupts_ns = sum(core.irq_ns + core.softirq_ns for core in machine.cores)
+    return max(0.0, (machine.busy_ns - ours_ns - interrupts_ns) / window_ns)
 
 
-def _errors(run: Run, _: Context) -> tuple[Level, str]:
+def _errors(run: Run) -> tuple[Level, str]:
     count = run.result.checks.errors + run.result.read.errors + run.result.write.errors
     return (Level.INVALID, f"{count:,} I/Os failed") if count else (Level.GOOD, "none")
 
 
-def _data(run: Run, _: Context) -> tuple[Level, str]:
+def _data(run: Run) -> tuple[Level, str]:
     verify = run.result.verify
     if verify is None:
         return Level.UNKNOWN, "reads were not checked"
@@ -153,7 +157,7 @@ def _data(run: Run, _: Context) -> tuple[Level, str]:
     return Level.GOOD, f"{verify.checked_blocks:,} blocks checked"
 
 
-def _little(run: Run, _: Context) -> tuple[Level, str]:
+def _little(run: Run) -> tuple[Level, str]:
     if not run.result.ios:
         return (Level.GOOD, "nothing was asked") if run.result.idle else (Level.INVALID, "no I/O completed")
     error = little_error(run)
@@ -161,7 +165,7 @@ def _little(run: Run, _: Context) -> tuple[Level, str]:
     return (Level.DOUBTFUL if error > LITTLE_MAX else Level.GOOD), text
 
 
-def _achieved(run: Run, _: Context) -> tuple[Level, str]:
+def _achieved(run: Run) -> tuple[Level, str]:
     held = run.result.open
     if held is None:
         return Level.GOOD, "closed loop: no rate was set"
@@ -171,7 +175,7 @@ def _achieved(run: Run, _: Context) -> tuple[Level, str]:
     return (Level.DOUBTFUL if held.achieved < ACHIEVED_MIN else Level.GOOD), text
 
 
-def _lateness(run: Run, _: Context) -> tuple[Level, str]:
+def _lateness(run: Run) -> tuple[Level, str]:
     held = run.result.open
     if held is None:
         return Level.GOOD, "closed loop: nothing is due"
@@ -192,7 +196,7 @@ def steadiness(run: Run) -> steady.SteadyState:
     return steady.steady_state([each.reads + each.writes for each in series])
 
 
-def _steady(run: Run, _: Context) -> tuple[Level, str]:
+def _steady(run: Run) -> tuple[Level, str]:
     if run.result.idle:
         return Level.GOOD, "nothing was asked"
     found = steadiness(run)
@@ -207,36 +211,39 @@ def _steady(run: Run, _: Context) -> tuple[Level, str]:
     return Level.GOOD, text
 
 
-def _wait(run: Run, _: Context) -> tuple[Level, str]:
+def _wait(run: Run) -> tuple[Level, str]:
     share = run.result.checks.run_queue_wait
     if share is None:
         return Level.UNKNOWN, "not measured"
     return (Level.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Level.GOOD), f"{100 * share:.1f} % of the window"
 
 
-def _foreign(run: Run, _: Context) -> tuple[Level, str]:
+def _foreign(run: Run) -> tuple[Level, str]:
     cores = foreign_cores(run)
     if cores is None:
         return Level.UNKNOWN, "not measured"
     return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), f"{cores:.2f} processors busy with it"
 
 
-def _skew(run: Run, _: Context) -> tuple[Level, str]:
+def _skew(run: Run) -> tuple[Level, str]:
     share = run.result.checks.start_skew_ns / run.result.window.duration_ns
     return (Level.DOUBTFUL if share > START_SKEW_MAX else Level.GOOD), f"{run.result.checks.start_skew_ns / 1e6:.2f} ms"
 
 
-def _generator(run: Run, context: Context) -> tuple[Level, str]:
-    initiator = run.result.cpu.initiator
+def _generator(run: Run) -> tuple[Level, str]:
+    initiator = run.result.cpu.initiator or run.result.cpu.part("both")
     if initiator is None:
         return Level.UNKNOWN, "not measured"
-    busy = initiator.total_ns / run.result.window.duration_ns / context.threads
+    busy = initiator.busy_share
+    if busy is None:
+        return Level.UNKNOWN, "not known how many processors it had"
+    of = "its processor was" if initiator.processors == 1 else f"its {initiator.processors} processors were"
     if busy >= GENERATOR_BUSY:
-        return Level.NOTE, f"its processor was {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"
-    return Level.GOOD, f"its processor was {100 * busy:.0f} % busy"
+        return Level.NOTE, f"{of} {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"
+    return Level.GOOD, f"{of} {100 * busy:.0f} % busy"
 
 
-def _unwritten(run: Run, _: Context) -> tuple[Level, str]:
+def _unwritten(run: Run) -> tuple[Level, str]:
     verify = run.result.verify
     if verify is None:
         return Level.UNKNOWN, "reads were not checked"
@@ -245,7 +252,7 @@ def _unwritten(run: Run, _: Context) -> tuple[Level, str]:
     return Level.GOOD, "none read"
 
 
-def _balance(run: Run, _: Context) -> tuple[Level, str]:
+def _balance(run: Run) -> tuple[Level, str]:
     paths = run.result.paths
     if paths is None:
         return Level.GOOD, "one path"

@@ -84,9 +84,9 @@ class Display(Listener):
         self._print(f"The search goes on: {len(trials)} trial{'s'[: len(trials) > 1]}.")
 
     def background(self, background: Background) -> None:
-        machine = background.cpu.machine
-        if machine is not None:
-            cores = machine.busy_ns / background.duration_ns
+        machine_ns = background.cpu.machine_ns
+        if machine_ns is not None:
+            cores = machine_ns / background.duration_ns
             self._print(f"Block {background.block}: background {cores:.2f} cores busy without load.")
 
     def started(self, trial: Trial, attempt: int) -> None:

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from iotax.engine import Engine, EngineError
 from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
+from iotax.records import CpuUse, Record
 from iotax.study.model import Settings
-from iotax.trial import Background, Connected, CpuUse, Record, TrialResult, Window
+from iotax.trial import Background, Connected, TrialResult, Window
 
 CONNECT_S = 30.0
 """How long an endpoint may take to answer."""

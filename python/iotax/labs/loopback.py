@@ -18,12 +18,14 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.fio.job import verifies
 from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_of
 from iotax.labs.load import run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server
 from iotax.study import Settings, Study
-from iotax.trial import Background, Trial
+from iotax.study.facts import planned_facts
+from iotax.trial import Background, Trial, TrialResult
 from iotax.units import format_size
 
 _SPARE_BYTES = 256 << 20
@@ -46,6 +48,8 @@ class LoopbackLab(Lab):
         self._study, self._plan, self._program, self._destroy = study, plan, program, destroy
         self._server: Server | None = None
         self._filled: dict[str, _State] = {}
+        self._background: Background | None = None
+        """Of the block under way."""
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
         threads_max = max(settings.load.threads for settings in self._settings.values())
         self.serve_cpus, self.load_cpus = share_cpus(
@@ -71,7 +75,9 @@ class LoopbackLab(Lab):
 
     def background(self, block: int) -> Background:
         watched = {"target": self._server.pid} if self._server and self._server.alive() else {}
-        return run_idle(self._program, block, cpus=self.load_cpus, watch_pids=watched)
+        self._background = None
+        self._background = run_idle(self._program, block, cpus=self.load_cpus, watch_pids=watched)
+        return self._background
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
@@ -97,7 +103,19 @@ class LoopbackLab(Lab):
             raise TrialFailed(reason, "\n".join((server.log, failed.log)), failed.connected) from failed
         if server is not None and not server.alive():
             raise TrialFailed(f"{server.ending()} during the trial", server.log, outcome.connected)
-        return outcome
+        return replace(outcome, result=self._recorded(outcome.result, settings))
+
+    def _recorded(self, result: TrialResult, settings: Settings) -> TrialResult:
+        """With its facts. fio has a thread for each worker, all on the processors of the load."""
+        allowed = len(os.sched_getaffinity(0))
+        load = settings.load
+        threads = load.workers if load.generator == "fio" else load.threads
+        facts = planned_facts(self._study, settings)
+        processors = Processors(
+            load=usable(threads, len(self.load_cpus[: load.threads]), allowed),
+            target=usable(self._study.lab.loopback.threads, len(self.serve_cpus), allowed),
+        )
+        return recorded(result, facts.model_copy(update={"threads": threads}), processors, self._background)
 
     def _run_engine(
         self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.trial import Core, Cpu, CpuUse, Machine
+from iotax.records import Core, CpuTime, CpuUse, Role
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -50,13 +50,24 @@ def read(pids: Mapping[str, int]) -> Reading:
 def between(first: Reading, last: Reading, pids: Mapping[str, int], *, window_ns: int) -> CpuUse:
     """What a window of `window_ns` costs at the rate found between the readings."""
     stretch = window_ns / max(1, last.at_ns - first.at_ns)
-    names = [name for name in pids if name in first.processes and name in last.processes]
-    used = {name: _used(pids[name], first.processes[name], last.processes[name], stretch) for name in names}
+    roles: tuple[Role, ...] = ("initiator", "target")
+    parts = [
+        _used(role, pids[role], first.processes[role], last.processes[role], stretch, window_ns)
+        for role in roles
+        if role in first.processes and role in last.processes
+    ]
     cores = [_core(cpu, first.cores[cpu], last.cores[cpu], stretch) for cpu in sorted(last.cores) if cpu in first.cores]
     busy_ns = sum(getattr(core, f"{field}_ns") for core in cores for field in _BUSY)
-    return CpuUse(
-        initiator=used.get("initiator"), target=used.get("target"), machine=Machine(cores=cores, busy_ns=busy_ns)
+    machine = CpuTime(
+        role="other",
+        layer="machine",
+        busy_ns=busy_ns,
+        window_ns=window_ns,
+        processors=len(cores) or None,
+        resolution_ns=_TICK_NS,
+        cores=cores,
     )
+    return CpuUse([*parts, machine])
 
 
 def _process(pid: int) -> _Process:
@@ -78,13 +89,16 @@ def _peak_bytes(folder: Path) -> int:
     return 0
 
 
-def _used(pid: int, first: _Process, last: _Process, stretch: float) -> Cpu:
+def _used(role: Role, pid: int, first: _Process, last: _Process, stretch: float, window_ns: int) -> CpuTime:
     total_ns = round((last.total_ns - first.total_ns) * stretch)
     user, system = last.user_ticks - first.user_ticks, last.system_ticks - first.system_ticks
     user_ns = round(total_ns * user / (user + system)) if user + system else 0
-    return Cpu(
+    return CpuTime(
+        role=role,
+        layer="process",
+        busy_ns=total_ns,
+        window_ns=window_ns,
         pid=pid,
-        total_ns=total_ns,
         user_ns=user_ns,
         system_ns=total_ns - user_ns,
         run_queue_wait_ns=max(0, round((last.wait_ns - first.wait_ns) * stretch)),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from iotax.engine import Engine, EngineError
+from iotax.records import Record
 from iotax.study.endpoint import EMBEDDED
 from iotax.study.model import Volume
-from iotax.trial import Record
 
 VOLUME = "v0"
 _READY_S = 30.0

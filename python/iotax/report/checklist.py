@@ -8,8 +8,8 @@ from iotax.analysis.limits import Limit
 from iotax.report import link
 from iotax.report.charts import is_sweep
 
-_TICKS_NS = 20_000_000
-"""By which the machine’s processor time is rounded at both ends of a window."""
+_CLOCK_ERROR = 0.01
+"""Clocks of processes and of the window are not read at one instant."""
 _DEPTHS_MAX = 4
 """Numbers of I/Os that a sentence lists."""
 
@@ -79,9 +79,8 @@ def _configuration(summary: Summary) -> Item:
     known = "Study, machine, versions and what each connection agreed on are printed"
     if not summary.data.environment:
         return Item(ask, "no", "The notebook does not say which machine and versions made it.")
-    endpoints = {run.result.endpoint.partition(":")[0] for run in summary.data.runs if not run.local}
-    alike = all("127.0.0.1" in run.result.endpoint or run.local for run in summary.data.runs)
-    if alike and len(endpoints) > 0:
+    links = {run.result.facts.link.kind for run in summary.data.runs if not run.local}
+    if links == {"loopback"}:
         return Item(
             ask,
             "partly",
@@ -135,10 +134,11 @@ def _beyond(summary: Summary) -> str:
     if link.beyond(summary):
         return "Links: more was carried than they can."
     for run in summary.data.runs:
-        machine = run.result.cpu.machine
-        cores, window_ns = len(machine.cores) if machine else 0, run.result.window.duration_ns
-        if machine and cores and machine.busy_ns > cores * (window_ns + _TICKS_NS):
-            return f"{run.trial.id} took more processor time than {cores} processors have."
+        for part in run.result.cpu:
+            cores, window_ns = part.processors, part.window_ns or run.result.window.duration_ns
+            # Either end of the window, and the share of a tick that each processor was in, may be off by a tick.
+            if cores and part.busy_ns > cores * (window_ns + 2 * part.resolution_ns) * (1 + _CLOCK_ERROR):
+                return f"{run.trial.id} took more processor time than {cores} processors have ({part.role})."
     return ""
 
 
@@ -235,7 +235,9 @@ def _levels(summary: Summary) -> Item:
 def _steady(summary: Summary) -> Item:
     ask = "Steady-state verdict and discarded warm-up of each run"
     levels = _of(summary, "steady")
-    warmup = f"Warm-up discarded: {summary.data.study.load.warmup / 1e9:g} s."
+    known = sorted({run.result.facts.warmup_ns for run in summary.data.runs if run.result.facts.warmup_ns is not None})
+    times = " to ".join(f"{ns / 1e9:g}" for ns in dict.fromkeys(known[:1] + known[-1:]))
+    warmup = f"Warm-up discarded: {times} s." if known else "How much warm-up was discarded is not known."
     bad = sum(level >= Level.DOUBTFUL for level in levels)
     unknown = sum(level == Level.UNKNOWN for level in levels)
     if bad:

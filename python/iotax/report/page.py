@@ -127,7 +127,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "cards": tables.cards(summary, said),
         "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
-        "parts": charts.PARTS,
+        "parts": charts.parts_used(summary),
+        "cpu_caption": charts.cpu_caption(summary) if drawings.cpu else "",
         "generators": generators,
         "generator_groups": generators.groups(summary),
         "link": link,
@@ -229,14 +230,14 @@ def _how_local(summary: Summary) -> str:
     run = next((r for r in summary.data.runs if r.local), None)
     if run is None:
         return ""
-    if run.result.endpoint.startswith("local:/proc/"):
+    if run.result.facts.stack == "user":
         return (
             "The load process maps the memory of the server's own volume and copies blocks from and to it: the same "
             "bytes, without a protocol, a socket or a system call. It is the floor under every protocol here, not a "
             "disk."
         )
     return (
-        f"The load process opens {redact(run.result.endpoint.removeprefix('local:'))} itself and reads and writes it "
+        f"The load process opens {redact(run.result.endpoint.partition(':')[2])} itself and reads and writes it "
         "without a protocol."
     )
 
@@ -255,7 +256,8 @@ _HOW_CPU_VM = (
 
 
 def _how_cpu(summary: Summary) -> list[str]:
-    if summary.data.environment.get("lab") == "vm":
+    layers = {part.layer for run in summary.data.runs for part in run.result.cpu}
+    if "guest" in layers:
         return list(_HOW_CPU_VM)
     text = [
         "Initiator and target are processes of their own. Their CPU time comes from precise process clocks, read at "
@@ -263,12 +265,21 @@ def _how_cpu(summary: Summary) -> list[str]:
         "The whole machine's busy time is that of /proc/stat over the same window (ticks of 10 ms), interrupts and "
         "softirqs included. What neither process accounts for is the rest of the machine.",
     ]
+    kernel = any(run.result.facts.stack == "kernel" for run in summary.data.runs)
+    if kernel:
+        text.append(
+            "Where the initiator is in the kernel, its threads and interrupts work outside the load process: there the "
+            "initiator's figure is the whole machine's, less the background of the block."
+        )
     cores = summary.data.background_cores
+    taken = "otherwise nothing is" if kernel else "nothing is"
     if cores is not None:
         text.append(
             f"Without load the machine kept {figure(cores)} processors busy. This background is shown as its share of "
-            "the rest of the machine; nothing is subtracted from any number."
+            f"the rest of the machine; {taken} subtracted from any number."
         )
+    elif kernel:
+        text.append("The machine's background without load was not measured: such paths have no CPU figure.")
     else:
         text.append("The machine's background without load was not measured; nothing is subtracted from any number.")
     return text

@@ -21,7 +21,7 @@ from iotax.analysis.responses import (
     P999,
 )
 from iotax.analysis.validity import TITLES, Level
-from iotax.report.charts.cpu import PARTS, parts_us
+from iotax.report.charts.cpu import BACKGROUND, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
 from iotax.wording import Finding, figure, indexed, title, verdict_word
@@ -126,7 +126,7 @@ def cpu_columns(summary: Summary) -> list[Column]:
         Column("Both", each),
         *hypervisor,
         Column("Whole machine", each),
-        Column(PARTS[3][0], each),
+        Column(BACKGROUND, each),
         Column("Busy", "processors"),
     ]
 
@@ -136,13 +136,13 @@ def cpu_groups(summary: Summary) -> list[Group]:
     shown = (CPU_INITIATOR, CPU_TARGET, CPU, *hypervisor, CPU_MACHINE)
 
     def figures(cell: CellSummary) -> list[Figure]:
-        background = parts_us(summary, cell).get(PARTS[3][0])
+        background = parts_us(summary, cell).get(BACKGROUND)
         own = [absolute(cell.values.get(response.key)) for response in shown]
         machine, iops = cell.values.get(CPU_MACHINE.key), cell.values.get(IOPS.key)
         busy = figure(machine.value * iops.value / 1e6) if machine and iops else "–"
         return [*own, Figure("–" if background is None else figure(background)), Figure(busy)]
 
-    return by_condition([c for c in summary.cells if CPU_INITIATOR.key in c.values], figures)
+    return by_condition([c for c in summary.cells if {CPU.key, CPU_INITIATOR.key} & c.values.keys()], figures)
 
 
 def _has_hypervisor(summary: Summary) -> bool:
@@ -233,9 +233,7 @@ class LimitRow:
 
 def limits_of(summary: Summary) -> list[Limit]:
     """One for each cell."""
-    study = summary.data.study
-    server_threads = study.lab.loopback.threads
-    return [limit_of(cell.runs, study.load.threads, server_threads) for cell in summary.cells]
+    return [limit_of(cell.runs) for cell in summary.cells]
 
 
 def limit_rows(summary: Summary, limits: Sequence[Limit]) -> list[LimitRow]:

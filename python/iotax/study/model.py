@@ -444,6 +444,9 @@ class Study(Section):
     """Look for the best load instead of comparing fixed ones."""
     baseline: dict[str, bool | int | float | str]
     """The level of each factor named here that counts as 100."""
+    floor: str | None = None
+    """The level of `protocol` that names the same volume by its path, such as the disk behind a target: what the others
+    cost beyond it is their tax. `local` of the lab's own is that without a word."""
     responses: list[Response] = Field(default=["iops", "latency", "cpu_per_io"], min_length=1)
     """What the report compares, the primary one first."""
     margin: Percent = 5.0

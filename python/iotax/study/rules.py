@@ -27,6 +27,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _topology(study)
     yield from _factors(study)
     yield from _baseline(study)
+    yield from _floor(study)
     yield from _volume(study)
     yield from _pacing(study)
     yield from _streams(study)
@@ -130,6 +131,16 @@ def _baseline(study: Study) -> Iterator[tuple[Place, str]]:
         elif study.baseline_level(name) is None:
             labels = [level.label for level in levels[name]]
             yield ("baseline", name), f"{value} is not a level of {name}; its levels are {', '.join(labels)}"
+
+
+def _floor(study: Study) -> Iterator[tuple[Place, str]]:
+    if study.floor is None:
+        return
+    endpoints = study.endpoints() if "protocol" in study.levels() else {}
+    if study.floor not in endpoints:
+        yield ("floor",), f"not a level of protocol; its levels are {', '.join(endpoints) or 'none'}"
+    elif endpoints[study.floor].protocol != "local":
+        yield ("floor",), f"{study.floor} is reached over a protocol; a floor is the path of a file or device"
 
 
 def _volume(study: Study) -> Iterator[tuple[Place, str]]:

@@ -9,6 +9,7 @@ from iotax.analysis.compare import Comparison, Overall
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import IOPS
 from iotax.analysis.validity import Check
+from iotax.records import CpuUse
 from iotax.wording import trust, verdicts
 from iotax.wording.verdicts import against_baseline
 from report.factory import PATHS, Costs, Simulation, study
@@ -192,7 +193,11 @@ def test_target_beyond_reach_is_compared_by_the_initiators_cpu():
     data = Simulation().data(study())
     blind = [
         a.model_copy(
-            update={"result": a.result.model_copy(update={"cpu": a.result.cpu.model_copy(update={"target": None})})}
+            update={
+                "result": a.result.model_copy(
+                    update={"cpu": CpuUse([part for part in a.result.cpu if part.role != "target"])}
+                )
+            }
         )
         for a in data.attempts
     ]

@@ -5,12 +5,11 @@ import pytest
 
 from iotax.analysis import Level, Run, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
-from iotax.analysis.validity import Context, check_run, worst_of
+from iotax.analysis.validity import check_run, worst_of
+from iotax.records import CpuUse
 from iotax.trial import Paths, PathUse
 from iotax.wording import trust
 from report.factory import Simulation, study
-
-CONTEXT = Context(threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +21,12 @@ def changed(run, **changes):
     return Run(run.trial, run.result.model_copy(update=changes))
 
 
-def finding(run, key, context=CONTEXT):
-    return next(c for c in check_run(run, context) if c.key == key)
+def finding(run, key):
+    return next(c for c in check_run(run) if c.key == key)
 
 
 def test_a_good_run_has_no_finding(run):
-    assert {c.level for c in check_run(run, CONTEXT)} <= {Level.GOOD, Level.NOTE}
+    assert {c.level for c in check_run(run)} <= {Level.GOOD, Level.NOTE}
 
 
 def test_errors_invalidate(run):
@@ -55,15 +54,20 @@ def test_waiting_for_a_processor(run):
     assert finding(changed(run, checks=checks), "wait").level is Level.DOUBTFUL
 
 
+def with_part(run, part, **changes):
+    """With a part of the CPU list changed, or left out."""
+    instead = [part.model_copy(update=changes)] if changes else []
+    return changed(run, cpu=CpuUse([*(each for each in run.result.cpu if each is not part), *instead]))
+
+
 def test_foreign_load_is_what_neither_we_nor_interrupts_account_for(run):
-    cpu = run.result.cpu
-    interrupts_ns = sum(core.softirq_ns for core in cpu.machine.cores)
-    ours_ns = cpu.initiator.total_ns + cpu.target.total_ns
-    busy_ns = ours_ns + interrupts_ns + run.result.window.duration_ns // 2
-    bad = changed(run, cpu=cpu.model_copy(update={"machine": cpu.machine.model_copy(update={"busy_ns": busy_ns})}))
+    cpu, machine = run.result.cpu, run.result.cpu.part("other", "machine")
+    interrupts_ns = sum(core.softirq_ns for core in machine.cores)
+    ours_ns = cpu.initiator.busy_ns + cpu.target.busy_ns
+    bad = with_part(run, machine, busy_ns=ours_ns + interrupts_ns + run.result.window.duration_ns // 2)
     assert finding(bad, "foreign").level is Level.DOUBTFUL
     assert finding(bad, "foreign").text.startswith("0.50")
-    assert finding(changed(run, cpu=cpu.model_copy(update={"machine": None})), "foreign").level is Level.UNKNOWN
+    assert finding(with_part(run, machine), "foreign").level is Level.UNKNOWN
 
 
 def test_start_skew(run):
@@ -72,11 +76,8 @@ def test_start_skew(run):
 
 
 def test_a_busy_generator_is_noted_not_condemned(run):
-    full = run.result.cpu.initiator.model_copy(update={"total_ns": run.result.window.duration_ns})
-    assert (
-        finding(changed(run, cpu=run.result.cpu.model_copy(update={"initiator": full})), "generator").level
-        is Level.NOTE
-    )
+    full = with_part(run, run.result.cpu.initiator, busy_ns=run.result.window.duration_ns)
+    assert finding(full, "generator").level is Level.NOTE
 
 
 def test_steady_state():
@@ -91,7 +92,7 @@ def test_steady_state():
 
 def test_the_weightiest_finding_of_a_cell_says_how_many_runs_have_it(run):
     checks = run.result.checks.model_copy(update={"run_queue_wait": 0.12})
-    worst = worst_of([check_run(r, CONTEXT) for r in (run, changed(run, checks=checks), run)])
+    worst = worst_of([check_run(r) for r in (run, changed(run, checks=checks), run)])
     assert next(c.text for c in worst if c.key == "wait") == "12.0 % of the window (1 of 3 runs)"
 
 

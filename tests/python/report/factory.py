@@ -20,6 +20,7 @@ from iotax.analysis import StudyData
 from iotax.analysis.search import next_trials
 from iotax.design import plan as designed
 from iotax.notebook import Writer
+from iotax.older_results import completed
 from iotax.queueing import closed_mmc
 from iotax.study import Study
 from iotax.trial import (
@@ -235,7 +236,7 @@ class Simulation:
         initiator_ns = int(ios * path.initiator_us * 1e3 * cpu_noise)
         target_ns = int(ios * path.target_us * 1e3 * cpu_noise) if path.target_us is not None else None
         busy_ns = initiator_ns + (target_ns or 0) + int(0.04 * duration_s * 1e9)
-        return TrialResult(
+        measured = TrialResult(
             engine_version="0.1.0",
             driver="io_uring",
             endpoint="local:/proc/123/fd/7"
@@ -265,6 +266,7 @@ class Simulation:
             ),
             checks=Checks(errors=0, start_skew_ns=21_000, run_queue_wait=0.004, clock="CLOCK_MONOTONIC"),
         )
+        return completed(measured, trial, of, ())
 
     def _open(self, rate_iops: float, path: Costs, factor: float, duration_s: float) -> tuple[float, int, int]:
         """(mean response in µs, I/Os done, I/Os offered): one queue, which grows where it is offered too much."""

@@ -11,14 +11,13 @@ import pytest
 
 from iotax.labs.vm import accelerator, agent
 from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
-from iotax.labs.vm.counters import LoadCost, Reading, machine_busy_ns
+from iotax.labs.vm.counters import LoadCost, Reading, busy_ns_of
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.preflight import findings
 from iotax.labs.vm.qemu import PROGRAM, Link, Machine, arguments, require_qemu
-from iotax.trial import Core
-from iotax.trial import Machine as MachineTimes
+from iotax.records import Core
 
 from .fakes import answer_lines, write_program
 
@@ -172,7 +171,7 @@ def test_a_machines_ticks_are_not_trusted_but_its_idle_time_is() -> None:
     core = Core(
         cpu=0, user_ns=1, nice_ns=0, system_ns=2, irq_ns=0, softirq_ns=3, steal_ns=10, idle_ns=500, iowait_ns=90
     )
-    assert machine_busy_ns(MachineTimes(cores=[core], busy_ns=6), 1_000) == 400
+    assert busy_ns_of([core], 1_000) == 400
 
 
 def test_of_two_processors_each_may_be_busy() -> None:

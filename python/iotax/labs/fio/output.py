@@ -11,10 +11,10 @@ from typing import Any
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.fio.job import groups
+from iotax.records import CpuUse
 from iotax.study.model import Settings
 from iotax.trial import (
     Checks,
-    CpuUse,
     Histogram,
     Open,
     Outstanding,

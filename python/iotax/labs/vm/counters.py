@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from iotax.trial import Core, Cpu, CpuUse, Machine, TrialResult
+from iotax.labs.facts import HERE
+from iotax.records import Core, CpuTime, CpuUse
+from iotax.trial import TrialResult
 
 _TICK_NS = 10_000_000
 
@@ -35,11 +37,6 @@ class Reading:
 
     def wall_ns(self, later: Reading) -> int:
         return later.now_ns - self.now_ns
-
-
-def machine_busy_ns(machine: Machine, duration_ns: int) -> int:
-    """What the engine's reading of /proc/stat says of the guest that it runs in."""
-    return sum(max(0, duration_ns - core.idle_ns - core.iowait_ns - core.steal_ns) for core in machine.cores)
 
 
 class Clocks(Protocol):
@@ -69,43 +66,60 @@ class LoadCost(Generic[_Clocks]):
 
 
 def with_guests(
-    result: TrialResult, endpoint: str, target_ns: int | None, hypervisor_ns: int | None, idle_cores: float
+    result: TrialResult,
+    *,
+    load_guest: str,
+    processors: int,
+    idle_cores: float,
+    both_ends: bool,
+    target_ns: int | None,
+    hypervisor_ns: int | None,
 ) -> TrialResult:
-    """The result with the CPU of whole guests: the initiator's, less what it spends idle, and both for the machine.
+    """The result with the CPU of whole guests. `idle_cores` is what the load's guest spends without load; of target and
+    hypervisor that is taken off already. `both_ends`: the load's guest is the target's too.
 
-    The engine's own process stands as the initiator's user time, all the rest of its guest as system time. What the
-    initiator's hypervisor spends is this host's time, and stands apart.
+    What the initiator's hypervisor spends is this host's time, and stands apart.
     """
-    measured, process = result.cpu.machine, result.cpu.initiator
+    window_ns = result.window.duration_ns
     # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is no fault.
     checks = result.checks.model_copy(update={"run_queue_wait": None})
-    result = result.model_copy(update={"endpoint": endpoint, "checks": checks})
-    if measured is None:
-        return result
-    machine_ns = machine_busy_ns(measured, result.window.duration_ns)
-    busy_ns = max(0, machine_ns - round(idle_cores * result.window.duration_ns))
-    user_ns = min(busy_ns, process.user_ns) if process else 0
-    initiator = Cpu(
-        pid=process.pid if process else 0,
-        total_ns=busy_ns,
-        user_ns=user_ns,
-        system_ns=busy_ns - user_ns,
-        run_queue_wait_ns=process.run_queue_wait_ns if process else None,
-        max_rss_bytes=process.max_rss_bytes if process else None,
-    )
-    target = None if target_ns is None else Cpu(pid=0, total_ns=target_ns, user_ns=0, system_ns=target_ns)
-    hypervisor = (
-        None if hypervisor_ns is None else Cpu(pid=0, total_ns=hypervisor_ns, user_ns=0, system_ns=hypervisor_ns)
-    )
-    cores = [*measured.cores]
-    if target_ns is not None:
-        cores.append(_core(len(cores), target_ns, result.window.duration_ns))
-    machine = Machine(cores=cores, busy_ns=machine_ns + (target_ns or 0))
-    use = CpuUse(initiator=initiator, target=target, machine=machine, hypervisor=hypervisor)
-    return result.model_copy(update={"cpu": use})
+    process, engines = result.cpu.part("initiator", "process"), result.cpu.part("other", "machine")
+    parts = []
+    if engines is not None:
+        guest = engines.model_copy(
+            update={
+                "host": f"{load_guest} guest",
+                "role": "both" if both_ends else "initiator",
+                "layer": "guest",
+                "busy_ns": busy_ns_of(engines.cores, window_ns),
+                "background_ns": round(idle_cores * window_ns),
+                "window_ns": window_ns,
+                "processors": processors,
+            }
+        )
+        parts.append(guest)
+    if process is not None:
+        threads = min(result.facts.threads or processors, processors)
+        parts.append(
+            process.model_copy(update={"host": f"{load_guest} guest", "window_ns": window_ns, "processors": threads})
+        )
+    if target_ns is not None and not both_ends:
+        parts.append(
+            CpuTime(
+                host="storage guest",
+                role="target",
+                layer="guest",
+                busy_ns=target_ns,
+                background_ns=0,
+                window_ns=window_ns,
+                processors=processors,
+            )
+        )
+    if hypervisor_ns is not None:
+        parts.append(CpuTime(host=HERE, role="hypervisor", layer="process", busy_ns=hypervisor_ns, background_ns=0))
+    return result.model_copy(update={"checks": checks, "cpu": CpuUse(parts)})
 
 
-def _core(number: int, busy_ns: int, duration_ns: int) -> Core:
-    idle_ns = max(0, duration_ns - busy_ns)
-    none = dict.fromkeys(("user_ns", "nice_ns", "irq_ns", "softirq_ns", "steal_ns", "iowait_ns"), 0)
-    return Core(cpu=number, system_ns=busy_ns, idle_ns=idle_ns, **none)
+def busy_ns_of(cores: list[Core], duration_ns: int) -> int:
+    """What the engine's reading of /proc/stat says of the guest that it runs in."""
+    return sum(max(0, duration_ns - core.idle_ns - core.iowait_ns - core.steal_ns) for core in cores)

@@ -29,8 +29,10 @@ from iotax.labs.vm.guest_load import Event, fill, run_engine
 from iotax.labs.vm.guests import Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
+from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
-from iotax.trial import Background, Connected, CpuUse, PathUse, Trial, TrialResult
+from iotax.study.facts import planned_facts
+from iotax.trial import Background, Connected, PathUse, Trial, TrialResult
 
 _VOLUME = "/volume/data"
 _BACKGROUND_S = 2.0
@@ -126,8 +128,15 @@ class VmLab(Lab):
         self._idle_hypervisor_cores = around.busy_ns(later) / max(1, around.wall_ns(later))
         duration_ns = max(1, before["initiator"].wall_ns(after["initiator"]))
         busy_ns = round(self._idle_cores["initiator"] * duration_ns)
-        cpu = CpuUse.model_validate({"initiator": None, "machine": {"cores": [], "busy_ns": busy_ns}})
-        return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=cpu)
+        guest = CpuTime(
+            host="initiator guest",
+            role="initiator",
+            layer="guest",
+            busy_ns=busy_ns,
+            window_ns=duration_ns,
+            processors=self._vm.cpus,
+        )
+        return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=CpuUse([guest]))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
@@ -170,10 +179,20 @@ class VmLab(Lab):
             raise TrialFailed("no I/O completed within the measured window", "", run.connected)
         ios = self._ios(connected) - ios
         target_ns = LoadCost(before, after, ios).cpu_ns(run.result.ios, self._idle_cores["storage"])
-        if self._in_one_guest(protocol):
-            target_ns = 0  # both halves stand in the initiator's figure
         hypervisor_ns = LoadCost(around, later, ios).cpu_ns(run.result.ios, self._idle_hypervisor_cores)
-        result = with_guests(run.result, _endpoint(settings), target_ns, hypervisor_ns, self._idle_cores[role])
+        facts = planned_facts(self._study, settings)
+        clock = "instructions" if self._clock == "icount" else "time"
+        result = with_guests(
+            run.result.model_copy(
+                update={"endpoint": _endpoint(settings), "facts": facts.model_copy(update={"clock": clock})}
+            ),
+            load_guest=role,
+            processors=self._vm.cpus,
+            idle_cores=self._idle_cores[role],
+            both_ends=protocol != "local" and self._in_one_guest(protocol),
+            target_ns=target_ns,
+            hypervisor_ns=hypervisor_ns,
+        )
         paths = topology.paths_used(settings, used, self._path_uses(connected))
         result = result.model_copy(update={"paths": paths})
         return Outcome(result, self._describe(run.connected, settings), "")

@@ -5,7 +5,8 @@ Each function gives a `Drawing`, or None where it has nothing to show.
 
 from iotax.report.charts.base import Drawing, factor_title
 from iotax.report.charts.cost import cost_effects, cost_interactions, cost_lines, cost_residuals
-from iotax.report.charts.cpu import PARTS, cpu_split
+from iotax.report.charts.cpu import caption as cpu_caption
+from iotax.report.charts.cpu import cpu_split, parts_used
 from iotax.report.charts.effects import factor_effects, model_residuals
 from iotax.report.charts.hockey import hockey_stick
 from iotax.report.charts.levels import is_sweep, over_levels
@@ -20,7 +21,6 @@ from iotax.report.charts.shift import shift_functions
 from iotax.report.charts.sizing import response_curves
 
 __all__ = [
-    "PARTS",
     "Drawing",
     "achieved_rate",
     "backlog",
@@ -28,6 +28,7 @@ __all__ = [
     "cost_interactions",
     "cost_lines",
     "cost_residuals",
+    "cpu_caption",
     "cpu_split",
     "factor_effects",
     "factor_title",
@@ -35,6 +36,7 @@ __all__ = [
     "is_sweep",
     "model_residuals",
     "over_levels",
+    "parts_used",
     "percentile_curves",
     "probes",
     "published_figures",

@@ -1,23 +1,28 @@
 """Where an I/O's CPU time goes: initiator, target, the rest of the machine."""
 
-from iotax.analysis import CellSummary, Summary
+from iotax.analysis import CellSummary, Run, Summary
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, file_name
 from iotax.report.charts.vega import Spec, chosen, end, layer, number, picture, word
 from iotax.report.palette import ref
 from iotax.wording import figure
 
+TOGETHER = "Initiator and target"
+"""Of a guest that holds both."""
+BACKGROUND = "Background without load"
 PARTS = (
     ("Initiator", "part-initiator"),
+    (TOGETHER, "part-both"),
     ("Target", "part-target"),
     ("Rest of the machine", "part-rest"),
-    ("Background without load", "part-background"),
+    (BACKGROUND, "part-background"),
 )
+ENDS = ("Initiator", TOGETHER, "Target")
 _ROW_PX = 26
 
 
 def cpu_split(summary: Summary, condition: str) -> Drawing | None:
     """Stacked bars from zero, one for each arm."""
-    cells = [c for c in summary.cells if c.condition == condition and "cpu_initiator" in c.values]
+    cells = [c for c in _drawn(summary) if c.condition == condition]
     if not cells:
         return None
     names = arm_titles(summary)
@@ -37,7 +42,10 @@ def cpu_split(summary: Summary, condition: str) -> Drawing | None:
 
 def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
     """µs an I/O, geometric means over the runs; what was not measured is missing."""
-    parts = {"Initiator": cell.values["cpu_initiator"].value}
+    if "cpu_initiator" in cell.values:
+        parts = {"Initiator": cell.values["cpu_initiator"].value}
+    else:
+        parts = {TOGETHER: cell.values["cpu"].value}
     if "cpu_target" in cell.values:
         parts["Target"] = cell.values["cpu_target"].value
     machine = cell.values.get("cpu_machine")
@@ -45,8 +53,48 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
         rest = max(0.0, machine.value - sum(parts.values()))
         background = min(rest, (summary.data.background_cores or 0.0) * 1e6 / cell.values["iops"].value)
         parts["Rest of the machine"] = rest - background
-        parts["Background without load"] = background
+        parts[BACKGROUND] = background
     return parts
+
+
+def parts_used(summary: Summary) -> list[tuple[str, str]]:
+    """Those of `PARTS` that a bar has."""
+    used = {part for cell in _drawn(summary) for part in parts_us(summary, cell)}
+    return [(name, colour) for name, colour in PARTS if name in used]
+
+
+def caption(summary: Summary) -> str:
+    """What the number at a bar is the sum of; it is not the same for all where a target was beyond reach."""
+    cells = _drawn(summary)
+    alone = _arms(summary, [c for c in cells if "cpu" not in c.values])
+    local = _arms(summary, [c for c in cells if "cpu" in c.values and all(run.local for run in c.runs)])
+    whole = _arms(summary, [c for c in cells if any(_is_whole_machine(run) for run in c.runs)])
+    said = []
+    if any("cpu" in c.values and not all(run.local for run in c.runs) for c in cells):
+        said.append("The number at a bar is initiator and target together")
+        said += [f"of {alone} the initiator alone: its target was not read"] if alone else []
+        said += [f"{local} has no target"] if local else []
+    else:
+        said.append("The number at a bar is the initiator" + (": no target was read" if alone else ""))
+    if whole:
+        said.append(
+            f"of {whole} it is the whole machine’s time less its background, as the kernel’s threads do the work"
+        )
+    return "; ".join(said) + "."
+
+
+def _drawn(summary: Summary) -> list[CellSummary]:
+    return [c for c in summary.cells if {"cpu", "cpu_initiator"} & c.values.keys()]
+
+
+def _arms(summary: Summary, cells: list[CellSummary]) -> str:
+    names = arm_titles(summary)
+    return ", ".join(dict.fromkeys(names[cell.arm] for cell in cells))
+
+
+def _is_whole_machine(run: Run) -> bool:
+    read = run.result.cpu_initiator
+    return read is not None and read.layer == "machine"
 
 
 def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, heading: str) -> Spec:
@@ -59,7 +107,7 @@ def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, h
             text = f"{names[arm]}, {part.lower()}: {figure(us)} µs"
             rows.append({"row": names[arm], "part": part, "x": start, "x2": start + us, "say": text})
             start += us
-        named = parts["Initiator"] + parts.get("Target", 0.0)
+        named = sum(parts.get(part, 0.0) for part in ENDS)
         totals.append({"row": names[arm], "x": start, "text": figure(named)})
     scale = Scale([0.0, max(t["x"] for t in totals) * 1.2], zero=True, log=False)
     rows_axis = {"title": None, "domain": False, "labelColor": ref("ink"), "labelFontSize": 12, "labelLimit": 110}

@@ -1,0 +1,7 @@
+"""What a trial's record says of how it came about. Knows nothing else of iotax."""
+
+from iotax.records.base import Record
+from iotax.records.cpu import Core, CpuTime, CpuUse, Layer, Role
+from iotax.records.facts import Carrier, Facts, Link
+
+__all__ = ["Carrier", "Core", "CpuTime", "CpuUse", "Facts", "Layer", "Link", "Record", "Role"]

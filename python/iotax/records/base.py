@@ -1,0 +1,9 @@
+"""What all records share."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Record(BaseModel):
+    """An immutable record that survives newer writers: unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")

@@ -1,0 +1,143 @@
+"""Who spent CPU time over a window: a list by host, role and layer, from which responses choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, RootModel, field_validator
+
+from iotax.records.base import Record
+
+Role: TypeAlias = Literal["initiator", "target", "both", "hypervisor", "other"]
+"""`both`: initiator and target on one machine, which cannot be told apart there. `hypervisor`: of the initiator's
+virtual machine, its guest aside."""
+
+Layer: TypeAlias = Literal["process", "machine", "guest"]
+"""`process`: a process's own clock. `machine`: all that a machine did, its kernel's threads and interrupts included.
+`guest`: the same of a virtual machine, by its own clock."""
+
+
+class Core(Record):
+    """One processor's times over the window, from /proc/stat (10 ms ticks)."""
+
+    cpu: int
+    user_ns: int
+    nice_ns: int
+    system_ns: int
+    irq_ns: int
+    softirq_ns: int
+    steal_ns: int
+    idle_ns: int
+    iowait_ns: int
+
+
+class CpuTime(Record):
+    """CPU time of one layer of one host over a window."""
+
+    host: str = ""
+    """Which machine, by its part in the lab; empty where nothing said it."""
+    role: Role
+    layer: Layer
+    busy_ns: int
+    background_ns: int | None = None
+    """Of it, what is spent without load too, as measured before the block; None where nobody measured."""
+    window_ns: int | None = None
+    """Over which it was read."""
+    processors: int | None = None
+    """That this part could use; None where not known."""
+    resolution_ns: int = 0
+    """By which the window's two ends may be off: a tick, where the clock ticks."""
+    user_ns: int | None = None
+    system_ns: int | None = None
+    run_queue_wait_ns: int | None = None
+    """Ready to run, but without a processor."""
+    pid: int | None = None
+    max_rss_bytes: int | None = None
+    cores: list[Core] = Field(default=[])
+    """Processor by processor, where they were read."""
+
+    @property
+    def net_ns(self) -> int:
+        """Without what is spent without load too."""
+        return max(0, self.busy_ns - (self.background_ns or 0))
+
+    @property
+    def busy_share(self) -> float | None:
+        """Of the processors that it could use; None where that is not known."""
+        if not self.window_ns or not self.processors:
+            return None
+        return self.busy_ns / (self.window_ns * self.processors)
+
+
+_TICK_NS = 10_000_000
+"""Of /proc/stat (USER_HZ is 100 on Linux)."""
+_ENGINE_PARTS: tuple[tuple[str, Role, Layer], ...] = (
+    ("initiator", "initiator", "process"),
+    ("target", "target", "process"),
+    ("hypervisor", "hypervisor", "process"),
+    ("machine", "other", "machine"),
+)
+"""The engine's names (docs/reference/engine.md), which notebooks held too before this list."""
+
+
+class CpuUse(RootModel[list[CpuTime]]):
+    """Every part that was read. Takes the engine's own form too: {initiator, target, machine}."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _by_role(cls, given: Any) -> Any:
+        return _parts_of(given) if isinstance(given, Mapping) else given
+
+    def __iter__(self) -> Iterator[CpuTime]:  # ty: ignore[incompatible-method-override]
+        return iter(self.root)
+
+    def part(self, role: Role, *layers: Layer) -> CpuTime | None:
+        """The part with this role in the first of these layers that was read; of any layer where none is named."""
+        for layer in layers or ("guest", "process", "machine"):
+            for each in self.root:
+                if (each.role, each.layer) == (role, layer):
+                    return each
+        return None
+
+    @property
+    def initiator(self) -> CpuTime | None:
+        """As its guest or process was read."""
+        return self.part("initiator", "guest", "process")
+
+    @property
+    def target(self) -> CpuTime | None:
+        """As its guest or process was read."""
+        return self.part("target", "guest", "process")
+
+    @property
+    def hypervisor(self) -> CpuTime | None:
+        return self.part("hypervisor")
+
+    @property
+    def machines(self) -> list[CpuTime]:
+        """Whole machines; where there are guests, these."""
+        return [each for each in self.root if each.layer == "machine"] or [
+            each for each in self.root if each.layer == "guest"
+        ]
+
+    @property
+    def machine_ns(self) -> int | None:
+        """All busy time of whole machines, background included; None where none was read."""
+        return sum(each.busy_ns for each in self.machines) if self.machines else None
+
+
+def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for name, role, layer in _ENGINE_PARTS:
+        given = engine.get(name)
+        if given is None:
+            continue
+        part = given.model_dump() if isinstance(given, Record) else dict(given)
+        part["busy_ns"] = part.pop("total_ns", part.get("busy_ns"))
+        if layer == "machine":
+            part |= {"processors": len(part.get("cores", ())) or None, "resolution_ns": _TICK_NS}
+        found.append({**part, "role": role, "layer": layer})
+    return found

@@ -1,0 +1,100 @@
+"""What a study fixes of a trial's facts before it runs; a lab adds what it finds."""
+
+from __future__ import annotations
+
+from iotax.records import Carrier, Facts, Link
+from iotax.study.model import Settings, Study
+
+_NONE = Carrier(kind="none", usual="none")
+_TCP = Carrier(kind="software", usual="software", name="TCP")
+_RDMA = Carrier(kind="software", usual="hardware", name="software RDMA (rxe)")
+_FCOE = Carrier(kind="software", usual="hardware", name="software FCoE")
+_FC_LOOP = Carrier(kind="loop", usual="hardware", name="a loop within one kernel, without frames")
+
+_CARRIERS = {
+    "local": _NONE,
+    "nfs3": _TCP,
+    "nfs4.1": _TCP,
+    "iscsi": _TCP,
+    "nvme-tcp": _TCP,
+    "iser": _RDMA,
+    "nvme-rdma": _RDMA,
+    "fcp": _FCOE,
+    "fc-nvme": _FC_LOOP,
+}
+"""Of the labs' own protocols."""
+_ONE_KERNEL = ("local", "fc-nvme")
+"""Whose two ends always stand in one guest."""
+
+
+def planned_facts(study: Study, settings: Settings) -> Facts:
+    """Of a trial with these settings."""
+    if not settings.endpoint.embedded:
+        return _endpoint(study, settings)
+    return _loopback(study, settings) if study.lab.vm is None else _vm(study, settings)
+
+
+def _loopback(study: Study, settings: Settings) -> Facts:
+    protocol, load = settings.endpoint.protocol, settings.load
+    local = protocol == "local"
+    # A volume in memory is mapped; one in a file is read by the kernel.
+    kernel = local and settings.volume.media == "file"
+    return Facts(
+        lab="loopback",
+        protocol=protocol,
+        stack="kernel" if kernel else "user",
+        served="nobody" if local else "lab",
+        shared="machine",
+        carrier=_CARRIERS[protocol],
+        link=Link(kind="none" if local else "loopback"),
+        clock="time",
+        threads=load.threads,
+        target_threads=None if local else study.lab.loopback.threads,
+        warmup_ns=load.warmup,
+    )
+
+
+def _vm(study: Study, settings: Settings) -> Facts:
+    assert study.lab.vm is not None
+    protocol, load, topology = settings.endpoint.protocol, settings.load, settings.topology
+    one_guest = study.lab.vm.guests == 1 or protocol in _ONE_KERNEL
+    link = Link(kind="none")
+    if not one_guest:
+        link = Link(
+            kind="virtual",
+            rate_bits_per_s=topology.link_rate,
+            delay_ns=topology.link_delay,
+            mtu=topology.mtu,
+            paths=topology.paths,
+        )
+    return Facts(
+        lab="vm",
+        protocol=protocol,
+        stack="kernel",
+        served="nobody" if protocol == "local" else "lab",
+        shared="machine" if one_guest else "hypervisor",
+        carrier=_CARRIERS[protocol],
+        link=link,
+        clock="instructions" if study.lab.vm.clock == "icount" else "unknown",
+        threads=load.threads,
+        warmup_ns=load.warmup,
+    )
+
+
+def _endpoint(study: Study, settings: Settings) -> Facts:
+    """Somebody's target, a device or a file. Of a path of this machine nobody knows what is behind it, unless the
+    study says that it is the volume without a protocol."""
+    protocol, load = settings.endpoint.protocol, settings.load
+    path = protocol == "local"
+    floor = path and study.floor is not None and study.endpoints()[study.floor] == settings.endpoint
+    return Facts(
+        lab="loopback",
+        protocol=protocol,
+        stack="kernel" if path else "user",
+        served="nobody" if floor else "unknown" if path else "elsewhere",
+        carrier=_NONE if floor else Carrier() if path else _CARRIERS[protocol],
+        link=Link(kind="none") if floor else Link(kind="unknown" if path else "network"),
+        clock="time",
+        threads=load.threads,
+        warmup_ns=load.warmup,
+    )

@@ -1,0 +1,196 @@
+"""A trial's record says how it came about, and analysis believes nothing else."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from conftest import TINY
+from iotax.analysis import Grid, Level, Run, summarise
+from iotax.analysis.limits import limit_of
+from iotax.analysis.responses import CPU, CPU_INITIATOR
+from iotax.analysis.validity import check_run
+from iotax.design import plan
+from iotax.engine import find_engine
+from iotax.labs.loopback import LoopbackLab
+from iotax.notebook import Notebook
+from iotax.records import Core, CpuTime, CpuUse, Facts
+from iotax.report import write
+from iotax.study import Study
+from iotax.study.facts import planned_facts
+from iotax.trial import Attempt, TrialResult
+from report.factory import Simulation, study
+
+OLDER = Path(__file__).with_name("data") / "older.iotax.gz"
+"""Written before results held facts: a study of this machine, and one of guests with two processors."""
+WINDOW_NS = 1_000_000_000
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    path = tmp_path / "older.iotax"
+    path.write_bytes(gzip.decompress(OLDER.read_bytes()))
+    return path
+
+
+def results(notebook: Path, run: int) -> dict[str, TrialResult]:
+    with Notebook(notebook) as opened:
+        return {each.trial.id: each.result for each in opened.attempts(run) if each.result is not None}
+
+
+def test_an_older_notebooks_results_get_the_facts_that_follow_from_its_study(older: Path) -> None:
+    found = results(older, 1)
+    iscsi, local, disk = (found[f"{name}/2/r1"] for name in ("iscsi", "local", "disk"))
+    assert (iscsi.facts.lab, iscsi.facts.stack, iscsi.facts.served) == ("loopback", "user", "lab")
+    assert iscsi.facts.threads == 2
+    assert iscsi.cpu.part("initiator", "process") is not None
+    assert (local.facts.served, local.facts.carrier.kind) == ("nobody", "none")
+    assert (disk.facts.stack, disk.facts.served) == ("kernel", "unknown")
+    assert disk.cpu_initiator is not None
+    assert disk.cpu_initiator.layer == "machine"
+
+
+def test_an_older_notebooks_guests_are_guests(older: Path) -> None:
+    found = results(older, 2)
+    iscsi, loop = found["iscsi/r1"], found["fc-nvme/r1"]
+    assert [(each.role, each.layer) for each in iscsi.cpu] == [
+        ("initiator", "guest"),
+        ("target", "guest"),
+        ("hypervisor", "process"),
+    ]
+    assert iscsi.cpu_ns("target") == 3_000_000
+    assert iscsi.cpu.initiator is not None
+    assert iscsi.cpu.initiator.processors == 2
+    assert loop.cpu.part("both") is not None, "one guest holds both ends, and tells no more than their sum"
+    assert loop.cpu_ns("initiator") is None
+    assert (iscsi.facts.carrier.kind, loop.facts.carrier.kind) == ("software", "loop")
+
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_an_older_notebook_is_reported(older: Path, run: int, tmp_path: Path) -> None:
+    with Notebook(older) as notebook:
+        page = write(notebook, tmp_path / "page.html", run=run).read_text()
+    assert "CPU time of an I/O" in page
+
+
+def test_facts_unknown_are_legal() -> None:
+    data = Simulation().data(study())
+    strange = [_changed(each, facts=Facts()) for each in data.attempts]
+    summary = summarise(type(data)(data.study, strange, data.planned))
+    assert summary.verdicts
+    assert summary.data.measuring_share is None
+
+
+def _changed(attempt: Attempt, **changes: Any) -> Attempt:
+    assert attempt.result is not None
+    return attempt.model_copy(update={"result": attempt.result.model_copy(update=changes)})
+
+
+def part(role: Any, layer: Any, busy_ns: int, **more: Any) -> CpuTime:
+    return CpuTime(role=role, layer=layer, busy_ns=busy_ns, window_ns=WINDOW_NS, **more)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    found = next(each for each in Simulation().data(study()).runs if each.trial.id == "iscsi/8/r1")
+    window = found.result.window.model_copy(update={"duration_ns": WINDOW_NS})
+    return Run(found.trial, found.result.model_copy(update={"window": window}))
+
+
+def with_cpu(run: Run, *parts: CpuTime, **facts: Any) -> Run:
+    told = run.result.facts.model_copy(update=facts)
+    return Run(run.trial, run.result.model_copy(update={"cpu": CpuUse([*parts]), "facts": told}))
+
+
+def finding(run: Run, key: str) -> tuple[Level, str]:
+    return next((each.level, each.text) for each in check_run(run) if each.key == key)
+
+
+@pytest.mark.parametrize(("processors", "level"), [(1, Level.NOTE), (4, Level.GOOD), (None, Level.UNKNOWN)])
+def test_a_generator_is_busy_by_the_processors_that_it_had(run: Run, processors: int | None, level: Level) -> None:
+    found = with_cpu(run, part("initiator", "process", 1_200_000_000, processors=processors))
+    assert finding(found, "generator")[0] is level
+    assert limit_of([found]).limiter == {1: "initiator", 4: "outstanding", None: "unknown"}[processors]
+
+
+def test_a_guest_of_several_processors_is_busy_by_all_of_them(run: Run) -> None:
+    half = with_cpu(run, part("initiator", "guest", 2_000_000_000, processors=4), lab="vm", stack="kernel")
+    assert finding(half, "generator") == (Level.GOOD, "its 4 processors were 50 % busy")
+
+
+def kernel(run: Run, busy_ns: int, background_ns: int | None, programs_ns: int = 0) -> Run:
+    core = Core(
+        cpu=0, user_ns=100_000_000 + programs_ns, nice_ns=0, system_ns=busy_ns, irq_ns=0, softirq_ns=0, steal_ns=0,
+        idle_ns=0, iowait_ns=0,
+    )  # fmt: skip
+    machine = part("other", "machine", busy_ns, background_ns=background_ns, processors=2, cores=[core])
+    load = part("initiator", "process", 200_000_000, user_ns=100_000_000, processors=1)
+    return with_cpu(run, load, machine, stack="kernel", served="unknown")
+
+
+def test_a_path_in_the_kernel_costs_what_the_machine_spends_beyond_its_background(run: Run) -> None:
+    found = kernel(run, busy_ns=900_000_000, background_ns=100_000_000)
+    assert CPU_INITIATOR.of(found) == pytest.approx(800_000 / found.result.ios)
+    assert CPU.of(found) is None, "nobody knows what is behind the path"
+    assert CPU_INITIATOR.of(kernel(run, 900_000_000, None)) is None, "no background, no figure"
+
+
+def test_the_kernels_threads_are_no_foreign_work_but_other_programs_are(run: Run) -> None:
+    assert finding(kernel(run, 1_500_000_000, 0), "foreign")[0] is Level.GOOD
+    assert finding(kernel(run, 1_500_000_000, 0, programs_ns=300_000_000), "foreign")[0] is Level.DOUBTFUL
+
+
+PATHS = """\
+name: paths
+question: Which disk?
+volume: {size: 1MiB}
+factors:
+  protocol: {disk: /dev/null1, array: "iscsi://h/iqn.2000-01.x:y/0"}
+baseline: {protocol: array}
+"""
+
+
+def read(text: str, **more: Any) -> Study:
+    return Study.model_validate(yaml.safe_load(text) | more)
+
+
+def test_a_path_is_the_floor_only_where_the_study_says_so() -> None:
+    plain, said = read(PATHS), read(PATHS, floor="disk")
+    facts = [planned_facts(each, each.settings({"protocol": "disk"})) for each in (plain, said)]
+    assert [each.served for each in facts] == ["unknown", "nobody"]
+    assert [each.stack for each in facts] == ["kernel", "kernel"]
+    assert [Grid(each).local for each in (plain, said)] == [None, "disk"]
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_lab_writes_what_it_knows_into_the_record() -> None:
+    wanted = read(TINY, load={"threads": 2, "workers": 2, "warmup": "0s", "runtime": "10ms"})
+    planned = plan(wanted)
+    lab = LoopbackLab(wanted, planned, find_engine())
+    try:
+        lab.prepare(lambda _: None)
+        lab.background(1)
+        trial = next(each for each in planned.trials if each.treatment["protocol"] == "iscsi")
+        result = lab.run(trial, lambda _: None).result
+    finally:
+        lab.close()
+    assert result.facts == planned_facts(wanted, wanted.settings(trial.treatment))
+    load, machine = result.cpu.initiator, result.cpu.part("other", "machine")
+    assert load is not None
+    assert machine is not None
+    assert load.processors in (1, 2)
+    assert machine.background_ns is not None
+    assert {each.host for each in result.cpu} == {"this machine"}
+
+
+def test_a_record_of_the_list_is_read_as_it_was_written() -> None:
+    use = CpuUse.model_validate({"initiator": {"pid": 1, "total_ns": 5, "user_ns": 2, "system_ns": 3}, "target": None})
+    assert use.model_dump(mode="json")[0]["role"] == "initiator"
+    assert CpuUse.model_validate_json(use.model_dump_json()) == use
+    with pytest.raises(ValidationError):
+        CpuUse.model_validate({"initiator": {"pid": 1}})
