@@ -70,9 +70,11 @@ class Volume(Section):
     refill: Refill = "never"
     """When the pattern is restored: never, before each block, or before each trial."""
     delay: Duration = 0
-    """What each operation is made to wait: a known tax, to prove the measurement."""
+    """What each operation is made to wait by the lab's own server: a known tax, to prove the measurement. `local` has
+    no server."""
     burn: Duration = 0
-    """What each operation is made to cost in CPU: a known tax, to prove the measurement."""
+    """What each operation is made to cost the lab's own server in CPU: a known tax, to prove the measurement. `local`
+    has no server."""
 
 
 class Stream(Section):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from iotax.study.endpoint import EMBEDDED, KERNEL
+from iotax.study.honoured import not_honoured
 from iotax.study.model import Stream, Study, factor_names
 from iotax.study.source import Place
 from iotax.study.topology import Topology, refused
@@ -24,6 +25,7 @@ _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
 def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _lab(study)
+    yield from not_honoured(study)
     yield from _topology(study)
     yield from _factors(study)
     yield from _baseline(study)
@@ -40,7 +42,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _lab(study: Study) -> Iterator[tuple[Place, str]]:
-    """Which protocols and fields each lab knows."""
+    """Which protocols each lab knows."""
     name, known = ("loopback", EMBEDDED) if study.lab.vm is None else ("vm", KERNEL)
     for label, endpoint in study.endpoints().items():
         place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
@@ -48,12 +50,6 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
             yield place, f"the {name} lab does not serve {endpoint.protocol}; it serves {', '.join(known)}"
         if not endpoint.embedded and study.lab.vm is not None:
             yield place, "the vm lab reaches no endpoint outside; say `lab: loopback`"
-    if study.lab.vm is None:
-        for field in Topology.model_fields:
-            if field in study.levels() or field in study.topology.model_fields_set:
-                yield _place(study, field), "the loopback lab has no network to shape; say `lab: vm`"
-    elif study.volume.media != "memory" or "media" in study.levels():
-        yield _place(study, "media"), "the vm lab keeps its volume in memory"
 
 
 _DIGESTS = ("header_digest", "data_digest")
@@ -146,6 +142,10 @@ def _floor(study: Study) -> Iterator[tuple[Place, str]]:
 def _volume(study: Study) -> Iterator[tuple[Place, str]]:
     if study.volume.media == "file" and not study.volume.path:
         yield ("volume", "media"), "media: file needs `path:`, the file that holds the volume"
+    if study.volume.path and "file" not in _values(study, "media"):
+        yield ("volume", "path"), "nothing is kept there; say `media: file` too"
+    if study.volume.refill != "never" and "pattern" not in _values(study, "fill"):
+        yield ("volume", "refill"), "there is no pattern to restore; say `fill: pattern`"
     for endpoint in study.endpoints().values():
         if endpoint.uri == "" and endpoint.protocol == "local" and "null" in _values(study, "media"):
             yield _place(study, "media"), "a null volume has no bytes that `local` could reach; leave one of them out"
@@ -210,8 +210,6 @@ def _generator(study: Study) -> Iterator[tuple[Place, str]]:
     """What fio can be asked at all; what this machine's fio reaches, the lab looks up."""
     if "fio" not in _values(study, "generator"):
         return
-    if study.lab.vm is not None:
-        yield _place(study, "generator"), "the vm lab loads with iotax only; say `lab: loopback`"
     if 0 in _values(study, "rate_iops"):
         yield _place(study, "rate_iops"), "fio has no load of 0; leave that to `generator: iotax`"
     for name in ("read", "random"):

@@ -1,0 +1,170 @@
+"""Which fields each lab honours, and why it refuses the others: a field stands in this table or a test fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from iotax.study.endpoint import Endpoint
+from iotax.study.model import SECTIONS, Study
+from iotax.study.source import Place
+
+
+@dataclass(frozen=True)
+class Row:
+    """Where a field means something. A text is the reason for which it is refused there; empty, it is honoured."""
+
+    loopback: str = ""
+    vm: str = ""
+    endpoint: str = ""
+    """Of an endpoint that the study names itself, on the loopback lab."""
+    fio: str = ""
+    """Where fio makes the load."""
+    protocols: tuple[str, ...] = ()
+    """Those that know it; empty: all."""
+    harmless: tuple[Any, ...] = ()
+    """Values that ask for nothing, and may stand anywhere."""
+
+
+_NO_NETWORK = "the loopback lab has no network to shape; say `lab: vm`"
+_KERNEL_NAMES = "the guests' initiators have names of their own"
+_SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
+_FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
+_TOPOLOGY = Row(loopback=_NO_NETWORK, endpoint=_NO_NETWORK)
+_EVERYWHERE = Row()
+_LOGIN = ("iscsi", "nvme-tcp")
+
+FIELDS: Mapping[str, Mapping[str, Row]] = {
+    "load": {
+        "block_size": _EVERYWHERE,
+        "read": _EVERYWHERE,
+        "random": _EVERYWHERE,
+        "outstanding": _EVERYWHERE,
+        "workers": _EVERYWHERE,
+        "threads": _EVERYWHERE,
+        "working_set": _EVERYWHERE,
+        "warmup": _EVERYWHERE,
+        "runtime": _EVERYWHERE,
+        "verify": _EVERYWHERE,
+        "rate_iops": _EVERYWHERE,
+        "arrivals": _EVERYWHERE,
+        "backlog": Row(fio="fio keeps no backlog: what is late, it issues late; leave it to `generator: iotax`"),
+        "streams": _EVERYWHERE,
+        "generator": Row(vm="the vm lab loads with iotax only; say `lab: loopback`", harmless=("iotax",)),
+    },
+    "volume": {
+        "size": _EVERYWHERE,
+        "media": Row(vm="the vm lab keeps its volume in memory", endpoint=_SERVERS_OWN, harmless=("memory",)),
+        "path": Row(vm="the vm lab keeps its volume in memory", endpoint=_SERVERS_OWN, harmless=(None,)),
+        "fill": _EVERYWHERE,
+        "refill": _EVERYWHERE,
+        "delay": Row(
+            vm="the kernels' targets wait for nothing on purpose; say `lab: loopback`, or `link_delay:` under topology",
+            endpoint=_SERVERS_OWN,
+            harmless=(0,),
+        ),
+        "burn": Row(
+            vm="the kernels' targets burn nothing on purpose; say `lab: loopback`",
+            endpoint=_SERVERS_OWN,
+            harmless=(0,),
+        ),
+    },
+    "connection": {
+        "protocol": _EVERYWHERE,
+        "initiator": Row(vm=_KERNEL_NAMES, fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(None,)),
+        "header_digest": Row(fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(False,)),
+        "data_digest": Row(fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(False,)),
+        "chap": Row(
+            vm="the guests' targets ask for no login; say `lab: loopback`",
+            fio=_FIO_CONNECTS,
+            protocols=("iscsi",),
+            harmless=(None,),
+        ),
+        "dhchap": Row(
+            vm="the guests' controllers ask for no login; say `lab: loopback`",
+            fio=_FIO_CONNECTS,
+            protocols=("nvme-tcp",),
+            harmless=(None,),
+        ),
+    },
+    "topology": {
+        "mtu": _TOPOLOGY,
+        "link_rate": _TOPOLOGY,
+        "link_delay": _TOPOLOGY,
+        "paths": _TOPOLOGY,
+        "path_policy": _TOPOLOGY,
+        "nconnect": _TOPOLOGY,
+        "io_queues": _TOPOLOGY,
+        "attach": _TOPOLOGY,
+    },
+    "lab: loopback": {
+        "driver": _EVERYWHERE,
+        "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
+    },
+    "lab: vm": {
+        "accelerator": _EVERYWHERE,
+        "clock": _EVERYWHERE,
+        "guests": _EVERYWHERE,
+        "cpus": _EVERYWHERE,
+    },
+}
+"""Section → field → where it is honoured. What a protocol of the vm lab cannot have of a topology, `topology.refused`
+tells by treatment."""
+
+
+def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
+    """Every field that the study gives and that its lab would not heed."""
+    if study.lab.vm is not None and "loopback" in study.lab.model_fields_set:
+        yield ("lab", "loopback"), "a study runs in one lab; leave `loopback:` or `vm:` out"
+    for section in SECTIONS:
+        for field, row in FIELDS[section].items():
+            wanted = [value for value in _values(study, field) if value not in row.harmless]
+            if wanted and _is_given(study, field):
+                reason = _reason(study, row) or _unknown_to_all(study, field, row)
+                if reason:
+                    yield _place(study, field), reason
+    threads = FIELDS["lab: loopback"]["threads"]
+    if study.lab.vm is None and study.lab.loopback.threads not in threads.harmless and _only_endpoints(study):
+        yield ("lab", "loopback", "threads"), threads.endpoint
+
+
+def _reason(study: Study, row: Row) -> str:
+    if reason := row.loopback if study.lab.vm is None else row.vm:
+        return reason
+    if study.lab.vm is None and _only_endpoints(study) and row.endpoint:
+        return row.endpoint
+    return row.fio if "fio" in _values(study, "generator") else ""
+
+
+def _unknown_to_all(study: Study, field: str, row: Row) -> str:
+    protocols = {endpoint.protocol for endpoint in _endpoints(study)}
+    if not row.protocols or protocols & {*row.protocols}:
+        return ""
+    return f"no protocol of this study has a {field.replace('_', ' ')}; {' and '.join(row.protocols)} do"
+
+
+def _only_endpoints(study: Study) -> bool:
+    return not any(endpoint.embedded for endpoint in _endpoints(study))
+
+
+def _endpoints(study: Study) -> list[Endpoint]:
+    return list(study.endpoints().values())
+
+
+def _is_given(study: Study, field: str) -> bool:
+    return field in study.levels() or field in getattr(study, _section(field)).model_fields_set
+
+
+def _section(field: str) -> str:
+    return next(section for section, model in SECTIONS.items() if field in model.model_fields)
+
+
+def _values(study: Study, field: str) -> list[Any]:
+    if field in (levels := study.levels()):
+        return [level.value for level in levels[field]]
+    return [getattr(getattr(study, _section(field)), field)]
+
+
+def _place(study: Study, field: str) -> Place:
+    return ("factors", field) if field in study.levels() else (_section(field), field)

@@ -1,0 +1,143 @@
+"""Each field of a study is honoured by a lab or refused by it, and none is ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from iotax.labs.fio.job import Target, run_job
+from iotax.labs.load import run_document
+from iotax.labs.server import serve_document
+from iotax.labs.vm.topology import environment
+from iotax.study import Settings, Study
+from iotax.study.honoured import FIELDS
+from iotax.study.model import LABS, SECTIONS
+from iotax.study.rules import broken_rules
+
+SAMPLES: dict[str, Any] = {
+    "block_size": "8KiB", "read": "50%", "random": "50%", "outstanding": 2, "workers": 2, "threads": 2,
+    "working_set": "512KiB", "warmup": "2s", "runtime": "3s", "verify": False, "rate_iops": 100, "arrivals": "poisson",
+    "backlog": 7, "streams": {"a": {"read": "25%"}}, "generator": "fio", "size": "2MiB", "media": "file",
+    "path": "/srv/volume", "fill": "zeros", "refill": "trial", "delay": "1ms", "burn": "1ms", "protocol": "iscsi",
+    "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True,
+    "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
+    "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
+}  # fmt: skip
+"""A value of each field that is not its default."""
+
+OPEN = {"rate_iops": 100, "outstanding": 4}
+BESIDE: dict[str, dict[str, dict[str, Any]]] = {
+    "backlog": {"load": OPEN},
+    "arrivals": {"load": OPEN},
+    "rate_iops": {"load": {"outstanding": 4}},
+    "threads": {"load": {"workers": 2}},
+    "media": {"volume": {"path": "/srv/volume"}},
+    "path": {"volume": {"media": "file"}},
+    "fill": {"load": {"verify": False}},
+    "path_policy": {"topology": {"paths": 2}},
+}
+"""What a field needs beside it to be allowed at all."""
+
+WHERE: dict[str, tuple[str, Any]] = {
+    "loopback": ("loopback", ["iscsi", "nvme-tcp"]),
+    "vm": ("vm", ["nvme-tcp", "iscsi"]),
+    "endpoint": ("loopback", {"a": "iscsi://h/iqn.2000-01.x:y/0", "b": "nvme-tcp://h/nqn.2000-01.x:y?ns=1"}),
+    "fio": ("loopback", ["iscsi", "local"]),
+}
+
+
+def study(where: str, section: str, field: str, value: Any, *, beside: bool = True) -> Study:
+    lab, protocols = WHERE[where]
+    baseline = next(iter(protocols))
+    document: dict[str, Any] = {
+        "name": "x", "question": "?", "lab": lab, "volume": {"size": "1MiB"}, "factors": {"protocol": protocols},
+        "baseline": {"protocol": baseline}, "load": {}, "connection": {}, "topology": {},
+    }  # fmt: skip
+    if where == "fio":
+        document["load"]["generator"] = "fio"
+    for name, fields in BESIDE.get(field, {}).items() if beside else ():
+        document[name] |= fields
+    document[section] |= {field: value}
+    return Study.model_validate(yaml.safe_load(yaml.safe_dump(document)))
+
+
+def test_every_field_stands_in_the_table() -> None:
+    models = {**SECTIONS, **{f"lab: {name}": model for name, model in LABS.items()}}
+    assert {name: set(rows) for name, rows in FIELDS.items()} == {
+        name: set(model.model_fields) for name, model in models.items()
+    }
+
+
+CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[section] for where in WHERE]
+
+
+@pytest.mark.parametrize(("section", "field", "where"), CASES)
+def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, field: str, where: str) -> None:
+    row = FIELDS[section][field]
+    given = study(where, section, field, SAMPLES[field])
+    if (reason := getattr(row, where)) or (where == "fio" and (reason := row.loopback)):
+        assert ((section, field), reason) in list(broken_rules(given))
+        return
+    if field == "protocol":  # a factor here, and each level an endpoint of its own
+        return
+    without = study(where, section, field, SAMPLES[field])
+    default = SECTIONS[section].model_fields[field].default
+    plain = without.model_copy(update={section: getattr(without, section).model_copy(update={field: default})})
+    assert told(given, where) != told(plain, where), "the lab tells nobody of it"
+
+
+def told(of: Study, where: str) -> list[Any]:
+    """All that a lab says to those who serve and load."""
+    return [_told(of.settings({"protocol": level.value}), where) for level in of.levels()["protocol"]]
+
+
+def _told(settings: Settings, where: str) -> tuple[Any, ...]:
+    served = serve_document(settings.volume, driver="auto", threads=1, cpus=[])
+    if settings.load.generator == "fio":
+        return (
+            served,
+            run_job(settings, Target("libaio", ()), seed=1, cpus=range(settings.load.threads)),
+            *_volume(settings),
+        )
+    asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
+    if where == "vm":
+        return asked | {"options": {}}, environment(settings, 2), settings.volume.size, *_volume(settings)
+    return asked, served if where == "loopback" else None, *_volume(settings)
+
+
+def _volume(settings: Settings) -> tuple[Any, ...]:
+    """What the labs themselves heed: whether and when to fill; what fio checks after its run."""
+    return settings.volume.fill, settings.volume.refill, settings.load.verify and settings.load.generator == "fio"
+
+
+@pytest.mark.parametrize("field", ["initiator", "header_digest", "data_digest", "chap", "dhchap"])
+def test_a_setting_of_the_connection_needs_a_protocol_that_knows_it(field: str) -> None:
+    only_nfs = Study.model_validate(
+        {
+            "name": "x",
+            "question": "?",
+            "volume": {"size": "1MiB"},
+            "factors": {"protocol": ["local", "nfs3"]},
+            "baseline": {"protocol": "nfs3"},
+            "connection": {field: SAMPLES[field]},
+        }
+    )
+    [(place, reason)] = broken_rules(only_nfs)
+    assert place == ("connection", field)
+    assert reason.startswith("no protocol of this study has")
+
+
+def test_two_labs_are_one_too_many() -> None:
+    both = study("vm", "load", "outstanding", 2).model_dump(mode="json", exclude_defaults=True)
+    both["lab"] = {"vm": {}, "loopback": {"threads": 2}}
+    assert (("lab", "loopback"), "a study runs in one lab; leave `loopback:` or `vm:` out") in list(
+        broken_rules(Study.model_validate(both))
+    )
+
+
+def test_threads_of_a_server_that_serves_nothing_are_refused() -> None:
+    found = study("endpoint", "load", "outstanding", 2).model_dump(mode="json", exclude_defaults=True)
+    found["lab"] = {"loopback": {"threads": 2}}
+    assert [place for place, _ in broken_rules(Study.model_validate(found))] == [("lab", "loopback", "threads")]
