@@ -24,6 +24,7 @@ from iotax.report import write
 from iotax.study import Study
 from iotax.study.facts import planned_facts
 from iotax.trial import Attempt, TrialResult
+from iotax.wording import verdicts
 from report.factory import Simulation, study
 
 OLDER = Path(__file__).with_name("data") / "older.iotax.gz"
@@ -82,7 +83,7 @@ def test_facts_unknown_are_legal() -> None:
     data = Simulation().data(study())
     strange = [_changed(each, facts=Facts()) for each in data.attempts]
     summary = summarise(type(data)(data.study, strange, data.planned))
-    assert summary.verdicts
+    assert verdicts(summary)
     assert summary.data.measuring_share is None
 
 
