@@ -7,10 +7,11 @@ the writing of one that is over.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -19,10 +20,10 @@ from iotax.analysis.data import StudyData
 from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
-from iotax.labs.base import Lab, Progress, Sample, Step, TrialFailed
+from iotax.labs.base import Lab, Outcome, Progress, Sample, Step, TrialFailed
 from iotax.notebook import Writer
 from iotax.study import Study
-from iotax.trial import Attempt, Background, Trial
+from iotax.trial import Attempt, Background, Connected, Status, Trial
 
 TRIES = 2
 """Attempts at a trial within one invocation."""
@@ -40,7 +41,8 @@ class Listener:
 
     def background(self, background: Background) -> None: ...
 
-    def started(self, trial: Trial, attempt: int) -> None: ...
+    def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        """One trial, or all of a session that measures them in turns."""
 
     def sample(self, sample: Sample) -> None: ...
 
@@ -125,13 +127,13 @@ class _Runner:
     def work(self, left: list[Trial]) -> Summary:
         block = 0
         try:
-            for trial in left:
-                if trial.block != block:
-                    if self._may_stop(trial.block):
+            for trials in self._together(left):
+                if trials[0].block != block:
+                    block = trials[0].block
+                    if self._may_stop(block):
                         return Summary(self._run, self._done, tuple(self._failed), interrupted=False, stopped=True)
-                    block = trial.block
                     self._measure_background(block)
-                self._try(trial)
+                self._try(trials)
         except KeyboardInterrupt:
             return Summary(self._run, self._done, tuple(self._failed), interrupted=True)
         return Summary(self._run, self._done, tuple(self._failed), interrupted=False)
@@ -161,33 +163,51 @@ class _Runner:
         self._writer.add_background(self._session, self._run, background)
         self._listener.background(background)
 
-    def _try(self, trial: Trial) -> None:
+    def _together(self, left: list[Trial]) -> list[list[Trial]]:
+        """Trials that are measured in turns, a session each; one by one where each is a run of its own."""
+        if self._writer.study(self._run).design.slices is None:
+            return [[trial] for trial in left]
+        return [list(session) for _, session in itertools.groupby(left, lambda trial: trial.block)]
+
+    def _measure(self, trials: list[Trial]) -> list[Outcome]:
+        progress = _progress(self._listener)
+        with self._interrupts.heard():
+            if self._writer.study(self._run).design.slices is None:
+                return [self._lab.run(trial, progress) for trial in trials]
+            return self._lab.run_rounds(trials, progress)
+
+    def _try(self, trials: list[Trial]) -> None:
         for number in range(1, TRIES + 1):
             self._interrupts.check()
-            attempt = self._writer.begin_attempt(self._session, self._run, trial)
-            self._listener.started(trial, number)
+            attempts = [self._writer.begin_attempt(self._session, self._run, trial) for trial in trials]
+            self._listener.started(trials, number)
             try:
-                with self._interrupts.heard():
-                    outcome = self._lab.run(trial, _progress(self._listener))
+                outcomes = self._measure(trials)
             except TrialFailed as failed:
-                self._writer.end_attempt(
-                    attempt, "failed", reason=failed.reason, connected=failed.connected, log=failed.log
-                )
-                self._listener.ended(self._writer.attempt(attempt))
+                self._end_all(attempts, "failed", failed.reason, connected=failed.connected, log=failed.log)
+                for attempt in attempts:
+                    self._listener.ended(self._writer.attempt(attempt))
             except KeyboardInterrupt:
-                self._writer.end_attempt(attempt, "interrupted", reason="stopped by the user")
+                self._end_all(attempts, "interrupted", "stopped by the user")
                 raise
             except BaseException as error:
-                self._writer.end_attempt(attempt, "failed", reason=f"{type(error).__name__}: {error}")
+                self._end_all(attempts, "failed", f"{type(error).__name__}: {error}")
                 raise
             else:
-                self._writer.end_attempt(
-                    attempt, "done", result=outcome.result, connected=outcome.connected, log=outcome.log
-                )
-                self._listener.ended(self._writer.attempt(attempt))
-                self._done += 1
+                for attempt, outcome in zip(attempts, outcomes, strict=True):
+                    self._writer.end_attempt(
+                        attempt, "done", result=outcome.result, connected=outcome.connected, log=outcome.log
+                    )
+                    self._listener.ended(self._writer.attempt(attempt))
+                    self._done += 1
                 return
-        self._failed.append(trial.id)
+        self._failed += [trial.id for trial in trials]
+
+    def _end_all(
+        self, attempts: list[int], status: Status, reason: str, connected: Connected | None = None, log: str = ""
+    ) -> None:
+        for attempt in attempts:
+            self._writer.end_attempt(attempt, status, reason=reason, connected=connected, log=log)
 
 
 class _Interrupts:

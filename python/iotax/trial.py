@@ -211,6 +211,29 @@ class Paths(Record):
     used: list[PathUse]
 
 
+class Slice(Record):
+    """One slice of a treatment that was measured in rounds."""
+
+    round: int
+    """From 1."""
+    place: int
+    """Among all slices of its session, from 1."""
+    start_ns: int
+    """Since the session's load process began."""
+    duration_ns: int
+    ios: int
+    bytes: int
+    latency_sum_ns: int
+    latency_p50_ns: int
+    latency_p99_ns: int
+    cpu_window_ns: int
+    """Between the readings of the CPU clocks; the times below are scaled to `duration_ns`."""
+    initiator_cpu_ns: int
+    target_cpu_ns: int | None = None
+    machine_busy_ns: int
+    run_queue_wait_ns: int = 0
+
+
 class TrialResult(Record):
     """What one attempt measured."""
 
@@ -237,6 +260,8 @@ class TrialResult(Record):
     """Where there are several, and somebody counted."""
     facts: Facts = Facts()
     """How it came about, as the lab knows."""
+    slices: list[Slice] = []
+    """Of a trial that was measured in rounds; the other figures are those of its slices together."""
 
     @property
     def ios(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console
@@ -63,7 +64,7 @@ class Display(Listener):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._clock: Clock | None = None
-        self._trial: Trial | None = None
+        self._under_way = ""
 
     def close(self) -> None:
         """Takes a live line away."""
@@ -89,10 +90,10 @@ class Display(Listener):
             cores = machine_ns / background.duration_ns
             self._print(f"Block {background.block}: background {cores:.2f} cores busy without load.")
 
-    def started(self, trial: Trial, attempt: int) -> None:
-        self._trial = trial
+    def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        self._under_way = trials[0].id if len(trials) == 1 else f"session {trials[0].block}"
         if attempt > 1:
-            self._print(f"{trial.id}: trying again.")
+            self._print(f"{self._under_way}: trying again.")
 
     def ended(self, attempt: Attempt) -> None:
         if attempt.status == "done" and self._clock is not None:
@@ -124,8 +125,8 @@ class LiveDisplay(Display):
         self._step = step
         self._draw()
 
-    def started(self, trial: Trial, attempt: int) -> None:
-        super().started(trial, attempt)
+    def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        super().started(trials, attempt)
         self._sample = self._step = None
         self._draw()
 
@@ -152,8 +153,8 @@ class LiveDisplay(Display):
         if self._step is not None:
             share = f" {self._step.fraction:.0%}" if self._step.fraction is not None else ""
             cells.append(Text(f"{self._step.text}{share}"))
-        elif self._trial is not None:
-            cells.append(Text(self._trial.id, style="bold"))
+        elif self._under_way:
+            cells.append(Text(_place(self._under_way, self._sample), style="bold"))
             cells.append(Text(_describe(self._sample)))
         line.add_row(*cells)
         self._live.update(line, refresh=True)
@@ -189,6 +190,13 @@ def display_on(stream: TextIO) -> Display:
     """The display that fits the stream."""
     console = Lasting(file=stream, highlight=False)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+
+
+def _place(under_way: str, sample: Sample | None) -> str:
+    """The trial under way; of a session also its round and whose slice ended last."""
+    if sample is None or not sample.trial:
+        return under_way
+    return f"{under_way}, round {sample.round}, {sample.trial.rpartition('/')[0]}"
 
 
 def _describe(sample: Sample | None) -> str:

@@ -22,6 +22,8 @@ from iotax.trial import LevelValue, Trial
 
 CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
+TURN_NS = 3_000_000
+"""From one slice's end to the next one's load."""
 FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
 LOADS = ("workers", "outstanding")
@@ -167,6 +169,9 @@ def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: i
 
 def _expected_ns(study: Study, trial: Trial) -> int:
     settings = study.settings(trial.treatment)
+    if slices := study.design.slices:
+        # Its slices, and its share of what starts a session.
+        return slices.rounds * (slices.settle_ns + slices.slice_ns + TURN_NS) + CONNECT_NS // 2
     expected_ns = settings.load.warmup + settings.load.runtime + CONNECT_NS
     if settings.volume.refill == "trial" and settings.volume.fill == "pattern":
         expected_ns += settings.volume.size * 1_000_000_000 // FILL_BYTES_PER_S

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +20,9 @@ class Sample:
     rate_iops: float
     latency_p50_ns: int | None
     latency_p99_ns: int | None
+    trial: str = ""
+    """Of a session: the trial whose slice it is, and in which round, from 1."""
+    round: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,10 @@ class Lab(ABC):
     @abstractmethod
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         """Runs one trial. Raises TrialFailed."""
+
+    def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
+        """Runs the trials of one session in turns, in slices: an outcome for each. Raises TrialFailed, for all."""
+        raise TrialFailed("this lab runs each trial on its own")
 
     @abstractmethod
     def close(self) -> None:

@@ -210,6 +210,8 @@ def sample_of(event: dict[str, Any]) -> Sample:
         rate_iops=float(event.get("iops", 0.0)),
         latency_p50_ns=event.get("latency_p50_ns"),
         latency_p99_ns=event.get("latency_p99_ns"),
+        trial=str(event.get("id", "")),
+        round=int(event.get("round", 0)),
     )
 
 

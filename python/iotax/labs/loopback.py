@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
+from iotax.design.rounds import rounds_of
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
@@ -23,6 +26,7 @@ from iotax.labs.fio.job import verifies
 from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_of
 from iotax.labs.load import run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server
+from iotax.labs.session import run_session, session_document
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.trial import Background, Trial, TrialResult
@@ -65,7 +69,7 @@ class LoopbackLab(Lab):
         findings = [*self._check_machine(), *self._check_fio(), *self._check_endpoints(progress)]
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
-        if self._embedded():
+        if self._embedded() and self._study.design.slices is None:
             progress(Step(f"starting the server, writing {format_size(self._study.volume.size)}"))
             try:
                 self._serve(self._embedded()[0])
@@ -116,6 +120,47 @@ class LoopbackLab(Lab):
             target=usable(self._study.lab.loopback.threads, len(self.serve_cpus), allowed),
         )
         return recorded(result, facts.model_copy(update={"threads": threads}), processors, self._background)
+
+    def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
+        """One session: everything is started afresh, the sides on each other's processors than in the one before."""
+        slices = self._study.design.slices
+        assert slices is not None, "only a study by rounds has sessions"
+        session = trials[0].block
+        self.close()
+        serve_cpus, load_cpus = self.serve_cpus, self.load_cpus
+        if session % 2 == 0 and len(serve_cpus) == len(load_cpus):
+            serve_cpus, load_cpus = load_cpus, serve_cpus
+        loads: dict[str, dict[str, Any]] = {}
+        try:
+            for trial in trials:
+                settings = self._study.settings(trial.treatment)
+                server = self._serve(settings, serve_cpus) if settings.endpoint.embedded else None
+                self._refill(trial, settings, server, progress)
+                over_network = server is not None and settings.endpoint.protocol != "local"
+                loads[trial.id] = run_document(
+                    settings,
+                    server.endpoint(settings.endpoint.protocol) if server else settings.endpoint.uri,
+                    seed=trial_seed(self._study, trial),
+                    driver=self._study.lab.loopback.driver,
+                    cpus=load_cpus[: settings.load.threads],
+                    watch_pids={"target": server.pid} if server and over_network else {},
+                )
+        except EngineError as error:
+            raise TrialFailed(str(error), error.log) from error
+        document = session_document(
+            loads,
+            rounds_of(len(trials), slices.rounds, session, self._study.design.seed),
+            settle_ns=slices.settle_ns,
+            slice_ns=slices.slice_ns,
+        )
+        try:
+            outcomes = run_session(self._program, document, progress)
+        except TrialFailed as failed:
+            if self._server is None or self._server.alive():
+                raise
+            reason = f"{self._server.ending()}; the load then said: {failed.reason}"
+            raise TrialFailed(reason, "\n".join((self._server.log, failed.log))) from failed
+        return [outcomes[trial.id] for trial in trials]
 
     def _run_engine(
         self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress
@@ -173,7 +218,7 @@ class LoopbackLab(Lab):
                 found.setdefault(settings.endpoint.uri, []).append(settings)
         return found
 
-    def _serve(self, settings: Settings) -> Server:
+    def _serve(self, settings: Settings, cpus: list[int] | None = None) -> Server:
         """The running server for these settings; a dead one, or one with another volume, is replaced."""
         if self._server is not None and (not self._server.alive() or self._server.volume != settings.volume):
             self.close()
@@ -185,7 +230,7 @@ class LoopbackLab(Lab):
                     settings.volume,
                     driver=loopback.driver,
                     threads=loopback.threads,
-                    cpus=self.serve_cpus,
+                    cpus=self.serve_cpus if cpus is None else cpus,
                     file_io=any(each.load.generator == "fio" for each in self._settings.values()),
                 )
             except EngineError as error:

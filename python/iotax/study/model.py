@@ -272,11 +272,34 @@ class Stop(Section):
     """Of which response; the study's primary one when not given."""
 
 
+_BY_ROUNDS: dict[str, Any] = {"sessions": 6, "rounds": 10, "slice": "250ms", "settle": "10ms"}
+"""What a design by rounds has where it does not say it itself."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """How a session of a design by rounds measures each treatment."""
+
+    rounds: int
+    slice_ns: int
+    settle_ns: int
+
+
 class Design(Section):
     """How the treatments are chosen, repeated and ordered."""
 
     replicates: Count = 3
-    """How often each treatment runs; with `stop` the most."""
+    """How often each treatment runs; with `stop` the most. By rounds: `sessions`."""
+    sessions: Count | None = None
+    """Rounds: how often everything starts afresh, with new processes, memory and connections; with `stop` the most. \
+Intervals take the sessions as their sample. 6 when not given."""
+    rounds: Count | None = None
+    """Rounds: how often each session measures every treatment, for a slice of time each, in an order in which each \
+treatment follows each other one equally often. 10 when not given."""
+    slice: Duration | None = None
+    """Rounds: how long a treatment is measured each time. 250 ms when not given."""
+    settle: Duration | None = None
+    """Rounds: load before each slice that is not measured. 10 ms when not given."""
     blocks: Blocks = "replicate"
     """replicate: each replicate is a complete block in random order. none: all trials in one random order."""
     seed: Seed = 42
@@ -295,6 +318,24 @@ class Design(Section):
     """Runs of the baseline spread evenly over the whole plan, to see drift: 3 are start, middle and end."""
     stop: Stop | None = None
     """Ends the study early, by a rule chosen before any data."""
+
+    @property
+    def slices(self) -> Slices | None:
+        """Of a design by rounds; None where each trial is one run."""
+        if self.rounds is None or self.slice is None or self.settle is None:
+            return None
+        return Slices(self.rounds, self.slice, self.settle)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_rounds(cls, data: Any) -> Any:
+        """A design that names any part of rounds has all of them; its sessions are its replicates."""
+        if not isinstance(data, Mapping) or all(data.get(name) is None for name in _BY_ROUNDS):
+            return data
+        given = {name: value for name, value in data.items() if value is not None}
+        default = _BY_ROUNDS | ({"sessions": given["replicates"]} if "replicates" in given else {})
+        whole = default | given
+        return {"replicates": whole["sessions"]} | whole
 
 
 class Link(Section):
@@ -515,6 +556,8 @@ class Study(Section):
             changes[factor_names()[name]][name] = self.factors.streams[value] if name == "streams" else value
         endpoints = self.endpoints()
         label = str(treatment.get("protocol", next(iter(endpoints))))
+        if slices := self.design.slices:
+            changes["load"] |= {"warmup": slices.settle_ns, "runtime": slices.rounds * slices.slice_ns}
         return Settings(
             load=self.load.model_copy(update=changes["load"]),
             volume=self.volume.model_copy(update=changes["volume"]),

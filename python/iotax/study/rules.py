@@ -20,6 +20,8 @@ CELLS_MAX = 100_000
 FRACTION_FACTORS_MAX = 10
 """More generators than those of ten factors are not searched through."""
 
+SLICE_MIN_NS = 20_000_000
+
 _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 
 
@@ -35,6 +37,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _streams(study)
     yield from _generator(study)
     yield from _design(study)
+    yield from _rounds(study)
     yield from _search(study)
     yield from _links(study)
     yield from _cells(study)
@@ -249,6 +252,38 @@ def _design(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("design", "stop", "at_least"), f"more than the {design.replicates} replicates there are at most"
     if design.stop and design.blocks != "replicate":
         yield ("design", "stop"), "needs `blocks: replicate`: the rule is asked after each complete block"
+
+
+def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
+    """What can be measured in slices: loads of one server that keeps running, by the engine, on this machine."""
+    design = study.design
+    if (slices := design.slices) is None:
+        return
+    place = ("design", "rounds")
+    if design.sessions != design.replicates:
+        yield ("design", "replicates"), "sessions are the replicates of a design by rounds; leave this out"
+    for name in ("warmup", "runtime"):
+        if name in study.load.model_fields_set or name in study.levels():
+            word = "settle" if name == "warmup" else "slice"
+            yield _place(study, name), f"rounds measure slices; say `{word}:` under design in place of this"
+    if slices.slice_ns < SLICE_MIN_NS:
+        yield ("design", "slice"), "a slice is 20 ms or longer: CPU clocks at its edges are not read more exactly"
+    if study.lab.vm is not None:
+        yield place, "the vm lab runs each trial on its own; say `replicates:`"
+    if study.search is not None:
+        yield place, "a search runs one load after another; say `replicates:`"
+    if "fio" in _values(study, "generator"):
+        yield place, "fio starts anew for each trial; say `replicates:`"
+    if study.volume.refill == "trial":
+        yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
+    for name in study.levels():
+        if factor_names()[name] == "volume":
+            yield place, f"{name} belongs to the volume, which all treatments of a round share; say `replicates:`"
+    for name in ("hard_to_change", "sentinels"):
+        if getattr(design, name):
+            yield ("design", name), "rounds hold every treatment; leave this out"
+    if design.blocks != "replicate":
+        yield ("design", "blocks"), "sessions are the blocks of a design by rounds; leave this out"
 
 
 def _search(study: Study) -> Iterator[tuple[Place, str]]:
