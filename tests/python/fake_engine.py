@@ -114,7 +114,7 @@ def served(document, capacity_iops):
     return round(rate_iops * seconds), round(100_000 / (1 - rate_iops / capacity_iops))
 
 
-def result(document, ios, disturbed):
+def result(document, ios, disturbed, **more):
     latency_ns = 10_000 + sum(document["endpoint"].encode()) % 1000 * 10
     if "capacity_iops" in known("server.json"):
         ios, latency_ns = served(document, known("server.json")["capacity_iops"])
@@ -151,7 +151,59 @@ def result(document, ios, disturbed):
         verify={"checked_blocks": reads, "never_written_blocks": 0, "wrong_blocks": 0},
         checks={"errors": 0, "start_skew_ns": 0, "run_queue_wait": 0.0, "clock": "CLOCK_MONOTONIC"},
         a_field_of_tomorrow=1,
+        **more,
     )
+
+
+def slices(document, index, ios, duration_ns):
+    """Of one load of a session, all alike, in the order that the document asks."""
+    places = [each for order in document["rounds"] for each in order]
+    return [
+        {
+            "round": place // len(document["loads"]) + 1,
+            "place": place + 1,
+            "start_ns": place * duration_ns,
+            "duration_ns": duration_ns,
+            "ios": ios,
+            "bytes": ios * 4096,
+            "latency_sum_ns": ios * 10_000,
+            "latency_p50_ns": 10_000,
+            "latency_p99_ns": 10_000,
+            "cpu_window_ns": duration_ns,
+            "initiator_cpu_ns": ios * 2000,
+            "target_cpu_ns": ios * 3000 if document["loads"][index]["load"]["watch_pids"] else None,
+            "machine_busy_ns": ios * 5000,
+        }
+        for place, each in enumerate(places)
+        if each == index
+    ]
+
+
+def session(document):
+    """Faults count a session as one run: die and slow after the connections stand, error:KIND before."""
+    number = next_run()
+    faults = known("faults.json")
+    fault = faults.get(str(number), faults.get("*", ""))
+    if fault.startswith("error:"):
+        fail(fault.removeprefix("error:"), "the load was told to fail")
+    for each in document["loads"]:
+        say(event="connected", id=each["id"], driver="fake", endpoint=each["load"]["endpoint"], size_bytes=1 << 30)
+    first = document["loads"][0]
+    say(event="sample", id=first["id"], round=1, at_ns=1, phase="run", iops=1000.0, latency_p50_ns=1, latency_p99_ns=2)
+    if fault == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "slow":
+        wait(3600)
+    for index, each in enumerate(document["loads"]):
+        load = each["load"]
+        own = slices(document, index, 1000 * load["outstanding"], document["slice_ns"])
+        result(
+            load | {"runtime_ns": len(own) * document["slice_ns"]},
+            len(own) * 1000 * load["outstanding"],
+            False,
+            id=each["id"],
+            slices=own,
+        )
 
 
 def load(document):
@@ -205,7 +257,7 @@ def main():
         return
     document = json.loads(sys.stdin.readline())
     note(sys.argv[1], document)
-    {"serve": serve, "load": load}[sys.argv[1]](document)
+    {"serve": serve, "load": load, "session": session}[sys.argv[1]](document)
 
 
 main()

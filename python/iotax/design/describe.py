@@ -19,7 +19,14 @@ CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 def describe(study: Study, plan: Plan) -> list[str]:
     if study.search is not None:
         return [*_treatments(study), *_order(study, plan), *_search(study, plan)]
-    return [*_treatments(study), *_order(study, plan), *_stop(study), *_detectable(study), *_blocks(plan)]
+    return [
+        *_treatments(study),
+        *_order(study, plan),
+        *_rounds(study),
+        *_stop(study),
+        *_detectable(study),
+        *_blocks(plan),
+    ]
 
 
 def _treatments(study: Study) -> list[str]:
@@ -69,6 +76,19 @@ def _order(study: Study, plan: Plan) -> list[str]:
             f"{count} sentinel run{'s'[: count > 1]} of the baseline, at {', '.join(map(str, at))}, to see drift."
         )
     return found
+
+
+def _rounds(study: Study) -> list[str]:
+    slices, count = study.design.slices, len(treatments(study))
+    if slices is None:
+        return []
+    return [
+        f"{study.design.replicates} sessions, each with new processes, memory and connections, the sides on each "
+        f"other's processors in every second one. A session is {slices.rounds} rounds of {count} slices: each "
+        f"treatment once a round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load that "
+        "is not measured, "
+        "each after each other one equally often. Intervals take the sessions as their sample."
+    ]
 
 
 def _search(study: Study, plan: Plan) -> list[str]:

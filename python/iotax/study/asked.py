@@ -7,6 +7,7 @@ from typing import Any
 
 from iotax.study.fields import Section
 from iotax.study.model import Chap, DhChap, Link, Stream, Study, format_level
+from iotax.units import format_duration
 
 _REFILLED = {
     "never": "never refilled",
@@ -42,7 +43,10 @@ def _load(study: Study) -> Iterator[str]:
         yield f"open loop at the rates of the search, {said('arrivals')} arrivals, backlog {said('backlog')}"
     else:
         yield "closed loop"
-    yield f"warm-up {said('warmup')}, measured {said('runtime')}"
+    if slices := study.design.slices:
+        yield f"measured in {slices.rounds} slices of {format_duration(slices.slice_ns)} a session"
+    else:
+        yield f"warm-up {said('warmup')}, measured {said('runtime')}"
     if _given(study, load, "working_set"):
         yield f"working set {said('working_set')}"
     yield {"on": "reads verified", "off": "reads not verified"}.get(said("verify"), "reads verified or not")

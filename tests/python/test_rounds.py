@@ -1,0 +1,167 @@
+"""Designs by rounds: from the study file over the order of slices to sessions that run, fail and are resumed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from conftest import FakeEngine, wait_for
+from iotax.cli.run import run
+from iotax.design import plan
+from iotax.design.describe import describe
+from iotax.design.rounds import rounds_of, williams
+from iotax.notebook import Notebook
+from iotax.study import Study
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+
+ROUNDS = """\
+name: rounds
+question: Which protocol?
+volume: {size: 1MiB}
+factors:
+  protocol: [local, nfs3, iscsi]
+  outstanding: [1, 8]
+load: {read: 70%}
+design: {sessions: 3, rounds: 4, slice: 50ms, settle: 5ms}
+baseline: {protocol: iscsi}
+"""
+
+
+def study(text: str = ROUNDS) -> Study:
+    return read_study("s", text, Path.cwd())
+
+
+@pytest.mark.parametrize("count", range(1, 14))
+def test_each_treatment_follows_each_other_one_equally_often(count: int) -> None:
+    rows = williams(count)
+    assert all(sorted(row) == list(range(count)) for row in rows)
+    assert all(len(set(Counter(column).values())) == 1 for column in zip(*rows, strict=True))
+    followed = Counter(pair for row in rows for pair in itertools.pairwise(row))
+    assert len(followed) == count * (count - 1)
+    assert len(set(followed.values())) <= 1
+
+
+def test_sessions_go_on_in_the_square_where_the_one_before_stopped() -> None:
+    rows = [tuple(row) for session in (1, 2, 3) for row in rounds_of(6, 2, session, 42)]
+    followed = Counter(pair for row in rows for pair in itertools.pairwise(row))
+    assert set(followed.values()) == {1}
+    assert rounds_of(6, 2, 2, 42) == rounds_of(6, 2, 2, 42) != rounds_of(6, 2, 2, 43)
+
+
+def test_design_that_names_a_part_of_rounds_has_all_of_it() -> None:
+    part = study(ROUNDS.replace("sessions: 3, rounds: 4, slice: 50ms, settle: 5ms", "rounds: 20"))
+    slices = part.design.slices
+    assert slices is not None
+    assert (part.design.replicates, slices.rounds, slices.slice_ns, slices.settle_ns) == (
+        6,
+        20,
+        250_000_000,
+        10_000_000,
+    )
+    assert part.design.sessions == 6
+    kept = Study.model_validate_json(part.model_dump_json())
+    assert (kept, kept.digest()) == (part, part.digest())
+    assert Study.model_validate_json(study().model_dump_json()) == study()
+
+
+def test_settings_of_a_treatment_say_how_long_its_slices_are_together() -> None:
+    load = study().settings({"protocol": "iscsi", "outstanding": 8}).load
+    assert (load.warmup, load.runtime) == (5_000_000, 200_000_000)
+
+
+def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
+    made = plan(study())
+    assert (made.blocks, len(made.trials)) == (3, 18)
+    # 24 slices of 50 + 5 ms a session are 4 s; with sessions' beginnings it stays below 8.
+    assert 4e9 < made.duration_ns < 8e9
+    said = "\n".join(describe(study(), made))
+    assert "3 sessions, each with new processes" in said
+    assert "4 rounds of 6 slices" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "place", "words"),
+    [
+        ("load: {read: 70%}", "load: {read: 70%, runtime: 5s}", "load", "slice:"),
+        ("load: {read: 70%}", "load: {read: 70%, generator: fio}", "design", "fio starts anew"),
+        ("slice: 50ms", "slice: 5ms", "design", "20 ms or longer"),
+        ("size: 1MiB", "size: 1MiB, refill: trial", "volume", "refill: block"),
+        ("outstanding: [1, 8]", "size: [1MiB, 2MiB]", "design", "belongs to the volume"),
+        ("sessions: 3", "sessions: 3, replicates: 4", "design", "sessions are the replicates"),
+        ("sessions: 3", "sessions: 3, sentinels: 3", "design", "rounds hold every treatment"),
+        ("name: rounds", "name: rounds\nsearch: {latency_max: 1ms}", "design", "a search runs one load"),
+    ],
+)
+def test_what_cannot_be_sliced_is_refused_with_the_reason(change: str, to: str, place: str, words: str) -> None:
+    text = ROUNDS.replace(change, to)
+    assert text != ROUNDS
+    if "size: [" in to:
+        text = text.replace("volume: {size: 1MiB}\n", "")
+    with pytest.raises(StudyError) as refused:
+        study(text)
+    assert any(place in line and words in line for line in refused.value.lines()), refused.value.lines()
+
+
+def measured(tmp_path: Path, engine: FakeEngine) -> Path:
+    file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
+    file.write_text(ROUNDS)
+    del engine
+    run(str(file), notebook, "", [], None, anew=False, report=False)
+    return notebook
+
+
+def test_every_session_is_one_process_that_measures_all_treatments(tmp_path: Path, engine: FakeEngine) -> None:
+    with Notebook(measured(tmp_path, engine)) as notebook:
+        attempts = notebook.attempts()
+    assert len(attempts) == 18
+    assert all(each.status == "done" and each.result and len(each.result.slices) == 4 for each in attempts)
+    sessions = engine.documents("session")
+    assert [len(each["loads"]) for each in sessions] == [6, 6, 6]
+    assert all(each["settle_ns"] == 5_000_000 and len(each["rounds"]) == 4 for each in sessions)
+    # Each begins with a server of its own, on the other's processors every second time.
+    servers = engine.documents("serve")
+    assert len(servers) == 3
+    if servers[0]["cpus"]:
+        cpus = [
+            (server["cpus"], session["loads"][0]["load"]["cpus"])
+            for server, session in zip(servers, sessions, strict=True)
+        ]
+        assert cpus[0] == cpus[2] == cpus[1][::-1]
+
+
+def test_session_that_fails_is_tried_once_more_whole(tmp_path: Path, engine: FakeEngine) -> None:
+    engine.faults(run_2="die")
+    with Notebook(measured(tmp_path, engine)) as notebook:
+        attempts = notebook.attempts()
+    failed = [each for each in attempts if each.status == "failed"]
+    assert {each.trial.block for each in failed} == {2}
+    assert len(failed) == 6
+    assert "SIGKILL" in failed[0].reason
+    assert sum(each.status == "done" for each in attempts) == 18
+
+
+def test_study_killed_within_a_session_goes_on_at_its_border(tmp_path: Path, engine: FakeEngine) -> None:
+    engine.faults(run_2="slow")
+    file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
+    file.write_text(ROUNDS)
+    command = [sys.executable, "-m", "iotax", "run", str(file), "--notebook", str(notebook), "--no-report"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: len(engine.documents("session")) == 2, "the second session")
+        os.kill(process.pid, signal.SIGKILL)
+    engine.faults()
+    measured(tmp_path, engine)
+    with Notebook(notebook) as reader:
+        attempts = reader.attempts()
+    done = Counter(each.trial.block for each in attempts if each.status == "done")
+    assert done == {1: 6, 2: 6, 3: 6}
+    assert {each.trial.block for each in attempts if each.status == "abandoned"} == {2}
+    # The first session was not run again.
+    assert len(engine.documents("session")) == 4
