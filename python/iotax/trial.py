@@ -260,7 +260,7 @@ class TrialResult(Record):
     """Where there are several, and somebody counted."""
     facts: Facts = Facts()
     """How it came about, as the lab knows."""
-    slices: list[Slice] = []
+    slices: tuple[Slice, ...] = ()
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
 
     @property

@@ -160,7 +160,13 @@ class LoopbackLab(Lab):
                 raise
             reason = f"{self._server.ending()}; the load then said: {failed.reason}"
             raise TrialFailed(reason, "\n".join((self._server.log, failed.log))) from failed
-        return [outcomes[trial.id] for trial in trials]
+        return [
+            replace(
+                outcomes[trial.id],
+                result=self._recorded(outcomes[trial.id].result, self._study.settings(trial.treatment)),
+            )
+            for trial in trials
+        ]
 
     def _run_engine(
         self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress

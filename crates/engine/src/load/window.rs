@@ -57,6 +57,7 @@ impl Usage {
                 *ns = (u128::from(*ns) * wanted / read) as u64;
             }
         }
+        self.duration_ns = wanted as u64;
         self
     }
 

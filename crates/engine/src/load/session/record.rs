@@ -30,8 +30,9 @@ struct Whole {
 
 impl Record {
     pub(super) fn add(&mut self, slice: &Slice, measured: Measured, usage: Usage) {
+        let cpu_window_ns = usage.duration_ns;
         let usage = usage.scaled_to(slice.runtime);
-        self.slices.push(slice_report(slice, &measured, &usage));
+        self.slices.push(SliceReport { cpu_window_ns, ..slice_report(slice, &measured, &usage) });
         if let Some(whole) = &mut self.whole {
             whole.measured.append(&measured, self.slices.len() as u32 - 1);
             whole.usage.add(&usage);
