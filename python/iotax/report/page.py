@@ -17,7 +17,7 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.report import charts, cost, generators, link, palette, published, search, tables
+from iotax.report import charts, cost, font, generators, link, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -111,6 +111,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
         "palette_css": Markup(palette.css()),  # noqa: S704 - our own constants
+        "font_css": Markup(font.css()),  # noqa: S704 - our own fonts
         "style": Markup("".join(_own(name) for name in ("style.css", "print.css"))),  # noqa: S704 - our own files
         "script": Markup(_own("hover.js")),  # noqa: S704 - our own file
         "summary": summary,

@@ -50,7 +50,7 @@ def test_every_section_is_there_once(quick):
 def test_nothing_is_loaded_from_anywhere(quick):
     text = quick[1]
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:,)""", text)
-    assert not re.search(r"@import|url\((?!#)", text)
+    assert not re.search(r"@import|url\((?!#|data:)", text)
     assert "default-src 'none'" in text
 
 
@@ -77,6 +77,15 @@ def test_charts_are_labelled_and_coloured_for_both_schemes(quick):
     assert "var(--green)" in text
     assert "#0f1e" not in text
     assert "prefers-color-scheme:dark" in text
+
+
+def test_rows_of_the_first_charts_name_their_protocol(quick):
+    for name in ("ratio-iops", "ratio-latency"):
+        root = ET.fromstring((quick[0] / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
+        words = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+        conditions = ["outstanding 1", "outstanding 8", "outstanding 32"]
+        labels = [word for word in words if word in ("NFSv3", "NVMe/TCP", *conditions)]
+        assert labels == ["NFSv3", *conditions, "NVMe/TCP", *conditions]
 
 
 def test_chart_files_are_well_formed_and_have_a_title(quick):

@@ -11,8 +11,8 @@ from typing import Any
 import vl_convert
 
 from iotax.analysis import Summary
-from iotax.report import palette
-from iotax.report.charts.vega import Spec, chosen, layer, word
+from iotax.report import font, palette
+from iotax.report.charts.vega import FONT_PX, Spec, chosen, layer, word
 from iotax.report.palette import Look, ref
 from iotax.wording import figure, title
 
@@ -54,6 +54,7 @@ class Drawing:
 
     def svg(self, width_px: int) -> str:
         """As the chart library gives it, with stand-ins for colours."""
+        font.register()
         return vl_convert.vegalite_to_svg(self.draw(width_px))
 
     def inline(self) -> list[tuple[str, str]]:
@@ -62,9 +63,10 @@ class Drawing:
         return [(kind, self._inline(self.svg(w))) for kind, w in zip(kinds, self.widths_px, strict=True)]
 
     def file(self) -> str:
-        """For a file of its own: light colours, a background, title and description inside."""
+        """For a file of its own: light colours, a background, title, description and font inside."""
         svg = palette.to_light(_own_ids(self.svg(self.wide_px)))
         head = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
+        head += f"<style>{font.css()}</style>"
         head += f'<rect width="100%" height="100%" fill="{palette.COLOURS["page"].light}"/>'
         return re.sub(r"(<svg[^>]*>)", lambda found: found[1] + head, svg, count=1)
 
@@ -157,7 +159,7 @@ def short(name: str) -> str:
 
 def room_px(names: Iterable[str]) -> float:
     """What the names beside lines need at the right of a chart."""
-    return 16 + 7.5 * max((len(short(name)) for name in names), default=0)
+    return 14 + max((font.width_px(short(name), FONT_PX, bold=True) for name in names), default=0)
 
 
 def names_beside(

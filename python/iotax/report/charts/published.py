@@ -3,7 +3,7 @@
 from iotax.analysis import Estimate
 from iotax.analysis.published import Beside, Source
 from iotax.report.charts.base import HALF_PX, PANEL_PX, Drawing, Scale, axis, file_name
-from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.charts.vega import Spec, end, layer, number, picture, quoted, word
 from iotax.report.palette import COLOURS, Look, ref
 from iotax.study.published import Span
 from iotax.wording import figure, title
@@ -81,7 +81,7 @@ def _draw(
     scale = Scale([*ends, 100.0] if relative else ends, log=True)
     x = number("x", scale.vega, axis(None, scale, grid=True, labelOverlap=True))
     names = [title(each.treatment) for each, _, _ in rows]
-    said = "".join(f"datum.value == {place} ? {_quoted(name)} : " for place, name in enumerate(names)) + "''"
+    said = "".join(f"datum.value == {place} ? {quoted(name)} : " for place, name in enumerate(names)) + "''"
     y_axis = {
         "title": None,
         "values": list(range(len(rows))),
@@ -118,7 +118,3 @@ def _draw(
 def span_text(span: Span) -> str:
     low, high = span
     return figure(low) if low == high else f"{figure(low)} to {figure(high)}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -3,17 +3,16 @@
 import math
 
 from iotax.analysis import Comparison, Response, Summary
+from iotax.report import font
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, brief, colour, dots, file_name, shape
-from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.charts.vega import LABEL_PX, Spec, end, layer, number, picture, quoted, word
 from iotax.report.palette import Look, ref
 from iotax.wording import figure, signed
 
-_ROW_PX = 30
-_VALUES_PX = 92
-"""What the absolute values at the right need."""
+_ROW_PX = 26
 ROWS_MAX = 12
 """More rows are no picture; over the levels of a factor they are."""
-_LABEL_LETTERS = 22
+_LABEL_MAX_PX = 140
 _CLOSE = (95.0, 98.0, 99.0, 101.0, 102.0, 105.0)
 """Percentages for ratios near 1."""
 _TICK_APART = 0.16
@@ -47,47 +46,21 @@ def ratio_forest(summary: Summary, looks: dict[str, Look], response: Response) -
 def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], width_px: int, heading: str) -> Spec:
     names = arm_titles(summary)
     several = len({c.condition for c in found}) > 1
-    values = {(c.arm, c.condition): c.values[found[0].response.key].value for c in summary.cells if c.values}
-    rows: list[Spec] = []
-    for c in found:
-        own, base = values[c.arm, c.condition or ""], values[summary.grid.baseline_arm, c.condition or ""]
-        low, high = c.ratio.low or c.ratio.value, c.ratio.high or c.ratio.value
-        label = c.condition if several and c.condition else names[c.arm]
-        rows.append(
-            {
-                "row": f"{c.arm}|{label}",
-                "arm": c.arm,
-                "x": 100 * c.ratio.value,
-                "low": 100 * low,
-                "high": 100 * high,
-                "values": f"{brief(own)} / {brief(base)}",
-                "say": f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.1f} "
-                f"({100 * low:.1f} to {100 * high:.1f}), {signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}; "
-                f"{figure(own)} against {figure(base)} {c.response.unit}",
-            }
-        )
+    arms = list(dict.fromkeys(c.arm for c in found))
+    rows = [_row(summary, names, c, c.condition if several and c.condition else "") for c in found]
+    by_arm = {arm: [row["row"] for row in rows if row["arm"] == arm] for arm in arms}
+    order = [place for arm, own in by_arm.items() for place in ([f"{arm}|", *own] if several else own)]
     margin = 1 + summary.data.study.margin / 100
     ends = [100 / margin, 100 * margin, *(r["low"] for r in rows), *(r["high"] for r in rows)]
     scale = Scale(ends, log=True)
     scale.ticks = ratio_ticks(scale)
-    label_px = 8 + 6 * min(_LABEL_LETTERS, max(len(r["row"].partition("|")[2]) for r in rows))
-    share = _VALUES_PX / max(60.0, width_px - label_px - _VALUES_PX)
-    right = scale.high
+    labels = [(place.partition("|")[2], False) for place in order] + [(names[arm], True) for arm in arms]
+    label_px = min(_LABEL_MAX_PX, max(font.width_px(text, LABEL_PX, bold) for text, bold in labels) + 4)
+    values_px = max(font.width_px(row["values"], LABEL_PX) for row in rows) + 14
+    share = values_px / max(60.0, width_px - label_px - values_px)
     domain = {**scale.vega, "domain": [scale.low, scale.high * (scale.high / scale.low) ** share]}
     x = number("x", domain, axis(None, scale, grid=True, labelOverlap=True))
-    row_axis = {
-        "title": None,
-        "labelLimit": 6 * _LABEL_LETTERS,
-        "domain": False,
-        "labelExpr": "split(datum.label, '|')[1]",
-    }
-    y = word(
-        "row",
-        sort=None,
-        scale={"padding": 0.5},
-        axis=row_axis,
-    )
-    arms = list(dict.fromkeys(c.arm for c in found))
+    y = word("row", sort=None, scale={"padding": 0.5, "domain": order}, axis=_row_axis(names, looks, arms, label_px))
     layers = [
         layer("rect", [{"x": 100 / margin, "x2": 100 * margin}], {"x": x, "x2": end("x2")}, color=ref("band")),
         layer("rule", [{"x": 100}], {"x": x}, color=ref("axis")),
@@ -101,15 +74,50 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
         dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=62),
         layer(
             "text",
-            [{**row, "x": right} for row in rows],
+            [{**row, "x": scale.high} for row in rows],
             {"x": x, "y": y, "text": word("values")},
             align="left",
             dx=8,
-            fontSize=11,
+            fontSize=LABEL_PX,
             color=ref("soft"),
         ),
     ]
-    return picture(layers, width_px, 62 + _ROW_PX * len(rows), heading)
+    return picture(layers, width_px, 62 + _ROW_PX * len(order), heading)
+
+
+def _row(summary: Summary, names: dict[str, str], c: Comparison, label: str) -> Spec:
+    values = {each.cell: each.values[c.response.key].value for each in summary.cells if c.response.key in each.values}
+    arms = {each.arm: values[each.cell] for each in summary.cells if each.condition == (c.condition or "")}
+    own, base = arms[c.arm], arms[summary.grid.baseline_arm]
+    low, high = c.ratio.low or c.ratio.value, c.ratio.high or c.ratio.value
+    return {
+        "row": f"{c.arm}|{label}",
+        "arm": c.arm,
+        "x": 100 * c.ratio.value,
+        "low": 100 * low,
+        "high": 100 * high,
+        "values": f"{brief(own)} / {brief(base)}",
+        "say": f"{names[c.arm]}, {c.condition}: {100 * c.ratio.value:.1f} "
+        f"({100 * low:.1f} to {100 * high:.1f}), {signed(c.ratio.value - 1)}, {c.verdict or 'no verdict'}; "
+        f"{figure(own)} against {figure(base)} {c.response.unit}",
+    }
+
+
+def _row_axis(names: dict[str, str], looks: dict[str, Look], arms: list[str], label_px: float) -> Spec:
+    """Labels from the left: an arm's name in bold and its colour (rows `arm|`), below it its conditions."""
+    parts = "split(datum.label, '|')"
+    name = "".join(f"{parts}[0] == {quoted(arm)} ? {quoted(names[arm])} : " for arm in arms) + "''"
+    hue = [{"test": f"datum.label == {quoted(f'{arm}|')}", "value": looks[arm].colour.stand_in} for arm in arms]
+    return {
+        "title": None,
+        "labelExpr": f"{parts}[1] ? {parts}[1] : ({name})",
+        "labelAlign": "left",
+        "labelPadding": label_px,
+        "labelLimit": label_px,
+        "labelFontWeight": {"condition": {"test": f"{parts}[1] == ''", "value": "bold"}, "value": "normal"},
+        "labelColor": {"condition": hue, "value": ref("soft")},
+        "domain": False,
+    }
 
 
 def ratio_ticks(scale: Scale) -> list[float]:

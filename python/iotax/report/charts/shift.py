@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 
 from iotax.analysis import Shift, Summary
+from iotax.report import font
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, brief, colour, dots, file_name, shape
 from iotax.report.charts.ratios import ratio_ticks
-from iotax.report.charts.vega import Spec, end, layer, number, picture, word
+from iotax.report.charts.vega import LABEL_PX, Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
 from iotax.wording import figure
 
 _HEIGHT_PX = 240
+_FIRST = ("99.9", "50", "90", "99", "10", "30", "70")
+"""Percentiles that get a label before others."""
 
 
 def shift_functions(summary: Summary, looks: dict[str, Look]) -> list[Drawing]:
@@ -61,14 +64,15 @@ def _draw(summary: Summary, looks: dict[str, Look], shifts: Sequence[Shift], wid
     scale = Scale([100.0, *(row[key] for row in rows for key in ("low", "high"))], log=True)
     scale.ticks = ratio_ticks(scale)
     own = {f"{point.percent:g}": brief(point.base_us) for shift in shifts for point in shift.points}
-    words = "".join(f"datum.label == '{percent}' ? ['{percent}', '{own[percent]}'] : " for percent in order) + "''"
+    said = _labelled(order, own, (width_px - 45) / (len(order) - 0.2))
+    words = "".join(f"datum.label == '{percent}' ? ['{percent}', '{own[percent]}'] : " for percent in said) + "''"
     x_axis = {
         "title": f"Percentile; below it {names[summary.grid.baseline_arm]}’s own µs",
         "titleAnchor": "start",
         "labelAngle": 0,
-        "labelOverlap": True,
+        "labelOverlap": False,
         "labelExpr": words,
-        "labelFontSize": 11,
+        "labelFontSize": LABEL_PX,
     }
     shared = {
         "x": word("x", sort=order, axis=x_axis, scale={"type": "point", "padding": 0.4}),
@@ -82,3 +86,14 @@ def _draw(summary: Summary, looks: dict[str, Look], shifts: Sequence[Shift], wid
         dots(rows, {**shared, "y": y, "shape": shape(looks, arms)}, size=36),
     ]
     return picture(layers, width_px, _HEIGHT_PX, condition[:1].upper() + condition[1:])
+
+
+def _labelled(order: Sequence[str], own: dict[str, str], step_px: float) -> list[str]:
+    """The percentiles whose labels have room beside each other."""
+    wide_px = {each: max(font.width_px(text, LABEL_PX) for text in (each, own[each])) for each in order}
+    chosen: list[str] = []
+    for each in sorted(order, key=lambda each: _FIRST.index(each) if each in _FIRST else len(_FIRST)):
+        apart = ((abs(order.index(each) - order.index(other)) * step_px, other) for other in chosen)
+        if all(px > (wide_px[each] + wide_px[other]) / 2 + 5 for px, other in apart):
+            chosen.append(each)
+    return chosen

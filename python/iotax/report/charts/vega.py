@@ -4,15 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from iotax.report import font
 from iotax.report.palette import ref
 
 Spec: TypeAlias = dict[str, Any]
 
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-"""Faces of one width, so that what is measured here fits in the reader's browser."""
 FONT_PX = 12
-_HEADING_LETTER_PX = 7.2
-"""Of a bold letter one pixel larger, on average."""
+LABEL_PX = FONT_PX - 1
+"""Of numbers at axes and of what is less than a name."""
+_HEADING_PX = FONT_PX + 1
 
 
 def layer(mark: str, rows: Sequence[Spec], channels: Spec, **style: Any) -> Spec:
@@ -39,6 +39,11 @@ def chosen(field: str, domain: Sequence[str], values: Sequence[str]) -> Spec:
     return word(field, scale={"domain": list(domain), "range": list(values)}, legend=None)
 
 
+def quoted(text: str) -> str:
+    """For an expression."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def picture(layers: Sequence[Spec], width_px: int, height_px: int, heading: str = "") -> Spec:
     """The whole chart. Its size includes axes and labels."""
     return {
@@ -58,7 +63,7 @@ def _lines(heading: str, width_px: int) -> list[str]:
     lines: list[str] = []
     for part in re.split(r"(?<=,) | (?=· )", heading):
         longer = f"{lines[-1]} {part}" if lines else part
-        if lines and len(longer) * _HEADING_LETTER_PX <= width_px:
+        if lines and font.width_px(longer, _HEADING_PX, bold=True) <= width_px:
             lines[-1] = longer
         else:
             lines.append(part)
@@ -67,7 +72,7 @@ def _lines(heading: str, width_px: int) -> list[str]:
 
 def _theme() -> Spec:
     return {
-        "font": FONT,
+        "font": f"{font.FAMILY}, sans-serif",
         "background": None,
         "view": {"stroke": None},
         "axis": {
@@ -76,7 +81,7 @@ def _theme() -> Spec:
             "gridColor": ref("grid"),
             "domainColor": ref("axis"),
             "tickColor": ref("axis"),
-            "labelFontSize": FONT_PX - 1,
+            "labelFontSize": LABEL_PX,
             "titleFontSize": FONT_PX,
             "titleFontWeight": "normal",
             "titlePadding": 8,
@@ -85,6 +90,6 @@ def _theme() -> Spec:
             "domain": False,
         },
         "axisX": {"labelSeparation": 6, "grid": False, "domain": True, "ticks": True, "tickSize": 4},
-        "title": {"color": ref("ink"), "fontSize": FONT_PX + 1, "fontWeight": "bold", "offset": 8},
+        "title": {"color": ref("ink"), "fontSize": _HEADING_PX, "fontWeight": "bold", "offset": 8},
         "text": {"fontSize": FONT_PX, "color": ref("ink")},
     }

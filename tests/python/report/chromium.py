@@ -1,0 +1,57 @@
+"""Chromium for tests of the page, with what it asks of the machine and of the network turned off."""
+
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+QUIET = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+def missing(program: str) -> None:
+    """A test whose tool is missing is skipped, but not where everything must be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{program} is not installed")
+    pytest.skip(f"{program} is not installed")
+
+
+def start(profile: Path, environment: dict[str, str] | None = None) -> "webdriver.Chrome":
+    """A browser that keeps what it logs; `environment` is added to the test's own."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if program is None:
+        missing("chromium")
+    if driver is None:
+        missing("chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in (*QUIET, f"--user-data-dir={profile}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        service = webdriver.ChromeService(driver, env={**os.environ, **(environment or {})})
+        return webdriver.Chrome(options=options, service=service)
+
+
+def set_screen(browser: "webdriver.Chrome", width_px: int, scheme: str = "light") -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width_px, "height": 900, "deviceScaleFactor": 1, "mobile": width_px < 700},
+    )
