@@ -29,7 +29,7 @@ from iotax.wording import Finding, figure, indexed, title, verdict_word
 SYMBOLS = {
     Level.GOOD: ("●", "good"),
     Level.UNKNOWN: ("○", "not known"),
-    Level.NOTE: ("◐", "note"),
+    Level.NOTE: ("◆", "note"),
     Level.DOUBTFUL: ("▲", "doubtful"),
     Level.INVALID: ("■", "invalid"),
 }

@@ -1,8 +1,5 @@
 """The report in a real browser: Chromium at desktop and phone width, light and dark."""
 
-import os
-import shutil
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +7,7 @@ import pytest
 
 from iotax import report
 from iotax.notebook import Notebook
+from report import chromium
 from report.factory import (
     BEST,
     COST,
@@ -22,8 +20,6 @@ from report.factory import (
     study,
     write_notebook,
 )
-
-webdriver = pytest.importorskip("selenium.webdriver")
 
 SIZES = [
     ("quick", *size)
@@ -40,17 +36,6 @@ SECTIONS = {
     "generators": 15,
 }
 SIZES += [(name, *size) for name in SECTIONS if name != "quick" for size in [(1280, "light"), (390, "dark")]]
-QUIET = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
 
 # Elements that reach beyond the page's width and are not inside something that scrolls by itself.
 BEYOND = """
@@ -70,6 +55,23 @@ return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBounding
   }).map(t => s.getAttribute("aria-label").slice(0, 40) + ": " + t.textContent);
 });
 """
+# Words of a chart of latency against throughput that cover a point.
+DOTTED = """
+return [...document.querySelectorAll("svg[aria-label*='against throughput']")].filter(
+  s => s.getBoundingClientRect().width).flatMap(s => {
+  const dots = [...s.querySelectorAll("[aria-roledescription=point]")].map(p => p.getBoundingClientRect());
+  return [...s.querySelectorAll(".mark-text.role-mark text")].filter(t => {
+    const box = t.getBoundingClientRect();
+    return dots.some(d => Math.min(d.right, box.right) - Math.max(d.left, box.left) > 3 &&
+                          Math.min(d.bottom, box.bottom) - Math.max(d.top, box.top) > 5);
+  }).map(t => t.textContent);
+});
+"""
+# Tables that lose columns.
+SCROLLING = """
+return [...document.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth + 1)
+  .map(s => s.getAttribute("aria-label"));
+"""
 # Pairs of words in one chart that cover each other.
 COVERED = """
 return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBoundingClientRect().width).flatMap(s => {
@@ -87,13 +89,6 @@ return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBounding
   return found;
 });
 """
-
-
-def missing(program: str) -> None:
-    """A test whose tool is missing is skipped, but not where everything must be there."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{program} is not installed")
-    pytest.skip(f"{program} is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -117,20 +112,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory) -> Iterator["webdriver.Chrome"]:
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if program is None:
-        missing("chromium")
-    if driver is None:
-        missing("chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in (*QUIET, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+def browser(tmp_path_factory) -> Iterator["chromium.webdriver.Chrome"]:
+    opened = chromium.start(tmp_path_factory.mktemp("profile"))
     yield opened
     opened.quit()
 
@@ -141,15 +124,9 @@ def page(request, pages) -> Path:
 
 
 @pytest.fixture
-def shown(request, browser, page) -> "webdriver.Chrome":
+def shown(request, browser, page) -> "chromium.webdriver.Chrome":
     _, width, scheme = request.node.callspec.params["page"]
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    )
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700},
-    )
+    chromium.set_screen(browser, width, scheme)
     browser.get_log("browser")
     browser.get_log("performance")
     browser.get(page.as_uri())
@@ -165,6 +142,20 @@ def test_nothing_reaches_beyond_the_page(shown):
 def test_no_word_of_a_chart_is_clipped_or_covered(shown):
     assert shown.execute_script(CLIPPED) == []
     assert shown.execute_script(COVERED) == []
+
+
+@pytest.mark.parametrize("page", [("quick", 1280, "light"), ("quick", 390, "light")], indirect=True, ids=str)
+def test_labels_of_latency_against_throughput_leave_the_points_free(shown):
+    assert (
+        shown.execute_script("return document.querySelectorAll(\"svg[aria-label*='against throughput']\").length") == 4
+    )
+    assert shown.execute_script(DOTTED) == []
+
+
+@pytest.mark.parametrize("page", [("quick", 1280, "light"), ("open", 1280, "light")], indirect=True, ids=str)
+def test_a_desktop_shows_whole_tables(shown):
+    assert shown.execute_script("return document.querySelectorAll('.matrix').length") == 1
+    assert shown.execute_script(SCROLLING) == []
 
 
 def test_every_section_and_chart_can_be_seen(shown, page):

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from typer.testing import CliRunner
 
 from iotax.cli.app import app
 from iotax.report.pdf import PROGRAMS
+from report import chromium
 from report.factory import Simulation, study, write_notebook
+
+A4_PT = 842.0
 
 
 @pytest.fixture
@@ -32,6 +36,19 @@ def test_the_report_is_printed_with_page_numbers_and_vector_charts(notebook, tmp
     assert b"/Subtype /Image" not in content  # charts are drawings, not pictures
     drawn = b"".join(_streams(content))
     assert drawn.count(b" c\n") + drawn.count(b" l\n") > 500  # curves and lines of the charts
+
+
+def test_no_page_but_the_last_is_half_empty(notebook, tmp_path):
+    for program in ("chromium", "pdftotext"):
+        if shutil.which(program) is None:
+            chromium.missing(program)
+    pdf = tmp_path / "quick.pdf"
+    assert CliRunner().invoke(app, ["report", str(notebook), "--pdf", str(pdf)]).exit_code == 0
+    words = subprocess.run(["pdftotext", "-bbox", pdf, "-"], check=True, capture_output=True, text=True).stdout
+    pages = [re.findall(r'yMax="([\d.]+)">(?!iotax<|\d+<|/<)', page) for page in words.split("<page ")[1:]]
+    assert len(pages) > 8
+    filled = [max(map(float, lows)) / A4_PT for lows in pages]
+    assert [place for place, share in enumerate(filled[:-1], start=1) if share < 0.6] == []
 
 
 def test_without_a_browser_the_reason_is_said_and_the_page_is_there(notebook, tmp_path, monkeypatch):

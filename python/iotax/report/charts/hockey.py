@@ -3,6 +3,7 @@
 from iotax.analysis import CellSummary, Response, Summary
 from iotax.analysis.data import LOAD_FACTORS, RATE
 from iotax.analysis.responses import IOPS
+from iotax.report import font
 from iotax.report.charts.base import (
     HALF_PX,
     Drawing,
@@ -17,13 +18,14 @@ from iotax.report.charts.base import (
     shape,
     short,
 )
-from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.charts.placing import Plot, Point
+from iotax.report.charts.vega import FONT_PX, LABEL_PX, Spec, layer, number, picture, word
 from iotax.report.palette import Look, ref
 
 CLOSED_LOAD = tuple(name for name in LOAD_FACTORS if name != RATE)
 """An open loop has a chart of its own, over the rate that it offers."""
-_LEFT_FROM = 0.7
-"""From this share of the width on, names stand to the left of their points."""
+_AXES_PX = (54, 66)
+"""What heading, axes and their labels take of width and height, nearly."""
 
 
 def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, facet: str) -> Drawing | None:
@@ -79,25 +81,30 @@ def _draw(
     along = {"order": {"field": "order", "type": "quantitative"}, "detail": word("arm")}
     line = layer("line", means, {**channels, **along}, strokeWidth=2, strokeJoin="round")
     runs = dots(points, {**channels, "shape": shape(looks, arms)}, size=30)
-    plain = {"x": channels["x"], "y": channels["y"], "text": word("level")}
-    levels = layer("text", means, plain, align="right", dx=-9, dy=-1, fontSize=11, color=ref("soft"))
-    tops = [max((m for m in means if m["arm"] == arm), key=lambda m: m["order"]) for arm in arms]
-    places = y_scale.spread([t["y"] for t in tops], height_px - 70)
-    names_by_side: dict[bool, list[Spec]] = {True: [], False: []}
-    for top, place in zip(tops, places, strict=True):
-        label = {"x": top["x"], "y": place, "arm": top["arm"], "name": short(names[top["arm"]])}
-        names_by_side[x_scale.at(top["x"]) > _LEFT_FROM].append(label)
-    left_px = 12 + 7 * max(len(top["level"]) for top in tops)
-    sides = [
-        layer(
-            "text",
-            rows,
-            {**channels, "text": word("name")},
-            align="right" if left else "left",
-            dx=-left_px if left else 11,
-            fontWeight="bold",
+    tops = {arm: max((m for m in means if m["arm"] == arm), key=lambda m: m["order"]) for arm in arms}
+    plot = Plot(
+        width_px - _AXES_PX[0],
+        height_px - _AXES_PX[1],
+        [_at(p, x_scale, y_scale, width_px, height_px) for p in points],
+        [[_at(m, x_scale, y_scale, width_px, height_px) for m in means if m["arm"] == arm] for arm in arms],
+    )
+
+    def beside(mean: Spec, text: str, size_px: int, bold: bool) -> Spec:
+        middle = plot.place(
+            _at(mean, x_scale, y_scale, width_px, height_px), font.width_px(text, size_px, bold), size_px
         )
-        for left, rows in names_by_side.items()
-        if rows
-    ]
-    return picture([line, runs, levels, *sides], width_px, height_px, heading)
+        x, y = x_scale.value(middle[0] / plot.width_px), y_scale.value(middle[1] / plot.height_px)
+        return {"x": x, "y": y, "arm": mean["arm"], "text": text}
+
+    # Names first: they are the widest. At an arm's last level its name and the level share a label.
+    named = [beside(top, f"{short(names[arm])} {top['level']}", FONT_PX, True) for arm, top in tops.items()]
+    others = [beside(mean, mean["level"], LABEL_PX, False) for mean in means if mean is not tops[mean["arm"]]]
+    layers = [line, runs, layer("text", named, {**channels, "text": word("text")}, fontWeight="bold")]
+    if others:
+        plain = {"x": channels["x"], "y": channels["y"], "text": word("text")}
+        layers.append(layer("text", others, plain, fontSize=LABEL_PX, color=ref("soft")))
+    return picture(layers, width_px, height_px, heading)
+
+
+def _at(mean: Spec, x_scale: Scale, y_scale: Scale, width_px: int, height_px: int) -> Point:
+    return x_scale.at(mean["x"]) * (width_px - _AXES_PX[0]), y_scale.at(mean["y"]) * (height_px - _AXES_PX[1])
