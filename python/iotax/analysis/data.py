@@ -7,10 +7,11 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
+from iotax.analysis.rounds import session_values
 from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.study import Level, Study
 from iotax.study.endpoint import Endpoint
-from iotax.trial import Attempt, Background, Trial
+from iotax.trial import Attempt, Background, Trial, TrialResult
 
 Cell: TypeAlias = tuple[str, ...]
 """The labels of a treatment's levels, in the order of the study's factors."""
@@ -79,11 +80,17 @@ class StudyData:
         return self._done("sentinel")
 
     def _done(self, role: str) -> list[Run]:
-        done = {
-            a.trial.id: Run(a.trial, a.result)
+        kept = {
+            a.trial.id: (a.trial, a.result)
             for a in self.attempts
             if a.status == "done" and a.result is not None and a.trial.role == role
         }
+        sessions: dict[int, dict[str, TrialResult]] = {}
+        for name, (trial, result) in kept.items():
+            if result.slices:
+                sessions.setdefault(trial.block, {})[name] = result
+        values = {name: found for session in sessions.values() for name, found in session_values(session).items()}
+        done = {name: Run(trial, result, values.get(name, {})) for name, (trial, result) in kept.items()}
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
 
     @property

@@ -1,7 +1,7 @@
 """What is compared: a number for each run, its unit, and which way is good."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -19,6 +19,8 @@ class Run:
 
     trial: Trial
     result: TrialResult
+    by_slices: Mapping[str, float] = field(default_factory=dict)
+    """Response → the value that its session's slices give, where it was measured in rounds."""
 
     @cached_property
     def latency(self) -> histogram.Histogram:
@@ -45,8 +47,12 @@ class Response:
     title: str
     unit: str
     more_is_better: bool
-    of: Callable[[Run], float | None]
-    """None where it was not measured or does not exist."""
+    of_window: Callable[[Run], float | None]
+    """Of the whole window; None where it was not measured or does not exist."""
+
+    def of(self, run: Run) -> float | None:
+        """As its slices give it, where it was measured in rounds; else of the whole window."""
+        return run.by_slices.get(self.key, self.of_window(run))
 
     @property
     def short(self) -> str:

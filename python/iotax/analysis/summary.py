@@ -23,6 +23,7 @@ from iotax.analysis.noise import Noise, noise_check, noise_floor
 from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, RESPONSES, Response, Run
+from iotax.analysis.sessions import SessionScatter, session_scatter
 from iotax.analysis.steady import SteadyState
 from iotax.analysis.validity import Check, Level, overall, steadiness, worst_of
 
@@ -85,6 +86,11 @@ class Summary:
     def noise(self) -> list[Noise]:
         """For each response of the study, how far runs of one treatment scatter, and what that hides."""
         return [noise for r in self.responses if (noise := noise_floor(self.models[r.key])) is not None]
+
+    @cached_property
+    def session_scatter(self) -> SessionScatter | None:
+        """Of the primary response, where the study was measured in rounds: what scatters its ratios."""
+        return session_scatter(self.data.runs, self.grid, self.responses[0]) if self.responses else None
 
     @cached_property
     def steady(self) -> dict[str, SteadyState]:

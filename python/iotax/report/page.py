@@ -21,6 +21,7 @@ from iotax.report import charts, cost, font, generators, link, palette, publishe
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
+from iotax.units import show_time
 from iotax.wording import figure, measuring, title, trust, verdicts
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -90,7 +91,9 @@ def draw(summary: Summary) -> Charts:
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
         cost_residuals=charts.cost_residuals(costs, looks) if costs else [],
         sizing=charts.response_curves(summary.service_costs, looks, REPORT_CORES) if summary.service_costs else [],
-        order=_some(charts.run_order(summary, looks, r) for r in summary.responses[:1]),
+        order=_some(
+            charts.rounds(summary, looks, r) or charts.run_order(summary, looks, r) for r in summary.responses[:1]
+        ),
     )
 
 
@@ -121,6 +124,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "looks": _looks(summary),
         "names": {arm: title(arm) for arm in summary.grid.arms},
         "measuring": measuring(data),
+        "slice_time": show_time(study.design.slice) if study.design.slice else "",
         "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
         "lead": [f for f in said if summary.responses and f.response_key == summary.responses[0].key],
         "local_findings": [f for f in said if not f.response_key],

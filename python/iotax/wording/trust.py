@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from iotax.analysis.compare import Overall
 from iotax.analysis.data import StudyData
 from iotax.analysis.noise import Noise
+from iotax.analysis.sessions import SessionScatter
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Level
 from iotax.units import show_minutes
@@ -34,7 +35,8 @@ def trust(summary: Summary) -> list[Finding]:
     if data.excluded:
         found.append(_left_out(data, summary.both_ways))
     found += _flagged(summary)
-    return found + [_noise(each) for each in summary.noise[:1]]
+    found += [_noise(each) for each in summary.noise[:1]]
+    return [*found, *([_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else [])]
 
 
 def measuring(data: StudyData) -> str:
@@ -76,6 +78,25 @@ def _bare(overall: Overall) -> str:
     if ratio.low is None or ratio.high is None:
         return "not known"
     return f"{figure(ratio.value)} [{figure(ratio.low)}, {figure(ratio.high)}]"
+
+
+def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
+    """What would narrow the intervals, and what it would take."""
+    share, name = found.share_of_sessions, found.response.short.lower()
+    if share > 0.5:
+        text = (
+            f"Most of the scatter of {name} ratios is between sessions ({100 * share:.0f} %): "
+            "more sessions narrow the intervals, more rounds do not"
+        )
+    else:
+        text = (
+            f"Most of the scatter of {name} ratios is between slices of a session ({100 - 100 * share:.0f} %): "
+            "more rounds narrow the intervals as well as more sessions"
+        )
+    text += f". Intervals half as wide take about {count(found.sessions_for_half, 'session')}"
+    if wall_ns:
+        text += f" ({show_minutes(wall_ns / 1e9 * found.sessions_for_half / found.sessions)})"
+    return Finding("sessions", text + ".")
 
 
 def _noise(noise: Noise) -> Finding:

@@ -16,6 +16,7 @@ from iotax.report.charts.percentiles import percentile_curves
 from iotax.report.charts.published import published_figures
 from iotax.report.charts.ratio_levels import ratio_over_levels
 from iotax.report.charts.ratios import ratio_forest
+from iotax.report.charts.rounds import rounds
 from iotax.report.charts.search import probes
 from iotax.report.charts.shift import shift_functions
 from iotax.report.charts.sizing import response_curves
@@ -44,6 +45,7 @@ __all__ = [
     "ratio_over_levels",
     "response_curves",
     "responses_over_rate",
+    "rounds",
     "run_order",
     "shift_functions",
 ]

@@ -1,0 +1,146 @@
+"""Treatments that were measured in rounds: one value of each session from its slices, and where the scatter comes from.
+
+A slice is disturbed by what else the machine does in it. So a session's value of a treatment is not the mean of its
+slices: what a round has in common is taken off first (the median of the treatments' distances from their own medians,
+one step of Tukey's median polish), and the rest is summed up by its Hodges-Lehmann estimate, the median of all pairwise
+means (Hodges and Lehmann 1963), which a few bad slices do not move. Both are fixed before any data. Everything is on
+the log scale, so that differences are ratios. Sessions are the sample of every interval; slices never are (Kalibera
+and Jones 2013).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from iotax.trial import Slice, TrialResult
+
+SliceValue: TypeAlias = Callable[[TrialResult, Slice], float | None]
+"""Of one slice, positive; None where it has none."""
+
+
+def _rate(_: TrialResult, part: Slice) -> float | None:
+    return part.ios * 1e9 / part.duration_ns
+
+
+def _bytes(_: TrialResult, part: Slice) -> float | None:
+    return part.bytes * 1e9 / part.duration_ns / (1 << 20)
+
+
+def _latency_us(_: TrialResult, part: Slice) -> float | None:
+    return part.latency_sum_ns / 1e3 / part.ios if part.ios else None
+
+
+def _initiator_us(result: TrialResult, part: Slice) -> float | None:
+    return part.initiator_cpu_ns / 1e3 / part.ios if part.ios and _by_process(result) else None
+
+
+def _target_us(result: TrialResult, part: Slice) -> float | None:
+    if part.target_cpu_ns is None or not part.ios or not _by_process(result):
+        return None
+    return part.target_cpu_ns / 1e3 / part.ios
+
+
+def _both_us(result: TrialResult, part: Slice) -> float | None:
+    initiator = _initiator_us(result, part)
+    if initiator is None or result.facts.served == "nobody":
+        return initiator
+    target = _target_us(result, part)
+    return None if target is None else initiator + target
+
+
+def _by_process(result: TrialResult) -> bool:
+    """A kernel's path is judged by the machine, whose clock is too coarse for a slice."""
+    return result.facts.stack == "user"
+
+
+SLICED: Mapping[str, SliceValue] = {
+    "iops": _rate,
+    "bandwidth": _bytes,
+    "latency": _latency_us,
+    "cpu": _both_us,
+    "cpu_initiator": _initiator_us,
+    "cpu_target": _target_us,
+}
+"""Response → its value in one slice. Of quantiles, a session's histogram says more than its slices'."""
+
+
+def session_values(results: Mapping[str, TrialResult]) -> dict[str, dict[str, float]]:
+    """Trial id → response → its value in this session, of the trials of one session that have slices.
+
+    A response that some slice of a trial does not have is left out of that trial.
+    """
+    found: dict[str, dict[str, float]] = {name: {} for name in results}
+    for response, value in SLICED.items():
+        logs = {name: of for name, result in results.items() if (of := slice_logs(result, value)) is not None}
+        for name, log in polished(logs).items():
+            found[name][response] = math.exp(log)
+    return found
+
+
+def slice_logs(result: TrialResult, value: SliceValue) -> dict[int, float] | None:
+    """Round → the logarithm of a slice's value; None where a slice has none."""
+    values = {part.round: value(result, part) for part in result.slices}
+    if not values or any(each is None or each <= 0 for each in values.values()):
+        return None
+    return {number: math.log(each) for number, each in values.items() if each is not None}
+
+
+def polished(logs: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+    """Each treatment's Hodges-Lehmann estimate after what its rounds have in common is taken off."""
+    off: dict[int, list[float]] = {}
+    for rounds in logs.values():
+        middle = float(np.median(list(rounds.values())))
+        for number, log in rounds.items():
+            off.setdefault(number, []).append(log - middle)
+    # Two treatments cannot tell which of them a round disturbed.
+    common = {number: float(np.median(each)) if len(each) > 2 else 0.0 for number, each in off.items()}
+    return {name: hodges_lehmann([log - common[at] for at, log in rounds.items()]) for name, rounds in logs.items()}
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The median of the means of all pairs, each value with itself included."""
+    some = np.asarray(values)
+    first, second = np.triu_indices(len(some))
+    return float(np.median((some[first] + some[second]) / 2))
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Where the scatter of a ratio to the baseline comes from, as variances of its logarithm."""
+
+    sessions: float
+    """What a fresh start changes; 0 where the slices explain all."""
+    slices: float
+    """Of a session's value, by what its slices scatter."""
+
+    @property
+    def share_of_sessions(self) -> float:
+        whole = self.sessions + self.slices
+        return self.sessions / whole if whole else 0.0
+
+
+_SIGMA_OF_MAD = 1.4826
+"""A normal distribution's standard deviation over its median absolute deviation."""
+_VARIANCE_OF_HODGES_LEHMANN = math.pi / 3
+"""Over that of the mean, for normal values and many of them."""
+
+
+def scatter(ratios: Sequence[Sequence[float]]) -> Scatter | None:
+    """Of one ratio: its logarithms by session, a value a round. None for fewer than two sessions or rounds.
+
+    The slices' part is by the median absolute deviation within sessions, so that a burst is no part of it; the
+    sessions' is what their estimates scatter beyond it (method of moments, not below 0).
+    """
+    if len(ratios) < 2 or any(len(each) < 2 for each in ratios):
+        return None
+    within = [np.asarray(each) - np.median(each) for each in ratios]
+    rounds = float(np.mean([len(each) for each in ratios]))
+    sigma = _SIGMA_OF_MAD * float(np.median(np.abs(np.concatenate(within))))
+    of_slices = _VARIANCE_OF_HODGES_LEHMANN * sigma**2 / rounds
+    between = float(np.var([hodges_lehmann(each) for each in ratios], ddof=1))
+    return Scatter(max(0.0, between - of_slices), min(of_slices, between) if between else of_slices)

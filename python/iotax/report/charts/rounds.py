@@ -1,0 +1,90 @@
+"""The ratio to the baseline round by round: bursts, drift within sessions and what a fresh start changes show."""
+
+import itertools
+import math
+
+from iotax.analysis import Response, Summary
+from iotax.analysis.rounds import hodges_lehmann
+from iotax.analysis.sessions import ArmRounds, arm_rounds
+from iotax.report.charts.base import PANEL_PX, WIDE_PX, Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
+from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.palette import Look, ref
+from iotax.wording import signed, title
+
+HEIGHT_PX = 240
+
+
+def rounds(summary: Summary, looks: dict[str, Look], response: Response) -> Drawing | None:
+    """None for a study that was not measured in rounds."""
+    arms = arm_rounds(summary.data.runs, summary.grid, response)
+    if not arms:
+        return None
+    base = title(summary.grid.baseline_arm)
+    heading = f"{response.title}: ratio to {base}, round by round"
+    return Drawing(
+        file_name("rounds", response.key),
+        heading,
+        f"Percent above or below {base} in the same round, the mean over all loads; lines are each session's value. "
+        "Vertical lines part the sessions. A single point far off is a disturbed slice, a step between sessions what a "
+        "fresh start changes; intervals take the sessions as their sample.",
+        lambda width: _draw(summary, looks, arms, width, heading if width > PANEL_PX else response.title),
+        WIDE_PX,
+    )
+
+
+def _draw(summary: Summary, looks: dict[str, Look], found: list[ArmRounds], width_px: int, heading: str) -> Spec:
+    names = arm_titles(summary)
+    at = {place: x for x, place in enumerate(sorted({(r.session, r.round) for a in found for r in a.rounds}), start=1)}
+    points: list[Spec] = []
+    levels: list[Spec] = []
+    for arm in found:
+        for session, group in itertools.groupby(arm.rounds, lambda each: each.session):
+            rounds_of = list(group)
+            for each in rounds_of:
+                off = math.expm1(each.log_ratio)
+                say = f"{names[arm.arm]}, session {session}, round {each.round}: {signed(off)}"
+                points.append({"x": at[session, each.round], "y": 100 * off, "arm": arm.arm, "say": say})
+            level = math.expm1(hodges_lehmann([each.log_ratio for each in rounds_of]))
+            say = f"{names[arm.arm]}, session {session}: {signed(level)}"
+            ends = (rounds_of[0].round, rounds_of[-1].round)
+            levels.append(
+                {
+                    "x": at[session, ends[0]] - 0.4,
+                    "x2": at[session, ends[1]] + 0.4,
+                    "y": 100 * level,
+                    "arm": arm.arm,
+                    "say": say,
+                }
+            )
+    reach = max(2.0, *(abs(point["y"]) for point in points)) * 1.1
+    scale = Scale([-reach, reach])
+    scale.low, scale.high = -reach, reach
+    edges, labels = _sessions(at, reach)
+    x = number(
+        "x", {"domain": [0.3, len(at) + 0.7], "nice": False}, {"title": "Round", "labels": False, "ticks": False}
+    )
+    percent = "(datum.value > 0 ? '+' : '') + format(datum.value, '~r') + ' %'"
+    y = number("y", scale.vega, axis(None, scale, labelExpr=percent))
+    arms = [arm.arm for arm in found]
+    layers = [
+        layer("rule", [{"y": 0}], {"y": y}, color=ref("axis")),
+        layer("rule", levels, {"x": x, "x2": {"field": "x2"}, "y": y, "color": colour(looks, arms)}, strokeWidth=2),
+        dots(points, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=36),
+    ]
+    if edges:
+        layers.append(layer("rule", edges, {"x": x}, color=ref("axis"), strokeDash=[3, 3]))
+    if len(labels) <= (12 if width_px > PANEL_PX else 5):
+        style = {"align": "left", "baseline": "bottom", "dx": 2, "dy": -2, "fontSize": 11, "color": ref("soft")}
+        layers.append(layer("text", labels, {"x": x, "y": y, "text": word("text")}, **style))
+    return picture(layers, width_px, HEIGHT_PX, heading)
+
+
+def _sessions(at: dict[tuple[int, int], int], top: float) -> tuple[list[Spec], list[Spec]]:
+    """Where sessions part, and their names."""
+    edges, labels = [], []
+    for session in dict.fromkeys(session for session, _ in at):
+        first = min(x for (each, _), x in at.items() if each == session)
+        labels.append({"x": first - 0.4, "y": top, "text": f"session {session}"})
+        if first > 1:
+            edges.append({"x": first - 0.5})
+    return edges, labels
