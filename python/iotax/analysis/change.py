@@ -19,7 +19,7 @@ from iotax.analysis.multiplicity import sidak, sidak_confidence
 from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, Response, Run
 from iotax.analysis.summary import CellSummary, summarise
-from iotax.analysis.verdict import Verdict, judge, log_margin, two_sided_p
+from iotax.analysis.verdict import Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.study import Level, Study
 
 
@@ -39,6 +39,8 @@ class Change:
     """Adjusted for all treatments of the response (Sidak; Dunnett for levels of one run)."""
     verdict: Verdict | None = None
     """None where an interval cannot be had."""
+    withheld: Withheld | None = None
+    """Why there is no verdict, where it is not for too few runs."""
     mixed: bool = False
     """Of all treatments together: some are better and some worse, so that their mean answers nothing."""
 
@@ -180,6 +182,7 @@ def _of_comparison(comparison: Comparison, treatment: str, sides: Sequence[Seque
         runs=(sum(len(cell.runs) for cell in sides[0]), sum(len(cell.runs) for cell in sides[1])),
         p_difference=comparison.p_difference,
         verdict=comparison.verdict,
+        withheld=comparison.withheld,
     )
 
 

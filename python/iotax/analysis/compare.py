@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from iotax.analysis.carriers import Carriers, between, carriers_of
 from iotax.analysis.data import Cell, Grid
 from iotax.analysis.estimate import Contrast, Estimate, mean_of
 from iotax.analysis.model import CellModel, Layout, Weights, correlations
@@ -13,6 +14,7 @@ from iotax.analysis.multiplicity import dunnett, each_confidence
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
+from iotax.records import Carrier
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Tax:
     cpu_of: Response
     throughput_percent: Estimate
     """Share of the local throughput that is lost."""
+    carrier: Carrier
+    """Of the treatment."""
 
 
 class Model:
@@ -73,6 +77,7 @@ class Model:
         kept = [run for run, _ in self.observed]
         self.cells = [grid.cell(run.trial) for run in kept]
         self.blocks = [run.trial.block for run in kept]
+        self.carriers: Carriers = carriers_of(self.cells, kept)
         self._layouts = layouts
         self.model = CellModel(layouts.get(self.cells, self.blocks), np.log([value for _, value in self.observed]))
 
@@ -151,9 +156,19 @@ def compare(model: Model, margin_percent: float) -> list[Comparison]:
         if grid.is_local(cell)
     ]
     weights = [{cell: 1.0, base: -1.0} for cell, base in judged]
-    for (cell, _), contrast in zip(judged, _judge(model, weights, margin_percent), strict=True):
-        found.append(replace(contrast, arm=grid.arm(cell), condition=grid.condition(cell)))
+    for pair, contrast in zip(judged, _judge(model, weights, margin_percent), strict=True):
+        arm, condition = grid.arm(pair[0]), grid.condition(pair[0])
+        found.append(_within_carriers(model, replace(contrast, arm=arm, condition=condition), [pair]))
     return found
+
+
+def _within_carriers(model: Model, comparison: Comparison, pairs: Sequence[tuple[Cell, Cell]]) -> Comparison:
+    """Without its verdict where one of the pairs of cells differs in what carries it."""
+    reasons = (between(model.carriers[cell], model.carriers[base]) for cell, base in pairs)
+    reason = next((each for each in reasons if each is not None), None)
+    if reason is None or comparison.verdict is None:
+        return comparison
+    return replace(comparison, verdict=None, withheld=reason)
 
 
 def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_percent: float) -> list[Overall]:
@@ -176,7 +191,9 @@ def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_per
     for arm, comparison in zip(arms, found, strict=True):
         verdicts = {c.verdict for c in by_condition if c.arm == arm}
         flips = {Verdict.BETTER, Verdict.WORSE} <= verdicts
-        result.append(Overall(model.response, arm, replace(comparison, arm=arm), model.interaction_p(arm), flips))
+        pairs = [(cell, grid.baseline_of(cell)) for cell in arms[arm] if grid.arm(cell) == arm]
+        said = _within_carriers(model, replace(comparison, arm=arm), pairs)
+        result.append(Overall(model.response, arm, said, model.interaction_p(arm), flips))
     return result
 
 
@@ -205,6 +222,7 @@ def taxes(models: dict[str, Model]) -> list[Tax]:
                     None if lost.high is None else 100 * (1 - lost.high),
                     None if lost.low is None else 100 * (1 - lost.low),
                 ),
+                latency.carriers[cell],
             )
         )
     return result

@@ -9,6 +9,7 @@ from iotax.analysis.data import Cell
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import Weights
 from iotax.analysis.responses import BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, P99, Response
+from iotax.records import Carrier
 from iotax.study import Study
 from iotax.study.published import PublishedFigure, Span
 from iotax.trial import LevelValue
@@ -23,7 +24,8 @@ RESPONSE_OF = {
 }
 """A source's response → ours."""
 
-Agreement: TypeAlias = Literal["agrees", "lower", "higher", "unknown"]
+Agreement: TypeAlias = Literal["agrees", "lower", "higher", "unknown", "carrier"]
+"""`carrier`: not judged, for what carries it here is emulated, and the source’s was not."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,14 @@ class Beside:
     published_absolute: Span | None
     measured_absolute: Estimate | None
     is_baseline: bool
+    carrier: Carrier
+    """An emulated one, of its own or of its baseline; else as nobody knows it."""
 
     @property
     def agreement(self) -> Agreement:
         """Whether our interval and what was published meet; where ours lies if they do not."""
+        if self.carrier.emulated:
+            return "carrier"
         if self.published is not None:
             return _agreement(self.published, self.measured)
         return _agreement(self.published_absolute, self.measured_absolute)
@@ -81,9 +87,11 @@ def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedF
     arms = {grid.arm(cell) for cell in cells}
     is_baseline = bool(base) and all(of.get(name) == label for name, label in base.items())
     measured = None
+    compared: list[tuple[Cell, Cell]] = []
     if figure.relative is not None:
         pairs = [(cell, _with(model, cell, base)) for cell in cells]
-        measured = _ratio(model, [pair for pair in pairs if pair[0] != pair[1] and pair[1] in model])
+        compared = [pair for pair in pairs if pair[0] != pair[1] and pair[1] in model]
+        measured = _ratio(model, compared)
     return Beside(
         arms.pop() if len(arms) == 1 else "",
         _name(of),
@@ -93,7 +101,14 @@ def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedF
         figure.absolute,
         _mean(model, cells),
         is_baseline,
+        _emulated(model, [*cells, *(base_cell for _, base_cell in compared)]),
     )
+
+
+def _emulated(model: Model, cells: Sequence[Cell]) -> Carrier:
+    """The first emulated carrier of these cells; one that is not known where there is none."""
+    carriers = (model.carriers[cell] for cell in cells)
+    return next((each for each in carriers if each.emulated), Carrier())
 
 
 def _ratio(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> Estimate | None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
+from iotax.analysis.verdict import Cause
 from iotax.cli.console import console
 from iotax.cli.document import interval, write_document
 from iotax.cli.exits import Exit, leave
@@ -20,7 +21,7 @@ from iotax.cli.summary import COLORS
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
-from iotax.wording import PERCENT_RATIO_MAX, figure, points, title, verdict_word
+from iotax.wording import PERCENT_RATIO_MAX, because, figure, points, title, verdict_word
 
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
@@ -67,6 +68,7 @@ def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
                 "runs": change.runs,
                 "p": change.p_difference,
                 "verdict": "mixed" if change.mixed else change.verdict,
+                "withheld": change.withheld and change.withheld.cause.value,
                 "regression": change.regressed(margin_percent),
             }
             for change in found.found
@@ -93,7 +95,7 @@ def _compared(
                 found = level_changes(data, factor, old, new, margin_percent)
                 if not found.found:
                     leave(Exit.NOTEBOOK, f"{opened.path}: no condition was measured with both {before} and {after}")
-                return found, margin_percent, []
+                return found, margin_percent, _withheld(found, before, after)
     one, other = _data(before, notebook), _data(after, notebook)
     margin_percent = one.study.margin if margin is None else margin
     found = changes(one, other, margin_percent)
@@ -106,6 +108,11 @@ def _compared(
     if different := differences(one, other):
         notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
     return found, margin_percent, notes
+
+
+def _withheld(found: Changes, before: str, after: str) -> list[tuple[str, str]]:
+    reasons = [change.withheld for change in found.found if change.withheld and change.withheld.cause is Cause.CARRIER]
+    return [(f"No verdict: {because(reasons[0], title(after), title(before))}.", "yellow")] if reasons else []
 
 
 def _is_file(named: str, notebook: Path | None) -> bool:
@@ -198,7 +205,8 @@ def _quantile_table(shifts: list[Shift]) -> Table:
 
 def _verdict(change: Change) -> Text:
     if change.verdict is None:
-        return Text("too few runs")
+        carriers = change.withheld is not None and change.withheld.cause is Cause.CARRIER
+        return Text("none: carriers differ" if carriers else "too few runs")
     if change.mixed:
         return Text("differs by treatment", style="yellow")
     return Text(verdict_word(change.response, change.verdict), style=COLORS[change.verdict])

@@ -79,6 +79,9 @@ def _row(attempt: Attempt) -> dict[str, Any]:
     }
     figures: dict[str, Any] = {
         "driver": result and result.driver,
+        "carrier": result and result.facts.carrier.kind,
+        "carrier_name": result and result.facts.carrier.name,
+        "carrier_usual": result and result.facts.carrier.usual,
         "duration_ns": result and result.window.duration_ns,
         "reads": result and result.read.ios,
         "writes": result and result.write.ios,

@@ -1,5 +1,6 @@
 """Published figures beside measured ones, as rows of text."""
 
+from iotax.analysis.carriers import described
 from iotax.analysis.published import Agreement, Beside, Source
 from iotax.report.charts.published import span_text
 from iotax.report.tables import Column, Figure, Group, Row, absolute
@@ -10,6 +11,7 @@ _SAID: dict[Agreement, str] = {
     "lower": "ours lower",
     "higher": "ours higher",
     "unknown": "",
+    "carrier": "not judged",
 }
 
 
@@ -37,7 +39,9 @@ def _row(source: Source, each: Beside) -> Row:
         theirs = each.published_absolute
         figures += [Figure(span_text(theirs) if theirs else "–"), absolute(each.measured_absolute)]
     figures.append(Figure(_SAID[each.agreement]))
-    return Row(each.arm, title(each.treatment), figures, f"published as {each.called}" if each.called else "")
+    notes = [f"published as {each.called}"] if each.called else []
+    notes += [f"here over {described(each.carrier)}"] if each.carrier.emulated else []
+    return Row(each.arm, title(each.treatment), figures, "; ".join(notes))
 
 
 def _has_relative(source: Source) -> bool:
@@ -50,8 +54,13 @@ def _has_absolute(source: Source) -> bool:
 
 def words(source: Source) -> str:
     """How many of the figures agree."""
-    known = [each.agreement for each in source.figures if each.agreement != "unknown"]
+    emulated = [each.carrier for each in source.figures if each.agreement == "carrier"]
+    known = [each.agreement for each in source.figures if each.agreement not in ("unknown", "carrier")]
+    aside = ""
+    if emulated:
+        over = " and ".join(dict.fromkeys(described(each) for each in emulated))
+        aside = f" {len(emulated)} {'are' if len(emulated) > 1 else 'is'} not judged: here over {over}."
     if not known:
-        return "None of these figures was measured with an interval in this run."
+        return aside.strip() or "None of these figures was measured with an interval in this run."
     agreeing = known.count("agrees")
-    return f"{agreeing} of {len(known)} published figures lie within the measured intervals."
+    return f"{agreeing} of {len(known)} published figures lie within the measured intervals.{aside}"

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from iotax.analysis.carriers import between
 from iotax.analysis.search import Winner, against_baseline, holds, winners
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt
 from iotax.units import show_rate, show_time
 from iotax.wording.names import title
+from iotax.wording.withheld import because
 
 
 def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
@@ -17,6 +19,14 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
         return []
     found = winners(study, attempts)
     return [_sentence(study, search, winner, found) for winner in found]
+
+
+def _no_verdict(winner: Winner, other: Winner) -> str:
+    """The reason, where what carries the two differs and is emulated; empty where they can be compared."""
+    sides = [next(iter(each.confirmed.values())).facts.carrier for each in (winner, other)]
+    withheld = between(*sides)
+    names = title(winner.condition), title(other.condition)
+    return f"without a verdict, as {because(withheld, *names)}: " if withheld else ""
 
 
 def objective(search: Search) -> str:
@@ -41,5 +51,6 @@ def _sentence(study: Study, search: Search, winner: Winner, found: Sequence[Winn
     against = ""
     if compared := against_baseline(study, winner, found):
         other, ratio = compared
-        against = f" That is {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] of {title(other.condition)}."
+        reach = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+        against = f" That is {_no_verdict(winner, other)}{reach} of {title(other.condition)}."
     return f"{name}: {what}{afresh}.{against}{ties}".removeprefix(": ")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from iotax.analysis.carriers import described
 from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
@@ -193,6 +194,8 @@ def _taxes(taxes: Sequence[Tax]) -> list[Finding]:
         ]
         if parts:
             text = f"adds {' and '.join(parts)} to each I/O, compared with the same volume reached locally{where}"
+            if tax.carrier.emulated:
+                text += f"; it runs here over {described(tax.carrier)}, whose cost is in these figures"
             found.append(Finding(title(arm), text))
     return found
 

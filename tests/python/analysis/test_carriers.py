@@ -1,0 +1,116 @@
+"""What carries a protocol is emulated here and there: no verdict between it and another, in no place."""
+
+from dataclasses import replace
+
+import pytest
+
+from iotax.analysis import StudyData, Verdict, summarise
+from iotax.analysis.carriers import between, described
+from iotax.analysis.change import level_changes
+from iotax.analysis.verdict import Cause
+from iotax.records import Carrier
+from iotax.report import published
+from iotax.wording import verdicts
+from report.factory import Simulation, study
+
+TCP = Carrier(kind="software", usual="software", name="TCP")
+FCOE = Carrier(kind="software", usual="hardware", name="software FCoE")
+LOOP = Carrier(kind="loop", usual="hardware", name="a loop")
+HBA = Carrier(kind="hardware", usual="hardware", name="Fibre Channel")
+LOCAL = Carrier(kind="none", usual="none")
+
+
+@pytest.mark.parametrize(
+    ("arm", "baseline", "withheld"),
+    [
+        (TCP, TCP, False),
+        (FCOE, TCP, True),
+        (TCP, FCOE, True),
+        (FCOE, LOOP, True),
+        (FCOE, FCOE, False),
+        (HBA, TCP, False),
+        (HBA, FCOE, True),
+        (LOCAL, TCP, False),
+        (Carrier(), TCP, False),
+        (Carrier(), LOOP, True),
+    ],
+)
+def test_a_verdict_needs_two_carriers_that_are_the_real_ones_or_the_same(
+    arm: Carrier, baseline: Carrier, withheld: bool
+) -> None:
+    assert (between(arm, baseline) is not None) is withheld
+
+
+def test_an_emulated_carrier_says_what_it_stands_for() -> None:
+    assert described(FCOE) == "software FCoE instead of hardware"
+    assert described(TCP) == "TCP"
+
+
+def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
+    """The same runs, as if each protocol had that carrier."""
+    attempts = []
+    for each in data.attempts:
+        assert each.result is not None
+        protocol = str(each.trial.treatment["protocol"])
+        facts = each.result.facts
+        told = facts.model_copy(update={"carrier": of.get(protocol, facts.carrier)})
+        attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"facts": told})}))
+    return replace(data, attempts=attempts)
+
+
+@pytest.fixture(scope="module")
+def emulated():
+    return carried(Simulation().data(study()), {"nfs3": FCOE})
+
+
+def test_the_sentence_withholds_the_verdict_and_carries_the_reason(emulated: StudyData) -> None:
+    summary = summarise(emulated)
+    said = [each for each in verdicts(summary) if each.subject == "NFSv3" and each.response_key]
+    assert said
+    for each in said:
+        assert "no verdict against iSCSI" in each.sentence
+        assert "NFSv3: software FCoE instead of hardware; iSCSI: TCP" in each.sentence
+        assert "95 % CI" in each.sentence
+    assert {o.comparison.verdict for o in summary.overalls if o.arm == "nfs3"} == {None}
+    assert all(o.comparison.withheld is None for o in summary.overalls if o.arm != "nfs3")
+    for cell in summary.cells:
+        for ratio in cell.ratios.values():
+            assert (cell.arm == "nfs3") == (ratio.withheld is not None and ratio.withheld.cause is Cause.CARRIER)
+
+
+def test_the_same_runs_over_real_carriers_are_judged() -> None:
+    summary = summarise(Simulation().data(study()))
+    assert {o.comparison.verdict for o in summary.overalls if o.arm == "nfs3"} & {Verdict.BETTER, Verdict.WORSE}
+
+
+def test_a_tax_over_an_emulated_carrier_says_so(emulated: StudyData) -> None:
+    taxed = {each.subject: each.sentence for each in verdicts(summarise(emulated)) if not each.response_key}
+    assert "software FCoE instead of hardware" in taxed["NFSv3"]
+    assert "instead of" not in taxed["iSCSI"]
+
+
+def test_two_levels_are_compared_without_a_verdict(emulated: StudyData) -> None:
+    one, other = (emulated.study.level("protocol", name) for name in ("iscsi", "nfs3"))
+    assert one is not None
+    assert other is not None
+    found = level_changes(emulated, "protocol", one, other, 5.0).found
+    assert found
+    assert {each.verdict for each in found} == {None}
+    assert {each.withheld.cause for each in found if each.withheld} == {Cause.CARRIER}
+
+
+def test_a_published_figure_is_not_said_to_agree_over_an_emulated_carrier() -> None:
+    of = study(
+        published=[
+            {
+                "source": "S",
+                "response": "iops",
+                "figures": [{"of": {"protocol": name}, "relative": 80} for name in ("nfs3", "nvme-tcp")],
+            }
+        ]
+    )
+    [source] = summarise(carried(Simulation().data(of), {"nfs3": LOOP})).sources
+    assert [each.agreement == "carrier" for each in source.figures] == [True, False]
+    assert "1 is not judged: here over a loop instead of hardware." in published.words(source)
+    [row, _] = published.groups(source)[0].rows
+    assert row.figures[-1].value == "not judged"
