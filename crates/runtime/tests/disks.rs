@@ -9,7 +9,7 @@ use iotax_node::{ConnId, DiskId, DiskOp, DiskToken, Input, Node, Output};
 use iotax_proto::{Instant, Payload, Transmit};
 use iotax_runtime::{
     DriverChoice,
-    disk::{Disk, DiskOptions},
+    disk::{Candidate, Disk, DiskOptions},
     memory::SharedRegion,
 };
 use support::{config, run, stream_bytes};
@@ -37,8 +37,12 @@ impl Scratch {
     }
 
     fn open(&self, direct: bool) -> Arc<Disk> {
-        let options = DiskOptions { direct, create_bytes: Some(SIZE), ..DiskOptions::default() };
-        Arc::new(Disk::open(&self.0, options).unwrap())
+        let options = DiskOptions { direct, ..DiskOptions::default() };
+        let made = Disk::make(&self.0, options);
+        let mut disk = made.or_else(|_| Disk::of(Candidate::open(&self.0)?, options)).unwrap();
+        disk.grow(SIZE).unwrap();
+        disk.keep();
+        Arc::new(disk)
     }
 }
 
@@ -149,7 +153,7 @@ fn zeroed_and_unmapped_ranges_read_as_zeros(choice: DriverChoice) {
     expected[4096..12288].fill(0);
     expected[32768..49152].fill(0);
     assert!(read(choice, &disk, 0, 65536) == expected);
-    assert_eq!(disk.file().metadata().unwrap().len(), SIZE, "the size stays");
+    assert_eq!(scratch.0.metadata().unwrap().len(), SIZE, "the size stays");
 }
 
 fn many_operations_are_under_way_at_once(choice: DriverChoice) {
@@ -179,8 +183,8 @@ fn a_read_past_the_end_is_short(choice: DriverChoice) {
 fn errors_come_back_as_the_systems_numbers(choice: DriverChoice) {
     let scratch = Scratch::new("errors", choice);
     drop(scratch.open(false));
-    let options = DiskOptions { read_only: true, direct: false, create_bytes: None };
-    let disk = Arc::new(Disk::open(&scratch.0, options).unwrap());
+    let options = DiskOptions { read_only: true, direct: false, claim: false };
+    let disk = Arc::new(Disk::of(Candidate::open(&scratch.0).unwrap(), options).unwrap());
     let ops = vec![
         DiskOp::Write { offset: 0, from: aligned(1, 4096), durable: false },
         DiskOp::Read { offset: u64::MAX, into: aligned(1, 4096) },

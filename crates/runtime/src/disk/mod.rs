@@ -1,6 +1,8 @@
 //! Files and block devices that hold a volume.
 
+mod candidate;
 mod in_use;
+mod room;
 mod transfer;
 
 use std::{
@@ -8,12 +10,13 @@ use std::{
     io,
     os::{
         fd::{AsRawFd, RawFd},
-        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+        unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
 };
 
-pub use in_use::{Holder, holder_of};
+pub use candidate::{Candidate, Identity, Lock};
+pub use room::{Growth, check_larger, check_new};
 pub(crate) use transfer::{SystemOp, Transfer};
 
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +27,14 @@ pub enum DiskError {
     WrongKind { path: PathBuf },
     #[error("{path} is in use: {holder}; unmount or release it first")]
     InUse { path: PathBuf, holder: String },
+    #[error("{path} is another file than the one that was judged: {found} stands there now; nothing was written to it")]
+    Swapped { path: PathBuf, found: Identity },
     #[error("{path}: the file system has no room for {size_bytes} bytes")]
     NoSpace { path: PathBuf, size_bytes: u64 },
+    #[error(
+        "{path}: {size_bytes} bytes do not fit: {free_bytes} are free, of which {spare_bytes} are left to others; name a smaller size"
+    )]
+    NoRoom { path: PathBuf, size_bytes: u64, free_bytes: u64, spare_bytes: u64 },
 }
 
 /// How to open a disk.
@@ -34,13 +43,13 @@ pub struct DiskOptions {
     pub read_only: bool,
     /// Ask for `O_DIRECT`; where the file system refuses it, I/O goes through the page cache and `Disk::is_direct` says so.
     pub direct: bool,
-    /// Make a file of this size, its space reserved, where there is none or a shorter one.
-    pub create_bytes: Option<u64>,
+    /// Hold a block device alone while it is open for writing.
+    pub claim: bool,
 }
 
 impl Default for DiskOptions {
     fn default() -> Self {
-        Self { read_only: false, direct: true, create_bytes: None }
+        Self { read_only: false, direct: true, claim: true }
     }
 }
 
@@ -54,8 +63,10 @@ pub enum DiskKind {
 #[derive(Debug)]
 pub struct Disk {
     file: File,
-    path: PathBuf,
-    kind: DiskKind,
+    /// What was judged: with it go the lock and the name.
+    candidate: Candidate,
+    /// Taken back with the disk, unless it is kept.
+    growth: Option<Growth>,
     direct: bool,
     read_only: bool,
     size_bytes: u64,
@@ -64,25 +75,14 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens a disk. A block device that is to be written is opened for us alone: one that is mounted or part of something is refused.
-    pub fn open(path: &Path, options: DiskOptions) -> Result<Self, DiskError> {
-        let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
-        let is_device = path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
-        if is_device
-            && !options.read_only
-            && let Some(holder) = holder_of(path).map_err(fail)?
-        {
-            return Err(DiskError::InUse { path: path.to_owned(), holder: holder.to_string() });
-        }
-
-        let exclusive = if is_device && !options.read_only { libc::O_EXCL } else { 0 };
+    /// Opens for I/O what was judged.
+    pub fn of(candidate: Candidate, options: DiskOptions) -> Result<Self, DiskError> {
+        let fail = |source: io::Error| DiskError::Io { path: candidate.path().to_owned(), source };
+        let is_device = candidate.kind() == DiskKind::BlockDevice;
+        let exclusive = if is_device && !options.read_only && options.claim { libc::O_EXCL } else { 0 };
         let open = |flags: i32| {
-            OpenOptions::new()
-                .read(true)
-                .write(!options.read_only)
-                .create(options.create_bytes.is_some() && !options.read_only && !is_device)
-                .custom_flags(exclusive | flags)
-                .open(path)
+            let mut how = OpenOptions::new();
+            candidate.again(how.read(true).write(!options.read_only).custom_flags(exclusive | flags))
         };
         // Reading leaves the file's times alone where we may say so, which its owner may: 6 % of the rate of a cached file.
         let open = |flags: i32| match open(flags | libc::O_NOATIME) {
@@ -94,55 +94,71 @@ impl Disk {
             (direct, result) => (result, direct),
         };
         let file = file.map_err(|error| match error.raw_os_error() {
-            Some(libc::EBUSY) => {
-                DiskError::InUse { path: path.to_owned(), holder: "another program holds it alone".to_owned() }
-            }
+            Some(libc::EBUSY) => DiskError::InUse {
+                path: candidate.path().to_owned(),
+                holder: "another program holds it alone".to_owned(),
+            },
             _ => fail(error),
         })?;
-
-        // Asked of the open file: the name may mean another by now.
-        let file_type = file.metadata().map_err(fail)?.file_type();
-        let kind = if file_type.is_block_device() {
-            DiskKind::BlockDevice
-        } else if file_type.is_file() {
-            DiskKind::File
-        } else {
-            return Err(DiskError::WrongKind { path: path.to_owned() });
-        };
-        if kind == DiskKind::File
-            && let Some(size_bytes) = options.create_bytes
-        {
-            reserve(&file, size_bytes).map_err(|error| match error.raw_os_error() {
-                Some(libc::ENOSPC | libc::EFBIG | libc::EDQUOT) => {
-                    DiskError::NoSpace { path: path.to_owned(), size_bytes }
-                }
-                _ => fail(error),
-            })?;
-        }
-        let (size_bytes, block_size_bytes) = match kind {
+        let (size_bytes, block_size_bytes) = match candidate.kind() {
             DiskKind::BlockDevice => device_geometry(&file).map_err(fail)?,
             DiskKind::File => (file.metadata().map_err(fail)?.len(), 1),
         };
         let (memory_align, offset_align) = if direct { direct_alignment(&file, block_size_bytes) } else { (1, 1) };
         let block_size_bytes = block_size_bytes.max(offset_align);
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-            kind,
-            direct,
-            read_only: options.read_only,
-            size_bytes,
-            block_size_bytes,
-            memory_align,
-        })
+        let read_only = options.read_only;
+        Ok(Self { file, candidate, growth: None, direct, read_only, size_bytes, block_size_bytes, memory_align })
+    }
+
+    /// Makes a file at a path where there is none. It goes away with the disk, unless it is kept.
+    pub fn make(path: &Path, options: DiskOptions) -> Result<Self, DiskError> {
+        let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
+        let candidate = Candidate::make(path)?;
+        let growth = Growth::of_new(path, candidate.file().try_clone().map_err(fail)?).map_err(fail)?;
+        candidate.lock(Lock::Exclusive)?;
+        Ok(Self { growth: Some(growth), ..Self::of(candidate, options)? })
+    }
+
+    /// Makes a file at least so long, its space reserved. Taken back with the disk, unless it is kept.
+    pub fn grow(&mut self, size_bytes: u64) -> Result<(), DiskError> {
+        let path = self.candidate.path();
+        let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };
+        let growth = match self.growth.take() {
+            Some(growth) => growth,
+            None => Growth::of_old(path, self.file.try_clone().map_err(fail)?).map_err(fail)?,
+        };
+        self.growth.insert(growth).reserve(size_bytes)?;
+        self.size_bytes = self.file.metadata().map_err(fail)?.len();
+        Ok(())
+    }
+
+    /// What was made stays when the disk is dropped.
+    pub fn keep(&mut self) {
+        if let Some(growth) = self.growth.take() {
+            growth.keep();
+        }
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.candidate.path()
     }
 
     pub fn kind(&self) -> DiskKind {
-        self.kind
+        self.candidate.kind()
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.candidate.identity()
+    }
+
+    /// A path by which other processes of this user reach this very file while the disk is open.
+    pub fn shared_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
+    /// The same file through the page cache: for what is done once, with memory of any alignment.
+    pub fn buffered(&self) -> io::Result<File> {
+        self.candidate.again(OpenOptions::new().read(true).write(!self.read_only))
     }
 
     /// True where I/O goes past the page cache.
@@ -171,28 +187,11 @@ impl Disk {
     /// Device number of the device, or of the file system that the file is on.
     pub fn device(&self) -> io::Result<u64> {
         let metadata = self.file.metadata()?;
-        Ok(if self.kind == DiskKind::BlockDevice { metadata.rdev() } else { metadata.dev() })
-    }
-
-    /// The open file, for what is done once and may wait: scanning for foreign data, filling.
-    pub fn file(&self) -> &File {
-        &self.file
+        Ok(if self.kind() == DiskKind::BlockDevice { metadata.rdev() } else { metadata.dev() })
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
-    }
-}
-
-/// Makes a file at least so long, with its space reserved where the file system can do that.
-fn reserve(file: &File, size_bytes: u64) -> io::Result<()> {
-    if file.metadata()?.len() >= size_bytes {
-        return Ok(());
-    }
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size_bytes) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -233,17 +232,51 @@ mod tests {
         std::env::temp_dir().join(format!("iotax-disk-{}-{name}", std::process::id()))
     }
 
+    fn open(path: &Path, options: DiskOptions) -> Result<Disk, DiskError> {
+        Disk::of(Candidate::open(path)?, options)
+    }
+
     #[test]
     fn a_file_is_made_reserved_and_never_shortened() {
         let path = scratch("create");
-        let make = |bytes| DiskOptions { create_bytes: Some(bytes), ..DiskOptions::default() };
-        let disk = Disk::open(&path, make(1 << 20)).unwrap();
+        let mut disk = Disk::make(&path, DiskOptions::default()).unwrap();
+        disk.grow(1 << 20).unwrap();
+        disk.keep();
         assert_eq!((disk.kind(), disk.size_bytes()), (DiskKind::File, 1 << 20));
-        assert!(disk.file().metadata().unwrap().blocks() * 512 >= 1 << 20, "its space is reserved");
+        assert!(path.metadata().unwrap().blocks() * 512 >= 1 << 20, "its space is reserved");
         assert!(disk.block_size_bytes().is_power_of_two() && disk.memory_align().is_power_of_two());
         assert_eq!(disk.is_direct(), disk.block_size_bytes() > 1);
-        let again = Disk::open(&path, make(4096)).unwrap();
+        drop(disk);
+        let mut again = open(&path, DiskOptions::default()).unwrap();
+        again.grow(4096).unwrap();
         assert_eq!(again.size_bytes(), 1 << 20);
+        drop(again);
+        assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_was_made_goes_away_unless_it_is_kept() {
+        let path = scratch("undone");
+        let mut made = Disk::make(&path, DiskOptions::default()).unwrap();
+        made.grow(1 << 20).unwrap();
+        drop(made);
+        assert!(!path.exists());
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let mut grown = open(&path, DiskOptions::default()).unwrap();
+        grown.grow(1 << 20).unwrap();
+        assert_eq!(path.metadata().unwrap().len(), 1 << 20);
+        drop(grown);
+        assert_eq!(path.metadata().unwrap().len(), 4096);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_stands_there_is_never_made_anew() {
+        let path = scratch("stands");
+        std::fs::write(&path, [7; 512]).unwrap();
+        assert!(Disk::make(&path, DiskOptions::default()).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 512]);
         std::fs::remove_file(path).unwrap();
     }
 
@@ -251,8 +284,8 @@ mod tests {
     fn a_buffered_file_has_no_alignment() {
         let path = scratch("buffered");
         std::fs::write(&path, [1, 2, 3]).unwrap();
-        let options = DiskOptions { direct: false, read_only: true, create_bytes: None };
-        let disk = Disk::open(&path, options).unwrap();
+        let options = DiskOptions { direct: false, read_only: true, claim: false };
+        let disk = open(&path, options).unwrap();
         assert_eq!((disk.size_bytes(), disk.block_size_bytes(), disk.memory_align()), (3, 1, 1));
         assert!(!disk.is_direct() && disk.is_read_only());
         std::fs::remove_file(path).unwrap();
@@ -260,19 +293,31 @@ mod tests {
 
     #[test]
     fn what_is_no_disk_is_refused_in_words() {
-        let error = Disk::open(Path::new("/nowhere/at/all"), DiskOptions::default()).unwrap_err();
+        let error = open(Path::new("/nowhere/at/all"), DiskOptions::default()).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/at/all: "), "{error}");
-        let options = DiskOptions { read_only: true, direct: false, create_bytes: None };
-        let error = Disk::open(Path::new("/dev/null"), options).unwrap_err();
-        assert!(matches!(error, DiskError::WrongKind { .. }), "{error}");
     }
 
     #[test]
-    fn a_full_file_system_is_named() {
+    fn a_volume_larger_than_its_file_system_takes_nothing_of_it() {
         let path = scratch("full");
-        let options = DiskOptions { create_bytes: Some(1 << 50), ..DiskOptions::default() };
-        let error = Disk::open(&path, options).unwrap_err();
-        assert!(matches!(error, DiskError::NoSpace { .. }), "{error}");
-        std::fs::remove_file(path).unwrap();
+        let error = check_new(&path, 1 << 50).unwrap_err();
+        assert!(matches!(error, DiskError::NoRoom { .. }), "{error}");
+        let mut disk = Disk::make(&path, DiskOptions::default()).unwrap();
+        let error = disk.grow(1 << 50).unwrap_err();
+        assert!(matches!(error, DiskError::NoRoom { .. }), "{error}");
+        assert_eq!(path.metadata().unwrap().blocks(), 0);
+        drop(disk);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn paths_that_cannot_be_are_named_before_anything_is_made() {
+        let file = scratch("no-folder");
+        std::fs::write(&file, [0; 512]).unwrap();
+        for path in [PathBuf::from("/nowhere/at/all"), file.join("below"), PathBuf::from("x".repeat(300))] {
+            let error = check_new(&path, 4096).unwrap_err();
+            assert!(matches!(error, DiskError::Io { .. }), "{error}");
+        }
+        std::fs::remove_file(file).unwrap();
     }
 }
