@@ -28,8 +28,9 @@ pub(crate) fn disk(error: &DiskError, place: String) -> Failure {
     let kind = match error {
         DiskError::Io { source, .. } => kind_of(source),
         DiskError::WrongKind { .. } => FailureKind::Usage,
-        DiskError::InUse { .. } => FailureKind::ForeignData,
-        DiskError::NoSpace { .. } => FailureKind::DiskFull,
+        DiskError::InUse { .. } => FailureKind::InUse,
+        DiskError::Swapped { .. } => FailureKind::Swapped,
+        DiskError::NoSpace { .. } | DiskError::NoRoom { .. } => FailureKind::DiskFull,
     };
     Failure::new(kind, error.to_string(), place)
 }

@@ -4,6 +4,7 @@ mod decode;
 mod document;
 mod failure;
 mod input;
+mod judge;
 mod load;
 mod output;
 mod schema;

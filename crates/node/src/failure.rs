@@ -11,6 +11,10 @@ pub enum FailureKind {
     ReadOnly,
     TooSmall,
     ForeignData,
+    /// Somebody else uses it: mounted, locked, written by another run.
+    InUse,
+    /// Another file than the one that was judged.
+    Swapped,
     Lost,
     Protocol,
     Verify,
@@ -32,6 +36,8 @@ impl FailureKind {
             Self::ReadOnly => "read_only",
             Self::TooSmall => "too_small",
             Self::ForeignData => "foreign_data",
+            Self::InUse => "in_use",
+            Self::Swapped => "swapped",
             Self::Lost => "lost",
             Self::Protocol => "protocol",
             Self::Verify => "verify",

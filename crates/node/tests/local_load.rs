@@ -109,7 +109,8 @@ fn fill_then_check_finds_the_pattern() {
     for (heap, unit, on_disk) in [(memory().0, None, false), (disk().0, Some(disk().1), true)] {
         let unit = unit.unwrap_or_else(|| LocalUnit::Memory(heap.clone()));
         let attached = on_disk.then(|| heap.clone());
-        let check = || finish(node(TaskConfig::Check, 1, &unit), attached.clone()).expect("checked");
+        let check =
+            || finish(node(TaskConfig::Check { look_bytes: None }, 1, &unit), attached.clone()).expect("checked");
         let expect = |content| Outcome::Checked { content, scanned_bytes: SIZE as u64 };
         assert_eq!(check(), expect(Content::Zeros));
         let filled = finish(node(TaskConfig::Fill { destroy: false }, 1, &unit), attached.clone()).expect("filled");
@@ -135,7 +136,8 @@ fn fill_refuses_foreign_data_and_writes_nothing_unless_told_to_destroy() {
 fn working_set_larger_than_the_unit_is_too_small() {
     let (_, unit) = memory();
     let endpoint = Endpoint::parse("local:/unit").expect("endpoint");
-    let config = iotax_node::LoadConfig { working_set_bytes: Some(2 << 20), ..load(TaskConfig::Check, 1) };
+    let config =
+        iotax_node::LoadConfig { working_set_bytes: Some(2 << 20), ..load(TaskConfig::Check { look_bytes: None }, 1) };
     let node = LoadNode::local(config, &endpoint, &unit, &mut allocate).expect("config");
     assert_eq!(finish(node, None).expect_err("too small").kind, FailureKind::TooSmall);
 }

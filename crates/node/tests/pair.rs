@@ -80,7 +80,7 @@ fn protocols_see_one_volume() {
     let filled = bench.task(Protocol::Iscsi, TaskConfig::Fill { destroy: false }).expect("filled");
     assert_eq!(filled, Outcome::Filled { bytes: SIZE as u64 });
     for protocol in PROTOCOLS {
-        let checked = bench.task(protocol, TaskConfig::Check).expect("checked");
+        let checked = bench.task(protocol, TaskConfig::Check { look_bytes: None }).expect("checked");
         assert_eq!(checked, Outcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
     }
     for protocol in PROTOCOLS {
@@ -128,7 +128,7 @@ fn only_members_of_a_group_come_in() {
     let names = ["iqn.2026-11.io.iotax:load", "nqn.2026-11.io.iotax:load", "10.0.0.0/8"];
     for protocol in PROTOCOLS {
         let mut bench = Bench::with(|_| {}, |export| export.groups = Some(group(&names)));
-        let by_name = bench.task(protocol, TaskConfig::Check);
+        let by_name = bench.task(protocol, TaskConfig::Check { look_bytes: None });
         if protocol == Protocol::Nfs3 {
             assert_eq!(by_name.expect_err("NFS has no names").kind, FailureKind::Denied);
         } else {
@@ -136,14 +136,14 @@ fn only_members_of_a_group_come_in() {
             let endpoint = bench.endpoint(protocol);
             let prefix = if protocol == Protocol::Iscsi { "iqn" } else { "nqn" };
             let stranger = format!("{prefix}.2026-11.org.example:stranger");
-            let load = bench.load_as(&endpoint, load(TaskConfig::Check, 1), |settings| {
+            let load = bench.load_as(&endpoint, load(TaskConfig::Check { look_bytes: None }, 1), |settings| {
                 settings.initiator = Some(stranger.clone());
             });
             let failure = bench.drive(load.expect("config"), |_, _| {}).expect_err("a stranger");
             assert_eq!(failure.kind, FailureKind::Denied, "{failure}");
         }
         bench.peer = "10.1.2.3:700".parse().expect("an address");
-        bench.task(protocol, TaskConfig::Check).expect("let in by address");
+        bench.task(protocol, TaskConfig::Check { look_bytes: None }).expect("let in by address");
     }
 }
 
@@ -155,11 +155,11 @@ fn wrong_names_are_not_found_and_closed_ports_refuse() {
         let wrong = endpoint.replace("v0", "v9");
         let mut bench = Bench::new();
         let parsed = iotax_node::load::Endpoint::parse(&wrong).expect("an endpoint");
-        let load = bench.load(&parsed, load(TaskConfig::Check, 1)).expect("config");
+        let load = bench.load(&parsed, load(TaskConfig::Check { look_bytes: None }, 1)).expect("config");
         assert_eq!(bench.drive(load, |_, _| {}).expect_err("no such unit").kind, FailureKind::NotFound, "{wrong}");
         let closed = endpoint.replace(":4000", ":4001");
         let parsed = iotax_node::load::Endpoint::parse(&closed).expect("an endpoint");
-        let load = bench.load(&parsed, support::load(TaskConfig::Check, 1)).expect("config");
+        let load = bench.load(&parsed, support::load(TaskConfig::Check { look_bytes: None }, 1)).expect("config");
         assert_eq!(bench.drive(load, |_, _| {}).expect_err("closed").kind, FailureKind::Refused, "{closed}");
     }
 }

@@ -86,7 +86,9 @@ fn any_bytes_close_at_most_their_own_connection() {
             }
             // The test's own driver knows nothing of this connection.
             peer.is_closed();
-            let checked = bench.task(PROTOCOLS[portal as usize], TaskConfig::Check).expect("others notice nothing");
+            let checked = bench
+                .task(PROTOCOLS[portal as usize], TaskConfig::Check { look_bytes: None })
+                .expect("others notice nothing");
             assert!(matches!(checked, Outcome::Checked { content: Content::Pattern, .. }));
             Ok(())
         })
@@ -228,7 +230,8 @@ fn volume_on_a_disk_is_served_by_every_protocol() {
         let media = Media::Disk { disk: iotax_node::DiskId(0), block_size };
         let mut bench = Bench::with(|volume| volume.media = media, |_| {});
         let endpoint = bench.endpoint(protocol);
-        for task in [TaskConfig::Fill { destroy: false }, TaskConfig::Run(RUN), TaskConfig::Check] {
+        for task in [TaskConfig::Fill { destroy: false }, TaskConfig::Run(RUN), TaskConfig::Check { look_bytes: None }]
+        {
             let load = bench.load(&endpoint, load(task, 1)).expect("config");
             let outcome = drive_on_disk(&mut bench, load, &disk);
             match outcome {

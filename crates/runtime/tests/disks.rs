@@ -41,7 +41,7 @@ impl Scratch {
         let made = Disk::make(&self.0, options);
         let mut disk = made.or_else(|_| Disk::of(Candidate::open(&self.0)?, options)).unwrap();
         disk.grow(SIZE).unwrap();
-        disk.keep();
+        disk.take_growth().unwrap().keep();
         Arc::new(disk)
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ArrivalsSpec, WireProtocol};
+use super::{ArrivalsSpec, Identity, WireProtocol};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -50,6 +50,9 @@ pub(crate) struct ReadyVolume {
     pub(crate) size_bytes: u64,
     /// A file that reaches the same bytes without a protocol; null for `null` media
     pub(crate) path: Option<String>,
+    /// Of the file or device behind it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) identity: Option<Identity>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -116,13 +119,21 @@ pub(crate) struct ProgressEvent {
 pub(crate) struct CheckedEvent {
     pub(crate) size_bytes: u64,
     pub(crate) block_size_bytes: u32,
+    /// Bytes of an I/O at most; null where nothing limits them
+    pub(crate) max_io_bytes: Option<u32>,
     pub(crate) read_only: bool,
-    /// `zeros`, `pattern` or `foreign`
+    /// `zeros`, `pattern`, `foreign`, or `nothing` where a volume can be made
     pub(crate) holds: &'static str,
     /// What the foreign data look like, such as `ext4 file system`
     pub(crate) what: Option<String>,
     pub(crate) at_bytes: Option<u64>,
     pub(crate) scanned_bytes: u64,
+    /// Who else uses a local file or device: it cannot be written then
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held: Option<String>,
+    /// Of a local file or device
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) identity: Option<Identity>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ChapSpec, DhChapSpec, DriverChoice};
+use super::{ChapSpec, DhChapSpec, DriverChoice, Identity};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,8 +47,15 @@ pub(crate) struct LoadDocument {
     pub(crate) seed: u64,
     #[serde(default)]
     pub(crate) verify: bool,
-    /// Of a `fill`: the endpoint whose foreign data may be overwritten, spelled as in `endpoint`
+    /// The endpoint whose foreign data may be overwritten, spelled as in `endpoint`
     pub(crate) destroy: Option<String>,
+    /// Of a local file or device: the caller has judged this very one, holds it open, locked and claimed; it is not judged again, and
+    /// another that stands in its place is refused
+    pub(crate) judged: Option<Identity>,
+    /// Of a `check`: how much is looked at, from the start of the unit; absent: all of it
+    pub(crate) look_bytes: Option<u64>,
+    /// Of a `check`: the path is to hold a file volume of this size, which a server makes
+    pub(crate) volume_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) driver: DriverChoice,
     #[serde(default)]

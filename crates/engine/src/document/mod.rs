@@ -26,6 +26,16 @@ pub(crate) enum DriverChoice {
     Epoll,
 }
 
+/// What tells a file or a block device of this machine from all others while somebody holds it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Identity {
+    /// Of a file the device number of its file system, of a block device its own
+    pub(crate) device: u64,
+    /// 0 for a block device
+    pub(crate) inode: u64,
+}
+
 /// CHAP: the initiator's user and secret, and the target's where both must prove themselves.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

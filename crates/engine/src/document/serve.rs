@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChapSpec, DhChapSpec, DriverChoice};
+use super::{ChapSpec, DhChapSpec, DriverChoice, Identity};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +34,10 @@ pub(crate) struct VolumeSpec {
     pub(crate) size_bytes: u64,
     /// Of a file volume
     pub(crate) path: Option<PathBuf>,
+    /// The path, once more: foreign data there may be overwritten
+    pub(crate) destroy: Option<PathBuf>,
+    /// What an earlier server had there: another is refused
+    pub(crate) expect: Option<Identity>,
     /// Bypass the page cache of a file volume
     #[serde(default = "yes")]
     pub(crate) direct: bool,

@@ -77,7 +77,7 @@ pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfi
 fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
     let config = match document.task {
         Task::Fill => TaskConfig::Fill { destroy: may_destroy(document)? },
-        Task::Check | Task::Idle => TaskConfig::Check,
+        Task::Check | Task::Idle => TaskConfig::Check { look_bytes: document.look_bytes },
         Task::Run => {
             let run = RunConfig {
                 outstanding: document.outstanding,
@@ -123,7 +123,7 @@ fn pacing(spec: PacingSpec) -> Pacing {
 }
 
 /// Data are destroyed only where the user named the very endpoint that holds them.
-fn may_destroy(document: &LoadDocument) -> Result<bool, Failure> {
+pub(super) fn may_destroy(document: &LoadDocument) -> Result<bool, Failure> {
     match (&document.destroy, &document.endpoint) {
         (None, _) => Ok(false),
         (Some(named), Some(endpoint)) if named == endpoint => Ok(true),

@@ -8,13 +8,13 @@ use std::{
 
 use iotax_node::{
     failure::Failure,
-    load::{Content, LoadConfig, LoadNode, Outcome, Sample, TaskConfig},
+    load::{LoadConfig, LoadNode, Outcome, Sample, TaskConfig},
 };
-use iotax_proto::{Geometry, Instant};
+use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
 use super::{
-    begin, report,
+    begin, local, report,
     threads::{Finished, Plan, Standing, Thread, Unit, drive_once},
     window::{Span, Window},
 };
@@ -34,12 +34,20 @@ const BEGIN_AFTER: Duration = Duration::from_millis(5);
 pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     let clock = Clock::start();
     // Distinct in every run on a unit: the time of its start is.
-    let configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
+    let mut configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
+    let endpoint = begin::endpoint(document)?;
+    if let (Task::Check, Some(path)) = (document.task, local::disk_path(&endpoint.unit)) {
+        output::emit(&Event::Checked(local::check(document, path)?));
+        return Ok(());
+    }
     let plan = Arc::new(Plan::new(document, configs.iter().any(writes), clock, std::process::id())?);
+    if plan.local.as_ref().is_some_and(|local| local.disk().is_some()) {
+        configs.iter_mut().for_each(skip_guard);
+    }
     let load = Load::start(document, configs, &plan)?;
     match document.task {
         Task::Run => load.measure(document, &plan),
-        Task::Check | Task::Fill | Task::Idle => load.follow_to_the_end(document, &plan),
+        Task::Check | Task::Fill | Task::Idle => load.follow_to_the_end(&plan),
     }
 }
 
@@ -47,7 +55,14 @@ pub(super) fn writes(config: &LoadConfig) -> bool {
     match &config.task {
         TaskConfig::Run(run) => run.writes(),
         TaskConfig::Fill { .. } => true,
-        TaskConfig::Check => false,
+        TaskConfig::Check { .. } => false,
+    }
+}
+
+/// The unit was judged when it was opened.
+fn skip_guard(config: &mut LoadConfig) {
+    if let TaskConfig::Fill { destroy } = &mut config.task {
+        *destroy = true;
     }
 }
 
@@ -152,7 +167,7 @@ impl Load {
     }
 
     /// A check or a fill: shows how far it is, then what came of it.
-    fn follow_to_the_end(mut self, document: &LoadDocument, plan: &Plan) -> Result<(), Failure> {
+    fn follow_to_the_end(mut self, plan: &Plan) -> Result<(), Failure> {
         let mut told_at = plan.clock.now();
         while !self.any_finished() {
             std::thread::sleep(FINISH_PERIOD);
@@ -162,18 +177,16 @@ impl Load {
             }
             told_at = now;
             self.wake();
-            if let Some(standing) = self.reports.try_iter().last()
-                && let Some(unit) = standing.unit
-            {
-                let rest_bytes = unit.geometry.size_bytes.saturating_sub(document.working_set_offset_bytes);
-                let total_bytes = document.working_set_bytes.unwrap_or(rest_bytes);
-                output::emit(&Event::Progress(ProgressEvent { done_bytes: standing.progress_bytes, total_bytes }));
+            if let Some(Standing { progress_bytes: (done_bytes, total_bytes), .. }) = self.reports.try_iter().last() {
+                output::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
             }
         }
         let finished = self.join()?;
         match finished.outcome {
             Outcome::Checked { content, scanned_bytes } => {
-                output::emit(&Event::Checked(checked(&finished.geometry, content, scanned_bytes)));
+                let checked = local::checked(&finished.geometry, content, scanned_bytes);
+                let max_io_bytes = checked.max_io_bytes.filter(|_| plan.local.is_none());
+                output::emit(&Event::Checked(CheckedEvent { max_io_bytes, ..checked }));
             }
             Outcome::Filled { bytes } => {
                 let seconds = plan.clock.now().since(Instant(0)).as_secs_f64();
@@ -215,22 +228,5 @@ impl Load {
 
     fn any_finished(&self) -> bool {
         self.threads.iter().any(Thread::is_finished)
-    }
-}
-
-fn checked(geometry: &Geometry, content: Content, scanned_bytes: u64) -> CheckedEvent {
-    let (holds, what, at_bytes) = match content {
-        Content::Zeros => ("zeros", None, None),
-        Content::Pattern => ("pattern", None, None),
-        Content::Foreign { at, what } => ("foreign", Some(what), Some(at)),
-    };
-    CheckedEvent {
-        size_bytes: geometry.size_bytes,
-        block_size_bytes: geometry.block_size,
-        read_only: geometry.read_only,
-        holds,
-        what,
-        at_bytes,
-        scanned_bytes,
     }
 }

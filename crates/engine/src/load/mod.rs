@@ -3,6 +3,7 @@
 mod begin;
 mod coordinator;
 mod idle;
+mod local;
 mod report;
 mod session;
 mod threads;

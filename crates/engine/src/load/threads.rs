@@ -1,29 +1,22 @@
 //! The load's threads: each drives a `LoadNode` of its own and tells the coordinator how it stands when it is woken.
 
 use std::{
-    path::Path,
     sync::{Arc, OnceLock, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
 
 use iotax_node::{
-    DiskId,
     failure::{Failure, FailureKind},
     load::{
-        Endpoint, Facts, LoadConfig, LoadNode, LocalUnit, Outcome, Sample,
+        Endpoint, Facts, LoadConfig, LoadNode, Outcome, Sample,
         connector::{self, Settings},
-        endpoint,
     },
 };
 use iotax_proto::{Geometry, Instant};
-use iotax_runtime::{
-    Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker,
-    disk::{Disk, DiskOptions},
-    memory::{MemoryError, SharedRegion},
-};
+use iotax_runtime::{Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker, memory::SharedRegion};
 
-use super::begin;
+use super::{begin, local, local::Local};
 use crate::{document::LoadDocument, failure};
 
 /// How a load reaches its unit; all its threads share it.
@@ -33,24 +26,23 @@ pub(super) struct Plan {
     pub(super) settings: Option<Settings>,
     pub(super) driver: DriverChoice,
     pub(super) spin: Duration,
-    /// Whether a local file's page cache is bypassed.
-    pub(super) direct: bool,
+    /// What it is, where it is of this machine.
+    pub(super) local: Option<Local>,
     pub(super) clock: Clock,
-    pub(super) writes: bool,
 }
 
 impl Plan {
-    /// `instance` tells loads of one initiator apart.
+    /// Opens a unit of this machine, for writing only where that may be. `instance` tells loads of one initiator apart.
     pub(super) fn new(document: &LoadDocument, writes: bool, clock: Clock, instance: u32) -> Result<Self, Failure> {
         let endpoint = begin::endpoint(document)?;
+        let destroy = begin::may_destroy(document)?;
         Ok(Self {
             settings: begin::settings(document, &endpoint, instance)?,
+            local: local::open(document, &endpoint.unit, destroy, writes)?,
             endpoint,
             driver: document.driver.into(),
             spin: Duration::from_nanos(document.spin_ns),
-            direct: document.options.direct.unwrap_or(true),
             clock,
-            writes,
         })
     }
 }
@@ -64,7 +56,8 @@ pub(super) struct Standing {
     pub(super) unit: Option<Unit>,
     /// Intervals completed since the last report.
     pub(super) samples: Vec<Sample>,
-    pub(super) progress_bytes: u64,
+    /// Done, and of how many.
+    pub(super) progress_bytes: (u64, u64),
 }
 
 /// What is loaded, once a connection to it stands.
@@ -139,55 +132,17 @@ fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Resu
         let memory = SharedRegion::anonymous(len, true).map_err(failure::internal)?;
         Ok(memory.region())
     };
-    match (&plan.endpoint.unit, &plan.settings) {
-        (endpoint::Unit::Local { path }, _) => {
-            let unit = local_unit(path, plan, driver)?;
-            LoadNode::local(config, &plan.endpoint, &unit, &mut allocate)
+    match (&plan.local, &plan.settings) {
+        (Some(local), _) => {
+            driver.disks.extend(local.disk());
+            LoadNode::local(config, &plan.endpoint, &local.unit(), &mut allocate)
         }
-        (_, Some(settings)) => {
+        (None, Some(settings)) => {
             let control = connector::control(&plan.endpoint, settings, &config)?;
             LoadNode::remote(config, &plan.endpoint, control, &mut allocate)
         }
-        (_, None) => Err(failure::internal("an endpoint without an address")),
+        (None, None) => Err(failure::internal("an endpoint without an address")),
     }
-}
-
-/// Memory of another process (`/proc/PID/fd/N`) is mapped; everything else is a disk.
-fn local_unit(path: &str, plan: &Plan, driver: &mut DriverConfig) -> Result<LocalUnit, Failure> {
-    let (place, path) = (|| format!("local:{path}"), Path::new(path));
-    if is_memory_file(path) {
-        let memory = SharedRegion::open(path, plan.writes).map_err(|error| memory_failure(&error, place()))?;
-        return Ok(LocalUnit::Memory(memory.region()));
-    }
-    let options = DiskOptions { read_only: !plan.writes, direct: plan.direct, ..DiskOptions::default() };
-    let disk = Disk::open(path, options).map_err(|error| failure::disk(&error, place()))?;
-    // A check opens it for reading only; what a run may do is another question.
-    let read_only = disk.is_read_only() && !is_writable(path);
-    let geometry = Geometry {
-        size_bytes: disk.size_bytes(),
-        block_size: disk.block_size_bytes(),
-        max_io_bytes: 1 << 20,
-        read_only,
-    };
-    driver.disks.push(Arc::new(disk));
-    Ok(LocalUnit::Disk { disk: DiskId(0), geometry })
-}
-
-fn memory_failure(error: &MemoryError, place: String) -> Failure {
-    let kind = match error {
-        MemoryError::Map { source, .. } => failure::kind_of(source),
-        _ => FailureKind::Io,
-    };
-    Failure::new(kind, error.to_string(), place)
-}
-
-fn is_writable(path: &Path) -> bool {
-    std::fs::File::options().write(true).open(path).is_ok()
-}
-
-fn is_memory_file(path: &Path) -> bool {
-    path.starts_with("/proc")
-        && std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"))
 }
 
 /// Drives a load that runs once: it begins when `start` is set and ends by itself.

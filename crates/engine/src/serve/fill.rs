@@ -1,14 +1,10 @@
 //! The data pattern over a whole volume, so that reads can be verified from the first on.
 
-use std::{fs::File, os::unix::fs::FileExt as _};
+use std::os::unix::fs::FileExt as _;
 
 use iotax_node::{
-    failure::{Failure, FailureKind},
-    load::{
-        Content,
-        pattern::{Pool, Stamp},
-        verify::classify,
-    },
+    failure::Failure,
+    load::pattern::{Pool, Stamp},
     volume,
 };
 use iotax_runtime::{disk::Disk, memory::SharedRegion};
@@ -40,23 +36,13 @@ fn fill_memory(memory: &SharedRegion, pool: &Pool, size_bytes: u64, run: u64) {
     });
 }
 
-/// Refuses to write over what iotax did not write.
+/// What it holds was judged when it was opened; since then it is ours.
 fn fill_disk(disk: &Disk, pool: &Pool, size_bytes: u64, run: u64) -> Result<(), Failure> {
     let place = disk.path().display().to_string();
     let fail = |error: std::io::Error| failure::io(&error, &place);
-    // Through the page cache: buffers need no alignment.
-    let file = File::options().read(true).write(true).open(disk.path()).map_err(fail)?;
+    let file = disk.buffered().map_err(fail)?;
     let mut piece = vec![0; PIECE_BYTES as usize];
-    let pieces = || (0..size_bytes).step_by(PIECE_BYTES as usize);
-    for offset in pieces() {
-        let piece = &mut piece[..PIECE_BYTES.min(size_bytes - offset) as usize];
-        file.read_exact_at(piece, offset).map_err(fail)?;
-        if let Content::Foreign { at, what } = classify(pool, piece, offset) {
-            let message = format!("holds {what} at byte {at}: name another file, or remove this one");
-            return Err(Failure::new(FailureKind::ForeignData, message, place.clone()));
-        }
-    }
-    for offset in pieces() {
+    for offset in (0..size_bytes).step_by(PIECE_BYTES as usize) {
         let piece = &mut piece[..PIECE_BYTES.min(size_bytes - offset) as usize];
         let blocks = piece.len() - piece.len() % 512;
         pool.fill(&mut piece[..blocks], offset, Stamp { run, writer: 0, sequence: 0 });

@@ -30,7 +30,7 @@ const CONNECTIONS_MAX: usize = 4096;
 pub(crate) fn run() -> Result<(), Failure> {
     let document: ServeDocument = input::read_document()?;
     let clock = Clock::start();
-    let volumes = volumes::open(&document)?;
+    let mut volumes = volumes::open(&document)?;
     let exports = plan::exports(&document)?;
     let mut portals = plan_portals(&exports)?;
     let listeners = listen_all(&mut portals)?;
@@ -46,6 +46,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         connections_max: CONNECTIONS_MAX,
     });
     let threads = Threads::start(&document, &server, &volumes, listeners, clock)?;
+    volumes.iter_mut().for_each(OpenVolume::keep);
     output::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
     obey(&volumes, &threads);
     threads.stop()
@@ -80,6 +81,7 @@ fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], thre
                 name: volume.spec.name.clone(),
                 size_bytes: volume.size_bytes(),
                 path: volume.path(),
+                identity: volume.identity(),
             })
             .collect(),
         portals: portals.collect(),

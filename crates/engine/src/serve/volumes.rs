@@ -8,19 +8,22 @@ use iotax_node::{
     volume::{Media, VolumeSpec},
 };
 use iotax_runtime::{
-    disk::{Disk, DiskOptions},
+    disk::{Candidate, Disk, DiskError, DiskKind, DiskOptions, Growth, Lock, check_new},
     memory::SharedRegion,
 };
 
 use crate::{
     document::{self, ServeDocument},
     failure,
+    judge::refuse_foreign,
 };
 
 /// A volume with its memory mapped or its file open.
 pub(super) struct OpenVolume {
     pub(super) spec: document::VolumeSpec,
     pub(super) store: Store,
+    /// What was made for it: taken back should the server not come up.
+    growth: Option<Growth>,
 }
 
 pub(super) enum Store {
@@ -41,6 +44,7 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
         return usage("its name may hold letters, digits, '-', '_' and '.' only");
     }
     let size_bytes = usize::try_from(spec.size_bytes).unwrap_or(usize::MAX);
+    let mut growth = None;
     let store = match (spec.media, &spec.path) {
         (document::Media::Memory | document::Media::Null, _) if size_bytes == 0 => return usage("its size is 0"),
         (document::Media::Memory, _) => {
@@ -51,15 +55,54 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
         }
         (document::Media::Null, _) => Store::Null,
         (document::Media::File, None) => return usage("a file volume needs a path"),
-        (document::Media::File, Some(path)) => Store::Disk(Arc::new(open_disk(path, spec)?)),
+        (document::Media::File, Some(path)) => {
+            let mut disk = open_disk(path, spec)?;
+            growth = disk.take_growth();
+            Store::Disk(Arc::new(disk))
+        }
     };
-    Ok(OpenVolume { spec: spec.clone(), store })
+    Ok(OpenVolume { spec: spec.clone(), store, growth })
 }
 
+/// Judged before it is opened for writing, and held, locked and claimed to the server's end.
 fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> {
-    let create_bytes = (spec.size_bytes > 0).then_some(spec.size_bytes);
-    let options = DiskOptions { read_only: false, direct: spec.direct, create_bytes };
-    Disk::open(path, options).map_err(|error| failure::disk(&error, format!("volume {}", spec.name)))
+    let place = || format!("volume {}", spec.name);
+    let fail = |error: DiskError| failure::disk(&error, place());
+    if spec.destroy.as_deref().is_some_and(|named| named != path) {
+        return Err(Failure::usage("names another path than the volume's", format!("{}, destroy", place())));
+    }
+    let options = DiskOptions { read_only: false, direct: spec.direct, claim: true };
+    let mut disk = match (Candidate::open(path), spec.expect) {
+        (Err(DiskError::Io { source, .. }), None) if is_absent(&source) && spec.size_bytes > 0 => {
+            check_new(path, spec.size_bytes).map_err(fail)?;
+            Disk::make(path, options).map_err(fail)?
+        }
+        (result, expected) => {
+            let candidate = result.map_err(fail)?;
+            if let Some(expected) = expected {
+                candidate.expect(expected.into()).map_err(fail)?;
+            }
+            candidate.expect_free().map_err(fail)?;
+            candidate.lock(Lock::Exclusive).map_err(fail)?;
+            if spec.destroy.is_none() {
+                refuse_foreign(&candidate, place(), |_| Ok(()))?;
+            }
+            Disk::of(candidate, options).map_err(fail)?
+        }
+    };
+    match disk.kind() {
+        DiskKind::File => disk.grow(spec.size_bytes).map_err(fail)?,
+        DiskKind::BlockDevice if disk.size_bytes() < spec.size_bytes => {
+            let message = format!("{} has {} bytes, the volume {}", path.display(), disk.size_bytes(), spec.size_bytes);
+            return Err(Failure::new(FailureKind::TooSmall, message, place()));
+        }
+        DiskKind::BlockDevice => {}
+    }
+    Ok(disk)
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotFound
 }
 
 /// Volumes as the server's threads know them; disks are numbered in order.
@@ -93,8 +136,22 @@ impl OpenVolume {
     pub(super) fn path(&self) -> Option<String> {
         match &self.store {
             Store::Memory(memory) => memory.path().map(|path| path.display().to_string()),
-            Store::Disk(disk) => Some(disk.path().display().to_string()),
+            Store::Disk(disk) => Some(disk.shared_path().display().to_string()),
             Store::Null => None,
+        }
+    }
+
+    pub(super) fn identity(&self) -> Option<document::Identity> {
+        match &self.store {
+            Store::Disk(disk) => Some(disk.identity().into()),
+            Store::Memory(_) | Store::Null => None,
+        }
+    }
+
+    /// What was made for it stays.
+    pub(super) fn keep(&mut self) {
+        if let Some(growth) = self.growth.take() {
+            growth.keep();
         }
     }
 }

@@ -33,7 +33,10 @@ pub struct LoadConfig {
 #[derive(Clone, Debug)]
 pub enum TaskConfig {
     Run(RunConfig),
-    Check,
+    Check {
+        /// How much of the unit is looked at, from its start; `None`: all of it.
+        look_bytes: Option<u64>,
+    },
     Fill {
         /// Writes over data that iotax did not write.
         destroy: bool,
@@ -45,7 +48,7 @@ impl TaskConfig {
     pub(super) fn outstanding(&self) -> u32 {
         match self {
             Self::Run(run) => run.outstanding,
-            Self::Check | Self::Fill { .. } => TRANSFERS,
+            Self::Check { .. } | Self::Fill { .. } => TRANSFERS,
         }
     }
 
@@ -53,7 +56,7 @@ impl TaskConfig {
     pub(super) fn io_bytes_max(&self) -> u32 {
         match self {
             Self::Run(run) => run.io_bytes_max(),
-            Self::Check | Self::Fill { .. } => TRANSFER_BYTES,
+            Self::Check { .. } | Self::Fill { .. } => TRANSFER_BYTES,
         }
     }
 }

@@ -17,6 +17,7 @@ pub(super) struct FillTask {
     under_way: Vec<u64>,
     staging: Vec<u8>,
     pub(super) done_bytes: u64,
+    pub(super) total_bytes: u64,
     flush: Flush,
 }
 
@@ -31,7 +32,9 @@ impl FillTask {
         let io_bytes = buffers.first().map_or(0, Payload::len);
         let under_way = vec![0; buffers.len()];
         let staging = vec![0; io_bytes];
-        Self { pool, run, next: begin, end, buffers, under_way, staging, done_bytes: 0, flush: Flush::Waiting }
+        let total_bytes = end.saturating_sub(begin);
+        let flush = Flush::Waiting;
+        Self { pool, run, next: begin, end, buffers, under_way, staging, done_bytes: 0, total_bytes, flush }
     }
 
     pub(super) fn next(&mut self, tag: Tag) -> Option<Io> {

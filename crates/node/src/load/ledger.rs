@@ -108,11 +108,16 @@ impl Ledger {
             Some(last) => describe(Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) }),
             None => format!("at most sequence {} of writer {}", self.issued, self.writer),
         };
+        // Runs are named by the times of their starts.
+        let of_later_run = matches!(verdict, Verdict::Ours(stamp) if stamp.run > self.run);
         let found = match verdict {
             Verdict::NeverWritten => "zeros: the write was lost".to_owned(),
+            Verdict::Ours(stamp) if stamp.run < self.run && stamp.writer > 0 => {
+                format!("{} of an earlier run: a write was lost, unless that run still writes here", describe(stamp))
+            }
             Verdict::Ours(stamp) => describe(stamp),
         };
-        Wrong { at, expected, found }
+        Wrong { at, expected, found, of_later_run }
     }
 }
 
@@ -138,6 +143,17 @@ mod tests {
         ledger.written(8192, second.sequence);
         assert!(ledger.judge(8192, Verdict::Ours(first)).is_err(), "stale, of this run");
         assert!(ledger.judge(4096, Verdict::Ours(second)).is_err(), "never written there");
+    }
+
+    #[test]
+    fn data_of_a_later_run_are_another_runs_not_wrong_ones() {
+        let mut ledger = Ledger::new(9, 1, 0, 16, 512);
+        let stamp = ledger.issue();
+        ledger.written(512, stamp.sequence);
+        let later = ledger.judge(512, ours(10, 1, 1)).expect_err("overwritten");
+        assert!(later.to_string().starts_with("another run writes here at byte 512"), "{later}");
+        let earlier = ledger.judge(512, ours(8, 1, 1)).expect_err("stale");
+        assert!(!earlier.of_later_run && earlier.found.contains("unless that run still writes here"), "{earlier}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The guard's task: reads the working set and says whose data it holds. Writes nothing.
+//! The guard's task: reads a unit from its start and says whose data it holds. Writes nothing.
 
 use std::rc::Rc;
 
@@ -17,6 +17,7 @@ pub(super) struct ScanTask {
     io_bytes: u32,
     slots: Vec<Slot>,
     pub(super) scanned_bytes: u64,
+    pub(super) total_bytes: u64,
     content: Content,
 }
 
@@ -28,9 +29,9 @@ struct Slot {
 }
 
 impl ScanTask {
-    pub(super) fn new(pool: Rc<Pool>, begin: u64, end: u64, io_bytes: u32, outstanding: u32) -> Self {
+    pub(super) fn new(pool: Rc<Pool>, end: u64, io_bytes: u32, outstanding: u32) -> Self {
         let slots = (0..outstanding).map(|_| Slot { bytes: vec![0; io_bytes as usize], ..Slot::default() }).collect();
-        Self { pool, next: begin, end, io_bytes, slots, scanned_bytes: 0, content: Content::Zeros }
+        Self { pool, next: 0, end, io_bytes, slots, scanned_bytes: 0, total_bytes: end, content: Content::Zeros }
     }
 
     pub(super) fn next(&mut self, tag: Tag) -> Option<Io> {

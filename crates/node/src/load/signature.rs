@@ -39,6 +39,11 @@ pub fn name(bytes: &[u8], offset: u64) -> Option<(u64, &'static str)> {
     })
 }
 
+/// What stands at the end of a device that begins with it: UEFI 2.10 §5.3.2 keeps a second header in the last block.
+pub fn name_at_end(block: &[u8]) -> Option<&'static str> {
+    block.starts_with(b"EFI PART").then_some("GPT partition table (backup)")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

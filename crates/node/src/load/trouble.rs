@@ -19,7 +19,10 @@ pub(super) fn failure(trouble: Trouble, place: &str) -> Failure {
             let at = offset.map_or(String::new(), |offset| format!(" at byte {offset}"));
             Failure::new(failed_io(&error), format!("the target failed I/O{at}: {error}"), place)
         }
-        Trouble::Wrong(wrong) => Failure::new(FailureKind::Verify, wrong.to_string(), place),
+        Trouble::Wrong(wrong) => {
+            let kind = if wrong.of_later_run { FailureKind::InUse } else { FailureKind::Verify };
+            Failure::new(kind, wrong.to_string(), place)
+        }
         Trouble::Misuse(misuse) => Failure::new(FailureKind::Internal, misuse.to_string(), place),
     }
 }

@@ -12,12 +12,14 @@ pub enum Verdict {
 
 /// A block that cannot be what was written there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("wrong data at byte {at}: expected {expected}, found {found}")]
+#[error("{} at byte {at}: expected {expected}, found {found}", if *of_later_run { "another run writes here" } else { "wrong data" })]
 pub struct Wrong {
     /// Offset of the pattern block in its unit, bytes.
     pub at: u64,
     pub expected: String,
     pub found: String,
+    /// A run that began after this one wrote it: nothing is wrong with the unit.
+    pub of_later_run: bool,
 }
 
 pub(super) fn describe(stamp: Stamp) -> String {

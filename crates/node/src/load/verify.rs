@@ -144,6 +144,7 @@ impl ReadCheck {
             at: self.offset + u64::from(self.arrived),
             expected: format!("byte {} of a read of {} bytes", self.arrived, self.len),
             found: if len == 0 { "the end of the read".to_owned() } else { format!("{len} bytes for byte {at}") },
+            of_later_run: false,
         }
     }
 }
@@ -168,7 +169,7 @@ fn wrong_header(head: &[u8; HEADER_BYTES], at: u64) -> Wrong {
         Some(header) => format!("the block of byte {} ({})", header.offset, describe(header.stamp)),
         None => format!("{} (no pattern of ours)", hex(&head[..16])),
     };
-    Wrong { at, expected: format!("a pattern block of byte {at}, or zeros"), found }
+    Wrong { at, expected: format!("a pattern block of byte {at}, or zeros"), found, of_later_run: false }
 }
 
 #[cold]
@@ -184,6 +185,7 @@ fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> W
         at,
         expected: format!("{who}: {} at byte {} of the block", window(right), HEADER_BYTES + begin + differs),
         found: window(found),
+        of_later_run: false,
     }
 }
 
@@ -229,7 +231,9 @@ pub fn classify(pool: &Pool, bytes: &[u8], offset: u64) -> Content {
             Ok(Verdict::Ours(_)) => content = Content::Pattern,
             Err(wrong) => {
                 let what = signature::name(bytes, offset)
-                    .map_or_else(|| format!("unknown data ({})", wrong.found), |(_, name)| name.to_owned());
+                    .map(|(_, name)| name)
+                    .or_else(|| signature::name_at_end(block))
+                    .map_or_else(|| format!("unknown data ({})", wrong.found), str::to_owned);
                 return Content::Foreign { at: first_foreign(block, at), what };
             }
         }

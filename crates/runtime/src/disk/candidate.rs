@@ -84,7 +84,7 @@ impl Candidate {
         Err(DiskError::Swapped { path: self.path.clone(), found: self.identity })
     }
 
-    /// Refuses what somebody else uses: a file system, swap space, a loop device, a volume manager, a program that locked it.
+    /// Refuses what somebody else uses: a file system, swap space, a loop device, a volume manager.
     pub fn expect_free(&self) -> Result<(), DiskError> {
         let fail = |source: io::Error| DiskError::Io { path: self.path.clone(), source };
         match in_use::holder_of(&self.file).map_err(fail)? {
@@ -93,8 +93,12 @@ impl Candidate {
         }
     }
 
-    /// Keeps other runs away until this is dropped, and the disk that comes of it. A file system without locks has none.
+    /// Keeps other runs away until this is dropped, and the disk that comes of it. Refuses what another program has locked, as those do
+    /// that run a virtual machine from it. A file system without locks has none.
     pub fn lock(&self, lock: Lock) -> Result<(), DiskError> {
+        if let Some(holder) = in_use::locked_by(&self.file).filter(|_| lock == Lock::Exclusive) {
+            return Err(self.in_use(holder.to_string()));
+        }
         let operation = match lock {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
             Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,

@@ -64,7 +64,7 @@ pub(super) fn holder_of(file: &File) -> io::Result<Option<Holder>> {
     if !file.metadata()?.file_type().is_block_device() {
         let swap = swap_paths(&swaps).find(|path| is(path, identity));
         let swap = swap.map(|path| Holder::Swap { device: path.display().to_string() });
-        return Ok(swap.or_else(|| locked_by(file)));
+        return Ok(swap);
     }
     for (number, directory) in device_and_partitions(identity.device) {
         let device = directory.file_name().map_or_else(|| number.clone(), |name| name.to_string_lossy().into_owned());
@@ -139,12 +139,13 @@ fn backing_identity(loop_device: &str) -> Option<Identity> {
 
 fn is(path: &Path, identity: Identity) -> bool {
     // Without opening it for more than its name: it may be anything.
-    let named = rustix::fs::open(path, rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let named =
+        rustix::fs::open(path, rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
     named.is_ok_and(|named| identity_of(named).is_ok_and(|found| found == identity))
 }
 
 /// `fcntl(2)`: who would keep us from locking the whole file for writing, by locks of a process or of an open file.
-fn locked_by(file: &File) -> Option<Holder> {
+pub(super) fn locked_by(file: &File) -> Option<Holder> {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -254,10 +255,10 @@ mod tests {
         };
         // SAFETY: the request reads one `flock`.
         assert_eq!(unsafe { libc::fcntl(other.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }, 0);
-        let holder = holder_of(&File::open(&path).unwrap()).unwrap();
+        let holder = locked_by(&File::open(&path).unwrap());
         assert!(matches!(holder, Some(Holder::Lock { .. })), "{holder:?}");
         drop(other);
-        assert_eq!(holder_of(&File::open(&path).unwrap()).unwrap(), None);
+        assert_eq!(locked_by(&File::open(&path).unwrap()), None);
         fs::remove_file(path).unwrap();
     }
 

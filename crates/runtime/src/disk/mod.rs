@@ -132,11 +132,9 @@ impl Disk {
         Ok(())
     }
 
-    /// What was made stays when the disk is dropped.
-    pub fn keep(&mut self) {
-        if let Some(growth) = self.growth.take() {
-            growth.keep();
-        }
+    /// What was made or made larger: goes away when it is dropped, unless it is kept.
+    pub fn take_growth(&mut self) -> Option<Growth> {
+        self.growth.take()
     }
 
     pub fn path(&self) -> &Path {
@@ -241,7 +239,7 @@ mod tests {
         let path = scratch("create");
         let mut disk = Disk::make(&path, DiskOptions::default()).unwrap();
         disk.grow(1 << 20).unwrap();
-        disk.keep();
+        disk.take_growth().unwrap().keep();
         assert_eq!((disk.kind(), disk.size_bytes()), (DiskKind::File, 1 << 20));
         assert!(path.metadata().unwrap().blocks() * 512 >= 1 << 20, "its space is reserved");
         assert!(disk.block_size_bytes().is_power_of_two() && disk.memory_align().is_power_of_two());

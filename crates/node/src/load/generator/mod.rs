@@ -158,7 +158,7 @@ impl LoadNode {
         let (depth, io_bytes) = node.transfer();
         let writes = match &node.config.task {
             TaskConfig::Run(run) => run.writes(),
-            TaskConfig::Check => false,
+            TaskConfig::Check { .. } => false,
             TaskConfig::Fill { .. } => true,
         };
         for _ in 0..node.config.own_workers {
@@ -257,12 +257,12 @@ impl LoadNode {
         self.recorder.as_ref().map_or(&[], |recorder| recorder.samples(from))
     }
 
-    /// Bytes checked or filled so far.
-    pub fn progress_bytes(&self) -> u64 {
+    /// Bytes checked or filled so far, and of how many.
+    pub fn progress_bytes(&self) -> (u64, u64) {
         match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
-            Some(Task::Scan(task)) => task.scanned_bytes,
-            Some(Task::Fill(task)) => task.done_bytes,
-            Some(Task::Run(_)) | None => 0,
+            Some(Task::Scan(task)) => (task.scanned_bytes, task.total_bytes),
+            Some(Task::Fill(task)) => (task.done_bytes, task.total_bytes),
+            Some(Task::Run(_)) | None => (0, 0),
         }
     }
 

@@ -52,9 +52,13 @@ impl LoadNode {
             }
             TaskConfig::Fill { .. } if geometry.read_only => Err(read_only(place)),
             TaskConfig::Fill { destroy: true } => Ok(self.fill(&geometry)),
-            TaskConfig::Check | TaskConfig::Fill { .. } => {
-                let (begin, end) = self.range(&geometry);
-                let task = ScanTask::new(Rc::clone(&self.pool), begin, end, io_bytes(&geometry), TRANSFERS);
+            TaskConfig::Check { .. } | TaskConfig::Fill { .. } => {
+                // What lies behind the working set is somebody's too.
+                let look_bytes = match self.config.task {
+                    TaskConfig::Check { look_bytes: Some(bytes) } => bytes.min(geometry.size_bytes),
+                    _ => geometry.size_bytes,
+                };
+                let task = ScanTask::new(Rc::clone(&self.pool), look_bytes, io_bytes(&geometry), TRANSFERS);
                 Ok(Task::Scan(task))
             }
         }
@@ -86,7 +90,7 @@ impl LoadNode {
         }
         let Some(Task::Scan(scan)) = self.workers.first()?.state.task.as_ref() else { return None };
         if let Content::Foreign { at, what } = scan.content() {
-            let message = format!("holds {what} (at byte {at}); nothing was written");
+            let message = format!("holds {what} at byte {at} that iotax did not write; nothing was changed");
             return Some(Err(Failure::new(FailureKind::ForeignData, message, self.place.clone())));
         }
         let geometry = self.workers[0].state.geometry.clone()?;
