@@ -53,6 +53,8 @@ def load(name: str, driver: str | None = None) -> tuple[Study, str]:
 def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
     """The lab that the study names. Raises EngineError where there is no engine."""
     known = {endpoint.uri for endpoint in study.endpoints().values() if not endpoint.embedded}
+    if study.volume.path is not None:
+        known.add(f"local:{Path(study.volume.path).absolute()}")
     given = {
         each if "://" in each or each.startswith("local:") else f"local:{Path(each).absolute()}" for each in destroy
     }

@@ -54,12 +54,30 @@ class Outcome:
     log: str
 
 
-class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
-    """This attempt failed; the lab can try again."""
+_PERMANENT = frozenset(
+    {"usage", "denied", "read_only", "too_small", "foreign_data", "in_use", "swapped", "disk_full", "missing"}
+)
+"""Kinds of failure that a second attempt meets again."""
+_AWAY = frozenset({"refused", "unreachable", "not_found", "lost"})
+"""Kinds of failure of a target that is gone, for a while or for good."""
 
-    def __init__(self, reason: str, log: str = "", connected: Connected | None = None) -> None:
-        self.reason, self.log, self.connected = reason, log, connected
+
+class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
+    """This attempt failed. `kind` is the engine's, where it knows."""
+
+    def __init__(self, reason: str, log: str = "", connected: Connected | None = None, kind: str = "") -> None:
+        self.reason, self.log, self.connected, self.kind = reason, log, connected, kind
         super().__init__(reason)
+
+    @property
+    def permanent(self) -> bool:
+        """Whether another attempt can only fail alike."""
+        return self.kind in _PERMANENT
+
+    @property
+    def away(self) -> bool:
+        """Whether the target may just be gone: worth waiting for."""
+        return self.kind in _AWAY
 
 
 class LabUnusable(Exception):  # noqa: N818 - an outcome, not a bug
@@ -101,6 +119,11 @@ class Lab(ABC):
     def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
         """Runs the trials of one session in turns, in slices: an outcome for each. Raises TrialFailed, for all."""
         raise TrialFailed("this lab runs each trial on its own")
+
+    def answers(self, trial: Trial) -> bool:
+        """Whether what the trial goes to can be reached now. Writes nothing."""
+        del trial
+        return True
 
     @abstractmethod
     def close(self) -> None:

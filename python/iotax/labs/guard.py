@@ -1,13 +1,14 @@
 """Keeps other people's data. No endpoint that is not ours is written to before it passed here.
 
 An endpoint may be written to when it holds zeros only, or our own pattern, or when the user named that very endpoint
-with `--destroy`. The engine's `fill` and `check` apply the same rule by themselves; this place explains it.
+with `--destroy`. The engine applies the same rule by itself where it opens a file or device; this place explains it.
 """
 
 from __future__ import annotations
 
 from iotax.engine import EngineError
 from iotax.labs.base import Finding
+from iotax.labs.feasible import impossible
 from iotax.labs.load import Checked
 from iotax.study.model import Settings
 from iotax.units import format_size
@@ -17,11 +18,20 @@ _HINTS = {
     "unreachable": "the host does not answer: is the address right, is a firewall in between?",
     "not_found": "the host answers but knows no such name: check the export, IQN, LUN, NQN or namespace",
     "too_small": "the unit is smaller than the working set: say a smaller `working_set:` under load",
+    "disk_full": "say a smaller `size:` under volume, or name a file on a larger file system",
     "denied": "the server does not let this initiator in: check its access list and `initiator:` under connection",
 }
 
 
-def judge(settings: Settings, label: str, endpoint: str, checked: Checked, *, destroy: bool) -> list[Finding]:
+def judge(
+    settings: Settings,
+    label: str,
+    endpoint: str,
+    checked: Checked,
+    *,
+    destroy: bool,
+    memory_free_bytes: int | None = None,
+) -> list[Finding]:
     """What stands in the way of running the study's treatments on an endpoint that is not ours."""
     found: list[Finding] = []
     subject = f"{label} ({endpoint})"
@@ -35,15 +45,11 @@ def judge(settings: Settings, label: str, endpoint: str, checked: Checked, *, de
                 "say a smaller `working_set:` under load",
             )
         )
-    blocks = {each.block_size for each in settings.load.accesses()}
-    if odd := next((block for block in sorted(blocks) if block % checked.block_size_bytes), None):
-        found.append(
-            Finding(
-                "error",
-                subject,
-                f"its blocks have {checked.block_size_bytes} bytes, of which {format_size(odd)} is no multiple",
-            )
-        )
+    limits = {"max_io_bytes": checked.max_io_bytes, "block_size_bytes": checked.block_size_bytes}
+    reasons = impossible(settings, **limits, memory_free_bytes=memory_free_bytes)
+    found += [Finding("error", subject, reason) for reason in reasons]
+    if settings.writes and checked.held:
+        found.append(Finding("refused", subject, _in_use(checked.held)))
     if settings.writes and checked.read_only:
         found.append(
             Finding(
@@ -76,13 +82,56 @@ def judge(settings: Settings, label: str, endpoint: str, checked: Checked, *, de
     return found
 
 
+def judge_volume(path: str, size_bytes: int, checked: Checked, *, destroy: bool) -> Finding:
+    """What stands in the way of a file volume, which its server opens for writing whatever the study does."""
+    subject = f"volume ({path})"
+    if checked.held:
+        return Finding("refused", subject, _in_use(checked.held))
+    if checked.read_only:
+        return Finding("error", subject, "cannot be written by this user; name another file")
+    if checked.holds == "nothing":
+        return Finding("ok", subject, f"will be made, {format_size(size_bytes)}")
+    state = f"holds {checked.what or checked.holds}"
+    if checked.holds == "foreign":
+        if destroy:
+            return Finding("warning", subject, f"{state}: will be destroyed, as --destroy says")
+        at = f" at byte {checked.at_bytes}" if checked.at_bytes is not None else ""
+        return Finding(
+            "refused",
+            subject,
+            f"{state}{at} that iotax did not write. Nothing was changed. Name another file; to destroy this one, add "
+            f"--destroy {path}",
+        )
+    return Finding("ok", subject, state)
+
+
+def explain_volume(path: str, error: EngineError) -> Finding:
+    """A file volume that cannot be, with what to do about it."""
+    hints = _HINTS | {
+        "not_found": "its folder is not there",
+        "denied": "this user may not write there; name another file",
+        "usage": "name a file or a block device",
+    }
+    said = f"{error.message}; {hints[error.kind]}" if error.kind in hints else error.message
+    kind = "refused" if error.kind in ("foreign_data", "in_use", "swapped") else "error"
+    return Finding(kind, f"volume ({path})", said)
+
+
+def _in_use(holder: str) -> str:
+    return f"is in use: {holder}; unmount or release it first, --destroy does not override this. Nothing was changed"
+
+
 def explain(label: str, endpoint: str, error: EngineError) -> Finding:
     """An endpoint that could not be checked, with what to do about it."""
     subject = f"{label} ({endpoint})"
+    if error.kind in ("in_use", "swapped"):
+        return Finding("refused", subject, str(error))
     if error.kind == "foreign_data":
         return Finding("refused", subject, f"{error}; to destroy it, add --destroy {endpoint}")
     said = error.message if error.where == endpoint else str(error)
     hint = _HINTS.get(error.kind, "")
+    if error.kind == "denied" and endpoint.startswith("local:"):
+        hint = "its permissions do not let this user in"
     if error.kind == "not_found" and endpoint.startswith("local:"):
         hint = f"there is no such file or device; `truncate -s 1G {endpoint.removeprefix('local:')}` makes a file"
     return Finding("error", subject, f"{said}; {hint}" if hint else said)

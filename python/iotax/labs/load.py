@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,16 @@ class Checked(Record):
 
     size_bytes: int
     block_size_bytes: int = _SECTOR_BYTES
+    max_io_bytes: int | None = None
+    """Of one I/O; None where nothing limits it."""
     read_only: bool = False
     holds: str
-    """zeros, pattern or foreign."""
+    """zeros, pattern, foreign, or nothing where a volume can be made."""
     what: str | None = None
     at_bytes: int | None = None
     scanned_bytes: int = 0
+    held: str | None = None
+    """Who else uses a local file or device."""
 
 
 class _Idle(Record):
@@ -42,8 +47,29 @@ class _Idle(Record):
     cpu: CpuUse
 
 
+@dataclass(frozen=True)
+class Permission:
+    """Why a local file or device, or an endpoint, may be written to."""
+
+    judged: dict[str, int] | None = None
+    """The identity of what was judged and is held."""
+    destroy: bool = False
+    """The user gave away what it holds."""
+
+    def said(self, endpoint: str) -> dict[str, Any]:
+        """As the engine's documents say it."""
+        return ({"judged": self.judged} if self.judged else {}) | ({"destroy": endpoint} if self.destroy else {})
+
+
 def run_document(
-    settings: Settings, endpoint: str, *, seed: int, driver: str, cpus: list[int], watch_pids: dict[str, int]
+    settings: Settings,
+    endpoint: str,
+    *,
+    seed: int,
+    driver: str,
+    cpus: list[int],
+    watch_pids: dict[str, int],
+    permission: Permission = Permission(),
 ) -> dict[str, Any]:
     """The engine's `run` task for one treatment."""
     load = settings.load
@@ -68,6 +94,7 @@ def run_document(
         "driver": driver,
         "cpus": cpus,
         "watch_pids": watch_pids,
+        **permission.said(endpoint),
     }
     return document | {"streams": _streams(settings)} if load.streams else document
 
@@ -110,7 +137,7 @@ def options(settings: Settings) -> dict[str, Any]:
 def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
     """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
     connected: Connected | None = None
-    reason = ""
+    reason = kind = ""
     result: TrialResult | None = None
     try:
         with Engine(program, "load", document) as engine:
@@ -128,36 +155,53 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
             reason = "no I/O completed within the measured window"
     except EngineError as error:
         if error.kind == "missing":
-            raise TrialFailed(str(error)) from error
-        reason = str(error)
+            raise TrialFailed(str(error), kind=error.kind) from error
+        reason, kind = str(error), error.kind
     except ValidationError as error:
         reason = malformed(error)
     # Only now, with the process ended, is its log whole.
     if result is None or reason:
-        raise TrialFailed(reason, engine.log, connected)
+        raise TrialFailed(reason, engine.log, connected, kind)
     return Outcome(result, connected, engine.log)
 
 
-def run_check(program: Path, settings: Settings, endpoint: str, progress: Progress) -> Checked:
-    """What stands at the endpoint. Raises EngineError."""
-    document = {
+def run_check(
+    program: Path,
+    settings: Settings,
+    endpoint: str,
+    progress: Progress,
+    *,
+    judged: dict[str, int] | None = None,
+    look_bytes: int | None = None,
+    volume_bytes: int | None = None,
+) -> Checked:
+    """What stands at the endpoint: all of it is looked at, or `look_bytes` from its start. Raises EngineError.
+
+    With `volume_bytes`: whether a server could have a volume of that size at a local path. `judged` is the identity of
+    a local file or device that the caller holds.
+    """
+    document: dict[str, Any] = {
         "task": "check",
         "endpoint": endpoint,
         "options": options(settings),
-        "working_set_bytes": settings.working_set_bytes,
+        "working_set_bytes": None if volume_bytes is not None else settings.working_set_bytes,
+        "judged": judged,
+        "look_bytes": look_bytes,
+        "volume_bytes": volume_bytes,
     }
+    document = {name: value for name, value in document.items() if value is not None}
     step = _steps(f"looking whose data are at {endpoint}", progress)
     return Checked.model_validate(_to_the_end(program, document, "checked", step))
 
 
-def run_fill(program: Path, settings: Settings, endpoint: str, *, destroy: bool, progress: Progress) -> None:
+def run_fill(program: Path, settings: Settings, endpoint: str, *, permission: Permission, progress: Progress) -> None:
     """Writes the pattern over the working set. Raises EngineError."""
     document = {
         "task": "fill",
         "endpoint": endpoint,
         "options": options(settings),
         "working_set_bytes": settings.working_set_bytes,
-        **({"destroy": endpoint} if destroy else {}),
+        **permission.said(endpoint),
     }
     _to_the_end(program, document, "filled", _steps(f"writing the pattern to {endpoint}", progress))
 
@@ -168,7 +212,7 @@ def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str
     try:
         idle = _Idle.model_validate(_to_the_end(program, document, "idle", lambda _: None))
     except EngineError as error:
-        raise TrialFailed(str(error), error.log) from error
+        raise TrialFailed(str(error), error.log, kind=error.kind) from error
     except ValidationError as error:
         raise TrialFailed(malformed(error)) from error
     return Background(

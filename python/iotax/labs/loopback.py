@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,21 @@ from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.facts import Processors, recorded, usable
+from iotax.labs.feasible import impossible
 from iotax.labs.fio.job import verifies
 from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_of
-from iotax.labs.load import run_check, run_document, run_fill, run_idle, run_load
+from iotax.labs.held import Holdings
+from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server
 from iotax.labs.session import run_session, session_document
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
+from iotax.study.model import Volume
 from iotax.trial import Background, Trial, TrialResult
 from iotax.units import format_size
 
+_TRIED_BYTES = 16 << 20
+"""Size of the volume on which `check` tries the server."""
 _SPARE_BYTES = 256 << 20
 """Memory left to everything else when a memory volume is made."""
 
@@ -54,6 +59,9 @@ class LoopbackLab(Lab):
         self._filled: dict[str, _State] = {}
         self._background: Background | None = None
         """Of the block under way."""
+        self._held = Holdings()
+        self._written_by_fio: set[str] = set()
+        """File volumes that hold what fio wrote through our own server, and is foreign to the engine."""
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
         threads_max = max(settings.load.threads for settings in self._settings.values())
         self.serve_cpus, self.load_cpus = share_cpus(
@@ -61,12 +69,13 @@ class LoopbackLab(Lab):
         )
 
     def check(self) -> list[Finding]:
-        found = [*self._check_machine(), *self._check_fio()]
+        found = [*self._check_machine(), *self._check_fio(), *self._check_volumes(lambda _: None)]
         return [*found, *self._check_server(), *self._check_endpoints(lambda _: None)]
 
     def prepare(self, progress: Progress) -> None:
         progress(Step("checking the lab"))
-        findings = [*self._check_machine(), *self._check_fio(), *self._check_endpoints(progress)]
+        findings = [*self._check_machine(), *self._check_fio(), *self._check_volumes(progress)]
+        findings += [*self._hold_endpoints(), *self._check_endpoints(progress)]
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         if self._embedded() and self._study.design.slices is None:
@@ -74,7 +83,8 @@ class LoopbackLab(Lab):
             try:
                 self._serve(self._embedded()[0])
             except TrialFailed as failed:
-                raise LabUnusable([Finding("error", "server", failed.reason)]) from failed
+                kind = "refused" if failed.kind in ("foreign_data", "in_use", "swapped") else "error"
+                raise LabUnusable([Finding(kind, "server", failed.reason)]) from failed
         self._fill_endpoints(progress)
 
     def background(self, block: int) -> Background:
@@ -92,9 +102,10 @@ class LoopbackLab(Lab):
                 target = server.endpoint(settings.endpoint.protocol)
             else:
                 target = settings.endpoint.uri
+                self._judge_again(settings, progress)
             self._refill(trial, settings, server, progress)
         except EngineError as error:
-            raise TrialFailed(str(error), error.log) from error
+            raise TrialFailed(str(error), error.log, kind=error.kind) from error
         over_network = server is not None and settings.endpoint.protocol != "local"
         watch_pids = {"target": server.pid} if server and over_network else {}
         generate = self._run_fio if settings.load.generator == "fio" else self._run_engine
@@ -105,6 +116,8 @@ class LoopbackLab(Lab):
                 raise
             reason = f"{server.ending()}; the load then said: {failed.reason}"
             raise TrialFailed(reason, "\n".join((server.log, failed.log)), failed.connected) from failed
+        finally:
+            self._held.touched(target)
         if server is not None and not server.alive():
             raise TrialFailed(f"{server.ending()} during the trial", server.log, outcome.connected)
         return replace(outcome, result=self._recorded(outcome.result, settings))
@@ -126,7 +139,7 @@ class LoopbackLab(Lab):
         slices = self._study.design.slices
         assert slices is not None, "only a study by rounds has sessions"
         session = trials[0].block
-        self.close()
+        self._end_server()
         serve_cpus, load_cpus = self.serve_cpus, self.load_cpus
         if session % 2 == 0 and len(serve_cpus) == len(load_cpus):
             serve_cpus, load_cpus = load_cpus, serve_cpus
@@ -135,6 +148,7 @@ class LoopbackLab(Lab):
             for trial in trials:
                 settings = self._study.settings(trial.treatment)
                 server = self._serve(settings, serve_cpus) if settings.endpoint.embedded else None
+                self._judge_again(settings, progress)
                 self._refill(trial, settings, server, progress)
                 over_network = server is not None and settings.endpoint.protocol != "local"
                 loads[trial.id] = run_document(
@@ -144,9 +158,10 @@ class LoopbackLab(Lab):
                     driver=self._study.lab.loopback.driver,
                     cpus=load_cpus[: settings.load.threads],
                     watch_pids={"target": server.pid} if server and over_network else {},
+                    permission=self._permission(settings),
                 )
         except EngineError as error:
-            raise TrialFailed(str(error), error.log) from error
+            raise TrialFailed(str(error), error.log, kind=error.kind) from error
         document = session_document(
             loads,
             rounds_of(len(trials), slices.rounds, session, self._study.design.seed),
@@ -160,6 +175,9 @@ class LoopbackLab(Lab):
                 raise
             reason = f"{self._server.ending()}; the load then said: {failed.reason}"
             raise TrialFailed(reason, "\n".join((self._server.log, failed.log))) from failed
+        finally:
+            for uri in self._external():
+                self._held.touched(uri)
         return [
             replace(
                 outcomes[trial.id],
@@ -178,6 +196,7 @@ class LoopbackLab(Lab):
             driver=self._study.lab.loopback.driver,
             cpus=self.load_cpus[: settings.load.threads],
             watch_pids=watch_pids,
+            permission=self._permission(settings),
         )
         return run_load(self._program, document, progress)
 
@@ -186,7 +205,8 @@ class LoopbackLab(Lab):
     ) -> Outcome:
         try:
             fio = find_fio()
-            reached = target_of(fio, settings.endpoint.protocol, target, driver=self._study.lab.loopback.driver)
+            path = self._held.descriptor_path(target) or target
+            reached = target_of(fio, settings.endpoint.protocol, path, driver=self._study.lab.loopback.driver)
         except NoFio as missing:
             raise TrialFailed(str(missing)) from missing
         name = self._name(settings)
@@ -197,6 +217,8 @@ class LoopbackLab(Lab):
         elif any(each.read < 100 for each in settings.load.accesses()):
             content = "fio's"
         self._filled[name] = replace(state, content=content or state.content)
+        if content and settings.endpoint.embedded:
+            self._written_by_fio.add(_volume_uri(settings.volume))
         return run_fio(
             fio,
             settings,
@@ -209,9 +231,30 @@ class LoopbackLab(Lab):
         )
 
     def close(self) -> None:
+        self._held.close()
+        self._end_server()
+
+    def _end_server(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    def answers(self, trial: Trial) -> bool:
+        settings = self._study.settings(trial.treatment)
+        if settings.endpoint.embedded:
+            return True
+        with contextlib.suppress(EngineError, ValidationError):
+            run_check(self._program, settings, settings.endpoint.uri, lambda _: None, look_bytes=0)
+            return True
+        return False
+
+    def _permission(self, settings: Settings) -> Permission:
+        """Why the load may write to what these settings name."""
+        if not settings.endpoint.embedded:
+            uri = settings.endpoint.uri
+            return Permission(self._held.identity(uri), destroy=self._may_destroy(uri))
+        lent = settings.endpoint.protocol == "local" and self._server is not None
+        return Permission(self._server.identity if lent and self._server else None)
 
     def _embedded(self) -> list[Settings]:
         return [each for each in self._settings.values() if each.endpoint.embedded]
@@ -227,9 +270,10 @@ class LoopbackLab(Lab):
     def _serve(self, settings: Settings, cpus: list[int] | None = None) -> Server:
         """The running server for these settings; a dead one, or one with another volume, is replaced."""
         if self._server is not None and (not self._server.alive() or self._server.volume != settings.volume):
-            self.close()
+            self._end_server()
         if self._server is None:
             loopback = self._study.lab.loopback
+            uri = _volume_uri(settings.volume)
             try:
                 self._server = Server(
                     self._program,
@@ -238,9 +282,13 @@ class LoopbackLab(Lab):
                     threads=loopback.threads,
                     cpus=self.serve_cpus if cpus is None else cpus,
                     file_io=any(each.load.generator == "fio" for each in self._settings.values()),
+                    expect=self._held.identity(uri),
+                    destroy=self._may_destroy(uri) or uri in self._written_by_fio,
                 )
+                if self._server.identity is not None:
+                    self._held.keep(uri, self._server.endpoint("local"))
             except EngineError as error:
-                raise TrialFailed(f"the server did not come up: {error}", error.log) from error
+                raise TrialFailed(f"the server did not come up: {error}", error.log, kind=error.kind) from error
             except ValidationError as error:
                 raise TrialFailed(f"the server's `ready` line does not fit its own interface: {error}") from error
         return self._server
@@ -265,7 +313,8 @@ class LoopbackLab(Lab):
             server.fill()
         else:
             uri = settings.endpoint.uri
-            run_fill(self._program, settings, uri, destroy=self._may_destroy(uri), progress=progress)
+            run_fill(self._program, settings, uri, permission=self._permission(settings), progress=progress)
+            self._held.touched(uri)
         self._filled[name] = due
 
     def _name(self, settings: Settings) -> str:
@@ -316,42 +365,98 @@ class LoopbackLab(Lab):
             return []
         found: list[Finding] = []
         volume = embedded[0].volume
-        if volume.media == "memory":
-            volume = volume.model_copy(update={"size": 16 << 20, "fill": "zeros"})
-        elif volume.media == "file":
-            return [Finding("ok", "server", f"not started: it would write to {volume.path}")]
+        if volume.media != "null":
+            # What a file holds is judged beside this; the protocols are the same before memory.
+            volume = volume.model_copy(update={"media": "memory", "path": None, "size": _TRIED_BYTES, "fill": "zeros"})
         try:
             server = Server(self._program, volume, driver=self._study.lab.loopback.driver, threads=1, cpus=[])
         except (EngineError, ValidationError) as error:
             return [Finding("error", "server", str(error))]
         with contextlib.closing(server):
             for protocol in dict.fromkeys(settings.endpoint.protocol for settings in embedded):
-                some = next(each for each in embedded if each.endpoint.protocol == protocol)
-                some = replace(some, volume=volume, load=some.load.model_copy(update={"working_set": None}))
+                asked = [each for each in embedded if each.endpoint.protocol == protocol]
+                some = replace(asked[0], volume=volume, load=asked[0].load.model_copy(update={"working_set": None}))
                 try:
-                    endpoint = server.endpoint(protocol)
-                    run_check(self._program, some, endpoint, lambda _: None)
+                    checked = run_check(self._program, some, server.endpoint(protocol), lambda _: None)
                 except (EngineError, ValidationError) as error:
                     found.append(Finding("error", protocol, str(error)))
-                else:
+                    continue
+                reasons = {reason: None for each in asked for reason in self._impossible(each, checked)}
+                found += [Finding("error", protocol, reason) for reason in reasons]
+                if not reasons:
                     found.append(Finding("ok", protocol, "the embedded server answers"))
         return found
+
+    def _impossible(self, settings: Settings, checked: Checked) -> Iterator[str]:
+        # The blocks of a file volume are those of its file system, of which the small server here knows nothing.
+        return impossible(
+            settings,
+            max_io_bytes=checked.max_io_bytes,
+            block_size_bytes=checked.block_size_bytes,
+            memory_free_bytes=_memory_free_bytes(),
+        )
+
+    def _check_volumes(self, progress: Progress) -> list[Finding]:
+        """Whose data the files of file volumes hold, and whether there is room for those that are not there."""
+        found: list[Finding] = []
+        for volume in {each.volume.path: each.volume for each in self._embedded()}.values():
+            if not (uri := _volume_uri(volume)):
+                continue
+            destroy = self._may_destroy(uri)
+            look_bytes = volume.size if destroy else None
+            some = next(each for each in self._embedded() if each.volume.path == volume.path)
+            try:
+                checked = run_check(self._program, some, uri, progress, look_bytes=look_bytes, volume_bytes=volume.size)
+            except EngineError as error:
+                found.append(guard.explain_volume(uri.removeprefix("local:"), error))
+            except ValidationError as error:
+                found.append(Finding("error", "volume", f"the engine's answer does not fit its own interface: {error}"))
+            else:
+                found.append(guard.judge_volume(uri.removeprefix("local:"), volume.size, checked, destroy=destroy))
+        return found
+
+    def _hold_endpoints(self) -> list[Finding]:
+        """Local files and devices are this study's alone from here to its end."""
+        found: list[Finding] = []
+        writes = {uri: any(each.writes for each in asked) for uri, asked in self._external().items()}
+        for uri in sorted(writes, key=lambda uri: not writes[uri]):
+            try:
+                self._held.hold(uri, writes=writes[uri])
+            except EngineError as error:
+                found.append(guard.explain(self._label(uri), uri, error))
+        return found
+
+    def _judge_again(self, settings: Settings, progress: Progress) -> None:
+        """Refuses what was replaced since it was judged; judges anew what somebody wrote to. Raises EngineError."""
+        uri = settings.endpoint.uri
+        if not settings.writes or not self._held.changed(uri) or self._may_destroy(uri):
+            return
+        checked = run_check(self._program, settings, uri, progress, judged=self._held.identity(uri))
+        if checked.holds == "foreign":
+            at = f" at byte {checked.at_bytes}" if checked.at_bytes is not None else ""
+            message = f"somebody wrote to it since the study began: it holds {checked.what or 'data'}{at}"
+            raise EngineError("foreign_data", message, uri)
+        self._held.touched(uri)
 
     def _check_endpoints(self, progress: Progress) -> list[Finding]:
         return [finding for uri in self._external() for finding in self._check_endpoint(uri, progress)]
 
     def _check_endpoint(self, uri: str, progress: Progress) -> list[Finding]:
         """Every treatment that goes to the endpoint is judged; what they share is said once."""
-        label = self._label(uri)
+        label, largest = self._label(uri), self._largest(uri)
+        # Of what is given away only the beginning is named.
+        look_bytes = largest.working_set_bytes if self._may_destroy(uri) else None
+        judged = self._held.identity(uri)
         try:
-            checked = run_check(self._program, self._largest(uri), uri, progress)
+            checked = run_check(self._program, largest, uri, progress, judged=judged, look_bytes=look_bytes)
         except EngineError as error:
             return [guard.explain(label, uri, error)]
         except ValidationError as error:
             return [Finding("error", label, f"the engine's answer does not fit its own interface: {error}")]
         findings: list[Finding] = []
         for settings in self._external()[uri]:
-            for each in guard.judge(settings, label, uri, checked, destroy=self._may_destroy(uri)):
+            destroy, free_bytes = self._may_destroy(uri), _memory_free_bytes()
+            for each in guard.judge(settings, label, uri, checked, destroy=destroy, memory_free_bytes=free_bytes):
                 if each not in findings:
                     findings.append(each)
         bad = [each for each in findings if each.kind != "ok"]
@@ -364,7 +469,8 @@ class LoopbackLab(Lab):
             if settings.volume.fill != "pattern":
                 continue
             try:
-                run_fill(self._program, settings, uri, destroy=self._may_destroy(uri), progress=progress)
+                run_fill(self._program, settings, uri, permission=self._permission(settings), progress=progress)
+                self._held.touched(uri)
             except EngineError as error:
                 raise LabUnusable([guard.explain(self._label(uri), uri, error)]) from error
 
@@ -376,6 +482,11 @@ class LoopbackLab(Lab):
 
     def _may_destroy(self, uri: str) -> bool:
         return uri in self._destroy
+
+
+def _volume_uri(volume: Volume) -> str:
+    """What a file volume is made of, as an endpoint; empty for other media."""
+    return f"local:{Path(volume.path).absolute()}" if volume.media == "file" and volume.path else ""
 
 
 def _content(settings: Settings) -> str:

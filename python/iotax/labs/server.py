@@ -27,6 +27,7 @@ class _Volume(Record):
     name: str
     size_bytes: int
     path: str | None = None
+    identity: dict[str, int] | None = None
 
 
 class _Ready(Record):
@@ -40,11 +41,22 @@ class Server:
     """A running server. Raises EngineError where it does not come up."""
 
     def __init__(
-        self, program: Path, volume: Volume, *, driver: str, threads: int, cpus: list[int], file_io: bool = False
+        self,
+        program: Path,
+        volume: Volume,
+        *,
+        driver: str,
+        threads: int,
+        cpus: list[int],
+        file_io: bool = False,
+        expect: dict[str, int] | None = None,
+        destroy: bool = False,
     ) -> None:
         self.volume = volume
         self._fill_s = _READY_S + volume.size / _FILL_BYTES_PER_S
-        document = serve_document(volume, driver=driver, threads=threads, cpus=cpus, file_io=file_io)
+        document = serve_document(
+            volume, driver=driver, threads=threads, cpus=cpus, file_io=file_io, expect=expect, destroy=destroy
+        )
         self._engine = Engine(program, "serve", document)
         try:
             ready = self._engine.expect("ready", time.monotonic() + self._fill_s)
@@ -64,11 +76,15 @@ class Server:
     def alive(self) -> bool:
         return self._engine.alive()
 
+    @property
+    def identity(self) -> dict[str, int] | None:
+        """Of the file or device behind a file volume."""
+        return self._ready.volumes[0].identity
+
     def endpoint(self, protocol: str) -> str:
         """Where the volume is reached through `protocol`."""
         if protocol == "local":
-            path = self._ready.volumes[0].path or self.volume.path
-            return f"local:{path}"
+            return f"local:{self._ready.volumes[0].path}"
         for portal in self._ready.portals:
             if portal.protocol == protocol:
                 return portal.endpoint
@@ -90,11 +106,19 @@ class Server:
 
 
 def serve_document(
-    volume: Volume, *, driver: str, threads: int, cpus: list[int], file_io: bool = False
+    volume: Volume,
+    *,
+    driver: str,
+    threads: int,
+    cpus: list[int],
+    file_io: bool = False,
+    expect: dict[str, int] | None = None,
+    destroy: bool = False,
 ) -> dict[str, Any]:
     """The engine's `serve` document: every embedded protocol before one volume, on loopback, at free ports.
 
-    With `file_io`, other programs may read and write a memory volume's file.
+    With `file_io`, other programs may read and write a memory volume's file. `expect` is the identity of what an
+    earlier server had at a file volume's path; `destroy` gives away what it holds.
     """
     described: dict[str, Any] = {
         "name": VOLUME,
@@ -108,6 +132,9 @@ def serve_document(
     }
     if volume.path:
         described["path"] = volume.path
+    if volume.media == "file":
+        described |= {"expect": expect} if expect else {}
+        described |= {"destroy": volume.path} if destroy else {}
     return {
         "volumes": [described],
         "exports": [

@@ -453,8 +453,9 @@ class Settings:
 
     @property
     def writes(self) -> bool:
-        """Whether anything is written to the endpoint: the pattern or the load."""
-        return any(each.read < 100 for each in self.load.accesses()) or self.volume.fill == "pattern"
+        """Whether anything is written to the endpoint: the pattern, the load, or what fio verifies afterwards."""
+        laid_out = self.load.generator == "fio" and self.load.verify
+        return laid_out or any(each.read < 100 for each in self.load.accesses()) or self.volume.fill == "pattern"
 
 
 def _shorthand(value: object) -> object:

@@ -166,7 +166,8 @@ class VmLab(Lab):
             guests[role].run("caches_drop")
         seed = trial_seed(self._study, trial)
         document = run_document(settings, f"local:{connected.path}", seed=seed, driver="auto", cpus=[], watch_pids={})
-        document["options"] = {}
+        # The storage is the lab's own.
+        document |= {"options": {}, "destroy": document["endpoint"]}
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
         run = _Run(progress)

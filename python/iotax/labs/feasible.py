@@ -1,0 +1,66 @@
+"""What no trial can do, said before any begins. The engine's own limits, as its messages would name them."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections.abc import Iterator
+
+from iotax.study.model import Settings
+from iotax.units import format_size
+
+OUTSTANDING_MAX = 4096
+"""I/Os of one connection (crates/node/src/load/config.rs)."""
+CONNECTIONS_MAX = 4096
+"""Of one thread of the embedded server (crates/engine/src/serve/mod.rs)."""
+_SPARE_DESCRIPTORS = 64
+
+
+def impossible(
+    settings: Settings, *, max_io_bytes: int | None, block_size_bytes: int, memory_free_bytes: int | None
+) -> Iterator[str]:
+    """Each reason why trials with these settings would fail at a unit with these limits, and what to say instead."""
+    load = settings.load
+    blocks = sorted({each.block_size for each in load.accesses()})
+    if odd := next((block for block in blocks if block % block_size_bytes), None):
+        yield f"its blocks have {block_size_bytes} bytes, of which {format_size(odd)} is no multiple"
+    if max_io_bytes is not None and blocks[-1] > max_io_bytes:
+        yield (
+            f"carries at most {format_size(max_io_bytes)} an I/O, and `block_size:` is {format_size(blocks[-1])}; "
+            "say a smaller one under load"
+        )
+    if load.outstanding > OUTSTANDING_MAX:
+        yield f"`outstanding: {load.outstanding}` is more than one connection can have under way ({OUTSTANDING_MAX})"
+    yield from _connections(settings)
+    yield from _places(settings, blocks)
+    buffers_bytes = load.workers * load.outstanding * blocks[-1]
+    if memory_free_bytes is not None and buffers_bytes > memory_free_bytes:
+        yield (
+            f"the buffers of {load.workers} workers × {load.outstanding} outstanding × {format_size(blocks[-1])} are "
+            f"{format_size(buffers_bytes)}, more than the {memory_free_bytes >> 20} MiB of free memory"
+        )
+
+
+def _connections(settings: Settings) -> Iterator[str]:
+    """A worker has a connection of its own where a network lies between."""
+    workers = settings.load.workers
+    if settings.endpoint.protocol == "local":
+        return
+    if settings.endpoint.embedded and workers > CONNECTIONS_MAX:
+        yield f"the server keeps {CONNECTIONS_MAX} connections, and `workers: {workers}` wants one each"
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and workers + _SPARE_DESCRIPTORS > limit:
+        yield f"`workers: {workers}` want more open files than this shell allows ({limit}); `ulimit -n` raises it"
+
+
+def _places(settings: Settings, blocks: list[int]) -> Iterator[str]:
+    """Every worker has a zone of its own, with a place for each I/O under way (crates/node/src/load/run.rs)."""
+    load = settings.load
+    unit_bytes = math.lcm(*blocks)
+    zone_bytes = settings.working_set_bytes // unit_bytes // load.workers * unit_bytes
+    needed_bytes = max(-(-load.outstanding * block // unit_bytes) * unit_bytes for block in blocks)
+    if zone_bytes < needed_bytes:
+        yield (
+            f"the working set of {format_size(settings.working_set_bytes)} has no place for every I/O at once: "
+            f"{load.workers} workers × {load.outstanding} outstanding need {format_size(needed_bytes * load.workers)}"
+        )

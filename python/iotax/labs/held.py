@@ -1,0 +1,133 @@
+"""A local file or block device that a study goes to, from its judging to the study's end.
+
+Held open, it keeps its identity: no file of the same name can take its place unnoticed. Locked, and a device claimed,
+it keeps other runs, file systems and volume managers away. The engine is told of it as `judged`, fio is given its
+descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from iotax.engine import EngineError
+
+_BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+
+
+class Held:
+    """Raises EngineError of kind `in_use` where others have it, OSError where it cannot be opened."""
+
+    def __init__(self, path: Path, *, writes: bool, locks: bool = True) -> None:
+        self.path = path
+        flags = os.O_RDONLY | os.O_NONBLOCK
+        if writes and stat.S_ISBLK(path.stat().st_mode):
+            flags |= os.O_EXCL
+        try:
+            self._descriptor = os.open(path, flags)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise EngineError("in_use", "is in use: a file system or another program holds it", str(path)) from None
+            raise
+        if locks:
+            self._lock(fcntl.LOCK_EX if writes else fcntl.LOCK_SH)
+        self.identity = _identity(os.fstat(self._descriptor))
+        self.touched()
+
+    def _lock(self, kind: int) -> None:
+        try:
+            fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            # Others: a file system without locks.
+            if error.errno in _BUSY:
+                self.close()
+                message = "another program has locked it, perhaps another run of iotax"
+                raise EngineError("in_use", message, str(self.path)) from None
+
+    @property
+    def descriptor_path(self) -> str:
+        """By which other processes of this user reach this very file while it is held."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def check_in_place(self) -> None:
+        """Raises EngineError of kind `swapped` where the name leads elsewhere by now."""
+        with contextlib.suppress(OSError):
+            if _identity(self.path.stat()) == self.identity:
+                return
+        raise EngineError(
+            "swapped", "is another file than the one that was judged; nothing was written to it", str(self.path)
+        )
+
+    def touched(self) -> None:
+        """What stands there now is known to be as it should be."""
+        self._state = self._look()
+
+    def changed(self) -> bool:
+        """Whether somebody wrote to the file since. Of a device this cannot be told."""
+        return self._look() != self._state
+
+    def _look(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return (0, 0) if stat.S_ISBLK(status.st_mode) else (status.st_size, status.st_mtime_ns)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+
+class Holdings:
+    """What a study holds, by endpoint."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Held] = {}
+
+    def hold(self, uri: str, *, writes: bool) -> None:
+        """Of a `local:` endpoint; those that are written come first, for two names of one file are one.
+
+        What cannot be opened is not held, and the engine says why. Raises EngineError.
+        """
+        if not uri.startswith("local:") or uri in self._held:
+            return
+        path = Path(uri.removeprefix("local:"))
+        with contextlib.suppress(OSError):
+            here = _identity(path.stat())
+            same = next((each for each in self._held.values() if each.identity == here), None)
+            self._held[uri] = same or Held(path, writes=writes)
+
+    def keep(self, uri: str, lent: str) -> None:
+        """Of what a server made or opened and lends as `lent`: the server locks it, and here its identity is kept."""
+        if uri not in self._held:
+            self._held[uri] = Held(Path(lent.removeprefix("local:")), writes=False, locks=False)
+
+    def identity(self, uri: str) -> dict[str, int] | None:
+        return self._held[uri].identity if uri in self._held else None
+
+    def descriptor_path(self, uri: str) -> str | None:
+        return self._held[uri].descriptor_path if uri in self._held else None
+
+    def changed(self, uri: str) -> bool:
+        """Whether somebody wrote to it. Raises EngineError where another stands in its place."""
+        if uri not in self._held:
+            return False
+        self._held[uri].check_in_place()
+        return self._held[uri].changed()
+
+    def touched(self, uri: str) -> None:
+        if uri in self._held:
+            self._held[uri].touched()
+
+    def close(self) -> None:
+        for each in {id(each): each for each in self._held.values()}.values():
+            each.close()
+        self._held.clear()
+
+
+def _identity(status: os.stat_result) -> dict[str, int]:
+    """As the engine's `judged`."""
+    if stat.S_ISBLK(status.st_mode):
+        return {"device": status.st_rdev, "inode": 0}
+    return {"device": status.st_dev, "inode": status.st_ino}
