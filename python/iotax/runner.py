@@ -1,7 +1,8 @@
 """Runs what is left of a plan and writes every attempt down. The only writer of measurements.
 
-A trial whose attempt fails is tried once more, then left; the study goes on. Ctrl-C ends the attempt under way, never
-the writing of one that is over.
+A trial whose attempt fails is tried once more, then left; the study goes on. What cannot go otherwise is not tried
+again. A target that is gone is waited for, and where it stays away the study ends with its trials left. Ctrl-C ends the
+attempt under way, never the writing of one that is over.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from iotax.labs.base import Lab, Outcome, Progress, Sample, Step, TrialFailed
 from iotax.notebook import Writer
 from iotax.study import Study
 from iotax.trial import Attempt, Background, Connected, Status, Trial
+from iotax.waiting import WAIT_FOR_TARGET_S, waits_s
 
 TRIES = 2
 """Attempts at a trial within one invocation."""
@@ -62,6 +64,8 @@ class Summary:
     interrupted: bool
     stopped: bool = False
     """The study's own rule ended it before its last block."""
+    away: str = ""
+    """Why the target did not answer, where it stayed away and the study ended before its time."""
 
 
 def run_study(
@@ -75,6 +79,7 @@ def run_study(
     anew: bool,
     environment: dict[str, Any],
     listener: Listener,
+    wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> Summary:
     """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time."""
     started_unix_ns = time.time_ns()
@@ -89,9 +94,9 @@ def run_study(
             session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
             left = writer.left(run)
             listener.planned(plan, left, resumed)
-            runner = _Runner(run, session, lab, writer, listener, interrupts)
+            runner = _Runner(run, session, lab, writer, listener, interrupts, wait_for_target_s)
             summary = runner.work(left)
-            while not summary.interrupted and (more := _plan_more(study, writer, run, summary)):
+            while not summary.interrupted and not summary.away and (more := _plan_more(study, writer, run, summary)):
                 listener.extended(more)
                 summary = runner.work(more)
             return summary
@@ -117,9 +122,16 @@ def _plan_more(study: Study, writer: Writer, run: int, so_far: Summary | None = 
 
 class _Runner:
     def __init__(
-        self, run: int, session: int, lab: Lab, writer: Writer, listener: Listener, interrupts: _Interrupts
+        self,
+        run: int,
+        session: int,
+        lab: Lab,
+        writer: Writer,
+        listener: Listener,
+        interrupts: _Interrupts,
+        wait_for_target_s: float,
     ) -> None:
-        self._run, self._session = run, session
+        self._run, self._session, self._wait_for_target_s = run, session, wait_for_target_s
         self._lab, self._writer, self._listener, self._interrupts = lab, writer, listener, interrupts
         self._failed: list[str] = []
         self._done = 0
@@ -136,6 +148,8 @@ class _Runner:
                 self._try(trials)
         except KeyboardInterrupt:
             return Summary(self._run, self._done, tuple(self._failed), interrupted=True)
+        except _TargetAway as away:
+            return Summary(self._run, self._done, tuple(self._failed), interrupted=False, away=away.reason)
         return Summary(self._run, self._done, tuple(self._failed), interrupted=False)
 
     def _may_stop(self, block: int) -> bool:
@@ -187,6 +201,10 @@ class _Runner:
                 self._end_all(attempts, "failed", failed.reason, connected=failed.connected, log=failed.log)
                 for attempt in attempts:
                     self._listener.ended(self._writer.attempt(attempt))
+                if failed.permanent:
+                    break
+                if failed.away:
+                    self._await(trials, failed.reason)
             except KeyboardInterrupt:
                 self._end_all(attempts, "interrupted", "stopped by the user")
                 raise
@@ -208,6 +226,25 @@ class _Runner:
     ) -> None:
         for attempt in attempts:
             self._writer.end_attempt(attempt, status, reason=reason, connected=connected, log=log)
+
+    def _await(self, trials: list[Trial], reason: str) -> None:
+        """Returns once all that the trials go to answers. Raises _TargetAway where it stays away too long."""
+        until_s = time.monotonic() + self._wait_for_target_s
+        for wait_s in waits_s():
+            with self._interrupts.heard():
+                if all(self._lab.answers(trial) for trial in trials):
+                    return
+                left_s = until_s - time.monotonic()
+                if left_s <= 0:
+                    raise _TargetAway(reason)
+                self._listener.step(Step(f"the target does not answer; waiting {left_s:.0f} s more at most"))
+                time.sleep(min(wait_s, left_s))
+
+
+class _TargetAway(Exception):  # noqa: N818 - an outcome, not a bug
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
 
 
 class _Interrupts:

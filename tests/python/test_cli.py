@@ -135,7 +135,7 @@ def test_failed_trials_end_with_their_own_exit_code(engine: FakeEngine, tiny: Pa
     engine.faults(every="die")
     done = iotax("run", tiny, "--no-report")
     assert done.exit_code == 1
-    assert "Failed twice: local/8/r1, iscsi/1/r1" in done.output
+    assert "Given up: local/8/r1, iscsi/1/r1" in done.output
     shown = iotax("show").output
     assert "0 of 8 trials are done." in shown
     assert "local/8/r1, attempt 2: failed: the load process was ended by SIGKILL" in shown

@@ -10,6 +10,7 @@ import typer
 
 from iotax.cli import complete, quantity
 from iotax.cli.exits import HELP
+from iotax.waiting import WAIT_FOR_TARGET_S
 
 app = typer.Typer(
     help="Measures what a storage protocol charges for an I/O: the same load over local I/O, NFS, iSCSI and NVMe/TCP.",
@@ -108,6 +109,15 @@ def run(
     ] = None,
     anew: Annotated[bool, typer.Option("--new", help="Begin again, even where a run could be resumed.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    wait_for_target: Annotated[
+        float,
+        typer.Option(
+            parser=quantity.seconds,
+            metavar="DURATION",
+            help="How long to wait for a target that stops answering, before the study ends with its trials left.",
+            show_default="1min",
+        ),
+    ] = WAIT_FOR_TARGET_S,
 ) -> None:
     """Run a study and write its report.
 
@@ -116,7 +126,16 @@ def run(
     """
     from iotax.cli import run as command
 
-    command.run(study, notebook, label, destroy or [], driver.value if driver else None, anew=anew, report=report)
+    command.run(
+        study,
+        notebook,
+        label,
+        destroy or [],
+        driver.value if driver else None,
+        anew=anew,
+        report=report,
+        wait_for_target_s=wait_for_target,
+    )
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import typer
 
-from iotax.units import parse_percent, parse_rate
+from iotax.units import parse_duration, parse_percent, parse_rate
 
 _Value = TypeVar("_Value")
 
@@ -19,6 +19,10 @@ def percent(text: str) -> float:
 def rate(text: str) -> int:
     """I/Os per second."""
     return _read(parse_rate, text)
+
+
+def seconds(text: str) -> float:
+    return _read(parse_duration, text) / 1e9
 
 
 def _read(parse: Callable[[object], _Value], text: str) -> _Value:

@@ -20,6 +20,7 @@ from iotax.labs.base import LabUnusable
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.runner import Summary, run_study
 from iotax.study import Study
+from iotax.waiting import WAIT_FOR_TARGET_S
 from iotax.wording import link, search
 
 
@@ -32,15 +33,23 @@ def run(
     *,
     anew: bool,
     report: bool,
+    wait_for_target_s: float,
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
-    summary = measure(study, source, path, label=label, destroy=destroy, anew=anew)
+    summary = measure(study, source, path, label=label, destroy=destroy, anew=anew, wait_for_target_s=wait_for_target_s)
     _conclude(path, summary, report=report)
 
 
 def measure(
-    study: Study, source: str, path: Path, *, label: str = "", destroy: Sequence[str] = (), anew: bool = False
+    study: Study,
+    source: str,
+    path: Path,
+    *,
+    label: str = "",
+    destroy: Sequence[str] = (),
+    anew: bool = False,
+    wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> Summary:
     """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin."""
     plan = planned(study)
@@ -58,6 +67,7 @@ def measure(
                 anew=anew,
                 environment=environment(find_engine()),
                 listener=display,
+                wait_for_target_s=wait_for_target_s,
             )
     except LabUnusable as unusable:
         display.close()
@@ -92,10 +102,16 @@ def _conclude(path: Path, summary: Summary, *, report: bool) -> None:
             typer.echo(line)
         typer.echo(f"Notebook: {path}")
         if summary.failed:
-            typer.echo(f"Failed twice: {', '.join(summary.failed)}; `iotax show {path}` tells why.")
+            typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {path}` tells why.")
         if report:
             from iotax.cli.show import write_report
 
             typer.echo(f"Report: {write_report(notebook, summary.run, None)}")
+    if summary.away:
+        leave(
+            Exit.FAILED,
+            f"the target does not answer ({summary.away}): the study ended with {left} trials left. Run the same "
+            "command again to go on, with --wait-for-target to wait longer",
+        )
     if summary.failed:
         raise typer.Exit(Exit.FAILED)

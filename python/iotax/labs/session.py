@@ -53,11 +53,11 @@ def run_session(program: Path, document: dict[str, Any], progress: Progress) -> 
             reason = f"no I/O completed within the slices of {', '.join(silent)}"
     except EngineError as error:
         if error.kind == "missing":
-            raise TrialFailed(str(error)) from error
-        reason = str(error)
+            raise TrialFailed(str(error), kind=error.kind) from error
+        reason, kind = str(error), error.kind
     except ValidationError as error:
         reason = malformed(error)
     # Only now, with the process ended, is its log whole.
     if reason:
-        raise TrialFailed(reason, engine.log)
+        raise TrialFailed(reason, engine.log, kind=kind)
     return {name: Outcome(results[name], connected.get(name), engine.log) for name in ids}
