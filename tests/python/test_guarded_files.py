@@ -263,7 +263,7 @@ CASES = [
     Case(locked, endpoint=False, volume=False, in_use=True),
     Case(locked_by_a_machine, endpoint=False, volume=False, in_use=True),
 ]
-FILLS = [("pattern", True), ("pattern", False), ("zeros", False), ("zeros", True)]
+FILLS = [("pattern", True), ("pattern", False), ("zeros", False)]
 
 
 def study_text(media: str, path: Path, fill: str, *, verify: bool, read: str = "0%") -> str:
@@ -348,7 +348,9 @@ def test_what_is_given_away_is_written(
         os.truncate(path, SIZE)
     text = study_text(media, path, "pattern", verify=True)
     with contextlib.closing(lab_of(text, (path,))) as lab:
-        assert "will be destroyed, as --destroy says" in " ".join(each.message for each in lab.check())
+        said = " ".join(each.message for each in lab.check())
+        if media == "file" or make is foreign_head:  # of an endpoint only the working set is looked at, and written
+            assert "will be destroyed, as --destroy says" in said
         trials(lab, text)
 
 
@@ -456,12 +458,13 @@ def test_paths_that_cannot_be_are_found_by_check(real_engine: Path, path: str, s
         ("block_size: 64MiB", "carries at most"),
         ("workers: 5000", "keeps 4096 connections"),
         ("outstanding: 5000", "more than one connection can have under way"),
-        ("block_size: 64KiB, workers: 64, outstanding: 64", "has no place for every I/O at once"),
     ],
 )
 def test_check_refuses_what_no_trial_can_do(real_engine: Path, load: str, says: str) -> None:
     del real_engine
     text = study_text("memory", Path("/"), "pattern", verify=True)
-    text = text.replace('{disk: "/"}', "[iscsi, nvme-tcp]").replace("baseline: {protocol: disk}", "baseline: {}")
-    text = text.replace("working_set: 1MiB", load)
+    text = text.replace('{disk: "/"}', "[iscsi, nvme-tcp]").replace(
+        "baseline: {protocol: disk}", "baseline: {protocol: iscsi}"
+    )
+    text = text.replace("working_set: 1MiB", load).replace("size: 4MiB", "size: 1GiB")
     assert says in " ".join(each.message for each in errors(text))

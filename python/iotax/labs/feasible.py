@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import resource
 from collections.abc import Iterator
 
@@ -32,7 +31,6 @@ def impossible(
     if load.outstanding > OUTSTANDING_MAX:
         yield f"`outstanding: {load.outstanding}` is more than one connection can have under way ({OUTSTANDING_MAX})"
     yield from _connections(settings)
-    yield from _places(settings, blocks)
     buffers_bytes = load.workers * load.outstanding * blocks[-1]
     if memory_free_bytes is not None and buffers_bytes > memory_free_bytes:
         yield (
@@ -51,16 +49,3 @@ def _connections(settings: Settings) -> Iterator[str]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and workers + _SPARE_DESCRIPTORS > limit:
         yield f"`workers: {workers}` want more open files than this shell allows ({limit}); `ulimit -n` raises it"
-
-
-def _places(settings: Settings, blocks: list[int]) -> Iterator[str]:
-    """Every worker has a zone of its own, with a place for each I/O under way (crates/node/src/load/run.rs)."""
-    load = settings.load
-    unit_bytes = math.lcm(*blocks)
-    zone_bytes = settings.working_set_bytes // unit_bytes // load.workers * unit_bytes
-    needed_bytes = max(-(-load.outstanding * block // unit_bytes) * unit_bytes for block in blocks)
-    if zone_bytes < needed_bytes:
-        yield (
-            f"the working set of {format_size(settings.working_set_bytes)} has no place for every I/O at once: "
-            f"{load.workers} workers × {load.outstanding} outstanding need {format_size(needed_bytes * load.workers)}"
-        )

@@ -12,10 +12,13 @@ import errno
 import fcntl
 import os
 import stat
+import struct
 from pathlib import Path
 
 from iotax.engine import EngineError
 
+_FLOCK = "hhqqi4x"
+"""`struct flock`: kind, whence, start, length, process."""
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -39,6 +42,9 @@ class Held:
         self.touched()
 
     def _lock(self, kind: int) -> None:
+        if kind == fcntl.LOCK_EX and self._locked_by_others():
+            self.close()
+            raise EngineError("in_use", "another program has locked bytes of it", str(self.path))
         try:
             fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -47,6 +53,14 @@ class Held:
                 self.close()
                 message = "another program has locked it, perhaps another run of iotax"
                 raise EngineError("in_use", message, str(self.path)) from None
+
+    def _locked_by_others(self) -> bool:
+        """Whether somebody locks any byte, as a virtual machine does of its image (fcntl(2))."""
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        with contextlib.suppress(OSError):
+            found, *_ = struct.unpack(_FLOCK, fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked))
+            return found != fcntl.F_UNLCK
+        return False
 
     @property
     def descriptor_path(self) -> str:

@@ -34,7 +34,7 @@ def run_session(program: Path, document: dict[str, Any], progress: Progress) -> 
     turns_s = slices * (document["settle_ns"] + document["slice_ns"]) / 1e9
     connected: dict[str, Connected] = {}
     results: dict[str, TrialResult] = {}
-    reason = ""
+    reason = kind = ""
     try:
         with Engine(program, "session", document) as engine:
             deadline_s = time.monotonic() + CONNECT_S
