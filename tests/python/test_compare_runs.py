@@ -162,6 +162,11 @@ def test_an_aa_study_holds_one_treatment_twice():
     assert twin.design.replicates == 6
 
 
+def test_an_aa_study_keeps_what_its_label_has_of_its_own():
+    twin, _ = _twin(load("tr-3808")[0], "iSCSI jumbo", 6)
+    assert {name: changes["mtu"] for name, changes in twin.setups().items()} == {"A": 9000, "B": 9000}
+
+
 @pytest.mark.long
 def test_a_against_a_alarms_at_most_once_in_twenty():
     alarms = 0

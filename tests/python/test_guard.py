@@ -115,10 +115,10 @@ def test_foreign_data_may_be_read(engine: FakeEngine, study: Path) -> None:
         ),
         ({"size_bytes": 4096, "holds": "zeros"}, 4, "holds 4KiB, but the working set is 1MiB"),
         ({"size_bytes": GB, "holds": "zeros", "block_size_bytes": 8192}, 4, "its blocks have 8192 bytes"),
-        ({"error": "refused"}, 4, "is the server up"),
+        ({"error": "refused"}, 4, "is the target up, and is it the right port (3260"),
         ({"error": "unreachable"}, 4, "the host does not answer"),
-        ({"error": "not_found"}, 4, "check the export, IQN, LUN, NQN or namespace"),
-        ({"error": "denied"}, 4, "the server does not let this initiator in"),
+        ({"error": "not_found"}, 4, "check the IQN and the LUN; `iscsiadm -m discovery -t sendtargets -p 127.0.0.1`"),
+        ({"error": "denied"}, 4, "let this initiator's name in at the target"),
         ({"error": "foreign_data"}, 3, f"to destroy it, add --destroy {ARRAY}"),
         ({"error": "internal"}, 4, "the endpoint was told to fail"),
     ],
@@ -145,7 +145,7 @@ def test_check_writes_nothing_where_all_is_well(engine: FakeEngine, study: Path)
 def test_a_file_that_is_not_there_can_be_made(engine: FakeEngine, study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY % "./none.img")
     engine.endpoints({f"local:{tmp_path}/none.img": {"error": "not_found"}})
-    assert f"`truncate -s 1G {tmp_path}/none.img` makes a file" in iotax("check", study).output
+    assert f"`truncate -s 1G {tmp_path}/none.img` makes one" in iotax("check", study).output
 
 
 def test_memory_that_is_not_there_is_noticed(engine: FakeEngine, study: Path) -> None:

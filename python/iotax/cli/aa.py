@@ -56,11 +56,15 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
     only = protocol or levels.pop("protocol", None) or study.connection.protocol or "local"
     endpoint = study.endpoints().get(only)
     target = endpoint.uri or endpoint.protocol if endpoint else only
+    if only in study.setups():
+        target = document["factors"]["protocol"][only]
     for factor, factors in document["factors"].items():
         if factor != "protocol":
             level = factors[levels[factor]] if isinstance(factors, dict) else levels[factor]
             document.setdefault(factor_names()[factor], {})[factor] = _plain(level)
     document.get("connection", {}).pop("protocol", None)
+    for about_levels in ("published", "links"):
+        document.pop(about_levels, None)
     document |= {
         "name": "aa",
         "question": f"How far apart do runs of {only} lie when nothing differs?",

@@ -9,17 +9,15 @@ from __future__ import annotations
 from iotax.engine import EngineError
 from iotax.labs.base import Finding
 from iotax.labs.feasible import impossible
+from iotax.labs.hints import hint
 from iotax.labs.load import Checked
 from iotax.study.model import Settings
 from iotax.units import format_size
 
 _HINTS = {
-    "refused": "is the server up, and is it the right port?",
     "unreachable": "the host does not answer: is the address right, is a firewall in between?",
-    "not_found": "the host answers but knows no such name: check the export, IQN, LUN, NQN or namespace",
     "too_small": "the unit is smaller than the working set: say a smaller `working_set:` under load",
     "disk_full": "say a smaller `size:` under volume, or name a file on a larger file system",
-    "denied": "the server does not let this initiator in: check its access list and `initiator:` under connection",
 }
 
 
@@ -129,9 +127,5 @@ def explain(label: str, endpoint: str, error: EngineError) -> Finding:
     if error.kind == "foreign_data":
         return Finding("refused", subject, f"{error}; to destroy it, add --destroy {endpoint}")
     said = error.message if error.where == endpoint else str(error)
-    hint = _HINTS.get(error.kind, "")
-    if error.kind == "denied" and endpoint.startswith("local:"):
-        hint = "its permissions do not let this user in"
-    if error.kind == "not_found" and endpoint.startswith("local:"):
-        hint = f"there is no such file or device; `truncate -s 1G {endpoint.removeprefix('local:')}` makes a file"
-    return Finding("error", subject, f"{said}; {hint}" if hint else said)
+    what_to_do = hint(endpoint, error) or _HINTS.get(error.kind, "")
+    return Finding("error", subject, f"{said}; {what_to_do}" if what_to_do else said)

@@ -122,6 +122,9 @@ def _streams(settings: Settings) -> list[dict[str, Any]]:
 def options(settings: Settings) -> dict[str, Any]:
     """What the connection is asked for; only protocols that know digests and names are told of them."""
     connection = settings.connection
+    if settings.endpoint.protocol == "nfs3":
+        named = {"uid": connection.uid, "gid": connection.gid}
+        return {name: value for name, value in named.items() if value is not None}
     if settings.endpoint.protocol not in ("iscsi", "nvme-tcp"):
         return {}
     asked: dict[str, Any] = {"header_digest": connection.header_digest, "data_digest": connection.data_digest}

@@ -423,7 +423,7 @@ class LoopbackLab(Lab):
             try:
                 self._held.hold(uri, writes=writes[uri])
             except EngineError as error:
-                found.append(guard.explain(self._label(uri), uri, error))
+                found.append(guard.explain(self._external()[uri][0].label, uri, error))
         return found
 
     def _judge_again(self, settings: Settings, progress: Progress) -> None:
@@ -439,11 +439,16 @@ class LoopbackLab(Lab):
         self._held.touched(uri)
 
     def _check_endpoints(self, progress: Progress) -> list[Finding]:
-        return [finding for uri in self._external() for finding in self._check_endpoint(uri, progress)]
+        """Each once for every label that goes there, which may have credentials of its own."""
+        found: list[Finding] = []
+        for uri, every in self._external().items():
+            for label in dict.fromkeys(each.label for each in every):
+                found += self._check_endpoint(label, uri, [each for each in every if each.label == label], progress)
+        return found
 
-    def _check_endpoint(self, uri: str, progress: Progress) -> list[Finding]:
+    def _check_endpoint(self, label: str, uri: str, every: list[Settings], progress: Progress) -> list[Finding]:
         """Every treatment that goes to the endpoint is judged; what they share is said once."""
-        label, largest = self._label(uri), self._largest(uri)
+        largest = _largest(every)
         # Of what is given away only the beginning is named.
         look_bytes = largest.working_set_bytes if self._may_destroy(uri) else None
         judged = self._held.identity(uri)
@@ -454,7 +459,7 @@ class LoopbackLab(Lab):
         except ValidationError as error:
             return [Finding("error", label, f"the engine's answer does not fit its own interface: {error}")]
         findings: list[Finding] = []
-        for settings in self._external()[uri]:
+        for settings in every:
             destroy, free_bytes = self._may_destroy(uri), _memory_free_bytes()
             for each in guard.judge(settings, label, uri, checked, destroy=destroy, memory_free_bytes=free_bytes):
                 if each not in findings:
@@ -464,21 +469,15 @@ class LoopbackLab(Lab):
 
     def _fill_endpoints(self, progress: Progress) -> None:
         """Writes the pattern where a treatment may read it: what an earlier run left may have holes."""
-        for uri in self._external():
-            settings = self._largest(uri)
+        for uri, every in self._external().items():
+            settings = _largest(every)
             if settings.volume.fill != "pattern":
                 continue
             try:
                 run_fill(self._program, settings, uri, permission=self._permission(settings), progress=progress)
                 self._held.touched(uri)
             except EngineError as error:
-                raise LabUnusable([guard.explain(self._label(uri), uri, error)]) from error
-
-    def _largest(self, uri: str) -> Settings:
-        return max(self._external()[uri], key=lambda settings: settings.working_set_bytes)
-
-    def _label(self, uri: str) -> str:
-        return next(label for label, endpoint in self._study.endpoints().items() if endpoint.uri == uri)
+                raise LabUnusable([guard.explain(settings.label, uri, error)]) from error
 
     def _may_destroy(self, uri: str) -> bool:
         return uri in self._destroy
@@ -487,6 +486,10 @@ class LoopbackLab(Lab):
 def _volume_uri(volume: Volume) -> str:
     """What a file volume is made of, as an endpoint; empty for other media."""
     return f"local:{Path(volume.path).absolute()}" if volume.media == "file" and volume.path else ""
+
+
+def _largest(every: list[Settings]) -> Settings:
+    return max(every, key=lambda settings: settings.working_set_bytes)
 
 
 def _content(settings: Settings) -> str:

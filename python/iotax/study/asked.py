@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from iotax.study.connection import Chap, DhChap
 from iotax.study.fields import Section
-from iotax.study.model import Chap, DhChap, Link, Stream, Study, format_level
+from iotax.study.model import Link, Stream, Study, format_level
 from iotax.units import format_duration
 
 _REFILLED = {

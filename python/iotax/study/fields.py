@@ -100,6 +100,7 @@ RateLimit: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, _RATE_SCHEMA]}),
 ]
 """I/Os per second, above 0."""
+UserId: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 32)]
 Backlog: TypeAlias = Annotated[int, Field(ge=0, le=1 << 22)]
 Share: TypeAlias = Annotated[float, BeforeValidator(parse_share), Field(gt=0, allow_inf_nan=False)]
 """A weight, perhaps written as a percentage."""

@@ -34,6 +34,9 @@ _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generat
 _TOPOLOGY = Row(loopback=_NO_NETWORK, endpoint=_NO_NETWORK)
 _EVERYWHERE = Row()
 _LOGIN = ("iscsi", "nvme-tcp")
+_USER = Row(
+    vm="the guests' mounts are root's; say `lab: loopback`", fio=_FIO_CONNECTS, protocols=("nfs3",), harmless=(None,)
+)
 
 FIELDS: Mapping[str, Mapping[str, Row]] = {
     "load": {
@@ -87,6 +90,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             protocols=("nvme-tcp",),
             harmless=(None,),
         ),
+        "uid": _USER,
+        "gid": _USER,
     },
     "topology": {
         "mtu": _TOPOLOGY,
@@ -127,6 +132,21 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
     threads = FIELDS["lab: loopback"]["threads"]
     if study.lab.vm is None and study.lab.loopback.threads not in threads.harmless and _only_endpoints(study):
         yield ("lab", "loopback", "threads"), threads.endpoint
+
+
+def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
+    """What a label says of its own connection, which no other protocol can make up for."""
+    for label, changes in study.setups().items():
+        protocol = study.endpoints()[label].protocol
+        for name in changes:
+            row = FIELDS["connection"].get(name)
+            if row is None:
+                continue
+            reason = _reason(study, row)
+            if not reason and protocol not in row.protocols:
+                reason = f"{protocol} has no {name}; it belongs to {' and '.join(row.protocols)}"
+            if reason:
+                yield ("factors", "protocol", label, name), reason
 
 
 def _reason(study: Study, row: Row) -> str:

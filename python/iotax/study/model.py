@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from iotax.study.connection import Connection
 from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
 from iotax.study.fields import (
     Accelerator,
@@ -52,7 +53,8 @@ from iotax.study.fields import (
     Size,
 )
 from iotax.study.published import Published
-from iotax.study.topology import ProtocolLevel, Topology, setup_changes
+from iotax.study.setup import ProtocolLevel, setup_changes
+from iotax.study.topology import Topology
 from iotax.trial import LevelValue
 
 
@@ -153,61 +155,6 @@ only, in an open loop too, and verifies, after the run, loads that only read."""
             )
             for name, stream in streams.items()
         )
-
-
-class Secret(Section):
-    """A user and where its secret is: the secret itself stands in no study."""
-
-    user: str
-    """The CHAP name."""
-    secret_file: str | None = None
-    """A file that holds the secret."""
-    secret_env: str | None = None
-    """An environment variable that holds the secret."""
-
-
-class Chap(Secret):
-    """CHAP: who the initiator proves to be."""
-
-    mutual: Secret | None = None
-    """Who the target must prove to be; it need prove nothing when not given."""
-
-
-class DhSecret(Section):
-    """Where a secret of the form `DHHC-1:…:` is: the secret itself stands in no study."""
-
-    secret_file: str | None = None
-    """A file that holds the secret."""
-    secret_env: str | None = None
-    """An environment variable that holds the secret."""
-
-
-class DhChap(DhSecret):
-    """DH-HMAC-CHAP: how the host proves itself to an NVMe controller."""
-
-    controller: DhSecret | None = None
-    """What the controller must prove; it need prove nothing when not given."""
-    hash: Literal["sha256", "sha384", "sha512"] | None = None
-    """The only hash allowed; any when not given."""
-    dh_group: Literal["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"] | None = None
-    """The only Diffie-Hellman group allowed; any when not given."""
-
-
-class Connection(Section):
-    """How the initiator connects."""
-
-    protocol: str | None = None
-    """The protocol or endpoint of every trial, when `protocol` is no factor."""
-    initiator: str | None = None
-    """The initiator's own name (IQN or NQN); one of iotax's when not given."""
-    header_digest: bool = False
-    """CRC32C over headers (iSCSI, NVMe/TCP)."""
-    data_digest: bool = False
-    """CRC32C over data (iSCSI, NVMe/TCP)."""
-    chap: Chap | None = None
-    """What to log in with where an iSCSI target wants it."""
-    dhchap: DhChap | None = None
-    """What to prove where an NVMe/TCP controller asks for it."""
 
 
 class Loopback(Section):
@@ -381,7 +328,8 @@ class _Factors(Section):
     """The fields that vary, each with its levels, in the order of the file."""
 
     protocol: _ProtocolNames | _ProtocolEndpoints | None = None
-    """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}; in the vm lab also labels \
+    """Embedded protocols, or labels with endpoints: {array: "nvme-tcp://host/nqn?ns=1"}, also with credentials of \
+their own: {array: {protocol: "iscsi://host/IQN/0", chap: {user: joe, secret_file: /etc/joe}}}; in the vm lab labels \
 with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}."""
     streams: Annotated[dict[str, Streams], Field(min_length=1)] | None = None
     """Labels with the streams of a load: {4k: {all: {block_size: 4k}}, mixed: {a: {}, b: {random: 0%}}}."""
@@ -445,6 +393,8 @@ class Settings:
     connection: Connection
     endpoint: Endpoint
     topology: Topology
+    label: str = ""
+    """The level of `protocol`."""
 
     @property
     def working_set_bytes(self) -> int:
@@ -544,7 +494,7 @@ class Study(Section):
         return {label: parse_endpoint(label) for label in levels}
 
     def setups(self) -> dict[str, dict[str, Any]]:
-        """Level of `protocol` → the fields of the topology that it names."""
+        """Level of `protocol` → the fields of topology and connection that it names."""
         levels = self.factors.protocol
         if not isinstance(levels, dict):
             return {}
@@ -557,6 +507,8 @@ class Study(Section):
             changes[factor_names()[name]][name] = self.factors.streams[value] if name == "streams" else value
         endpoints = self.endpoints()
         label = str(treatment.get("protocol", next(iter(endpoints))))
+        for name, value in self.setups().get(label, {}).items():
+            changes[factor_names()[name]].setdefault(name, value)
         if slices := self.design.slices:
             changes["load"] |= {"warmup": slices.settle_ns, "runtime": slices.rounds * slices.slice_ns}
         return Settings(
@@ -564,7 +516,8 @@ class Study(Section):
             volume=self.volume.model_copy(update=changes["volume"]),
             connection=self.connection.model_copy(update=changes["connection"]),
             endpoint=endpoints[label],
-            topology=self.topology.model_copy(update=self.setups().get(label, {}) | changes["topology"]),
+            topology=self.topology.model_copy(update=changes["topology"]),
+            label=label,
         )
 
     def digest(self) -> str:

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
 from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.rules import broken_rules
+from iotax.study.setup import Setup
 from iotax.study.source import Document, Place, Problem, StudyError, read_yaml
-from iotax.study.topology import Setup
 
 
 def builtin_studies() -> dict[str, str]:
@@ -138,31 +138,37 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
         places.append((connection, ("connection", "protocol")))
     for holder, place in places:
         target = holder[place[-1]]
-        if isinstance(target, dict):  # a setup
-            _check_setup(document, place, target, problems)
-            continue
-        if target is None and place[-1] in _served(document):
-            message = f"a label without a meaning; write `{place[-1]}: {place[-1]}`"
-            problems.append(Problem(document.mark(place), place, message))
-            holder[place[-1]] = place[-1]
-            continue
-        try:
-            endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)
-        except ValueError as error:
-            near = _nearest(target, _served(document))
-            problems.append(Problem(document.mark(place), place, f"{_show(target)}{near}: {error}"))
-            holder[place[-1]] = EMBEDDED[-1]  # so that the rest of the study can still be judged
-        else:
-            holder[place[-1]] = endpoint.uri or endpoint.protocol
+        if not isinstance(target, dict):
+            _settle_endpoint(document, holder, place, folder, problems)
+        elif isinstance(target.get("protocol"), str):
+            _settle_setup(document, target, (*place, "protocol"), folder, problems)
 
 
-def _check_setup(document: Document, place: Place, setup: dict, problems: list[Problem]) -> None:
-    """A protocol of the lab's own, for only its network can be set up."""
-    protocol, served = setup.get("protocol"), _served(document)
-    if protocol is not None and protocol not in served:
-        at = (*place, "protocol")
-        problems.append(Problem(document.mark(at), at, _protocol_message(protocol, served)))
+def _settle_setup(document: Document, setup: dict, place: Place, folder: Path, problems: list[Problem]) -> None:
+    """A protocol of the lab's own, or an endpoint."""
+    target, served = setup["protocol"], _served(document)
+    if "/" in target or target.startswith("local:"):
+        _settle_endpoint(document, setup, place, folder, problems)
+    elif target not in served:
+        problems.append(Problem(document.mark(place), place, _protocol_message(target, served)))
         setup["protocol"] = EMBEDDED[-1]
+
+
+def _settle_endpoint(document: Document, holder: dict, place: Place, folder: Path, problems: list[Problem]) -> None:
+    name = place[-1]
+    target = holder[name]
+    if target is None and name in _served(document):
+        problems.append(Problem(document.mark(place), place, f"a label without a meaning; write `{name}: {name}`"))
+        holder[name] = name
+        return
+    try:
+        endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)
+    except ValueError as error:
+        near = _nearest(target, _served(document))
+        problems.append(Problem(document.mark(place), place, f"{_show(target)}{near}: {error}"))
+        holder[name] = EMBEDDED[-1]  # so that the rest of the study can still be judged
+    else:
+        holder[name] = endpoint.uri or endpoint.protocol
 
 
 def _settle_baseline(study: Study) -> Study:
@@ -193,7 +199,7 @@ def _message(error: Any, place: Place) -> str:
                 return f"unknown name{_nearest(place[-1], known)}; a study has {', '.join(known)}"
             if place[:2] == ("factors", "protocol"):
                 known = list(Setup.model_fields)
-                return f"unknown name{_nearest(place[-1], known)}; a protocol's topology has {', '.join(known)}"
+                return f"unknown name{_nearest(place[-1], known)}; a label has {', '.join(known)}"
             if place[0] == "factors":
                 return f"unknown factor{_nearest(place[-1], known)}; factors are {', '.join(known)}"
             section = next(part for part in reversed(place[:-1]) if isinstance(part, str))

@@ -28,6 +28,21 @@ are the lab's own protocols (loopback: `local`, `nfs3`, `iscsi`, `nvme-tcp`), or
 | NVMe/TCP | `nvme-tcp://HOST[:PORT]/NQN?ns=N` |
 | a file or block device | its path, from the study file's folder when relative |
 
+A label may also be a mapping with the endpoint as `protocol:` and credentials of its own: `initiator`, `chap`,
+`dhchap`, `uid`, `gid`. They take the place of those under `connection`, which hold for every other label whose protocol
+knows them. So two arrays with two secrets stand in one study:
+
+```yaml
+factors:
+  protocol:
+    array-a: {protocol: "iscsi://10.0.0.5/iqn.2001-05.org.example:vol1/0", chap: {user: ann, secret_file: /etc/ann}}
+    array-b: {protocol: "iscsi://10.0.0.6/iqn.2001-05.org.example:vol1/0", chap: {user: bob, secret_env: BOB}}
+    array-c: {protocol: "nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol1?ns=1", dhchap: {secret_file: /etc/host}}
+    filer: {protocol: "nfs://10.0.0.7/export/file", uid: 1000, gid: 100}
+```
+
+A secret itself stands in no study, notebook, log or report: only the name of its file or environment variable does.
+
 iotax writes to an endpoint only when it holds zeros or iotax's own pattern, or when `--destroy ENDPOINT` names it.
 """
 
@@ -49,6 +64,10 @@ def reference() -> str:
         parts.append(_table(name, section.__doc__ or "", defs[section.__name__]["properties"]))
     parts.append(_table("design", defs["Design"]["description"], defs["Design"]["properties"]))
     for title, name in (
+        ("connection: {chap: {…}}", "Chap"),
+        ("connection: {chap: {mutual: {…}}}", "Secret"),
+        ("connection: {dhchap: {…}}", "DhChap"),
+        ("connection: {dhchap: {controller: {…}}}", "DhSecret"),
         ("load: {streams: {NAME: …}}", "Stream"),
         ("design: {stop: …}", "Stop"),
         ("search", "Search"),

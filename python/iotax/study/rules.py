@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from iotax.study.endpoint import EMBEDDED, KERNEL
-from iotax.study.honoured import not_honoured
+from iotax.study.honoured import not_honoured, not_honoured_of_labels
 from iotax.study.model import Stream, Study, factor_names
 from iotax.study.source import Place
 from iotax.study.topology import Topology, refused
@@ -28,6 +28,7 @@ _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
 def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _lab(study)
     yield from not_honoured(study)
+    yield from not_honoured_of_labels(study)
     yield from _topology(study)
     yield from _factors(study)
     yield from _baseline(study)
@@ -61,8 +62,11 @@ _DIGESTS = ("header_digest", "data_digest")
 def _topology(study: Study) -> Iterator[tuple[Place, str]]:
     """What a protocol cannot have, for every combination of levels that the study does not exclude."""
     if study.lab.vm is None:
-        for label in study.setups():
-            yield ("factors", "protocol", label), "the loopback lab has no network to shape; say `lab: vm`"
+        for label, changes in study.setups().items():
+            for name in changes:
+                if name in Topology.model_fields:
+                    place = ("factors", "protocol", label, name)
+                    yield place, "the loopback lab has no network to shape; say `lab: vm`"
         return
     if study.lab.vm.cpus > 1 and study.lab.vm.clock == "icount":
         yield ("lab", "vm", "cpus"), "icount counts the instructions of one processor; say `clock: host`"

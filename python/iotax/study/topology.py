@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import Field
 
 from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
 
@@ -34,29 +34,6 @@ round-robin, queue-depth (Linux 6.11)."""
     """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
 controller: a datastore."""
 
-
-def _setup_model() -> type[Section]:
-    fields: dict[str, Any] = {"protocol": (str, Field(description="The protocol."))}
-    for name, field in Topology.model_fields.items():
-        kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation  # ty: ignore[invalid-type-form]
-        fields[name] = (kind | None, Field(default=None, description=field.description))
-    return create_model("Setup", __base__=Section, __doc__="A protocol with a topology of its own.", **fields)
-
-
-Setup = _setup_model()
-
-
-def setup_changes(setup: Any) -> dict[str, Any]:
-    """The topology's fields that a setup names."""
-    return {name: value for name in Topology.model_fields if (value := getattr(setup, name)) is not None}
-
-
-ProtocolLevel: TypeAlias = Annotated[
-    # The brackets mark the branch as no name of the file's own (iotax.study.read).
-    Annotated[str, Tag("str")] | Annotated[Setup, Tag("setup[]")],  # ty: ignore[invalid-type-form]
-    Discriminator(lambda level: "str" if isinstance(level, str) else "setup[]"),
-]
-"""A label's meaning: an endpoint or protocol, or a protocol with a topology."""
 
 _SCSI = ("iscsi", "iser", "fcp")
 _NVME = ("nvme-tcp", "nvme-rdma", "fc-nvme")

@@ -63,6 +63,9 @@ def _studies(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name, levels in (("guarded", ("scsi", "nvme")), ("refused", ("closed", "nvme"))):
         protocols = json.dumps({level: endpoints[level] for level in levels})
         Path(f"{name}.yaml").write_text(STUDY % (name, protocols, levels[0]))
+    own = {"protocol": endpoints["closed"], "chap": {"user": "load", "secret_file": "wrong"}}
+    both = json.dumps({"scsi": endpoints["scsi"], "closed": own})
+    Path("both.yaml").write_text(STUDY % ("both", both, "scsi"))
 
 
 def iotax(*words: str) -> subprocess.CompletedProcess[bytes]:
@@ -71,11 +74,14 @@ def iotax(*words: str) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.mark.usefixtures("_studies")
 def test_a_study_that_logs_in_leaves_no_secret_anywhere() -> None:
-    words = ("run guarded.yaml", "show", "export -f json", "run refused.yaml")
+    words = ("run guarded.yaml", "show", "export -f json", "run refused.yaml", "plan both.yaml", "run both.yaml")
     done = {each: iotax(*each.split()) for each in words}
     with Notebook(Path("out") / "guarded.iotax") as notebook:
         assert [attempt.status for attempt in notebook.attempts()] == ["done", "done"], done["run guarded.yaml"].stderr
+    with Notebook(Path("out") / "both.iotax") as notebook:
+        assert [attempt.status for attempt in notebook.attempts()] == ["done", "done"], done["run both.yaml"].stderr
     assert b"authentication failed" in done["run refused.yaml"].stdout + done["run refused.yaml"].stderr
+    assert b"the target asks for CHAP" in done["run refused.yaml"].stdout + done["run refused.yaml"].stderr
     assert json.loads(done["export -f json"].stdout), "what is exported is looked at"
     texts = {each: process.stdout + process.stderr for each, process in done.items()}
     texts |= {str(path): path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}

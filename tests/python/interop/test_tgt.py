@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from iotax.engine import EngineError
+from iotax.labs.hints import hint
+
 from .conftest import program
 
 IQN = "iqn.2026-11.io.iotax.test:tgt"
@@ -145,3 +148,22 @@ def test_tgt_and_we_prove_to_each_other_who_we_are(started: tuple[str, Admin], l
         last = load({"task": "check", "endpoint": endpoint, "options": {"chap": chap} if chap else {}})[-1]
         assert last["event"] == event, (chap, last)
         assert event == "checked" or last["kind"] == "denied", last
+
+
+def what_to_do(error: dict[str, Any]) -> str:
+    return hint(error["where"], EngineError(error["kind"], error["message"], error["where"]))
+
+
+def test_what_tgt_has_at_lun_0_is_explained(tgt: str, load: Load) -> None:
+    last = load({"task": "check", "endpoint": tgt.removesuffix("/1") + "/0"})[-1]
+    assert last["event"] == "error"
+    assert "tgt's disks begin at 1" in what_to_do(last)
+
+
+def test_a_wish_for_chap_is_explained_as_one(started: tuple[str, Admin], load: Load) -> None:
+    tgt, admin = started
+    admin("--op", "new", "--mode", "account", "--user", "joe", "--password", "open sesame, please")
+    admin("--op", "bind", "--mode", "account", "--tid", "1", "--user", "joe")
+    last = load({"task": "check", "endpoint": tgt})[-1]
+    assert last["event"] == "error"
+    assert "the target asks for CHAP: correct or give `chap: {user: …" in what_to_do(last)

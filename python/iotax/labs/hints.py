@@ -1,0 +1,64 @@
+"""What to do about an endpoint that does not let us in, in the words of its own protocol."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from iotax.engine import EngineError
+
+_WHERE = "under connection, or beside this label's endpoint"
+_CHAP = f"correct or give `chap: {{user: …, secret_file: …}}` {_WHERE}"
+_DHCHAP = f"correct or give `dhchap: {{secret_file: …}}` {_WHERE}"
+
+_REFUSED = {
+    "nfs": "is the NFS server up, and is it the right port (2049 unless the endpoint names one)?",
+    "iscsi": "is the target up, and is it the right port (3260 unless the endpoint names one)?",
+    "nvme-tcp": "is the target up, and is it the right port (4420 unless the endpoint names one)?",
+}
+_NOT_FOUND = {
+    "nfs": "the server answers: check the export and the file; `showmount -e {host}` lists its exports",
+    "iscsi": "the target answers: check the IQN and the LUN; "
+    "`iscsiadm -m discovery -t sendtargets -p {host}` lists its names",
+    "nvme-tcp": "the target answers: check the NQN and `?ns=`; "
+    "`nvme discover -t tcp -a {host} -s {port}` lists its subsystems",
+}
+_DENIED = {
+    "nfs": f"check the hosts that the export allows, its squashing, and `uid:` and `gid:` {_WHERE}; "
+    "a Linux server needs `insecure` where iotax is not root",
+    "iscsi": f"let this initiator's name in at the target, or name another by `initiator:` {_WHERE}",
+    "nvme-tcp": f"let this host's NQN in at the target, or name another by `initiator:` {_WHERE}",
+}
+_PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+
+
+def hint(endpoint: str, error: EngineError) -> str:
+    """Empty where nothing better than the error itself can be said."""
+    if endpoint.startswith("local:"):
+        return _of_path(endpoint.removeprefix("local:"), error.kind)
+    parts = urlsplit(endpoint)
+    if parts.scheme == "iscsi" and "no block device" in error.message:
+        return (
+            "it holds something else than a disk, as LUN 0 of tgt does, which is its controller: tgt's disks begin at 1"
+        )
+    if parts.scheme == "iscsi" and error.kind == "denied" and _asks_to_log_in(error.message):
+        return f"the target asks for CHAP: {_CHAP}"
+    if parts.scheme == "nvme-tcp" and "authenticat" in error.message:
+        return _DHCHAP
+    table = {"refused": _REFUSED, "not_found": _NOT_FOUND, "denied": _DENIED}.get(error.kind, {})
+    words = table.get(parts.scheme, "")
+    return words.format(host=parts.hostname, port=parts.port or _PORTS[parts.scheme]) if words else ""
+
+
+def _asks_to_log_in(message: str) -> bool:
+    return "authenticat" in message or "method that was not offered" in message
+
+
+def _of_path(path: str, kind: str) -> str:
+    device = path.startswith("/dev/")
+    if kind == "not_found":
+        if device:
+            return "there is no such device; `lsblk` lists this machine's"
+        return f"there is no such file; `truncate -s 1G {path}` makes one"
+    if kind == "denied":
+        return f"this user may not open it; `ls -l {path}` says who may" + (", often group disk" if device else "")
+    return ""

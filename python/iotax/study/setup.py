@@ -1,0 +1,41 @@
+"""A level of `protocol` that is more than a word: an endpoint or protocol with settings of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, create_model
+
+from iotax.study.connection import CREDENTIALS, Connection
+from iotax.study.fields import Section
+from iotax.study.topology import Topology
+
+_OWN = {name: Topology.model_fields[name] for name in Topology.model_fields} | {
+    name: Connection.model_fields[name] for name in CREDENTIALS
+}
+
+
+def _setup_model() -> type[Section]:
+    fields: dict[str, Any] = {"protocol": (str, Field(description="The protocol, or an endpoint."))}
+    for name, field in _OWN.items():
+        kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation  # ty: ignore[invalid-type-form]
+        fields[name] = (kind | None, Field(default=None, description=field.description))
+    return create_model(
+        "Setup", __base__=Section, __doc__="A protocol with a topology or credentials of its own.", **fields
+    )
+
+
+Setup = _setup_model()
+
+
+def setup_changes(setup: Any) -> dict[str, Any]:
+    """The fields of topology and connection that a setup names."""
+    return {name: value for name in _OWN if (value := getattr(setup, name)) is not None}
+
+
+ProtocolLevel: TypeAlias = Annotated[
+    # The brackets mark the branch as no name of the file's own (iotax.study.read).
+    Annotated[str, Tag("str")] | Annotated[Setup, Tag("setup[]")],  # ty: ignore[invalid-type-form]
+    Discriminator(lambda level: "str" if isinstance(level, str) else "setup[]"),
+]
+"""A label's meaning: an endpoint or protocol, or either with settings of its own."""
