@@ -8,7 +8,7 @@ from iotax.study.read import builtin_studies, load_study, read_study
 ARRAYS = """\
 name: arrays
 question: Which array?
-volume: {size: 128MiB, refill: trial, delay: 10us}
+volume: {size: 128MiB, refill: trial}
 factors:
   protocol: {a: "nvme-tcp://h/nqn.x?ns=1", b: "iscsi://h/iqn.2001-05.x/0"}
   verify: [true, false]
@@ -41,8 +41,7 @@ def test_everything_that_a_study_sets_is_said() -> None:
         "Load: 2, 4 or 8 workers × 8 outstanding on 1 thread; open loop of 70000 IOPS, constant arrivals, "
         "backlog 65536; warm-up 1s, measured 5s; working set 64MiB; reads verified or not.",
         "Mix: r (8KiB, 100% read, 100% random, share 70%) + s (4KiB, 50% read, 0% random, share 30%).",
-        "Volume: 128MiB of each endpoint; filled with pattern, refilled before each trial; delay 10us for each "
-        "operation.",
+        "Volume: 128MiB of each endpoint; filled with pattern, refilled before each trial.",
         "Endpoints: a is nvme-tcp://h/nqn.x?ns=1; b is iscsi://h/iqn.2001-05.x/0.",
         "Connection: header_digest on; chap as joe.",
         "Lab: loopback (driver auto, threads 1).",
