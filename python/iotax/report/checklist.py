@@ -10,6 +10,8 @@ from iotax.report.charts import is_sweep
 
 _CLOCK_ERROR = 0.01
 """Clocks of processes and of the window are not read at one instant."""
+_PREDICTION_MAX_PERCENT = 10.0
+"""A model that predicts worse answers no question of sizing."""
 _DEPTHS_MAX = 4
 """Numbers of I/Os that a sentence lists."""
 
@@ -42,12 +44,7 @@ def checklist(summary: Summary, limits: list[Limit]) -> list[Item]:
         _steady(summary),
         _interactions(summary),
         _residuals(summary),
-        Item(
-            "Index-100 charts carry absolute values and the baseline’s own uncertainty; bars start at zero",
-            "yes",
-            "Absolute values stand beside or above the ratios, intervals of ratios hold the baseline’s scatter, "
-            "bars of CPU time start at zero.",
-        ),
+        _index(summary),
         _log_log(summary),
         _models(summary),
         _sizing(summary),
@@ -66,8 +63,14 @@ def _before(summary: Summary) -> Item:
         else f"{study.design.replicates} replicates and then the end"
     )
     rules = f"; runs with findings of {', '.join(study.exclude)} are left out" if study.exclude else ""
+    ask = "Question, primary response, margin and stopping rule fixed before any data"
+    if not summary.data.planned_count:
+        return Item(ask, "no", "The notebook holds no plan: nothing shows what was fixed before the data.")
+    beyond = len(summary.data.measured) - summary.data.planned_count
+    if beyond > 0:
+        return Item(ask, "no", f"{beyond} more trials were measured than the plan holds.")
     return Item(
-        "Question, primary response, margin and stopping rule fixed before any data",
+        ask,
         "yes",
         f"They stand in the study: {primary.lower()} first, margin {study.margin:g} %, {ending}{rules}.",
     )
@@ -96,12 +99,15 @@ def _configuration(summary: Summary) -> Item:
 
 def _shown(summary: Summary) -> Item:
     data = summary.data
-    complete = len(data.measured) == (data.planned_count or len(data.measured))
+    ask = "Design, blocks, seed, actual order, failed and excluded runs shown"
+    if not data.planned_count:
+        return Item(ask, "no", "The notebook holds no plan to hold the runs against.")
+    complete = len(data.measured) == data.planned_count
     several = "attempts that did not end well are" if len(data.not_done) > 1 else "attempt that did not end well is"
     bad = f"{len(data.not_done)} {several} listed" if data.not_done else "no attempt failed"
     out = f"{len(data.excluded)} runs are left out by rule and listed" if data.excluded else "no run is left out"
     return Item(
-        "Design, blocks, seed, actual order, failed and excluded runs shown",
+        ask,
         "yes" if complete else "partly",
         f"{bad[:1].upper()}{bad[1:]}; {out}" + ("." if complete else "; trials are missing."),
     )
@@ -136,9 +142,11 @@ def _beyond(summary: Summary) -> str:
     for run in summary.data.runs:
         for part in run.result.cpu:
             cores, window_ns = part.processors, part.window_ns or run.result.window.duration_ns
-            # Either end of the window, and the share of a tick that each processor was in, may be off by a tick.
-            if cores and part.busy_ns > cores * (window_ns + 2 * part.resolution_ns) * (1 + _CLOCK_ERROR):
-                return f"{run.trial.id} took more processor time than {cores} processors have ({part.role})."
+            # A process may have helpers beside its threads; of a machine all processors are known. Either end of the
+            # window may be off by a tick.
+            most_ns = (cores or 0) * (window_ns + 2 * part.resolution_ns) * (1 + _CLOCK_ERROR)
+            if part.layer == "machine" and cores and part.busy_ns > most_ns:
+                return f"{run.trial.id} took more processor time than {cores} processors have."
     return ""
 
 
@@ -176,12 +184,15 @@ def _check(summary: Summary, key: str, ask: str, good: str) -> Item:
 def _generator(summary: Summary) -> Item:
     ask = "The load generator is not the bottleneck"
     levels = _of(summary, "generator")
-    busy = sum(level == Level.NOTE for level in levels)
     late = sum(level == Level.DOUBTFUL for level in _of(summary, "lateness"))
     if late:
         return Item(
             ask, "no", f"In {late} of {len(levels)} runs it issued I/Os late enough to show in their response time."
         )
+    waited = sum(level >= Level.DOUBTFUL for level in _of(summary, "wait"))
+    if waited:
+        return Item(ask, "no", f"In {waited} of {len(levels)} runs it was ready to work but waited for a processor.")
+    busy = sum(level >= Level.NOTE for level in levels)
     if busy:
         return Item(
             ask,
@@ -189,13 +200,18 @@ def _generator(summary: Summary) -> Item:
             f"In {busy} of {len(levels)} runs its processor was busy throughout: there the throughput is bounded by "
             "the initiator (protocol and generator), not by the target.",
         )
-    return Item(ask, "yes" if levels else "partly", "Its processor had time to spare in every run.")
+    unknown = sum(level == Level.UNKNOWN for level in levels)
+    if unknown or not levels:
+        return Item(ask, "partly", f"How busy it was is not known of {unknown} of {len(levels)} runs.")
+    return Item(ask, "yes", "Its processor had time to spare in every run.")
 
 
 def _loop(summary: Summary) -> Item:
     ask = "Open or closed loop is stated"
     count = len(summary.data.runs)
     held = sum(run.result.open is not None for run in summary.data.runs)
+    if not count:
+        return Item(ask, "no", "No run tells which it was.")
     if not held:
         depths = sorted(
             {run.result.outstanding.workers * run.result.outstanding.per_worker for run in summary.data.runs}
@@ -203,6 +219,9 @@ def _loop(summary: Summary) -> Item:
         kept = ", ".join(map(str, depths)) if len(depths) <= _DEPTHS_MAX else f"{depths[0]} to {depths[-1]}"
         text = f"Closed loop of {kept or 'no'} I/Os: each completion starts the next, so the load bends to the target."
         return Item(ask, "yes", text)
+    if submitted := [run for run in summary.data.runs if run.result.open and run.result.open.lateness is None]:
+        text = f"Of {len(submitted)} of {held} open loops latency runs from submission: what an I/O waited is missing."
+        return Item(ask, "partly", text)
     arrivals = " and ".join(sorted({run.result.open.arrivals for run in summary.data.runs if run.result.open}))
     text = f"Open loop, {arrivals} arrivals: latency runs from when an I/O was due, service time from its submission."
     return Item(ask, "yes", text if held == count else f"{text} Closed loops: {count - held} of {count} runs.")
@@ -227,7 +246,7 @@ def _effect(summary: Summary) -> Item:
 
 def _levels(summary: Summary) -> Item:
     ask = "Variation by level: I/O, run, block"
-    if summary.data.study.design.replicates < 2:
+    if not any(len(cell.runs) > 1 for cell in summary.cells):
         return Item(ask, "partly", "One run of each treatment: nothing is known of runs and blocks.")
     return Item(ask, "yes", "I/Os in percentile curves, runs as points and intervals, blocks in the run-order chart.")
 
@@ -251,6 +270,8 @@ def _interactions(summary: Summary) -> Item:
     ask = "Interactions before averages"
     if len(summary.grid.conditions) < 2:
         return Item(ask, "none", "One condition alone: nothing to interact with.")
+    if all(overall.interaction_p is None for overall in summary.overalls):
+        return Item(ask, "no", "Averages over conditions stand without a test: too few runs for one.")
     depends = sum(overall.depends for overall in summary.overalls)
     text = f"{depends} of {len(summary.overalls)} answers depend on the condition and are given by condition."
     if not depends:
@@ -260,16 +281,38 @@ def _interactions(summary: Summary) -> Item:
 
 def _residuals(summary: Summary) -> Item:
     ask = "Residual and run-order plots, raw points on charts"
+    if not summary.data.runs:
+        return Item(ask, "no", "There is no run to draw.")
     free = summary.responses and summary.models[summary.responses[0].key].model.layout.residual_df > 0
     if not free:
         return Item(ask, "partly", "Every run is a point, in run order too; too few runs leave no residual.")
     return Item(ask, "yes", "Every run is a point; residuals over fitted values, run order and normal quantiles.")
 
 
+def _index(summary: Summary) -> Item:
+    ask = "Index-100 charts carry absolute values and the baseline’s own uncertainty; bars start at zero"
+    if not summary.comparisons:
+        return Item(ask, "none", "Nothing was measured beside the baseline.")
+    lacking = sum(comparison.ratio.low is None for comparison in summary.comparisons)
+    if lacking:
+        text = f"{lacking} of {len(summary.comparisons)} ratios have no interval: too few runs."
+        return Item(ask, "no" if lacking == len(summary.comparisons) else "partly", text)
+    return Item(
+        ask,
+        "yes",
+        "Absolute values stand beside or above the ratios, intervals of ratios hold the baseline’s scatter, "
+        "bars of CPU time start at zero.",
+    )
+
+
 def _log_log(summary: Summary) -> Item:
     ask = "Log-log plots with a ratio panel"
     if not is_sweep(summary):
         return Item(ask, "none", "No sweep of block sizes in this study.")
+    if any(comparison.ratio.low is None for comparison in summary.comparisons):
+        return Item(
+            ask, "partly", "Absolute values on two logarithmic axes; too few runs for an interval of each ratio."
+        )
     return Item(ask, "yes", "Absolute values on two logarithmic axes, ratios with intervals beneath.")
 
 
@@ -280,6 +323,8 @@ def _models(summary: Summary) -> Item:
             ask, "partly", "Method names the blocked model’s; its error is shown as residuals, not by prediction."
         )
     error = 100 * summary.costs.model.prediction_share
+    if error > _PREDICTION_MAX_PERCENT:
+        return Item(ask, "no", f"The CPU model misses left-out runs by {error:.1f} % (PRESS): it describes them badly.")
     return Item(
         ask,
         "yes",

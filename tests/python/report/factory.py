@@ -32,6 +32,7 @@ from iotax.trial import (
     Cpu,
     CpuUse,
     Histogram,
+    Latency,
     Machine,
     Open,
     Outstanding,
@@ -251,7 +252,11 @@ class Simulation:
                 machine=_machine(busy_ns, duration_s),
             ),
             open=Open(
-                rate_iops=rate_iops, offered=offered, achieved=ios / offered, backlog_end=min(offered - ios, 65_536)
+                rate_iops=rate_iops,
+                offered=offered,
+                achieved=ios / offered,
+                backlog_end=min(offered - ios, 65_536),
+                lateness=_late(ios),
             )
             if rate_iops is not None
             else None,
@@ -418,6 +423,12 @@ def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator)
         latency_max_ns=int(values[-1]),
         histogram=Histogram(counts=list(zip(values.tolist(), scaled.tolist(), strict=True))),
     )
+
+
+def _late(ios: int) -> Latency:
+    """A generator that issues each I/O 100 ns after it could."""
+    histogram = Histogram(counts=[(100, max(1, ios))])
+    return Latency(latency_sum_ns=100 * max(1, ios), latency_min_ns=100, latency_max_ns=100, histogram=histogram)
 
 
 def _cpu(pid: int, total_ns: int) -> Cpu:
