@@ -17,9 +17,10 @@ from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.estimate import Contrast, Estimate, combined, mean_of
 from iotax.analysis.multiplicity import sidak, sidak_confidence
 from iotax.analysis.quantiles import Shift, unpaired_shift
-from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, Response, Run
+from iotax.analysis.responses import Response, Run
 from iotax.analysis.summary import CellSummary, summarise
 from iotax.analysis.verdict import Verdict, Withheld, judge, log_margin, two_sided_p
+from iotax.analysis.withheld import chosen
 from iotax.study import Level, Study
 
 
@@ -70,7 +71,7 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
     if list(grid.factors) != list(other.factors) or not shared:
         return Changes([], [])
     found: list[Change] = []
-    for response in _responses(before, after):
+    for response in chosen(before.study.responses, [*before.runs, *after.runs]):
         pairs = {cell: (_logs(response, olds[cell]), _logs(response, news[cell])) for cell in shared}
         pairs = {cell: pair for cell, pair in pairs.items() if len(pair[0]) and len(pair[1])}
         samples = {_label(cell): pair for cell, pair in pairs.items()}
@@ -229,10 +230,3 @@ def _by_cell(data: StudyData, grid: Grid) -> dict[Cell, list[Run]]:
 def _logs(response: Response, runs: Sequence[Run]) -> np.ndarray:
     values = [value for value in map(response.of, runs) if value is not None and value > 0]
     return np.log(values)
-
-
-def _responses(before: StudyData, after: StudyData) -> list[Response]:
-    """The first study's own; the initiator's CPU time where a target's is missing on either side."""
-    both = all(CPU.of(run) is not None for data in (before, after) for run in data.runs)
-    asked = [ASKED[word] for word in before.study.responses]
-    return [CPU_INITIATOR if response is CPU and not both else response for response in asked]

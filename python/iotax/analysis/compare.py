@@ -14,6 +14,7 @@ from iotax.analysis.multiplicity import dunnett, each_confidence
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
+from iotax.analysis.withheld import withheld
 from iotax.records import Carrier
 
 
@@ -60,8 +61,8 @@ class Tax:
     latency_us: Estimate
     cpu_us: Estimate | None
     cpu_of: Response
-    throughput_percent: Estimate
-    """Share of the local throughput that is lost."""
+    throughput_percent: Estimate | None
+    """Share of the local throughput that is lost; None where the study imposed the rate."""
     carrier: Carrier
     """Of the treatment."""
 
@@ -83,6 +84,11 @@ class Model:
 
     def __contains__(self, cell: object) -> bool:
         return self.model.layout.count(cell) > 0
+
+    @cached_property
+    def withheld(self) -> Mapping[str, Withheld]:
+        """Arms that get no verdict against the baseline, and why."""
+        return withheld(self.response, self.grid, [run for run, _ in self.observed])
 
     def absolute(self, cell: Cell) -> Estimate | None:
         """Geometric mean of a cell's runs, with the interval of those runs alone (drift between blocks included)."""
@@ -157,8 +163,8 @@ def compare(model: Model, margin_percent: float) -> list[Comparison]:
     ]
     weights = [{cell: 1.0, base: -1.0} for cell, base in judged]
     for pair, contrast in zip(judged, _judge(model, weights, margin_percent), strict=True):
-        arm, condition = grid.arm(pair[0]), grid.condition(pair[0])
-        found.append(_within_carriers(model, replace(contrast, arm=arm, condition=condition), [pair]))
+        named = _named(contrast, model, grid.arm(pair[0]), grid.condition(pair[0]))
+        found.append(_within_carriers(model, named, [pair]))
     return found
 
 
@@ -192,9 +198,16 @@ def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_per
         verdicts = {c.verdict for c in by_condition if c.arm == arm}
         flips = {Verdict.BETTER, Verdict.WORSE} <= verdicts
         pairs = [(cell, grid.baseline_of(cell)) for cell in arms[arm] if grid.arm(cell) == arm]
-        said = _within_carriers(model, replace(comparison, arm=arm), pairs)
+        said = _within_carriers(model, _named(comparison, model, arm, None), pairs)
         result.append(Overall(model.response, arm, said, model.interaction_p(arm), flips))
     return result
+
+
+def _named(comparison: Comparison, model: Model, arm: str, condition: str | None) -> Comparison:
+    """Of this arm, and without a verdict where one is withheld."""
+    named = replace(comparison, arm=arm, condition=condition)
+    why = model.withheld.get(arm) if named.verdict is not None else None
+    return replace(named, verdict=None, withheld=why) if why else named
 
 
 def taxes(models: dict[str, Model]) -> list[Tax]:
@@ -209,23 +222,26 @@ def taxes(models: dict[str, Model]) -> list[Tax]:
         cpu = next(
             (models[r.key] for r in (CPU, CPU_INITIATOR) if cell in models[r.key] and local in models[r.key]), None
         )
-        lost = Estimate.ratio(_against(throughput, cell, local))
+        arm = grid.arm(cell)
         result.append(
             Tax(
-                grid.arm(cell),
+                arm,
                 grid.condition(cell),
                 Estimate.plain(latency.model.difference_of_means(cell, local)),
                 Estimate.plain(cpu.model.difference_of_means(cell, local)) if cpu else None,
                 cpu.response if cpu else CPU,
-                Estimate(
-                    100 * (1 - lost.value),
-                    None if lost.high is None else 100 * (1 - lost.high),
-                    None if lost.low is None else 100 * (1 - lost.low),
-                ),
+                None if arm in throughput.withheld else _lost(throughput, cell, local),
                 latency.carriers[cell],
             )
         )
     return result
+
+
+def _lost(throughput: Model, cell: Cell, local: Cell) -> Estimate:
+    """In percent."""
+    kept = Estimate.ratio(_against(throughput, cell, local))
+    ends = (None if end is None else 100 * (1 - end) for end in (kept.high, kept.low))
+    return Estimate(100 * (1 - kept.value), *ends)
 
 
 def _against(model: Model, cell: Cell, base: Cell) -> Contrast:

@@ -4,16 +4,19 @@ import math
 
 from iotax.analysis.compare import LayoutCache, Model, compare
 from iotax.analysis.data import Grid, StudyData
-from iotax.analysis.responses import ASKED
+from iotax.analysis.withheld import chosen
 
 
 def half_width(data: StudyData) -> float:
-    """Half of the widest 95 % interval of a ratio to the baseline, as a share; infinite where one cannot be had."""
+    """Half of the widest 95 % interval of a ratio to the baseline, as a share; infinite where one cannot be had. An
+    imposed rate is always precise and says nothing: CPU per I/O stands in for it."""
     stop = data.study.design.stop
-    word = (stop.response if stop else None) or data.study.responses[0]
+    words = [stop.response] if stop and stop.response else data.study.responses
+    response = chosen(words, data.runs)[:1]
     found = [
         each.ratio
-        for each in compare(Model(ASKED[word], Grid(data.study), data.runs, LayoutCache()), data.study.margin)
+        for asked in response
+        for each in compare(Model(asked, Grid(data.study), data.runs, LayoutCache()), data.study.margin)
         if each.condition is not None
     ]
     widths = [

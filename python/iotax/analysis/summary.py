@@ -22,10 +22,11 @@ from iotax.analysis.factorial import Share, explained_variation
 from iotax.analysis.noise import Noise, noise_check, noise_floor
 from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
-from iotax.analysis.responses import ASKED, CPU, CPU_INITIATOR, RESPONSES, Response, Run
+from iotax.analysis.responses import RESPONSES, Response, Run
 from iotax.analysis.sessions import SessionScatter, session_scatter
 from iotax.analysis.steady import SteadyState
-from iotax.analysis.validity import Check, Level, overall, steadiness, worst_of
+from iotax.analysis.validity import Check, Doubt, Level, doubt, overall, steadiness, worst_of
+from iotax.analysis.withheld import chosen
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class CellSummary:
     """Response key → ratio to the baseline; the baseline's own are missing."""
     checks: list[Check]
     """The weightiest finding of each check over the runs."""
+    doubt: Doubt
 
     @cached_property
     def latency(self) -> histogram.Histogram:
@@ -81,6 +83,11 @@ class Summary:
         if not self.data.excluded:
             return None
         return summarise(replace(self.data, study=self.data.study.model_copy(update={"exclude": []})))
+
+    def doubt(self, arm: str) -> Doubt:
+        """Of the runs that an arm's comparison with the baseline rests on."""
+        sides = (arm, self.grid.baseline_arm)
+        return doubt([self.run_checks[run.trial.id] for cell in self.cells if cell.arm in sides for run in cell.runs])
 
     @cached_property
     def noise(self) -> list[Noise]:
@@ -137,7 +144,7 @@ def summarise(data: StudyData) -> Summary:
     grid = Grid(data.study)
     layouts = LayoutCache()
     models = {response.key: Model(response, grid, data.runs, layouts) for response in RESPONSES}
-    responses = _asked(data, models)
+    responses = chosen(data.study.responses, data.runs)
     comparisons = [c for r in RESPONSES if models[r.key].observed for c in compare(models[r.key], data.study.margin)]
     overalls = [
         found
@@ -164,14 +171,6 @@ def _shares(model: Model) -> list[Share]:
     return explained_variation(treatments, model.model.y[kept])
 
 
-def _asked(data: StudyData, models: dict[str, Model]) -> list[Response]:
-    """The study's responses. Where a target's CPU time is beyond reach, the initiator's stands in for both."""
-    asked = [ASKED[word] for word in data.study.responses]
-    everywhere = len(models[CPU.key].observed) == len(data.runs)
-    chosen = [CPU_INITIATOR if r is CPU and not everywhere else r for r in asked]
-    return [r for r in chosen if models[r.key].observed]
-
-
 def _cells(
     data: StudyData,
     grid: Grid,
@@ -194,6 +193,15 @@ def _cells(
         checks = worst_of([data.checks[run.trial.id] for run in by_cell[cell]])
         checks.append(noise_check(values.get(primary.key) if primary else None, data.study.margin))
         result.append(
-            CellSummary(cell, arm, condition, by_cell[cell], values, ratios.get((arm, condition), {}), checks)
+            CellSummary(
+                cell,
+                arm,
+                condition,
+                by_cell[cell],
+                values,
+                ratios.get((arm, condition), {}),
+                checks,
+                doubt([data.checks[run.trial.id] for run in by_cell[cell]]),
+            )
         )
     return result

@@ -101,6 +101,26 @@ def worst_of(runs: Sequence[Sequence[Check]]) -> list[Check]:
     return result
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """How many of several runs are doubtful or worse, and by which checks, the most frequent first."""
+
+    runs: int
+    of: int
+    keys: tuple[str, ...]
+
+    @property
+    def most(self) -> bool:
+        return 2 * self.runs > self.of
+
+
+def doubt(runs: Sequence[Sequence[Check]]) -> Doubt:
+    """`runs` are the findings of each."""
+    bad = [[check.key for check in checks if check.level >= Level.DOUBTFUL] for checks in runs]
+    keys = [key for found in bad for key in found]
+    return Doubt(sum(map(bool, bad)), len(runs), tuple(sorted(set(keys), key=lambda key: (-keys.count(key), key))))
+
+
 def overall(checks: Iterable[Check]) -> Level:
     return max((check.level for check in checks), default=Level.UNKNOWN)
 

@@ -99,4 +99,5 @@ def _verdict(cell: CellSummary, primary: Response) -> Text:
     verdict = cell.ratios[primary.key].verdict if primary.key in cell.ratios else None
     if verdict is None:
         return Text("")
-    return Text(verdict_word(primary, verdict), style=COLORS[verdict])
+    word = verdict_word(primary, verdict)
+    return Text(f"{word}, doubtful" if cell.doubt.most else word, style=COLORS[verdict])

@@ -155,7 +155,7 @@ def tax_groups(summary: Summary) -> list[Group]:
         figures = [
             _added(tax.latency_us, " µs"),
             _added(tax.cpu_us, " µs") if tax.cpu_us else Figure("–"),
-            _lost(tax.throughput_percent),
+            _lost(tax.throughput_percent) if tax.throughput_percent else Figure("–"),
         ]
         groups.setdefault(tax.condition, []).append(Row(tax.arm, title(tax.arm), figures))
     return [Group(_capital(condition), rows) for condition, rows in groups.items()]
@@ -189,6 +189,7 @@ def cards(summary: Summary, said: Sequence[Finding]) -> list[Card]:
             sentence = next(f for f in said if f.subject == title(arm) and f.response_key == overall.response.key)
             by_condition = [c for c in summary.comparisons if c.response is overall.response and c.arm == arm]
             verdict, tone = _verdict(overall, by_condition)
+            verdict += " (doubtful)" if summary.doubt(arm).most else ""
             lines.append(
                 CardLine(
                     overall.response.title,
@@ -403,10 +404,10 @@ def _interval(estimate: Estimate) -> str:
 
 
 def _ratio_range(overall: Overall, by_condition: list[Comparison]) -> str:
-    ratios = [c.ratio.value for c in by_condition]
+    ratios = [c.ratio.value for c in by_condition if c.ratio.low is not None]
     if overall.depends and len(ratios) > 1:
         return span(ratios)
-    return f"{100 * overall.comparison.ratio.value:,.0f}"
+    return "–" if overall.comparison.ratio.low is None else indexed(overall.comparison.ratio.value)
 
 
 def span(ratios: Sequence[float]) -> str:

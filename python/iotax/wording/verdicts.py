@@ -1,7 +1,7 @@
 """The answer in sentences: each arm against the baseline, response by response, the headline first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from iotax.analysis.carriers import described
@@ -9,6 +9,7 @@ from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
 from iotax.analysis.summary import Summary
+from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
 from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, percent, span
 from iotax.wording.names import title
@@ -67,8 +68,18 @@ def verdicts(summary: Summary) -> list[Finding]:
     for response in summary.responses:
         for overall in (o for o in summary.overalls if o.response is response):
             by_condition = [c for c in summary.comparisons if c.response is response and c.arm == overall.arm]
-            found.append(against_baseline(overall, by_condition, title(summary.grid.baseline_arm)))
-    return found + _taxes(summary.taxes)
+            finding = against_baseline(overall, by_condition, title(summary.grid.baseline_arm))
+            found.append(_cautioned(finding, summary.doubt(overall.arm)))
+    return found + _not_achieved(summary) + _taxes(summary.taxes)
+
+
+def caution(doubt: Doubt) -> str:
+    """Said with whatever rests on mostly doubtful runs: "8 of these 8 runs are doubtful (steady state)". Empty
+    otherwise."""
+    if not doubt.most:
+        return ""
+    why = ", ".join(TITLES[key].lower() if TITLES[key][1:2].islower() else TITLES[key] for key in doubt.keys[:2])
+    return f"{doubt.runs} of these {doubt.of} runs are doubtful ({why})"
 
 
 def verdict_word(response: Response, verdict: Verdict | None) -> str:
@@ -104,6 +115,26 @@ def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base:
     tone: Tone = comparison.verdict.value if comparison.verdict else "plain"
     details = details if len(by_condition) > 1 else ()
     return Finding(arm, _compared(comparison, arm, base), tone, details, response.key, _verb(comparison))
+
+
+def _cautioned(finding: Finding, doubt: Doubt) -> Finding:
+    said = caution(doubt)
+    return replace(finding, text=f"{finding.text}; but {said}", tone="warning") if said else finding
+
+
+def _not_achieved(summary: Summary) -> list[Finding]:
+    """Open-loop treatments that fell behind the rate that they were offered: a finding, though the rate is none."""
+    found = []
+    for arm in summary.grid.arms:
+        behind = []
+        for cell in (c for c in summary.cells if c.arm == arm):
+            shares = [run.result.open.achieved for run in cell.runs if run.result.open is not None]
+            if shares and min(shares) < ACHIEVED_MIN:
+                behind.append(f"{percent(min(shares))} at {cell.condition}" if cell.condition else percent(min(shares)))
+        if behind and summary.responses:
+            text = f"only a part of the offered I/Os: {', '.join(behind)} (slowest run of each)"
+            found.append(Finding(title(arm), text, "warning", (), summary.responses[0].key, "completed"))
+    return found
 
 
 def _compared(comparison: Comparison, arm: str, base: str) -> str:
