@@ -1,12 +1,17 @@
 """CPU costs out of a study's runs: the models of `cpu_model`, and what sizing needs of them."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from iotax.analysis.compare import Model
-from iotax.analysis.cpu_model import CpuModel, Load
-from iotax.analysis.data import LOAD_FACTORS, RATE, Grid, StudyData
+from iotax.analysis.cpu_model import ALPHA, CpuModel, Load
+from iotax.analysis.data import LOAD_FACTORS, RATE, Cell, Grid, StudyData
 from iotax.analysis.estimate import Estimate
-from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, CpuPart, Response, cpu_ns
+from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, IOPS, CpuPart, Response, cpu_ns
+from iotax.analysis.validity import Doubt
 from iotax.records import CpuUse
 
 PARTS = (CPU, CPU_INITIATOR, CPU_TARGET, CPU_MACHINE)
@@ -30,12 +35,30 @@ class CpuCosts:
 
 @dataclass(frozen=True)
 class ServiceCost:
-    """CPU time an I/O of one arm, for a queue."""
+    """CPU time per I/O of one arm, for a queue."""
 
     arm: str
     cost_us: Estimate
     source: str
-    """Where it comes from, in words."""
+    """Under which load it was measured, in words."""
+    condition: str | None = None
+    """The one whose runs it rests on; None of the CPU model, which takes all."""
+    doubt: Doubt | None = None
+    """Of those runs."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What an I/O costs about a rate."""
+
+    costs: list[ServiceCost]
+    reasons: tuple[str, ...] = ()
+    """Why there are none, or none of some arms."""
+
+
+NEAR = 2.0
+"""What an I/O costs depends on the load, in places by ten times between 1 and 16 outstanding. A load stands for a rate
+that it moved within this factor."""
 
 
 def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
@@ -58,21 +81,86 @@ def cpu_costs(data: StudyData, grid: Grid) -> CpuCosts | None:
     return CpuCosts(models, headline, any(not run.result.ios for run in data.runs))
 
 
-def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid) -> list[ServiceCost]:
-    """From the CPU model where there is one; else each arm's geometric mean over its conditions."""
+def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid, rate_iops: float) -> Sizing:
+    """About this rate: from the CPU model where the study held rates, else of the load whose throughput was nearest.
+    Never a mean over loads."""
     if costs is not None:
-        source = f"CPU model ({costs.response.title.partition(', ')[2]})"
-        return [ServiceCost(arm, costs.model.cost_us(arm), source) for arm in costs.model.arms]
+        return _by_model(costs, rate_iops)
     response = next((r for r in (CPU, CPU_INITIATOR) if models[r.key].observed), None)
     if response is None:
-        return []
-    model, found = models[response.key], []
-    for arm in grid.arms:
-        cells = [cell for cell in grid.cells() if grid.arm(cell) == arm and cell in model]
-        if cells and not grid.is_local(cells[0]):
-            source = f"geometric mean of closed-loop runs ({response.title.partition(', ')[2]})"
-            found.append(ServiceCost(arm, Estimate.ratio(model.model.level(cells)), source))
-    return found
+        return Sizing([], ("no run measured CPU time",))
+    return _by_load(models[response.key], models[IOPS.key], grid, rate_iops)
+
+
+def _by_load(model: Model, throughput: Model, grid: Grid, rate_iops: float) -> Sizing:
+    """Each arm under the load of its own whose throughput was nearest, all other factors being the same for all."""
+    fixed = [name for name in grid.others if name not in LOAD_FACTORS]
+    groups: dict[Cell, dict[str, list[tuple[float, Cell]]]] = {}
+    for cell in grid.cells():
+        rate = throughput.absolute(cell)
+        if cell in model and rate is not None and not grid.is_local(cell):
+            alike = groups.setdefault(tuple(grid.level(cell, name) for name in fixed), {})
+            alike.setdefault(grid.arm(cell), []).append((rate.value, cell))
+    if not groups:
+        return Sizing([], ("no run over a protocol measured CPU time",))
+    chosen = [{arm: min(some, key=lambda each: _off(each[0], rate_iops)) for arm, some in group.items()}
+              for group in groups.values()]  # fmt: skip
+    best = min(chosen, key=lambda arms: sum(_off(rate, rate_iops) for rate, _ in arms.values()) / len(arms))
+    costs, reasons = [], []
+    part = model.response.title.partition(", ")[2]
+    for arm, (rate, cell) in best.items():
+        where = f"{grid.condition(cell)}, {rate:,.0f} IOPS" if grid.condition(cell) else f"{rate:,.0f} IOPS"
+        known = model.absolute(cell)
+        if known is not None and _off(rate, rate_iops) <= math.log(NEAR):
+            source = f"the measured load nearest to {rate_iops:,.0f} IOPS ({where}; {part})"
+            costs.append(ServiceCost(arm, known, source, grid.condition(cell)))
+        else:
+            reasons.append(
+                f"{arm}: CPU per I/O depends on the load, and none was measured within a factor of {NEAR:g} of "
+                f"{rate_iops:,.0f} IOPS; nearest: {where}"
+            )
+    return Sizing(costs, tuple(reasons))
+
+
+def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
+    """The model's price, which holds for every rate if it is a line; where it bends, that of the nearest held rate."""
+    model, part = costs.model, costs.response.title.partition(", ")[2]
+    busy = [load for load in model.loads if load.rate_iops > 0]
+    rates = {
+        step: float(np.mean([load.rate_iops for load in busy if load.step == step]))
+        for step in dict.fromkeys(load.step for load in busy)
+    }
+    mean = f", mean over {', '.join(name.replace('_', ' ') for name in model.factors)}" if model.factors else ""
+    if model.linearity is None or model.linearity.p >= ALPHA:
+        beyond = not min(rates.values()) / NEAR <= rate_iops <= max(rates.values()) * NEAR
+        far = f", taken as a line to {rate_iops:,.0f}" if beyond else ""
+        source = f"CPU model over held rates, {_reach(list(rates.values()))}{far}{mean} ({part})"
+        return Sizing([ServiceCost(arm, model.cost_us(arm), source) for arm in model.arms])
+    nearest = min(rates, key=lambda step: _off(rates[step], rate_iops))
+    if _off(rates[nearest], rate_iops) > math.log(NEAR):
+        reason = (
+            f"CPU per I/O changes with the rate, and no rate within a factor of {NEAR:g} of {rate_iops:,.0f} IOPS was "
+            f"held; nearest: {rates[nearest]:,.0f}"
+        )
+        return Sizing([], (reason,))
+    try:
+        own = CpuModel(
+            [load for load in model.loads if load.rate_iops <= 0 or load.step == nearest], model.arms, model.factors
+        )
+    except ValueError as error:
+        return Sizing([], (str(error),))
+    source = f"CPU model at the held rate nearest to {rate_iops:,.0f} IOPS, {rates[nearest]:,.0f}{mean} ({part})"
+    return Sizing([ServiceCost(arm, own.cost_us(arm), source) for arm in own.arms])
+
+
+def _off(rate: float, asked: float) -> float:
+    """On the log scale."""
+    return abs(math.log(rate / asked))
+
+
+def _reach(rates: Sequence[float]) -> str:
+    low, high = f"{min(rates):,.0f}", f"{max(rates):,.0f}"
+    return f"{low} IOPS" if low == high else f"{low} to {high} IOPS"
 
 
 _PART: dict[str, CpuPart] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from iotax.analysis import histogram
+from iotax.analysis.capacity import REPORT_RATE_IOPS
 from iotax.analysis.compare import (
     Comparison,
     Estimate,
@@ -16,7 +17,7 @@ from iotax.analysis.compare import (
     compare_overall,
     taxes,
 )
-from iotax.analysis.cost import CpuCosts, ServiceCost, cpu_costs, service_costs
+from iotax.analysis.cost import CpuCosts, ServiceCost, Sizing, cpu_costs, service_costs
 from iotax.analysis.data import Cell, Grid, StudyData
 from iotax.analysis.factorial import Share, explained_variation
 from iotax.analysis.noise import Noise, noise_check, noise_floor
@@ -122,10 +123,21 @@ class Summary:
         """The CPU model, where the study holds rates."""
         return cpu_costs(self.data, self.grid)
 
+    def sizing(self, rate_iops: float) -> Sizing:
+        """CPU time per I/O of each arm about this rate, with the doubt about the runs that it comes from."""
+        found = service_costs(self.costs, self.models, self.grid, rate_iops)
+
+        def doubted(cost: ServiceCost) -> ServiceCost:
+            own = [c for c in self.cells if c.arm == cost.arm and cost.condition in (None, c.condition)]
+            runs = [run for cell in own for run in cell.runs]
+            return replace(cost, doubt=doubt([self.run_checks[run.trial.id] for run in runs]))
+
+        return replace(found, costs=[doubted(cost) for cost in found.costs])
+
     @cached_property
-    def service_costs(self) -> list[ServiceCost]:
-        """CPU time an I/O of each arm, for sizing; empty where no CPU time was measured."""
-        return service_costs(self.costs, self.models, self.grid)
+    def report_sizing(self) -> Sizing:
+        """For the rate that every report sizes."""
+        return self.sizing(REPORT_RATE_IOPS)
 
     @cached_property
     def sources(self) -> list[Source]:

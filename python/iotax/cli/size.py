@@ -28,7 +28,7 @@ from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.report import study_data
 from iotax.units import parse_duration
-from iotax.wording import figure, title
+from iotax.wording import comparable, cost_cautions, figure, title
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
 _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")
@@ -45,7 +45,7 @@ def size(
     cores: int,
 ) -> None:
     demand = _demand(iops, cap, response, storage)
-    costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run)
+    costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run, demand.rate_iops)
     found = [capacity(cost, demand) for cost in costs]
     out = console()
     out.print(_sizes(found, demand))
@@ -61,10 +61,12 @@ def size(
         style="dim",
         soft_wrap=True,
     )
-    if len(costs) > 1:
+    if cpu_us or comparable(costs):
         out.print(_hidden(costs, cores), soft_wrap=True)
     for source in dict.fromkeys(cost.source for cost in costs if cost.source):
         out.print(f"Costs: {source}, with 95 % intervals.", style="dim", soft_wrap=True)
+    for line in cost_cautions(costs):
+        out.print(line, style="yellow", soft_wrap=True)
     if any(each.size is None for each in found):
         raise typer.Exit(Exit.FAILED)
 
@@ -110,16 +112,23 @@ def _costs(given: list[str]) -> list[ServiceCost]:
     return found
 
 
-def _from_notebook(path: Path | None, run: int | None) -> list[ServiceCost]:
+def _from_notebook(path: Path | None, run: int | None, rate_iops: float) -> list[ServiceCost]:
     with open_notebook(path) as notebook:
         try:
-            costs = summarise(study_data(notebook, run)).service_costs
+            found = summarise(study_data(notebook, run)).sizing(rate_iops)
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
-        if not costs:
-            leave(Exit.NOTEBOOK, f"{notebook.path}: no run measured CPU time; give it with --cpu-us 81")
+        if not found.costs:
+            reasons = "".join(f"\n  {reason}" for reason in found.reasons)
+            leave(
+                Exit.NOTEBOOK,
+                f"{notebook.path}: nothing to size {rate_iops:,.0f} IOPS by:{reasons}\n"
+                f"Size a rate that was measured, measure with `rate_iops: {rate_iops:.0f}`, or give --cpu-us 81",
+            )
+        for reason in found.reasons:
+            typer.echo(f"Not sized: {reason}.")
         typer.echo(f"{notebook.path}")
-    return costs
+    return found.costs
 
 
 def _sizes(found: list[Capacity], demand: Demand) -> Table:

@@ -335,9 +335,9 @@ def _models(summary: Summary) -> Item:
 
 def _sizing(summary: Summary) -> Item:
     ask = "Sizing states utilisation, response-time target and both ends of the interval"
-    if not summary.service_costs:
-        return Item(ask, "none", "No processor time was measured, so nothing is sized.")
-    if any(cost.cost_us.low is None for cost in summary.service_costs):
+    if not summary.report_sizing.costs:
+        return Item(ask, "none", f"Nothing is sized: {'; '.join(summary.report_sizing.reasons)}.")
+    if any(cost.cost_us.low is None for cost in summary.report_sizing.costs):
         return Item(ask, "partly", "Targets are stated; some costs have no interval.")
     return Item(
         ask, "yes", "Cores under a cap and two response targets, with the cores at both ends where they differ."

@@ -22,7 +22,7 @@ from iotax.analysis.responses import CPU
 from iotax.design.power import BLOCKS_ENOUGH, block_reach
 from iotax.queueing import SizingTarget
 from iotax.report.tables import Column, Figure, Group, Row
-from iotax.wording import figure, title
+from iotax.wording import comparable, figure, title
 
 TARGETS = (
     ("≤ 80 % busy", SizingTarget(0.8)),
@@ -134,7 +134,7 @@ def size_columns() -> list[Column]:
 
 def size_groups(summary: Summary) -> list[Group]:
     rows = []
-    for cost in summary.service_costs:
+    for cost in summary.report_sizing.costs:
         figures = [_estimate(cost.cost_us), Figure(figure(per_core_iops(cost)))]
         for _, target in TARGETS:
             found = capacity(cost, Demand(REPORT_RATE_IOPS, target))
@@ -156,7 +156,7 @@ def response_groups(summary: Summary) -> list[Group]:
     groups = []
     for storage_us in STORAGE_US:
         rows = []
-        for cost in summary.service_costs:
+        for cost in summary.report_sizing.costs:
             us = cost.cost_us.value
             figures = []
             for busy in UTILISATIONS:
@@ -169,15 +169,16 @@ def response_groups(summary: Summary) -> list[Group]:
 
 def size_note(summary: Summary) -> str:
     """What the storage's own time makes of the difference."""
-    if len(summary.service_costs) < 2:
+    if not comparable(summary.report_sizing.costs):
         return ""
-    bare, *stored = (slowdown(summary.service_costs, REPORT_CORES, 0.6, us) for us in STORAGE_US)
+    bare, *stored = (slowdown(summary.report_sizing.costs, REPORT_CORES, 0.6, us) for us in STORAGE_US)
     rest = ", ".join(
         f"{each:.2f} times with {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
     )
     return (
-        f"At 60 % busy the dearest protocol answers in {bare:.2f} times the time of the cheapest on the cores alone, "
-        f"{rest}: the slower the storage, the less the protocol’s price shows in a response, though it takes the cores."
+        f"At 60 % busy the protocol with the most CPU per I/O answers in {bare:.2f} times the time of the one with the "
+        f"least on the cores alone, {rest}: the slower the storage, the less of it shows in a response, though it "
+        "takes the cores."
     )
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from iotax import __version__
 from iotax.analysis import Summary
-from iotax.analysis.capacity import REPORT_CORES
+from iotax.analysis.capacity import REPORT_CORES, REPORT_RATE_IOPS
 from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
@@ -22,7 +22,7 @@ from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.units import show_time
-from iotax.wording import figure, measuring, title, trust, verdicts
+from iotax.wording import cost_cautions, figure, measuring, title, trust, verdicts
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s)\b|%)")
@@ -65,6 +65,7 @@ def draw(summary: Summary) -> Charts:
     facets = list(dict.fromkeys(grid.facet(c.cell) for c in summary.cells))
     conditions = list(dict.fromkeys(c.condition for c in summary.cells))
     costs = summary.costs
+    sized = summary.report_sizing.costs
     open_loop = [d for f in facets for d in charts.responses_over_rate(summary, looks, f)]
     over = [r for r in summary.responses if not (open_loop and r is LATENCY)]  # shown with its service time then
     ratios = _some(charts.ratio_forest(summary, looks, r) for r in summary.responses)
@@ -90,7 +91,7 @@ def draw(summary: Summary) -> Charts:
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
         cost_residuals=charts.cost_residuals(costs, looks) if costs else [],
-        sizing=charts.response_curves(summary.service_costs, looks, REPORT_CORES) if summary.service_costs else [],
+        sizing=charts.response_curves(sized, looks, REPORT_CORES) if sized else [],
         order=_some(
             charts.rounds(summary, looks, r) or charts.run_order(summary, looks, r) for r in summary.responses[:1]
         ),
@@ -145,8 +146,12 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "cost": cost,
         "costs": summary.costs,
         "cost_lead": cost.cost_lead(summary.costs, summary.grid.baseline_arm) if summary.costs else [],
-        "size_groups": cost.size_groups(summary) if summary.service_costs else [],
-        "size_arms": [each.arm for each in summary.service_costs],
+        "size_reasons": list(summary.report_sizing.reasons) if summary.data.runs else [],
+        "size_sources": list(dict.fromkeys(f"{title(c.arm)}: {c.source}" for c in summary.report_sizing.costs)),
+        "size_rate": REPORT_RATE_IOPS,
+        "size_cautions": cost_cautions(summary.report_sizing.costs),
+        "size_groups": cost.size_groups(summary) if summary.report_sizing.costs else [],
+        "size_arms": [each.arm for each in summary.report_sizing.costs],
         "size_cores": REPORT_CORES,
         "size_note": cost.size_note(summary),
         "tables": tables,

@@ -10,6 +10,7 @@ No sentence states a difference without its interval, and one that withholds a v
 
 from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, indexed, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, title
+from iotax.wording.sizing import comparable, cost_cautions
 from iotax.wording.trust import measuring, trust
 from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
 from iotax.wording.withheld import because
@@ -21,6 +22,8 @@ __all__ = [
     "Tone",
     "because",
     "change",
+    "comparable",
+    "cost_cautions",
     "count",
     "figure",
     "indexed",

@@ -49,10 +49,10 @@ def test_the_whole_machine_has_a_background_and_the_processes_have_none(summary)
 def test_a_closed_loop_gives_no_model_but_means_to_size_by():
     data = Simulation().data(study())
     assert cpu_costs(data, Grid(data.study)) is None
-    costs = {each.arm: each for each in summarise(data).service_costs}
+    costs = {each.arm: each for each in summarise(data).sizing(70_000).costs}
     assert set(costs) == {"nfs3", "iscsi", "nvme-tcp"}
     assert costs["nfs3"].cost_us.low < costs["nfs3"].cost_us.value < costs["nfs3"].cost_us.high
-    assert "closed-loop" in costs["nfs3"].source
+    assert "the measured load nearest to 70,000 IOPS (outstanding 8, " in costs["nfs3"].source
 
 
 def test_the_page_answers_with_cost_ratio_cores_and_what_to_doubt(page):
