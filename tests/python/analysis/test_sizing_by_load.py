@@ -61,15 +61,13 @@ def bent():
     attempts = []
     for each in data.attempts:
         factor = {1000: 3.0, 2500: 1.5, 4000: 1.0}[each.trial.treatment["rate_iops"]]
-        cpu = each.result.cpu
-        sides = {
-            name: side.model_copy(
-                update={"user_ns": round(side.user_ns * factor), "total_ns": round(side.total_ns * factor)}
-            )
-            for name in ("initiator", "target")
-            if (side := getattr(cpu, name)) is not None
-        }
-        result = each.result.model_copy(update={"cpu": cpu.model_copy(update=sides)})
+        cpu = type(each.result.cpu)(
+            [
+                part.model_copy(update={"busy_ns": round(part.busy_ns * factor)}) if part.layer == "process" else part
+                for part in each.result.cpu
+            ]
+        )
+        result = each.result.model_copy(update={"cpu": cpu})
         attempts.append(each.model_copy(update={"result": result}))
     return summarise(type(data)(data.study, attempts, data.planned, data.backgrounds, data.environment))
 
