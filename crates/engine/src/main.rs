@@ -1,4 +1,6 @@
 //! `iotax-engine`: serves volumes, issues load, measures. See docs/reference/engine.md.
+// They panic where nobody can be written to, and a panic ends the process: `output` and `log` do not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod decode;
 mod document;
@@ -6,6 +8,7 @@ mod failure;
 mod input;
 mod judge;
 mod load;
+mod log;
 mod output;
 mod schema;
 mod secret;
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Load => load::run(),
         Command::Session => load::run_session(),
     };
+    log::finish();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

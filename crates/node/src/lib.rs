@@ -1,6 +1,7 @@
 //! What one machine in a lab does, without I/O: the storage server and the load generator.
 //!
 //! A node takes inputs and time, and gives outputs; a driver (sockets and files in `iotax-runtime`, or a simulator) carries them out.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod errno;

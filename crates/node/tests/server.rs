@@ -283,7 +283,7 @@ fn exports_that_share_a_portal_are_told_apart_by_name() {
             connections_max: 8,
         });
         let mut node =
-            ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Heap::new(len)), None);
+            ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);
         for (index, read_only) in [(0, false), (1, true)] {
             let endpoint = Endpoint::parse(&server.endpoint(index)).expect("an endpoint");
             let settings = iotax_node::load::connector::Settings::new(

@@ -63,7 +63,7 @@ impl Thread {
     fn new(server: &Arc<Server>, number: u8) -> Self {
         let memory = Heap::new(SIZE);
         let region: Rc<dyn iotax_proto::Region> = memory.clone();
-        let allocate = Box::new(|len| Heap::new(len) as _);
+        let allocate = Box::new(|len| Some(Heap::new(len) as _));
         let mut node = ServerNode::new(Arc::clone(server), number.into(), &mut |_| Rc::clone(&region), allocate, None);
         let (now, peer) = (Instant(1), SocketAddr::from(([127, 0, 0, 1], 50_000)));
         node.handle(now, Input::Accepted { conn: CONN, listener: ListenerId(0), peer });

@@ -8,7 +8,7 @@ use iotax_node::{
     ConnId, DiskId,
     volume::{Buffers, Disks, Media, Operations, VolumeSpec, Volumes, unit_of},
 };
-use iotax_proto::{Ending, Endings, Instant, Payload, Started, UnitError, UnitOp};
+use iotax_proto::{Ending, Endings, Instant, Payload, Region as _, Started, UnitError, UnitOp};
 use support::{Heap, perform};
 
 const SIZE: u64 = 64 << 10;
@@ -28,7 +28,7 @@ impl Bench {
         let disk = Heap::new(SIZE as usize);
         let region: Rc<dyn iotax_proto::Region> = disk.clone();
         let volumes = Volumes::new(&[spec], &mut |_| Rc::clone(&region), None);
-        let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Heap::new(len))))));
+        let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Some(Heap::new(len)))))));
         let operations = Operations::new(ConnId(3), Rc::new(volumes), Rc::clone(&disks));
         Self { operations, disks, disk }
     }
@@ -58,9 +58,16 @@ impl Bench {
         result.map(|payload| payload.map_or(Vec::new(), |payload: Payload| payload.to_vec()))
     }
 
-    /// Does what the disk is asked until an operation ends.
+    /// Does what the disk is asked, and takes turns with long work, until an operation ends.
     fn work(&mut self) -> Option<Result<Option<Payload>, UnitError>> {
         loop {
+            let turn = self.disks.borrow_mut().next_turn();
+            if let Some((_, id)) = turn {
+                if let Some(done) = self.operations.take_turn(NOW, id) {
+                    return Some(done);
+                }
+                continue;
+            }
             let request = self.disks.borrow_mut().poll()?;
             let result = perform(&self.disk, &request.op);
             let waiting = self.disks.borrow_mut().done(request.token);
@@ -115,7 +122,7 @@ fn compare_says_where_data_first_differ() {
 #[test]
 fn compare_and_write_writes_only_what_compares() {
     for mut bench in Bench::all() {
-        let op = UnitOp::CompareAndWrite { offset: 8192, len: 512 };
+        let op = UnitOp::CompareAndWrite { offset: 8192, len: 512, durable: false };
         let both = |first: u8, second: u8| [[first; 512], [second; 512]].concat();
         assert_eq!(bench.run(op.clone(), &both(0, 9)), Ok(vec![]));
         assert_eq!(bench.run(op.clone(), &both(0, 5)), Err(UnitError::Miscompare(0)));
@@ -139,10 +146,12 @@ fn or_write_sets_bits_and_clears_none() {
 fn write_same_zeroes_and_unmap_change_their_range_alone() {
     for mut bench in Bench::all() {
         bench.write(0, &[1; 16384]);
-        let same = UnitOp::WriteSame { offset: 4096, len: 4096, pattern_len: 512 };
+        let same = UnitOp::WriteSame { offset: 4096, len: 4096, pattern_len: 512, durable: false };
         assert_eq!(bench.run(same, &[2; 512]), Ok(vec![]));
-        assert_eq!(bench.run(UnitOp::WriteZeroes { offset: 8192, len: 512 }, &[]), Ok(vec![]));
-        assert_eq!(bench.run(UnitOp::Unmap { ranges: vec![(12288, 512), (0, 512), (512, 0)] }, &[]), Ok(vec![]));
+        let zeroes = UnitOp::WriteZeroes { offset: 8192, len: 512, durable: false };
+        assert_eq!(bench.run(zeroes, &[]), Ok(vec![]));
+        let unmap = UnitOp::Unmap { ranges: vec![(12288, 512), (0, 512), (512, 0)], durable: false };
+        assert_eq!(bench.run(unmap, &[]), Ok(vec![]));
         assert_eq!(bench.run(UnitOp::Flush, &[]), Ok(vec![]));
         let expected: Vec<u8> = (0..16384)
             .map(|at| match at {
@@ -167,10 +176,10 @@ fn ranges_units_and_rights_are_checked_before_data() {
     let far = UnitOp::Read { offset: u64::MAX, len: 512 };
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(0, false), far.clone())), UnitError::OutOfRange);
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(1, false), far)), UnitError::NoUnit);
-    let zero = UnitOp::WriteZeroes { offset: 0, len: 512 };
+    let zero = UnitOp::WriteZeroes { offset: 0, len: 512, durable: false };
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(0, true), zero)), UnitError::ReadOnly);
     assert!(bench.operations.geometry(unit_of(0, true)).expect("there").read_only);
-    let endless = UnitOp::WriteSame { offset: 0, len: 512, pattern_len: 0 };
+    let endless = UnitOp::WriteSame { offset: 0, len: 512, pattern_len: 0, durable: false };
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(0, false), endless)), UnitError::OutOfRange);
 }
 
@@ -202,6 +211,59 @@ fn operation_aborted_on_the_disk_is_forgotten_and_its_id_used_again() {
     let result = bench.work().expect("an end").expect("read").expect("data");
     assert_eq!(result.to_vec(), [4; 512]);
     assert!(endings.are_over());
+}
+
+#[test]
+fn long_work_on_memory_lets_others_have_their_turn_in_between() {
+    const LARGE: u64 = 8 << 20;
+    let whole = vec![(0, LARGE); 256];
+    for (op, data, end) in [
+        (UnitOp::Unmap { ranges: whole, durable: false }, vec![], 0),
+        (UnitOp::WriteZeroes { offset: 0, len: LARGE, durable: true }, vec![], 0),
+        (UnitOp::WriteSame { offset: 0, len: LARGE, pattern_len: 512, durable: false }, vec![3; 512], 3),
+    ] {
+        let memory = Heap::new(LARGE as usize);
+        memory.copy_in(0, &vec![9; LARGE as usize]);
+        let region: Rc<dyn iotax_proto::Region> = memory.clone();
+        let volumes = Volumes::new(&[VolumeSpec::new("v", LARGE, Media::Memory)], &mut |_| Rc::clone(&region), None);
+        let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Some(Heap::new(len)))))));
+        let mut operations = Operations::new(ConnId(3), Rc::new(volumes), Rc::clone(&disks));
+        let mut started = operations.start(NOW, 0, unit_of(0, false), op);
+        if matches!(started, Started::NeedData) {
+            operations.place(0, 0, &data);
+            started = operations.finish(NOW, 0);
+        }
+        assert!(matches!(started, Started::Queued));
+        let (mut turns, mut changed) = (0, 0);
+        loop {
+            let (_, id) = disks.borrow_mut().next_turn().expect("a turn");
+            let done = operations.take_turn(NOW, id);
+            let before = std::mem::replace(&mut changed, memory.bytes().iter().filter(|byte| **byte == end).count());
+            assert!(changed - before <= 1 << 20, "{} bytes in one turn", changed - before);
+            turns += 1;
+            if let Some(done) = done {
+                assert!(done.is_ok());
+                break;
+            }
+            let read = operations.start(NOW, 1, unit_of(0, false), UnitOp::Read { offset: 0, len: 512 });
+            assert!(matches!(read, Started::Done(Ok(Some(_)))), "others are served meanwhile");
+        }
+        assert_eq!((changed as u64, turns), (LARGE, 8));
+        assert!(!disks.borrow().has_turn());
+    }
+}
+
+#[test]
+fn long_work_that_was_aborted_goes_no_further() {
+    for mut bench in Bench::all() {
+        bench.write(0, &[1; 1024]);
+        let zeroes = UnitOp::WriteZeroes { offset: 0, len: SIZE, durable: false };
+        let started = bench.operations.start(NOW, 0, unit_of(0, false), zeroes);
+        assert!(matches!(started, Started::Queued));
+        bench.operations.abort(0, None);
+        assert!(bench.work().is_none());
+        assert_eq!(bench.read(0, 1024), [1; 1024]);
+    }
 }
 
 #[test]

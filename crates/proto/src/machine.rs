@@ -141,13 +141,14 @@ pub type IoId = u32;
 pub struct UnitId(pub u64);
 
 /// An operation on a unit. Offsets and lengths are bytes, already checked for alignment by the target, not for range.
+/// `durable`: complete only when what it changed is on stable storage (FUA, a write cache that is off, `FILE_SYNC`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitOp {
     Read {
         offset: u64,
         len: u32,
     },
-    /// Takes `len` bytes of data. `durable`: complete only when on stable storage (FUA, `FILE_SYNC`).
+    /// Takes `len` bytes of data.
     Write {
         offset: u64,
         len: u32,
@@ -157,9 +158,11 @@ pub enum UnitOp {
     WriteZeroes {
         offset: u64,
         len: u64,
+        durable: bool,
     },
     Unmap {
         ranges: Vec<(u64, u64)>,
+        durable: bool,
     },
     /// Takes `len` bytes of data and compares.
     Compare {
@@ -170,6 +173,7 @@ pub enum UnitOp {
     CompareAndWrite {
         offset: u64,
         len: u32,
+        durable: bool,
     },
     /// Takes `len` bytes of data and sets the bits that they set, atomically.
     OrWrite {
@@ -182,6 +186,7 @@ pub enum UnitOp {
         offset: u64,
         len: u64,
         pattern_len: u32,
+        durable: bool,
     },
 }
 

@@ -86,6 +86,13 @@ fn forced_unit_access_reaches_the_backend() {
     sqe.0[51] |= 0x40;
     assert_eq!(io.one(&mut server, &sqe, &[1; BLOCK]).status(), 0);
     assert_eq!(server.durable_writes, 1);
+    for (byte, durable) in [(0, 1), (0x40, 2)] {
+        let mut sqe = Sqe::new(nvm::WRITE_ZEROES, 5, 1);
+        sqe.set_range(4, 2);
+        sqe.0[51] |= byte;
+        assert_eq!(io.one(&mut server, &sqe, &[]).status(), 0);
+        assert_eq!(server.durable_writes, durable, "Write Zeroes");
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@
 //!     exercise_file PATH SEED OPERATIONS SIZE_MAX_BYTES
 //!
 //! Ends with status 0 and one line when everything read was right, else with what was expected and what was done last.
-
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

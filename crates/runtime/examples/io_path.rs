@@ -86,7 +86,8 @@ fn serve(protocol: Protocol) -> (SharedRegion, Arc<Server>, ServerNode) {
         connections_max: 8,
     });
     let memory = SharedRegion::anonymous(VOLUME_BYTES, true).unwrap();
-    let node = ServerNode::new(Arc::clone(&server), 0, &mut |_| memory.region(), Box::new(region), None);
+    let node =
+        ServerNode::new(Arc::clone(&server), 0, &mut |_| memory.region(), Box::new(|len| Some(region(len))), None);
     (memory, server, node)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`driver`] runs one [`iotax_node::Node`] on the calling thread, over io_uring or over epoll; [`memory`] and [`disk`] hold what volumes
 //! are made of; [`clock`] and [`cpu`] are what measurements are made with.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod clock;
 pub mod cpu;

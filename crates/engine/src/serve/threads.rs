@@ -13,14 +13,14 @@ use std::{
 };
 
 use iotax_node::{failure::Failure, server::ServerNode, volume::Burn};
-use iotax_proto::Region;
+use iotax_proto::{HeapRegion, Region};
 use iotax_runtime::{Clock, Driver, DriverConfig, DriverKind, Flow, Waker, memory::SharedRegion};
 
 use super::{
     SharedServer,
     volumes::{OpenVolume, Store},
 };
-use crate::{document::ServeDocument, failure, output};
+use crate::{document::ServeDocument, failure, log};
 
 pub(super) struct Threads {
     pub(super) driver: DriverKind,
@@ -136,14 +136,14 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
     }
     let mut region_of = |index: usize| -> Rc<dyn Region> {
         // Asked of memory volumes only, and of a page of zeros for the others.
-        work.memories[index].as_ref().map_or_else(|| staging(1 << 20), SharedRegion::region)
+        work.memories[index].as_ref().map_or_else(|| HeapRegion::new(1 << 20), SharedRegion::region)
     };
     let burn = burn(work.clock);
     let mut node =
         ServerNode::new(Arc::clone(&work.server), work.index as u64, &mut region_of, Box::new(staging), Some(burn));
     let driver = Driver::new(work.config).map_err(failure::internal)?;
     if let Some(reason) = driver.fallback_reason().filter(|_| work.index == 0) {
-        eprintln!("io_uring cannot be used ({reason}): serving over epoll");
+        log::line(format!("io_uring cannot be used ({reason}): serving over epoll"));
     }
     let _ = started.send(driver.kind());
     let connections = &work.connections[work.index];
@@ -151,7 +151,7 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
         node.look_around(now);
         connections.store(node.connections(), Ordering::Relaxed);
         while let Some(notice) = node.poll_notice() {
-            eprintln!("{}: {}", notice.peer, notice.text);
+            log::line(format!("{}: {}", notice.peer, notice.text));
         }
         Flow::Continue
     };
@@ -159,15 +159,9 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Memory for staging. A server that has none left cannot keep its promises: it ends and says so.
-fn staging(len: usize) -> Rc<dyn Region> {
-    match SharedRegion::anonymous(len, false) {
-        Ok(memory) => memory.region(),
-        Err(error) => {
-            output::emit(&crate::document::Event::Error(failure::event(&failure::internal(error))));
-            std::process::exit(1);
-        }
-    }
+/// Memory for staging. Where there is none, operations are told to come again: no peer ends a server by asking for much.
+fn staging(len: usize) -> Option<Rc<dyn Region>> {
+    SharedRegion::anonymous(len, false).ok().map(|memory| memory.region())
 }
 
 /// Spends CPU time by watching the clock.

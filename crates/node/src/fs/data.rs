@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 /// Large enough for few chunks in a large file, small enough for holes to save something.
 const CHUNK: u64 = 64 << 10;
+/// Heap of a chunk comes in pieces of this size, so that a file that grows byte by byte is seldom moved.
+const GRAIN: u64 = 512;
+/// Heap that a chunk takes beside its bytes: its entry in the map, whose nodes are half full at worst, and the allocator's header.
+pub(super) const CHUNK_COST: u64 = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Data {
     size: u64,
-    /// By number; each as long as what was written in it reaches, at most `CHUNK`. What is missing is zeros.
+    /// By number; each as long as what was written in it reaches, rounded up to `GRAIN`, at most `CHUNK`. What is missing is zeros.
     chunks: BTreeMap<u64, Vec<u8>>,
     used: u64,
 }
@@ -18,18 +22,18 @@ impl Data {
         self.size
     }
 
-    /// Bytes on the heap.
+    /// Bytes of heap, those of keeping account of them too.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
     /// How many more bytes of heap a write of `offset..end` takes.
     pub(super) fn growth(&self, offset: u64, end: u64) -> u64 {
-        pieces(offset, end)
-            .map(|(number, _, to)| {
-                (to as u64).saturating_sub(self.chunks.get(&number).map_or(0, |chunk| chunk.len() as u64))
-            })
-            .sum()
+        let growth = |(number, _, to): (u64, usize, usize)| {
+            let held = self.chunks.get(&number).map_or(0, |chunk| cost(chunk.len()));
+            cost(to).saturating_sub(held)
+        };
+        pieces(offset, end).map(growth).sum()
     }
 
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
@@ -40,8 +44,10 @@ impl Data {
             rest = after;
             let chunk = self.chunks.entry(number).or_default();
             if chunk.len() < to {
-                self.used += (to - chunk.len()) as u64;
-                chunk.resize(to, 0);
+                self.used += cost(to) - cost(chunk.len());
+                let len = room(to) as usize;
+                chunk.reserve_exact(len - chunk.len());
+                chunk.resize(len, 0);
             }
             chunk[from..to].copy_from_slice(piece);
         }
@@ -67,15 +73,28 @@ impl Data {
         self.size = size;
         let before = self.used;
         let beyond = self.chunks.split_off(&size.div_ceil(CHUNK));
-        self.used -= beyond.values().map(|chunk| chunk.len() as u64).sum::<u64>();
+        self.used -= beyond.values().map(|chunk| cost(chunk.len())).sum::<u64>();
         if let Some(last) = self.chunks.get_mut(&(size / CHUNK)) {
-            let kept = last.len().min((size % CHUNK) as usize);
-            self.used -= (last.len() - kept) as u64;
-            last.truncate(kept);
-            last.shrink_to_fit();
+            let kept = (size % CHUNK) as usize;
+            if kept < last.len() {
+                self.used -= cost(last.len()) - cost(kept);
+                last[kept..].fill(0);
+                last.truncate(room(kept) as usize);
+                last.shrink_to_fit();
+            }
         }
         before - self.used
     }
+}
+
+/// Bytes allocated for a chunk that is written up to `len`.
+fn room(len: usize) -> u64 {
+    (len as u64).next_multiple_of(GRAIN)
+}
+
+/// Heap that such a chunk takes in all; nothing where there is none.
+fn cost(len: usize) -> u64 {
+    if len == 0 { 0 } else { room(len) + CHUNK_COST }
 }
 
 /// Cuts `offset..end` into chunks: number, first byte and end within it.
@@ -101,9 +120,10 @@ mod tests {
     fn holes_read_as_zeros_and_take_no_heap() {
         let mut data = Data::default();
         let far = 10 * CHUNK - 2;
-        assert_eq!(data.growth(far, far + 4), CHUNK + 2);
+        let cost = CHUNK + GRAIN + 2 * CHUNK_COST;
+        assert_eq!(data.growth(far, far + 4), cost);
         data.write(far, b"abcd");
-        assert_eq!((data.size(), data.used()), (far + 4, CHUNK + 2));
+        assert_eq!((data.size(), data.used()), (far + 4, cost));
         assert_eq!(data.read(far - 3, 100), b"\0\0\0abcd");
         assert_eq!(data.read(0, 70_000), vec![0; 70_000]);
         assert_eq!(data.read(far + 4, 5), b"");
@@ -114,14 +134,34 @@ mod tests {
     fn what_was_cut_off_does_not_come_back() {
         let mut data = Data::default();
         data.write(0, &vec![7; 3 * CHUNK as usize]);
-        assert_eq!(data.set_size(CHUNK + 5), 2 * CHUNK - 5);
+        let kept = CHUNK + GRAIN + 2 * CHUNK_COST;
+        assert_eq!(data.set_size(CHUNK + 5), 3 * (CHUNK + CHUNK_COST) - kept);
         assert_eq!(data.set_size(2 * CHUNK), 0);
-        assert_eq!(data.used(), CHUNK + 5);
+        assert_eq!(data.used(), kept);
         let read = data.read(CHUNK, CHUNK as u32);
         assert_eq!(read[..5], [7; 5]);
         assert!(read[5..].iter().all(|byte| *byte == 0));
-        assert_eq!(data.set_size(0), CHUNK + 5);
+        assert_eq!(data.set_size(0), kept);
         assert_eq!(data.read(0, 10), b"");
+    }
+
+    #[test]
+    fn a_byte_in_each_chunk_is_charged_with_the_heap_that_it_takes() {
+        let mut data = Data::default();
+        for chunk in 0..1000 {
+            data.write(chunk * CHUNK, b"x");
+        }
+        let held: usize = data.chunks.values().map(Vec::capacity).sum();
+        assert!(data.used() >= held as u64 + 1000 * CHUNK_COST, "{} for {held} bytes of data", data.used());
+    }
+
+    #[test]
+    fn a_chunk_that_grows_byte_by_byte_takes_no_more_heap_than_it_is_charged_with() {
+        let mut data = Data::default();
+        for at in 0..5000 {
+            data.write(at, b"x");
+            assert!(data.chunks[&0].capacity() as u64 + CHUNK_COST <= data.used());
+        }
     }
 
     #[test]

@@ -46,6 +46,8 @@ const ENTRY_COST: u64 = 160;
 
 /// Most links to a file.
 const MAX_LINKS: u32 = 32_000;
+/// Most directories above one that gets another below it: what RENAME must look at while everybody waits for the tree.
+const MAX_DEPTH: u32 = 1024;
 
 /// What clients may make a tree grow to.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use iotax_proto::nfs3::{
 };
 
 use super::{
-    INODE_COST, MAX_LINKS, Number, ROOT, Tree,
+    INODE_COST, MAX_DEPTH, MAX_LINKS, Number, ROOT, Tree,
     data::Data,
     directory::{Directory, PARENT_COOKIE, SELF_COOKIE},
     entry_cost,
@@ -107,6 +107,7 @@ impl NameSpace for Tree {
         if self.inode(directory)?.links >= MAX_LINKS {
             return Err(Status::TooManyLinks);
         }
+        self.check_depth(parent, None)?;
         let made = self.make(caller, directory, name, set, 0o755, Content::Directory(Directory::new(parent)))?;
         self.inode_mut(directory)?.links += 1;
         Ok(made)
@@ -189,8 +190,8 @@ impl NameSpace for Tree {
         }
         let is_directory = self.at(moved)?.directory().is_some();
         let changes_parent = self.number(from.0)? != self.number(to.0)?;
-        if is_directory && self.lies_within(self.number(to.0)?, moved) {
-            return Err(Status::Invalid);
+        if is_directory && changes_parent {
+            self.check_depth(self.number(to.0)?, Some(moved))?;
         }
         if is_directory && changes_parent && replaced.is_none() && self.inode(to.0)?.links >= MAX_LINKS {
             return Err(Status::TooManyLinks);
@@ -451,18 +452,20 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether a directory is `ancestor` or lies below it.
-    fn lies_within(&self, directory: Number, ancestor: Number) -> bool {
+    /// Whether a directory may get another one below it: not where it is, or lies below, the one that is `moved`, nor where it
+    /// is too deep. Looks no further up than is allowed, so it takes no longer in a tree that was made deep by renaming.
+    fn check_depth(&self, directory: Number, moved: Option<Number>) -> Result<(), Status> {
         let mut at = directory;
-        loop {
-            if at == ancestor {
-                return true;
+        for _ in 0..MAX_DEPTH {
+            if Some(at) == moved {
+                return Err(Status::Invalid);
             }
             match self.inodes.get(&at).and_then(Inode::directory) {
                 Some(entries) if at != ROOT => at = entries.parent,
-                _ => return false,
+                _ => return Ok(()),
             }
         }
+        Err(Status::NameTooLong)
     }
 
     fn at(&self, number: Number) -> Result<&Inode, Status> {

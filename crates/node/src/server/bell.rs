@@ -21,6 +21,11 @@ impl Bell {
 
     pub(super) fn ring(&self) {
         self.rings.fetch_add(1, Ordering::Release);
+        self.rouse();
+    }
+
+    /// Has every thread look, but not at what connections did to others.
+    pub(super) fn rouse(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
         }

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, sync::Arc};
 
-use iotax_proto::{Instant, Region, Transmit, Violation};
+use iotax_proto::{Instant, IoId, Payload, Transmit, UnitError, Violation};
 
 use super::{
     connection::Connection,
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     node::{ConnId, DiskToken, Input, Node, Output},
     random::Unpredictable,
-    volume::{Buffers, Burn, Disks, RegionOf, Volumes},
+    volume::{Allocate, Buffers, Burn, Disks, Operations, RegionOf, Volumes},
 };
 
 /// Notices kept for whoever logs them; the oldest go.
@@ -47,7 +47,7 @@ impl ServerNode {
         server: Arc<Server>,
         thread: u64,
         region_of: &mut RegionOf<'_>,
-        allocate: Box<dyn FnMut(usize) -> Rc<dyn Region>>,
+        allocate: Allocate,
         burn: Option<Burn>,
     ) -> Self {
         let volumes = Rc::new(Volumes::new(&server.config.volumes, region_of, burn));
@@ -73,6 +73,7 @@ impl ServerNode {
 
     /// Has the connections do what others did to them, where there is any of that. For `Server::wake_with`.
     pub fn look_around(&mut self, now: Instant) {
+        self.look_at_claims(now);
         let rings = self.counter.server.bell.rings();
         if std::mem::replace(&mut self.rings, rings) == rings {
             return;
@@ -157,6 +158,10 @@ impl ServerNode {
     }
 
     fn timer(&mut self, now: Instant) {
+        self.take_turn(now);
+        if self.next_timer.is_none_or(|at| at > now) {
+            return;
+        }
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
             let Some(connection) = self.connection(conn) else { continue };
@@ -172,8 +177,39 @@ impl ServerNode {
     fn disk_done(&mut self, now: Instant, token: DiskToken, result: Result<u32, i32>) {
         let waiting = self.counter.disks.borrow_mut().done(token);
         let Some((conn, id)) = waiting else { return };
+        self.advance(now, conn, id, |operations| operations.disk_done(now, id, result));
+    }
+
+    /// Lets the next of the long operations do a piece of its work.
+    fn take_turn(&mut self, now: Instant) {
+        let next = self.counter.disks.borrow_mut().next_turn();
+        if let Some((conn, id)) = next {
+            self.advance(now, conn, id, |operations| operations.take_turn(now, id));
+        }
+    }
+
+    /// Goes on with operations whose blocks others had.
+    #[inline]
+    fn look_at_claims(&mut self, now: Instant) {
+        while self.counter.volumes.take_granted() {
+            let barred = self.counter.disks.borrow_mut().take_barred();
+            for (conn, id) in barred {
+                self.advance(now, conn, id, |operations| operations.look_at_claim(now, id));
+            }
+        }
+    }
+
+    /// Has an operation go on, and answers it if that was its end.
+    #[inline]
+    fn advance(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        id: IoId,
+        step: impl FnOnce(&mut Operations) -> Option<Result<Option<Payload>, UnitError>>,
+    ) {
         let Some(connection) = self.connection(conn) else { return };
-        if let Some(done) = connection.desk.operations.disk_done(now, id, result) {
+        if let Some(done) = step(&mut connection.desk.operations) {
             connection.complete(now, id, done);
         }
         self.settle(conn, Ok(()));
@@ -202,6 +238,7 @@ impl Node for ServerNode {
             Input::Timer => self.timer(now),
             Input::Connected { .. } => {}
         }
+        self.look_at_claims(now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
@@ -225,7 +262,7 @@ impl Node for ServerNode {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.next_timer
+        if self.counter.disks.borrow().has_turn() { Some(Instant(0)) } else { self.next_timer }
     }
 
     /// A server serves until its driver is stopped.

@@ -78,7 +78,7 @@ pub struct Server {
     pub(super) nfs: Guarded<ServerState>,
     /// The discovery subsystem of all NVMe/TCP portals.
     pub(super) discovery: Guarded<Subsystem>,
-    pub(super) bell: Bell,
+    pub(super) bell: Arc<Bell>,
 }
 
 /// What an export shows, by its protocol.
@@ -112,10 +112,16 @@ impl Server {
             });
         }
         let discovery = Guarded::new(Subsystem::new(SubsystemConfig::discovery()));
-        Arc::new(Self { config, targets, nfs: Guarded::new(ServerState::default()), discovery, bell: Bell::default() })
+        let bell = Arc::new(Bell::default());
+        for volume in &config.volumes {
+            let bell = Arc::clone(&bell);
+            volume.claims.wake_with(move || bell.rouse());
+        }
+        Arc::new(Self { config, targets, nfs: Guarded::new(ServerState::default()), discovery, bell })
     }
 
-    /// `wake` is called when a connection did something to others: every thread is to call `ServerNode::look_around`.
+    /// `wake` is called when a connection did something to others, or gave back what others wait for: every thread is to call
+    /// `ServerNode::look_around`.
     pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.bell.hang(Box::new(wake));
     }

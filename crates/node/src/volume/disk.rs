@@ -2,77 +2,78 @@
 
 use iotax_proto::{Payload, UnitError};
 
-use super::{MAX_IO_BYTES, buffers::Buffers, memory};
-use crate::{errno, node::DiskOp};
+use super::{MAX_IO_BYTES, buffers::Buffers, long::Long, memory};
+use crate::{
+    errno,
+    node::{ConnId, DiskOp},
+};
+
+/// What a disk is asked to do at a time of an operation on more than an I/O's bytes.
+const PIECE_BYTES: u64 = 16 << 20;
 
 /// An operation under way on a disk, and what the disk does for it now.
 #[derive(Debug)]
 pub(super) enum DiskTask {
     /// Reads whole blocks into `buffer`; the answer is `skip..skip + len` of it.
-    Read {
-        buffer: Payload,
-        skip: usize,
-        len: usize,
-    },
+    Read { buffer: Payload, skip: usize, len: usize },
     /// One operation that moves so many bytes and gives none.
-    Plain {
-        moves: u32,
-    },
-    Unmap {
-        ranges: Vec<(u64, u64)>,
-    },
+    Plain { moves: u32 },
     /// Reads into `held`, to be compared with the data sent, and written over by what follows those where it is equal.
-    Compare {
-        offset: u64,
-        sent: Payload,
-        held: Payload,
-        replacement: Option<Payload>,
-    },
+    Compare { offset: u64, sent: Payload, held: Payload, replacement: Option<Payload>, durable: bool },
     /// Reads into `held`, which is written back with the bits set that the data sent set.
-    Or {
-        offset: u64,
-        sent: Payload,
-        held: Payload,
-        durable: bool,
-    },
+    Or { offset: u64, sent: Payload, held: Payload, durable: bool },
     /// Reads whole blocks around an unaligned write.
-    Merge {
-        begin: u64,
-        whole: Payload,
-        skip: usize,
-        from: Payload,
-        durable: bool,
-    },
-    /// Writes `chunk` again and again.
-    Same {
-        chunk: Payload,
-        next: u64,
-        end: u64,
-    },
+    Merge { begin: u64, whole: Payload, skip: usize, from: Payload, durable: bool },
+    /// A piece after the other; `piece` is the next where it has been taken already.
+    Long { work: Work, left: Long, piece: Option<(u64, u64)>, durable: bool },
+}
+
+/// What is done to each piece of a long operation.
+#[derive(Debug)]
+pub(super) enum Work {
+    Zeroes,
+    Unmap,
+    /// Writes this, again and again.
+    Same(Payload),
 }
 
 /// What follows a disk operation that ended.
 pub(super) enum After {
     Next(DiskOp),
+    /// The next piece, when it is its turn.
+    Turn,
     Done(Result<Option<Payload>, UnitError>),
 }
 
 type Begun = Result<(DiskTask, DiskOp), UnitError>;
 
-pub(super) fn read(buffers: &mut Buffers, block_size: u32, offset: u64, len: u32) -> Begun {
+pub(super) fn read(buffers: &mut Buffers, conn: ConnId, block_size: u32, offset: u64, len: u32) -> Begun {
     let (begin, whole_len) = whole_blocks(block_size, offset, len as usize);
-    let buffer = buffers.take(whole_len).ok_or(UnitError::Busy)?;
+    let buffer = buffers.take(conn, whole_len).ok_or(UnitError::Busy)?;
     let op = DiskOp::Read { offset: begin, into: buffer.clone() };
     Ok((DiskTask::Read { buffer, skip: (offset - begin) as usize, len: len as usize }, op))
 }
 
-pub(super) fn write(buffers: &mut Buffers, block_size: u32, offset: u64, from: Payload, durable: bool) -> Begun {
-    let (begin, whole_len) = whole_blocks(block_size, offset, from.len());
-    if (begin, whole_len) == (offset, from.len()) {
+/// The blocks that a write changes, and whether it changes all of each.
+pub(super) fn changed_blocks(block_size: u32, offset: u64, len: usize) -> (u64, u64, bool) {
+    let (begin, whole_len) = whole_blocks(block_size, offset, len);
+    (begin, whole_len as u64, (begin, whole_len) == (offset, len))
+}
+
+pub(super) fn write(
+    buffers: &mut Buffers,
+    conn: ConnId,
+    block_size: u32,
+    offset: u64,
+    from: Payload,
+    durable: bool,
+) -> Begun {
+    let (begin, whole_len, is_whole) = changed_blocks(block_size, offset, from.len());
+    if is_whole {
         let moves = from.len() as u32;
         return Ok((DiskTask::Plain { moves }, DiskOp::Write { offset, from, durable }));
     }
-    let whole = buffers.take(whole_len).ok_or(UnitError::Busy)?;
+    let whole = buffers.take(conn, whole_len as usize).ok_or(UnitError::Busy)?;
     let op = DiskOp::Read { offset: begin, into: whole.clone() };
     Ok((DiskTask::Merge { begin, whole, skip: (offset - begin) as usize, from, durable }, op))
 }
@@ -81,42 +82,42 @@ pub(super) fn flush() -> (DiskTask, DiskOp) {
     (DiskTask::Plain { moves: 0 }, DiskOp::Sync)
 }
 
-pub(super) fn write_zeroes(offset: u64, len: u64) -> (DiskTask, DiskOp) {
-    (DiskTask::Plain { moves: 0 }, DiskOp::WriteZeroes { offset, len })
+pub(super) fn long(work: Work, ranges: Vec<(u64, u64)>, durable: bool) -> DiskTask {
+    DiskTask::Long { work, left: Long::new(ranges), piece: None, durable }
 }
 
-/// `None` where there is nothing to unmap.
-pub(super) fn unmap(mut ranges: Vec<(u64, u64)>) -> Option<(DiskTask, DiskOp)> {
-    ranges.retain(|(_, len)| *len > 0);
-    let (offset, len) = ranges.pop()?;
-    Some((DiskTask::Unmap { ranges }, DiskOp::Unmap { offset, len }))
-}
-
-pub(super) fn compare(buffers: &mut Buffers, offset: u64, sent: Payload, replacement: Option<Payload>) -> Begun {
-    let held = buffers.take(sent.len()).ok_or(UnitError::Busy)?;
+pub(super) fn compare(
+    buffers: &mut Buffers,
+    conn: ConnId,
+    offset: u64,
+    sent: Payload,
+    replacement: Option<Payload>,
+    durable: bool,
+) -> Begun {
+    let held = buffers.take(conn, sent.len()).ok_or(UnitError::Busy)?;
     let op = DiskOp::Read { offset, into: held.clone() };
-    Ok((DiskTask::Compare { offset, sent, held, replacement }, op))
+    Ok((DiskTask::Compare { offset, sent, held, replacement, durable }, op))
 }
 
-pub(super) fn or_write(buffers: &mut Buffers, offset: u64, sent: Payload, durable: bool) -> Begun {
-    let held = buffers.take(sent.len()).ok_or(UnitError::Busy)?;
+pub(super) fn or_write(buffers: &mut Buffers, conn: ConnId, offset: u64, sent: Payload, durable: bool) -> Begun {
+    let held = buffers.take(conn, sent.len()).ok_or(UnitError::Busy)?;
     let op = DiskOp::Read { offset, into: held.clone() };
     Ok((DiskTask::Or { offset, sent, held, durable }, op))
 }
 
-pub(super) fn write_same(buffers: &mut Buffers, offset: u64, len: u64, pattern: &Payload) -> Begun {
+/// What WRITE SAME does to its pieces: as many patterns as an I/O holds are written at a time.
+pub(super) fn same(buffers: &mut Buffers, conn: ConnId, len: u64, pattern: &Payload) -> Result<Work, UnitError> {
     if memory::is_zero(pattern) {
-        return Ok(write_zeroes(offset, len));
+        return Ok(Work::Zeroes);
     }
     let most = len.min(u64::from(MAX_IO_BYTES)) as usize;
-    let chunk = buffers.take((most - most % pattern.len()).max(pattern.len())).ok_or(UnitError::Busy)?;
+    let chunk = (most - most % pattern.len()).max(pattern.len());
+    let chunk = buffers.take(conn, chunk).ok_or(UnitError::Busy)?;
     let bytes = pattern.to_vec();
     for at in (0..chunk.len()).step_by(bytes.len()) {
         chunk.copy_in(at, &bytes);
     }
-    let mut task = DiskTask::Same { chunk, next: offset, end: offset + len };
-    let op = task.next_same().ok_or(UnitError::OutOfRange)?;
-    Ok((task, op))
+    Ok(Work::Same(chunk))
 }
 
 impl DiskTask {
@@ -132,19 +133,17 @@ impl DiskTask {
         match self {
             Self::Read { buffer, skip, len } => After::Done(Ok(Some(buffer.slice(*skip, *len)))),
             Self::Plain { .. } => After::Done(Ok(None)),
-            Self::Unmap { ranges } => match ranges.pop() {
-                Some((offset, len)) => After::Next(DiskOp::Unmap { offset, len }),
-                None => After::Done(Ok(None)),
-            },
-            Self::Compare { offset, sent, held, replacement } => match (difference(sent, held), replacement.take()) {
-                (Some(at), _) => After::Done(Err(UnitError::Miscompare(at as u32))),
-                (None, None) => After::Done(Ok(None)),
-                (None, Some(from)) => {
-                    let op = DiskOp::Write { offset: *offset, from: from.clone(), durable: false };
-                    *self = Self::Plain { moves: from.len() as u32 };
-                    After::Next(op)
+            Self::Compare { offset, sent, held, replacement, durable } => {
+                match (difference(sent, held), replacement.take()) {
+                    (Some(at), _) => After::Done(Err(UnitError::Miscompare(at as u32))),
+                    (None, None) => After::Done(Ok(None)),
+                    (None, Some(from)) => {
+                        let op = DiskOp::Write { offset: *offset, from: from.clone(), durable: *durable };
+                        *self = Self::Plain { moves: from.len() as u32 };
+                        After::Next(op)
+                    }
                 }
-            },
+            }
             Self::Or { offset, sent, held, durable } => {
                 let (sent, mut merged) = (sent.to_vec(), held.to_vec());
                 merged.iter_mut().zip(sent).for_each(|(held, sent)| *held |= sent);
@@ -163,7 +162,17 @@ impl DiskTask {
                 *self = Self::Plain { moves: whole.len() as u32 };
                 After::Next(op)
             }
-            Self::Same { .. } => self.next_same().map_or(After::Done(Ok(None)), After::Next),
+            Self::Long { left, piece, durable, .. } => {
+                *piece = None;
+                match (left.is_over(), *durable) {
+                    (false, _) => After::Turn,
+                    (true, false) => After::Done(Ok(None)),
+                    (true, true) => {
+                        *self = Self::Plain { moves: 0 };
+                        After::Next(DiskOp::Sync)
+                    }
+                }
+            }
         }
     }
 
@@ -174,17 +183,33 @@ impl DiskTask {
             Self::Plain { moves } => *moves,
             Self::Compare { held, .. } | Self::Or { held, .. } => held.len() as u32,
             Self::Merge { whole, .. } => whole.len() as u32,
-            // The last write of a row may be shorter than the chunk; a disk that writes less than asked fails the next.
-            Self::Same { .. } | Self::Unmap { .. } => 0,
+            Self::Long { work: Work::Same(_), piece: Some((_, len)), .. } => *len as u32,
+            Self::Long { .. } => 0,
         }
     }
 
-    fn next_same(&mut self) -> Option<DiskOp> {
-        let Self::Same { chunk, next, end } = self else { return None };
-        let offset = *next;
-        let len = (chunk.len() as u64).min(*end - offset) as usize;
-        *next += len as u64;
-        (len > 0).then(|| DiskOp::Write { offset, from: chunk.slice(0, len), durable: false })
+    /// The blocks that the next piece of a long operation changes.
+    pub(super) fn next_piece(&mut self) -> Option<(u64, u64)> {
+        let Self::Long { work, left, piece, .. } = self else { return None };
+        let most = match work {
+            Work::Zeroes | Work::Unmap => PIECE_BYTES,
+            Work::Same(chunk) => chunk.len() as u64,
+        };
+        if piece.is_none() {
+            *piece = left.next(most);
+        }
+        *piece
+    }
+
+    /// What the disk does for it.
+    pub(super) fn piece_op(&self) -> Option<DiskOp> {
+        let Self::Long { work, piece: Some((offset, len)), .. } = self else { return None };
+        let (offset, len) = (*offset, *len);
+        Some(match work {
+            Work::Zeroes => DiskOp::WriteZeroes { offset, len },
+            Work::Unmap => DiskOp::Unmap { offset, len },
+            Work::Same(chunk) => DiskOp::Write { offset, from: chunk.slice(0, len as usize), durable: false },
+        })
     }
 }
 

@@ -11,6 +11,20 @@ pub(super) fn write_zeroes(region: &dyn Region, offset: u64, len: u64) {
     }
 }
 
+/// Writes a pattern over `len` bytes, which are a multiple of it.
+pub(super) fn repeat(region: &dyn Region, offset: u64, len: u64, pattern: &Payload) {
+    // Many of them at a time, where it is short.
+    let bytes = pattern.to_vec();
+    let many = bytes.repeat((PIECE / bytes.len().max(1)).max(1));
+    let end = offset + len;
+    let mut at = offset;
+    while at < end {
+        let piece = &many[..many.len().min((end - at) as usize)];
+        region.copy_in(at as usize, piece);
+        at += piece.len() as u64;
+    }
+}
+
 /// Where `bytes` first differ from the region at `offset`.
 pub(super) fn first_difference(region: &dyn Region, offset: usize, bytes: &[u8]) -> Option<usize> {
     let mut held = [0; PIECE];

@@ -5,15 +5,15 @@
 //!   delay is asked for. README.md beside this file tells what is staged and what is atomic.
 
 mod buffers;
+mod claims;
 mod disk;
+mod disks;
+mod long;
 mod memory;
 mod operations;
 mod units;
 
-use std::{
-    rc::Rc,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{rc::Rc, sync::Arc};
 
 use iotax_proto::Region;
 
@@ -22,8 +22,10 @@ use crate::{
     node::DiskId,
 };
 
-pub use buffers::Buffers;
-pub use operations::{DiskRequest, Disks, Operations};
+pub use buffers::{Allocate, Buffers};
+pub(crate) use claims::Claims;
+pub use disks::{DiskRequest, Disks};
+pub use operations::Operations;
 pub use units::{Volumes, unit_of};
 
 /// Bytes that one I/O may carry, by every protocol; NFSv3's usual maximum, and more than the block protocols' usual.
@@ -40,8 +42,8 @@ pub struct VolumeSpec {
     /// What each operation is made to wait, and to cost in CPU: a known tax.
     pub delay_ns: u64,
     pub burn_ns: u64,
-    /// Makes compare-and-write atomic: held from the comparison to the end of the write.
-    pub(crate) exclusive: Arc<AtomicBool>,
+    /// Who changes which of its blocks now.
+    pub(crate) claims: Arc<Claims>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +60,7 @@ pub enum Media {
 
 impl VolumeSpec {
     pub fn new(name: impl Into<String>, size_bytes: u64, media: Media) -> Self {
-        let exclusive = Arc::new(AtomicBool::new(false));
-        Self { name: name.into(), size_bytes, media, delay_ns: 0, burn_ns: 0, exclusive }
+        Self { name: name.into(), size_bytes, media, delay_ns: 0, burn_ns: 0, claims: Claims::new() }
     }
 }
 

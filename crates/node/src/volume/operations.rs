@@ -1,94 +1,28 @@
 //! The operations of one connection on volumes.
 
-use std::{
-    cell::RefCell,
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{cell::RefCell, cmp::Reverse, collections::BinaryHeap, rc::Rc, time::Duration};
 
-use iotax_proto::{Allocation, Ending, Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Ending, Geometry, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp};
 
 use super::{
-    Buffers, MAX_IO_BYTES, Media, Volumes,
-    disk::{self, After, DiskTask},
+    Disks, MAX_IO_BYTES, Media, Volumes,
+    claims::Claim,
+    disk::{self, After, DiskTask, Work},
+    disks::Place,
+    long::Long,
     memory,
     units::Store,
 };
-use crate::node::{ConnId, DiskId, DiskOp, DiskToken};
+use crate::node::{ConnId, DiskOp, DiskToken};
 
-/// How far `allocation` looks.
-const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
+/// How far `allocation` looks: as long as a thread should be kept from others.
+const ALLOCATION_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of memory that are changed by one command without data for each before others have their turn, and at a turn after that.
+/// A packet can bring thousands of such commands.
+const AT_ONCE_BYTES: u64 = 16 << 10;
+const TURN_BYTES: u64 = 1 << 20;
 
 type Finished = Result<Option<Payload>, UnitError>;
-
-/// What a thread's connections share of their disk operations.
-#[derive(Debug)]
-pub struct DiskRequest {
-    pub token: DiskToken,
-    pub disk: DiskId,
-    pub op: DiskOp,
-}
-
-/// Disk operations that a thread's connections ask for and wait for, and the memory that they go through.
-#[derive(Debug)]
-pub struct Disks {
-    buffers: Buffers,
-    requests: VecDeque<DiskRequest>,
-    /// Who waits, by token; `None` where nobody does any more.
-    waiting: Vec<Entry>,
-    free: Vec<usize>,
-}
-
-#[derive(Debug)]
-enum Entry {
-    Free,
-    Waits(ConnId, IoId),
-    /// The operation was aborted; the disk still works on it, which somebody may wait for.
-    Abandoned {
-        _ending: Option<Ending>,
-    },
-}
-
-impl Disks {
-    pub fn new(buffers: Buffers) -> Self {
-        Self { buffers, requests: VecDeque::new(), waiting: Vec::new(), free: Vec::new() }
-    }
-
-    pub fn poll(&mut self) -> Option<DiskRequest> {
-        self.requests.pop_front()
-    }
-
-    /// Whose operation ended, if somebody still waits for it.
-    pub fn done(&mut self, token: DiskToken) -> Option<(ConnId, IoId)> {
-        let index = token.0 as usize;
-        let entry = std::mem::replace(self.waiting.get_mut(index)?, Entry::Free);
-        self.free.push(index);
-        match entry {
-            Entry::Waits(conn, id) => Some((conn, id)),
-            Entry::Abandoned { .. } | Entry::Free => None,
-        }
-    }
-
-    fn ask(&mut self, conn: ConnId, id: IoId, disk: DiskId, op: DiskOp) -> DiskToken {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.waiting.push(Entry::Free);
-            self.waiting.len() - 1
-        });
-        self.waiting[index] = Entry::Waits(conn, id);
-        let token = DiskToken(index as u64);
-        self.requests.push_back(DiskRequest { token, disk, op });
-        token
-    }
-
-    fn abandon(&mut self, token: DiskToken, ending: Option<Ending>) {
-        if let Some(entry) = self.waiting.get_mut(token.0 as usize) {
-            *entry = Entry::Abandoned { _ending: ending };
-        }
-    }
-}
 
 pub struct Operations {
     conn: ConnId,
@@ -125,11 +59,23 @@ enum Slot {
         staged: Staged,
         buffer: Payload,
     },
+    /// All data are there, and some of the blocks are another operation's.
+    Barred {
+        volume: usize,
+        staged: Staged,
+        buffer: Payload,
+        claim: Claim,
+    },
     Disk {
         volume: usize,
-        token: DiskToken,
-        task: Box<DiskTask>,
-        exclusive: bool,
+        state: DiskState,
+        work: Box<OnDisk>,
+    },
+    /// In memory, a piece at each turn.
+    Long {
+        volume: usize,
+        left: Box<Long>,
+        pattern: Option<Payload>,
     },
     /// Done, told later: entry of `delayed` with this number.
     Delayed {
@@ -138,14 +84,31 @@ enum Slot {
     },
 }
 
+#[derive(Debug)]
+struct OnDisk {
+    task: DiskTask,
+    /// The blocks that it changes now.
+    claim: Option<Claim>,
+}
+
+/// What an operation on a disk waits for.
+#[derive(Debug)]
+enum DiskState {
+    Disk(DiskToken),
+    /// Its next piece's turn.
+    Turn,
+    /// Its next piece's blocks.
+    Claim,
+}
+
 /// What happens to staged data.
 #[derive(Clone, Copy, Debug)]
 enum Staged {
     Write { offset: u64, durable: bool },
     Compare { offset: u64 },
-    CompareAndWrite { offset: u64, len: u32 },
+    CompareAndWrite { offset: u64, len: u32, durable: bool },
     OrWrite { offset: u64, durable: bool },
-    WriteSame { offset: u64, len: u64 },
+    WriteSame { offset: u64, len: u64, durable: bool },
 }
 
 impl Operations {
@@ -161,7 +124,7 @@ impl Operations {
     pub fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
         let index = self.volumes.find(unit, offset, 0, false).ok()?;
         let left = self.volumes.geometry(unit)?.size_bytes - offset;
-        match &self.volumes.volumes[index].store {
+        match &self.volumes.all[index].store {
             Store::Memory(region) => Some(memory::allocation(region.as_ref(), offset, left.min(ALLOCATION_BYTES_MAX))),
             Store::Null(_) | Store::Disk => None,
         }
@@ -178,12 +141,12 @@ impl Operations {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         match slot {
             Slot::Place { volume, offset: begin } => {
-                if let Store::Memory(region) = &self.volumes.volumes[*volume].store {
+                if let Store::Memory(region) = &self.volumes.all[*volume].store {
                     region.copy_in(*begin + offset as usize, bytes);
                 }
             }
             Slot::Compare { volume, offset: begin, differs } => {
-                if let Store::Memory(region) = &self.volumes.volumes[*volume].store
+                if let Store::Memory(region) = &self.volumes.all[*volume].store
                     && let Some(at) = memory::first_difference(region.as_ref(), *begin + offset as usize, bytes)
                 {
                     let at = offset + at as u32;
@@ -191,7 +154,12 @@ impl Operations {
                 }
             }
             Slot::Stage { buffer, .. } => buffer.copy_in(offset as usize, bytes),
-            Slot::Idle | Slot::Discard { .. } | Slot::Disk { .. } | Slot::Delayed { .. } => {}
+            Slot::Idle
+            | Slot::Discard { .. }
+            | Slot::Barred { .. }
+            | Slot::Disk { .. }
+            | Slot::Long { .. }
+            | Slot::Delayed { .. } => {}
         }
     }
 
@@ -202,23 +170,22 @@ impl Operations {
             Slot::Compare { volume, differs, .. } => {
                 self.end(now, id, volume, differs.map_or(Ok(None), |at| Err(UnitError::Miscompare(at))))
             }
-            Slot::Stage { volume, staged, buffer } => match self.perform(now, id, volume, staged, buffer) {
+            Slot::Stage { volume, staged, buffer } => match self.admit(now, id, volume, staged, buffer) {
                 Ok(started) => started,
                 Err(error) => self.end(now, id, volume, Err(error)),
             },
-            Slot::Idle | Slot::Disk { .. } | Slot::Delayed { .. } => Started::Done(Err(UnitError::Aborted)),
+            Slot::Idle | Slot::Barred { .. } | Slot::Disk { .. } | Slot::Long { .. } | Slot::Delayed { .. } => {
+                Started::Done(Err(UnitError::Aborted))
+            }
         }
     }
 
-    /// Forgets an operation. What a disk has under way of it keeps `ending`.
+    /// Forgets an operation. What a disk has under way of it keeps `ending`, and its blocks.
     pub fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         if let Some(slot) = self.slots.get_mut(id as usize)
-            && let Slot::Disk { token, volume, exclusive, .. } = std::mem::replace(slot, Slot::Idle)
+            && let Slot::Disk { state: DiskState::Disk(token), work, .. } = std::mem::replace(slot, Slot::Idle)
         {
-            self.disks.borrow_mut().abandon(token, ending);
-            if exclusive {
-                self.release(volume);
-            }
+            self.disks.borrow_mut().abandon(token, ending, work.claim);
         }
     }
 
@@ -232,24 +199,79 @@ impl Operations {
 
     /// A disk operation of `id` ended; its operation's result if that was its last.
     pub fn disk_done(&mut self, now: Instant, id: IoId, result: Result<u32, i32>) -> Option<Finished> {
-        let Some(Slot::Disk { volume, token, task, exclusive }) = self.slots.get_mut(id as usize) else { return None };
-        let (volume, exclusive) = (*volume, *exclusive);
-        match task.done(result) {
+        let Some(Slot::Disk { volume, work, .. }) = self.slots.get_mut(id as usize) else { return None };
+        let volume = *volume;
+        match work.task.done(result) {
             After::Next(op) => {
-                let Media::Disk { disk, .. } = self.volumes.volumes[volume].spec.media else { return None };
-                *token = self.disks.borrow_mut().ask(self.conn, id, disk, op);
+                self.ask(id, op);
+                None
+            }
+            After::Turn => {
+                work.claim = None;
+                self.wait_for_turn(id);
                 None
             }
             After::Done(result) => {
-                if exclusive {
-                    self.release(volume);
-                }
                 self.slots[id as usize] = Slot::Idle;
-                match self.end(now, id, volume, result) {
-                    Started::Done(result) => Some(result),
-                    Started::NeedData | Started::Queued => None,
+                finished(self.end(now, id, volume, result))
+            }
+        }
+    }
+
+    /// It is this operation's turn with long work; its result if that was the last of it.
+    pub fn take_turn(&mut self, now: Instant, id: IoId) -> Option<Finished> {
+        match self.slots.get_mut(id as usize)? {
+            Slot::Long { volume, left, pattern } => {
+                let volume = *volume;
+                if let Store::Memory(region) = &self.volumes.all[volume].store {
+                    fill_piece(region.as_ref(), left, pattern.as_ref());
+                }
+                if left.is_over() {
+                    self.slots[id as usize] = Slot::Idle;
+                    return finished(self.end(now, id, volume, Ok(None)));
+                }
+                self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
+                None
+            }
+            Slot::Disk { volume, state: DiskState::Turn, .. } => {
+                let volume = *volume;
+                match self.start_piece(id, volume) {
+                    Ok(()) => None,
+                    Err(error) => {
+                        self.slots[id as usize] = Slot::Idle;
+                        finished(self.end(now, id, volume, Err(error)))
+                    }
                 }
             }
+            // It was aborted, and the number may be another's by now.
+            _ => None,
+        }
+    }
+
+    /// Goes on with an operation whose claim may have been granted; its result if it is done.
+    pub fn look_at_claim(&mut self, now: Instant, id: IoId) -> Option<Finished> {
+        match self.slots.get_mut(id as usize)? {
+            slot @ Slot::Barred { .. } => {
+                if !matches!(slot, Slot::Barred { claim, .. } if claim.is_granted()) {
+                    self.disks.borrow_mut().wait_for_claim(self.conn, id);
+                    return None;
+                }
+                let Slot::Barred { volume, staged, buffer, claim } = std::mem::replace(slot, Slot::Idle) else {
+                    return None;
+                };
+                let done = self.perform(now, id, volume, staged, buffer, Some(claim));
+                finished(done.unwrap_or_else(|error| self.end(now, id, volume, Err(error))))
+            }
+            Slot::Disk { state: DiskState::Claim, work, .. } => {
+                if work.claim.as_ref().is_some_and(Claim::is_granted) {
+                    self.wait_for_turn(id);
+                } else {
+                    self.disks.borrow_mut().wait_for_claim(self.conn, id);
+                }
+                None
+            }
+            // Aborted, as above.
+            _ => None,
         }
     }
 
@@ -288,10 +310,10 @@ impl Operations {
             UnitOp::Read { offset, len } | UnitOp::Compare { offset, len } => (*offset, u64::from(*len), false),
             UnitOp::Write { offset, len, .. }
             | UnitOp::OrWrite { offset, len, .. }
-            | UnitOp::CompareAndWrite { offset, len } => (*offset, u64::from(*len), true),
-            UnitOp::WriteZeroes { offset, len } | UnitOp::WriteSame { offset, len, .. } => (*offset, *len, true),
+            | UnitOp::CompareAndWrite { offset, len, .. } => (*offset, u64::from(*len), true),
+            UnitOp::WriteZeroes { offset, len, .. } | UnitOp::WriteSame { offset, len, .. } => (*offset, *len, true),
             UnitOp::Flush => (0, 0, false),
-            UnitOp::Unmap { ranges } => {
+            UnitOp::Unmap { ranges, .. } => {
                 for (offset, len) in ranges {
                     self.volumes.find(unit, *offset, *len, true)?;
                 }
@@ -301,7 +323,7 @@ impl Operations {
         let index = self.volumes.find(unit, offset, len, writes)?;
         self.volumes.burn(index);
         let volumes = Rc::clone(&self.volumes);
-        match &volumes.volumes[index].store {
+        match &volumes.all[index].store {
             Store::Memory(region) => self.start_memory(now, id, index, region, op),
             Store::Null(zeros) => Ok(match op {
                 UnitOp::Read { len, .. } if len <= MAX_IO_BYTES => {
@@ -335,58 +357,55 @@ impl Operations {
             UnitOp::Compare { offset, .. } => {
                 self.hold(id, Slot::Compare { volume: index, offset: offset as usize, differs: None })
             }
-            UnitOp::WriteZeroes { offset, len } => {
-                memory::write_zeroes(region.as_ref(), offset, len);
-                self.end(now, id, index, Ok(None))
-            }
-            UnitOp::Unmap { ranges } => {
-                for (offset, len) in ranges {
-                    memory::write_zeroes(region.as_ref(), offset, len);
-                }
-                self.end(now, id, index, Ok(None))
-            }
-            UnitOp::CompareAndWrite { offset, len } => {
-                self.stage(id, index, Staged::CompareAndWrite { offset, len }, 2 * len)?
+            UnitOp::WriteZeroes { offset, len, .. } => self.fill(now, id, index, vec![(offset, len)], None),
+            UnitOp::Unmap { ranges, .. } => self.fill(now, id, index, ranges, None),
+            UnitOp::CompareAndWrite { offset, len, durable } => {
+                self.stage(id, index, Staged::CompareAndWrite { offset, len, durable }, 2 * len)?
             }
             UnitOp::OrWrite { offset, len, durable } => {
                 self.stage(id, index, Staged::OrWrite { offset, durable }, len)?
             }
-            UnitOp::WriteSame { offset, len, pattern_len } => {
-                self.stage(id, index, Staged::WriteSame { offset, len }, pattern_len)?
+            UnitOp::WriteSame { offset, len, pattern_len, durable } => {
+                self.stage(id, index, Staged::WriteSame { offset, len, durable }, pattern_len)?
             }
         })
     }
 
     fn start_disk(&mut self, now: Instant, id: IoId, index: usize, op: UnitOp) -> Result<Started, UnitError> {
-        let block_size = self.volumes.volumes[index].disk_block_size();
-        let begun = match op {
-            UnitOp::Read { offset, len } => disk::read(&mut self.disks.borrow_mut().buffers, block_size, offset, len)?,
+        let block_size = self.volumes.all[index].disk_block_size();
+        let (task, op) = match op {
+            UnitOp::Read { offset, len } => {
+                disk::read(&mut self.disks.borrow_mut().buffers, self.conn, block_size, offset, len)?
+            }
             UnitOp::Flush => disk::flush(),
-            UnitOp::WriteZeroes { offset, len } => disk::write_zeroes(offset, len),
-            UnitOp::Unmap { ranges } => match disk::unmap(ranges) {
-                Some(begun) => begun,
-                None => return Ok(self.end(now, id, index, Ok(None))),
-            },
+            UnitOp::WriteZeroes { offset, len, durable } => {
+                let task = disk::long(Work::Zeroes, vec![(offset, len)], durable);
+                return Ok(self.begin_long(now, id, index, task));
+            }
+            UnitOp::Unmap { ranges, durable } => {
+                let task = disk::long(Work::Unmap, ranges, durable);
+                return Ok(self.begin_long(now, id, index, task));
+            }
             UnitOp::Write { len: 0, .. } => return Ok(self.end(now, id, index, Ok(None))),
             UnitOp::Write { offset, len, durable } => {
                 return self.stage(id, index, Staged::Write { offset, durable }, len);
             }
             UnitOp::Compare { offset, len } => return self.stage(id, index, Staged::Compare { offset }, len),
-            UnitOp::CompareAndWrite { offset, len } => {
-                return self.stage(id, index, Staged::CompareAndWrite { offset, len }, 2 * len);
+            UnitOp::CompareAndWrite { offset, len, durable } => {
+                return self.stage(id, index, Staged::CompareAndWrite { offset, len, durable }, 2 * len);
             }
             UnitOp::OrWrite { offset, len, durable } => {
                 return self.stage(id, index, Staged::OrWrite { offset, durable }, len);
             }
-            UnitOp::WriteSame { offset, len, pattern_len } => {
-                return self.stage(id, index, Staged::WriteSame { offset, len }, pattern_len);
+            UnitOp::WriteSame { offset, len, pattern_len, durable } => {
+                return self.stage(id, index, Staged::WriteSame { offset, len, durable }, pattern_len);
             }
         };
-        Ok(self.ask(id, index, begun, false))
+        Ok(self.begin(id, index, task, op, None))
     }
 
-    /// All staged data are there.
-    fn perform(
+    /// All staged data are there: claims the blocks that they change.
+    fn admit(
         &mut self,
         now: Instant,
         id: IoId,
@@ -394,83 +413,93 @@ impl Operations {
         staged: Staged,
         buffer: Payload,
     ) -> Result<Started, UnitError> {
+        let volume = &self.volumes.all[index];
+        let claim = match staged {
+            Staged::Write { offset, .. } if matches!(volume.store, Store::Disk) => {
+                let (begin, len, is_whole) = disk::changed_blocks(volume.disk_block_size(), offset, buffer.len());
+                Some(if is_whole { volume.claimant.share(begin, len) } else { volume.claimant.exclude(begin, len) }?)
+            }
+            Staged::CompareAndWrite { offset, len, .. } => Some(volume.claimant.exclude(offset, len.into())?),
+            Staged::OrWrite { offset, .. } => Some(volume.claimant.exclude(offset, buffer.len() as u64)?),
+            // Its pieces claim their own.
+            Staged::Write { .. } | Staged::Compare { .. } | Staged::WriteSame { .. } => None,
+        };
+        match claim {
+            Some(claim) if !claim.is_granted() => {
+                *self.slot(id) = Slot::Barred { volume: index, staged, buffer, claim };
+                self.disks.borrow_mut().wait_for_claim(self.conn, id);
+                Ok(Started::Queued)
+            }
+            claim => self.perform(now, id, index, staged, buffer, claim),
+        }
+    }
+
+    fn perform(
+        &mut self,
+        now: Instant,
+        id: IoId,
+        index: usize,
+        staged: Staged,
+        buffer: Payload,
+        claim: Option<Claim>,
+    ) -> Result<Started, UnitError> {
         let volumes = Rc::clone(&self.volumes);
-        if let Store::Memory(region) = &volumes.volumes[index].store {
-            self.perform_in_memory(index, region.as_ref(), staged, &buffer)?;
+        if let Store::Memory(region) = &volumes.all[index].store {
+            if let Staged::WriteSame { offset, len, .. } = staged {
+                return Ok(self.fill(now, id, index, vec![(offset, len)], Some(buffer)));
+            }
+            perform_in_memory(region.as_ref(), staged, &buffer)?;
             return Ok(self.end(now, id, index, Ok(None)));
         }
-        let block_size = volumes.volumes[index].disk_block_size();
-        let mut disks = self.disks.borrow_mut();
-        let mut exclusive = false;
-        let begun = match staged {
-            Staged::Write { offset, durable } => disk::write(&mut disks.buffers, block_size, offset, buffer, durable)?,
-            Staged::Compare { offset } => disk::compare(&mut disks.buffers, offset, buffer, None)?,
-            Staged::WriteSame { offset, len } => disk::write_same(&mut disks.buffers, offset, len, &buffer)?,
-            Staged::CompareAndWrite { offset, len } => {
-                let (sent, replacement) = (buffer.slice(0, len as usize), buffer.slice(len as usize, len as usize));
-                let begun = disk::compare(&mut disks.buffers, offset, sent, Some(replacement))?;
-                self.acquire(index)?;
-                exclusive = true;
-                begun
+        let block_size = volumes.all[index].disk_block_size();
+        let disks = Rc::clone(&self.disks);
+        let (mut disks, conn) = (disks.borrow_mut(), self.conn);
+        let buffers = &mut disks.buffers;
+        let (task, op) = match staged {
+            Staged::Write { offset, durable } => disk::write(buffers, conn, block_size, offset, buffer, durable)?,
+            Staged::Compare { offset } => disk::compare(buffers, conn, offset, buffer, None, false)?,
+            Staged::CompareAndWrite { offset, len, durable } => {
+                let (sent, replacement) = halves(&buffer, len);
+                disk::compare(buffers, conn, offset, sent, Some(replacement), durable)?
             }
-            Staged::OrWrite { offset, durable } => {
-                let begun = disk::or_write(&mut disks.buffers, offset, buffer, durable)?;
-                self.acquire(index)?;
-                exclusive = true;
-                begun
+            Staged::OrWrite { offset, durable } => disk::or_write(buffers, conn, offset, buffer, durable)?,
+            Staged::WriteSame { offset, len, durable } => {
+                let work = disk::same(buffers, conn, len, &buffer)?;
+                drop(disks);
+                return Ok(self.begin_long(now, id, index, disk::long(work, vec![(offset, len)], durable)));
             }
         };
         drop(disks);
-        Ok(self.ask(id, index, begun, exclusive))
+        Ok(self.begin(id, index, task, op, claim))
     }
 
-    fn perform_in_memory(
-        &self,
+    /// Writes zeros or a pattern over ranges of memory: few bytes at once, more in turns.
+    fn fill(
+        &mut self,
+        now: Instant,
+        id: IoId,
         index: usize,
-        region: &dyn iotax_proto::Region,
-        staged: Staged,
-        buffer: &Payload,
-    ) -> Result<(), UnitError> {
-        match staged {
-            Staged::Write { offset, .. } => memory::copy_in(region, offset as usize, buffer),
-            Staged::Compare { offset } => {
-                if let Some(at) = memory::first_difference_of(region, offset as usize, buffer) {
-                    return Err(UnitError::Miscompare(at as u32));
-                }
+        ranges: Vec<(u64, u64)>,
+        pattern: Option<Payload>,
+    ) -> Started {
+        let mut left = Long::new(ranges);
+        if let Store::Memory(region) = &self.volumes.all[index].store
+            && left.total_bytes() <= AT_ONCE_BYTES
+        {
+            while !left.is_over() {
+                fill_piece(region.as_ref(), &mut left, pattern.as_ref());
             }
-            Staged::CompareAndWrite { offset, len } => {
-                let (sent, replacement) = (buffer.slice(0, len as usize), buffer.slice(len as usize, len as usize));
-                self.acquire(index)?;
-                let differs = memory::first_difference_of(region, offset as usize, &sent);
-                if differs.is_none() {
-                    memory::copy_in(region, offset as usize, &replacement);
-                }
-                self.release(index);
-                if let Some(at) = differs {
-                    return Err(UnitError::Miscompare(at as u32));
-                }
-            }
-            Staged::OrWrite { offset, .. } => {
-                self.acquire(index)?;
-                memory::or_in(region, offset as usize, buffer);
-                self.release(index);
-            }
-            Staged::WriteSame { offset, len } if memory::is_zero(buffer) => {
-                memory::write_zeroes(region, offset, len);
-            }
-            Staged::WriteSame { offset, len } => {
-                for at in (offset..offset + len).step_by(buffer.len()) {
-                    memory::copy_in(region, at as usize, buffer);
-                }
-            }
+            return self.end(now, id, index, Ok(None));
         }
-        Ok(())
+        *self.slot(id) = Slot::Long { volume: index, left: Box::new(left), pattern };
+        self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
+        Started::Queued
     }
 
     /// Done, now or after the volume's delay.
     #[inline]
     fn end(&mut self, now: Instant, id: IoId, volume: usize, result: Finished) -> Started {
-        let delay_ns = self.volumes.volumes[volume].spec.delay_ns;
+        let delay_ns = self.volumes.all[volume].spec.delay_ns;
         if delay_ns == 0 {
             return Started::Done(result);
         }
@@ -487,16 +516,59 @@ impl Operations {
     }
 
     fn stage(&mut self, id: IoId, volume: usize, staged: Staged, len: u32) -> Result<Started, UnitError> {
-        let buffer = self.disks.borrow_mut().buffers.take(len as usize).ok_or(UnitError::Busy)?;
+        let buffer = self.disks.borrow_mut().buffers.take(self.conn, len as usize).ok_or(UnitError::Busy)?;
         Ok(self.hold(id, Slot::Stage { volume, staged, buffer }))
     }
 
-    fn ask(&mut self, id: IoId, volume: usize, (task, op): (DiskTask, DiskOp), exclusive: bool) -> Started {
-        if let Media::Disk { disk, .. } = self.volumes.volumes[volume].spec.media {
-            let token = self.disks.borrow_mut().ask(self.conn, id, disk, op);
-            *self.slot(id) = Slot::Disk { volume, token, task: Box::new(task), exclusive };
-        }
+    fn begin(&mut self, id: IoId, volume: usize, task: DiskTask, op: DiskOp, claim: Option<Claim>) -> Started {
+        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work: Box::new(OnDisk { task, claim }) };
+        self.ask(id, op);
         Started::Queued
+    }
+
+    fn begin_long(&mut self, now: Instant, id: IoId, volume: usize, task: DiskTask) -> Started {
+        if matches!(&task, DiskTask::Long { left, .. } if left.is_over()) {
+            return self.end(now, id, volume, Ok(None));
+        }
+        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work: Box::new(OnDisk { task, claim: None }) };
+        self.wait_for_turn(id);
+        Started::Queued
+    }
+
+    fn wait_for_turn(&mut self, id: IoId) {
+        if let Some(Slot::Disk { state, .. }) = self.slots.get_mut(id as usize) {
+            *state = DiskState::Turn;
+            self.disks.borrow_mut().wait_for_turn(Place::Disk, self.conn, id);
+        }
+    }
+
+    /// Has the disk do the next piece of long work, or waits for its blocks.
+    fn start_piece(&mut self, id: IoId, volume: usize) -> Result<(), UnitError> {
+        let Some(Slot::Disk { state, work, .. }) = self.slots.get_mut(id as usize) else { return Ok(()) };
+        let Some((offset, len)) = work.task.next_piece() else { return Ok(()) };
+        let claim = match work.claim.take() {
+            Some(claim) => claim,
+            None => self.volumes.all[volume].claimant.share(offset, len)?,
+        };
+        if !claim.is_granted() {
+            (*state, work.claim) = (DiskState::Claim, Some(claim));
+            self.disks.borrow_mut().wait_for_claim(self.conn, id);
+            return Ok(());
+        }
+        work.claim = Some(claim);
+        if let Some(op) = work.task.piece_op() {
+            self.ask(id, op);
+        }
+        Ok(())
+    }
+
+    /// Asks the disk for what an operation in its slot does next.
+    fn ask(&mut self, id: IoId, op: DiskOp) {
+        let Some(Slot::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else { return };
+        if let Media::Disk { disk, .. } = self.volumes.all[*volume].spec.media {
+            let is_piece = matches!(work.task, DiskTask::Long { .. });
+            *state = DiskState::Disk(self.disks.borrow_mut().ask(self.conn, id, disk, op, is_piece));
+        }
     }
 
     fn slot(&mut self, id: IoId) -> &mut Slot {
@@ -506,19 +578,51 @@ impl Operations {
         }
         &mut self.slots[index]
     }
+}
 
-    /// Only one compare-and-write or or-write works on a volume at a time; another is told to come again.
-    fn acquire(&self, volume: usize) -> Result<(), UnitError> {
-        if self.exclusive(volume).swap(true, Ordering::Acquire) { Err(UnitError::Busy) } else { Ok(()) }
+fn finished(started: Started) -> Option<Finished> {
+    match started {
+        Started::Done(result) => Some(result),
+        Started::NeedData | Started::Queued => None,
     }
+}
 
-    fn release(&self, volume: usize) {
-        self.exclusive(volume).store(false, Ordering::Release);
+/// Carries out on memory what is claimed and needs no turns.
+fn perform_in_memory(region: &dyn Region, staged: Staged, buffer: &Payload) -> Result<(), UnitError> {
+    match staged {
+        Staged::Write { offset, .. } => memory::copy_in(region, offset as usize, buffer),
+        Staged::Compare { offset } => compare_in_memory(region, offset, buffer)?,
+        Staged::CompareAndWrite { offset, len, .. } => {
+            let (sent, replacement) = halves(buffer, len);
+            compare_in_memory(region, offset, &sent)?;
+            memory::copy_in(region, offset as usize, &replacement);
+        }
+        Staged::OrWrite { offset, .. } => memory::or_in(region, offset as usize, buffer),
+        Staged::WriteSame { offset, len, .. } => memory::repeat(region, offset, len, buffer),
     }
+    Ok(())
+}
 
-    fn exclusive(&self, volume: usize) -> &AtomicBool {
-        &self.volumes.volumes[volume].spec.exclusive
+fn compare_in_memory(region: &dyn Region, offset: u64, sent: &Payload) -> Result<(), UnitError> {
+    match memory::first_difference_of(region, offset as usize, sent) {
+        Some(at) => Err(UnitError::Miscompare(at as u32)),
+        None => Ok(()),
     }
+}
+
+/// One turn of long work on memory.
+fn fill_piece(region: &dyn Region, left: &mut Long, pattern: Option<&Payload>) {
+    let most = pattern.map_or(TURN_BYTES, |pattern| TURN_BYTES - TURN_BYTES % pattern.len() as u64);
+    match (left.next(most), pattern) {
+        (Some((offset, len)), Some(pattern)) => memory::repeat(region, offset, len, pattern),
+        (Some((offset, len)), None) => memory::write_zeroes(region, offset, len),
+        (None, _) => {}
+    }
+}
+
+/// What must be there and what is to be, of a compare-and-write.
+fn halves(buffer: &Payload, len: u32) -> (Payload, Payload) {
+    (buffer.slice(0, len as usize), buffer.slice(len as usize, len as usize))
 }
 
 impl std::fmt::Debug for Operations {

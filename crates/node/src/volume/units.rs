@@ -1,10 +1,16 @@
 //! One thread's view of a server's volumes, by the numbers that protocols know them by.
 
-use std::rc::Rc;
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use iotax_proto::{Geometry, Region, UnitError, UnitId};
 
-use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec};
+use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec, claims::Claimant};
 
 /// A unit that may not be written, beside the same volume's that may.
 const READ_ONLY: u64 = 1 << 32;
@@ -15,13 +21,16 @@ pub fn unit_of(index: usize, read_only: bool) -> UnitId {
 }
 
 pub struct Volumes {
-    pub(super) volumes: Vec<Volume>,
+    pub(super) all: Vec<Volume>,
     burn: Option<Burn>,
+    /// Set when a claim is granted that an operation of this thread waits for.
+    granted: Arc<AtomicBool>,
 }
 
 pub(super) struct Volume {
     pub(super) spec: VolumeSpec,
     pub(super) store: Store,
+    pub(super) claimant: Rc<Claimant>,
     geometry: Geometry,
 }
 
@@ -34,6 +43,7 @@ pub(super) enum Store {
 
 impl Volumes {
     pub fn new(specs: &[VolumeSpec], region_of: &mut RegionOf<'_>, burn: Option<Burn>) -> Self {
+        let granted = Arc::new(AtomicBool::new(false));
         let volume = |(index, spec): (usize, &VolumeSpec)| {
             let block_size = match spec.media {
                 Media::Disk { block_size, .. } => block_size.max(BLOCK_SIZE),
@@ -50,20 +60,27 @@ impl Volumes {
             };
             let size_bytes = spec.size_bytes - spec.size_bytes % u64::from(block_size);
             let geometry = Geometry { size_bytes, block_size, max_io_bytes: MAX_IO_BYTES, read_only: false };
-            Volume { spec: spec.clone(), store, geometry }
+            let claimant = Claimant::new(Arc::clone(&spec.claims), Arc::clone(&granted));
+            Volume { spec: spec.clone(), store, claimant, geometry }
         };
-        Self { volumes: specs.iter().enumerate().map(volume).collect(), burn }
+        Self { all: specs.iter().enumerate().map(volume).collect(), burn, granted }
     }
 
     pub fn geometry(&self, unit: UnitId) -> Option<Geometry> {
         let (index, read_only) = split(unit);
-        Some(Geometry { read_only, ..self.volumes.get(index)?.geometry.clone() })
+        Some(Geometry { read_only, ..self.all.get(index)?.geometry.clone() })
+    }
+
+    /// Whether a claim was granted since this was asked: what `Disks::take_barred` names is to be looked at.
+    #[inline]
+    pub fn take_granted(&self) -> bool {
+        self.granted.load(Ordering::Relaxed) && self.granted.swap(false, Ordering::SeqCst)
     }
 
     /// The volume behind a unit, where `offset..offset + len` is inside it and it may be written if `writes`.
     pub(super) fn find(&self, unit: UnitId, offset: u64, len: u64, writes: bool) -> Result<usize, UnitError> {
         let (index, read_only) = split(unit);
-        let volume = self.volumes.get(index).ok_or(UnitError::NoUnit)?;
+        let volume = self.all.get(index).ok_or(UnitError::NoUnit)?;
         if writes && read_only {
             return Err(UnitError::ReadOnly);
         }
@@ -73,7 +90,7 @@ impl Volumes {
 
     #[inline]
     pub(super) fn burn(&self, volume: usize) {
-        let cost_ns = self.volumes[volume].spec.burn_ns;
+        let cost_ns = self.all[volume].spec.burn_ns;
         if cost_ns > 0
             && let Some(burn) = &self.burn
         {
@@ -119,6 +136,6 @@ impl Region for Zeros {
 
 impl std::fmt::Debug for Volumes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.volumes.iter().map(|volume| &volume.spec)).finish()
+        f.debug_list().entries(self.all.iter().map(|volume| &volume.spec)).finish()
     }
 }

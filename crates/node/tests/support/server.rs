@@ -71,7 +71,7 @@ impl Bench {
             Arc::clone(&server),
             0,
             &mut |_| Rc::clone(&region),
-            Box::new(|len| Heap::new(len)),
+            Box::new(|len| Some(Heap::new(len))),
             Some(Rc::new(move |ns| counter.set(counter.get() + ns))),
         );
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));

@@ -68,7 +68,8 @@ impl NamespaceTable {
             }
             nvm::WRITE_ZEROES => {
                 let offset = entry.bytes(sqe.lba())?;
-                UnitOp::WriteZeroes { offset, len: u64::from(sqe.blocks()) << entry.block_shift }
+                let len = u64::from(sqe.blocks()) << entry.block_shift;
+                UnitOp::WriteZeroes { offset, len, durable: sqe.is_durable() }
             }
             nvm::DATASET_MANAGEMENT => {
                 return Ok(Command::Ranges { len: range_count(sqe) * RANGE_LEN as u32 });
@@ -93,7 +94,8 @@ impl NamespaceTable {
             }
         }
         let deallocates = sqe.cdw(11) & DSM_DEALLOCATE != 0 && !ranges.is_empty();
-        Ok(deallocates.then_some((entry.unit, UnitOp::Unmap { ranges })))
+        // The command has no FUA bit, and the volatile write cache is always on: a Flush makes it durable.
+        Ok(deallocates.then_some((entry.unit, UnitOp::Unmap { ranges, durable: false })))
     }
 }
 

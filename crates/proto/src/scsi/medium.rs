@@ -90,7 +90,8 @@ pub(crate) fn compare_and_write(call: &mut Call<'_>) -> Handled {
         return good();
     }
     let after = AfterMedium { writes: true, data_out_len: 2 * len, ..AfterMedium::new(&view) };
-    let op = UnitOp::CompareAndWrite { offset: view.offset_of(extent.lba), len };
+    let durable = call.cdb.bit(1, 3) || !view.mode.write_cache;
+    let op = UnitOp::CompareAndWrite { offset: view.offset_of(extent.lba), len, durable };
     Ok(Next::Medium { unit: view.unit, op, after })
 }
 

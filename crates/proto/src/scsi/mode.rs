@@ -4,12 +4,14 @@
 use alloc::vec::Vec;
 
 use super::{
+    AfterMedium, Next,
     call::{Call, Handled, accepted, answer},
     device::{Audience, ModeState},
     fault::Fault,
     lun::LunView,
     sense::Sense,
 };
+use crate::UnitOp;
 
 /// One page, or a subpage.
 struct Page {
@@ -203,6 +205,11 @@ fn select(call: &Call<'_>, data: &[u8], header_len: usize, descriptor_len: usize
             }
             device.attention(view.lun, Sense::MODE_PARAMETERS_CHANGED, Audience::Others(id));
         });
+    }
+    if view.mode.write_cache && !mode.write_cache {
+        // What the cache still holds is written before status (SBC-4 §6.5.6).
+        let after = AfterMedium { writes: true, data_out_len: data.len() as u32, ..AfterMedium::new(&view) };
+        return Ok(Next::Medium { unit: view.unit, op: UnitOp::Flush, after });
     }
     accepted(data.len())
 }

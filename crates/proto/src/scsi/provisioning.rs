@@ -47,7 +47,7 @@ pub(crate) fn unmap_parameters(call: &mut Call<'_>, data: &[u8]) -> Handled {
         return accepted(data.len());
     }
     let after = AfterMedium { writes: true, data_out_len: data.len() as u32, ..AfterMedium::new(&view) };
-    Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges }, after })
+    Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges, durable: !view.mode.write_cache }, after })
 }
 
 /// Ranges in bytes of an UNMAP parameter list (SBC-4 §5.35.2).
@@ -107,24 +107,27 @@ pub(crate) fn write_same(call: &mut Call<'_>) -> Handled {
         return Err(Sense::INVALID_FIELD_IN_CDB.into());
     }
     let (offset, len) = (view.offset_of(extent.lba), blocks * u64::from(view.block_size));
+    // The CDB has no FUA bit.
+    let durable = !view.mode.write_cache;
     let op = if has_data {
-        UnitOp::WriteSame { offset, len, pattern_len: view.block_size }
+        UnitOp::WriteSame { offset, len, pattern_len: view.block_size, durable }
     } else if unmap && view.unmapped_reads_zero() {
-        UnitOp::Unmap { ranges: alloc::vec![(offset, len)] }
+        UnitOp::Unmap { ranges: alloc::vec![(offset, len)], durable }
     } else {
-        UnitOp::WriteZeroes { offset, len }
+        UnitOp::WriteZeroes { offset, len, durable }
     };
     let after = AfterMedium { writes: true, data_out_len: op.data_len(), ..AfterMedium::new(&view) };
     Ok(Next::Medium { unit: view.unit, op, after })
 }
 
-/// SANITIZE, BLOCK ERASE (SBC-4 §5.30): the whole unit, which then reads as zeros. Status comes at the end with IMMED too.
+/// SANITIZE, BLOCK ERASE (SBC-4 §5.30): the whole unit, which then reads as zeros, caches too. Status comes at the end with
+/// IMMED too.
 pub(crate) fn block_erase(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     view.check_writable()?;
     let all = (0, view.offset_of(view.blocks));
     let after = AfterMedium { writes: true, ..AfterMedium::new(&view) };
-    Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges: alloc::vec![all] }, after })
+    Ok(Next::Medium { unit: view.unit, op: UnitOp::Unmap { ranges: alloc::vec![all], durable: true }, after })
 }
 
 /// SANITIZE, EXIT FAILURE MODE: erasing memory does not fail, so there is no such mode to leave.

@@ -107,14 +107,14 @@ impl MemoryBackend {
             }
             UnitOp::Write { offset, len, .. } => self.range(*offset, (*len).into())?.copy_from_slice(data),
             UnitOp::Flush => {}
-            UnitOp::WriteZeroes { offset, len } => self.range(*offset, *len)?.fill(0),
-            UnitOp::Unmap { ranges } => {
+            UnitOp::WriteZeroes { offset, len, .. } => self.range(*offset, *len)?.fill(0),
+            UnitOp::Unmap { ranges, .. } => {
                 for (offset, len) in ranges {
                     self.range(*offset, *len)?.fill(0);
                 }
             }
             UnitOp::Compare { offset, len } => compare(self.range(*offset, (*len).into())?, data)?,
-            UnitOp::CompareAndWrite { offset, len } => {
+            UnitOp::CompareAndWrite { offset, len, .. } => {
                 let (expected, new) = data.split_at(*len as usize);
                 let range = self.range(*offset, (*len).into())?;
                 compare(range, expected)?;

@@ -130,11 +130,12 @@ impl Server {
                 self.durable_writes += usize::from(*durable);
             }
             UnitOp::Flush => {}
-            UnitOp::WriteZeroes { offset, len } => {
+            UnitOp::WriteZeroes { offset, len, durable } => {
                 let range = self.range(*offset, *len)?;
                 self.volume[range].fill(0);
+                self.durable_writes += usize::from(*durable);
             }
-            UnitOp::Unmap { ranges } => {
+            UnitOp::Unmap { ranges, .. } => {
                 for (offset, len) in ranges {
                     let range = self.range(*offset, *len)?;
                     self.volume[range].fill(0xdd);

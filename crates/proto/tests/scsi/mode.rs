@@ -136,6 +136,70 @@ fn writes_are_durable_while_the_write_cache_is_off() {
 }
 
 #[test]
+fn every_command_that_writes_is_durable_by_fua_and_while_the_write_cache_is_off() {
+    const FUA: u8 = 0x08;
+    let commands = |fua: u8| {
+        let two = [block_of(0), block_of(0)].concat();
+        let list = iotax_proto::scsi::initiator::unmap_parameters(&[(0, 1)]);
+        let unmap = iotax_proto::scsi::initiator::unmap(list.len() as u16);
+        let mut compare_and_write = cdb_16(0x89, fua, 0, 0);
+        compare_and_write[13] = 1;
+        [
+            ("WRITE(10)", true, cdb_10(0x2a, fua, 0, 1), block_of(0)),
+            ("WRITE(12)", true, cdb_12(0xaa, fua, 0, 1), block_of(0)),
+            ("WRITE(16)", true, cdb_16(0x8a, fua, 0, 1), block_of(0)),
+            ("ORWRITE", true, cdb_16(0x8b, fua, 0, 1), block_of(0)),
+            ("COMPARE AND WRITE", true, compare_and_write, two),
+            // These have no FUA bit.
+            ("WRITE(6)", false, vec![0x0a, 0, 0, 0, 1, 0], block_of(0)),
+            ("WRITE SAME(10)", false, cdb_10(0x41, 0, 0, 1), block_of(0)),
+            ("WRITE SAME(16)", false, cdb_16(0x93, 0, 0, 1), block_of(0)),
+            ("WRITE SAME(16), UNMAP", false, cdb_16(0x93, 0x08, 0, 1), block_of(0)),
+            ("WRITE SAME(16), NDOB", false, cdb_16(0x93, 0x01, 0, 1), Vec::new()),
+            ("WRITE SAME(16), UNMAP, NDOB", false, cdb_16(0x93, 0x09, 0, 1), Vec::new()),
+            ("UNMAP", false, unmap.to_vec(), list),
+        ]
+    };
+    for has_cache in [true, false] {
+        let mut rig = Rig::new();
+        let mut session = rig.session("a");
+        if !has_cache {
+            let mut page = sense_page(&mut rig, &mut session, CURRENT, CACHING);
+            page[2] = 0;
+            assert_eq!(select(&mut rig, &mut session, &page), 0);
+        }
+        for fua in [0, FUA] {
+            for (name, has_fua, cdb, data) in commands(fua) {
+                rig.volume.was_durable = false;
+                rig.good(&mut session, &cdb, &data);
+                let expected = !has_cache || (has_fua && fua == FUA);
+                assert_eq!(rig.volume.was_durable, expected, "{name}, FUA {fua}, cache {has_cache}");
+            }
+        }
+        for (opcode, size) in [(0x2e, 10), (0x8e, 16)] {
+            let cdb = if size == 10 { cdb_10(opcode, 0, 0, 1) } else { cdb_16(opcode, 0, 0, 1) };
+            rig.volume.was_durable = false;
+            rig.good(&mut session, &cdb, &block_of(0));
+            assert!(rig.volume.was_durable, "WRITE AND VERIFY is always");
+        }
+    }
+}
+
+#[test]
+fn turning_the_write_cache_off_flushes_what_it_holds() {
+    let mut rig = Rig::new();
+    let mut session = rig.session("a");
+    let mut page = sense_page(&mut rig, &mut session, CURRENT, CACHING);
+    assert_eq!(select(&mut rig, &mut session, &page), 0);
+    assert_eq!(rig.volume.flushes, 0, "it was on and stays on");
+    page[2] = 0;
+    assert_eq!(select(&mut rig, &mut session, &page), 0);
+    assert_eq!(rig.volume.flushes, 1);
+    assert_eq!(select(&mut rig, &mut session, &page), 0);
+    assert_eq!(rig.volume.flushes, 1, "there is nothing more to flush");
+}
+
+#[test]
 fn a_change_of_what_cannot_change_is_refused_whole() {
     let mut rig = Rig::new();
     let mut session = rig.session("a");

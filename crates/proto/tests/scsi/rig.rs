@@ -62,25 +62,31 @@ impl Volume {
                 self.was_durable = durable;
             }
             UnitOp::Flush => self.flushes += 1,
-            UnitOp::WriteZeroes { offset, len } => self.bytes[range(offset, len)?].fill(0),
-            UnitOp::Unmap { ref ranges } => {
+            UnitOp::WriteZeroes { offset, len, durable } => {
+                self.bytes[range(offset, len)?].fill(0);
+                self.was_durable = durable;
+            }
+            UnitOp::Unmap { ref ranges, durable } => {
+                self.was_durable = durable;
                 for (offset, len) in ranges {
                     self.bytes[range(*offset, *len)?].fill(0);
                 }
                 self.unmapped.extend_from_slice(ranges);
             }
             UnitOp::Compare { offset, len } => compare(&self.bytes[range(offset, len.into())?], data)?,
-            UnitOp::CompareAndWrite { offset, len } => {
+            UnitOp::CompareAndWrite { offset, len, durable } => {
                 let (expected, new) = data.split_at(len as usize);
                 let range = range(offset, len.into())?;
                 compare(&self.bytes[range.clone()], expected)?;
                 self.bytes[range].copy_from_slice(new);
+                self.was_durable = durable;
             }
             UnitOp::OrWrite { offset, len, durable } => {
                 self.bytes[range(offset, len.into())?].iter_mut().zip(data).for_each(|(ours, theirs)| *ours |= theirs);
                 self.was_durable = durable;
             }
-            UnitOp::WriteSame { offset, len, .. } => {
+            UnitOp::WriteSame { offset, len, durable, .. } => {
+                self.was_durable = durable;
                 for block in self.bytes[range(offset, len)?].chunks_mut(data.len()) {
                     block.copy_from_slice(data);
                 }

@@ -529,6 +529,7 @@ impl Drop for UringPort {
         loop {
             let busy = |id: &ConnId| self.conns.get(*id).is_some_and(|conn| !conn.is_still());
             if self.transfers.is_idle() && !ids.iter().any(busy) {
+                self.ring.release_files();
                 return;
             }
             let mut completions = std::mem::take(&mut self.completions);

@@ -38,6 +38,13 @@ impl Ring {
         if files.is_empty() { Ok(()) } else { self.0.submitter().register_files(files) }
     }
 
+    /// Gives the files back now. A ring that is closed with them lets go of them some time after the process has ended, and until then
+    /// a block device that was opened for this process alone is in use to the next.
+    pub(super) fn release_files(&self) {
+        // Fails where none are registered.
+        let _ = self.0.submitter().unregister_files();
+    }
+
     /// Queues an operation.
     ///
     /// # Safety

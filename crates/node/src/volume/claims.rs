@@ -1,0 +1,395 @@
+//! Who may change a part of a volume now, among all connections, protocols and threads of a server.
+//!
+//! What reads blocks, changes them and writes them back (an unaligned write, COMPARE AND WRITE, ORWRITE) claims them for itself;
+//! what writes whole blocks shares them with its like. While nobody claims anything for itself, a whole-block write costs two
+//! additions to a counter of its part of the volume and no lock. Claims that must wait are served in the order in which they came.
+
+use std::{
+    rc::Rc,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use iotax_proto::UnitError;
+
+/// What one counter of whole-block writes is for. Small, as a claim waits for writes beside it under the same counter.
+const STRIPE_BYTES: u64 = 16 << 10;
+/// Counters of a volume; further stripes use them again.
+const STRIPES: usize = 4096;
+/// Claims of a volume that are held alone or wait, at most: who releases one looks through them all.
+const ENTRIES_MAX: usize = 1024;
+
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// A volume's claims, shared by all threads.
+pub(crate) struct Claims {
+    /// Whole-block writes under way.
+    stripes: Box<[AtomicU32]>,
+    /// Claims in `entries` that are for their owner alone.
+    alone: AtomicUsize,
+    entries: Mutex<Entries>,
+    wake: OnceLock<Wake>,
+}
+
+/// Claims that are held alone, and all that wait, in the order in which they came.
+#[derive(Debug, Default)]
+struct Entries {
+    list: Vec<Entry>,
+    last_id: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    part: Part,
+    alone: bool,
+    is_held: bool,
+    ticket: Arc<Ticket>,
+}
+
+/// What tells a waiting claim's owner that it is granted.
+#[derive(Debug)]
+struct Ticket {
+    is_granted: AtomicBool,
+    /// Of the owner's thread: there is something to look for.
+    mailbox: Arc<AtomicBool>,
+}
+
+/// A range of bytes, and the stripes it touches.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    offset: u64,
+    end: u64,
+    first: u64,
+    count: u64,
+}
+
+/// One thread's way to a volume's claims.
+#[derive(Debug)]
+pub(super) struct Claimant {
+    claims: Arc<Claims>,
+    mailbox: Arc<AtomicBool>,
+}
+
+/// A claim, held or waited for; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    claimant: Rc<Claimant>,
+    part: Part,
+    alone: bool,
+    /// Its entry, where it has or had one.
+    entry: Option<(u64, Arc<Ticket>)>,
+}
+
+impl Claims {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            stripes: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(),
+            alone: AtomicUsize::new(0),
+            entries: Mutex::default(),
+            wake: OnceLock::new(),
+        })
+    }
+
+    /// `wake` makes every thread look into its mailbox. The first counts.
+    pub(crate) fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Claims that are held alone or wait.
+    #[cfg(test)]
+    fn entries(&self) -> usize {
+        self.lock().list.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn add(&self, part: &Part) {
+        for stripe in part.first..part.first + part.count {
+            self.stripes[stripe as usize % STRIPES].fetch_add(1, SeqCst);
+        }
+    }
+
+    #[inline]
+    fn subtract(&self, part: &Part) {
+        for stripe in part.first..part.first + part.count {
+            self.stripes[stripe as usize % STRIPES].fetch_sub(1, SeqCst);
+        }
+    }
+
+    fn has_writes(&self, part: &Part) -> bool {
+        (part.first..part.first + part.count).any(|stripe| self.stripes[stripe as usize % STRIPES].load(SeqCst) > 0)
+    }
+
+    /// Grants what waited for `released` and waits for nothing else; whether any of it is another thread's.
+    fn grant(&self, entries: &mut Entries, released: (&Part, bool), own: &Arc<AtomicBool>) -> bool {
+        let mut wakes_others = false;
+        for index in 0..entries.list.len() {
+            let (earlier, rest) = entries.list.split_at_mut(index);
+            let Some(entry) = rest.first_mut() else { break };
+            let waited = !entry.is_held && conflicts(released, (&entry.part, entry.alone));
+            let barred = || earlier.iter().any(|other| other.bars(&entry.part, entry.alone));
+            if !waited || barred() || (entry.alone && self.has_writes(&entry.part)) {
+                continue;
+            }
+            if !entry.alone {
+                self.add(&entry.part);
+            }
+            entry.is_held = true;
+            entry.ticket.is_granted.store(true, SeqCst);
+            entry.ticket.mailbox.store(true, SeqCst);
+            wakes_others |= !Arc::ptr_eq(&entry.ticket.mailbox, own);
+        }
+        entries.list.retain(|entry| entry.alone || !entry.is_held);
+        wakes_others
+    }
+
+    fn wake_others(&self, wakes_others: bool) {
+        if wakes_others && let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+}
+
+impl Entry {
+    fn bars(&self, part: &Part, alone: bool) -> bool {
+        conflicts((&self.part, self.alone), (part, alone))
+    }
+}
+
+/// Two that want their blocks alone get in each other's way where they overlap; one of them and a whole-block write where they
+/// touch the same counter, which is all that is known of such a write.
+fn conflicts(one: (&Part, bool), other: (&Part, bool)) -> bool {
+    match (one, other) {
+        ((one, true), (other, true)) => one.offset < other.end && other.offset < one.end,
+        ((_, false), (_, false)) => false,
+        ((one, _), (other, _)) => one.meets(other),
+    }
+}
+
+impl Part {
+    #[inline]
+    fn new(offset: u64, len: u64) -> Self {
+        let end = offset + len;
+        let first = offset / STRIPE_BYTES;
+        let count = (end.div_ceil(STRIPE_BYTES) - first).min(STRIPES as u64);
+        Self { offset, end, first, count }
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let distance = |from: &Self, to: &Self| to.first.wrapping_sub(from.first) % STRIPES as u64;
+        distance(self, other) < self.count || distance(other, self) < other.count
+    }
+}
+
+impl Claimant {
+    /// `mailbox` is set when a claim of this thread that waited is granted.
+    pub(super) fn new(claims: Arc<Claims>, mailbox: Arc<AtomicBool>) -> Rc<Self> {
+        Rc::new(Self { claims, mailbox })
+    }
+
+    /// For a write of whole blocks. `Busy` where too many wait.
+    #[inline]
+    pub(super) fn share(self: &Rc<Self>, offset: u64, len: u64) -> Result<Claim, UnitError> {
+        let part = Part::new(offset, len);
+        self.claims.add(&part);
+        // After the addition: either this sees a claim that came first, or that claim sees this write.
+        let entry = if self.claims.alone.load(SeqCst) == 0 { None } else { self.share_contended(&part)? };
+        Ok(Claim { claimant: Rc::clone(self), part, alone: false, entry })
+    }
+
+    #[cold]
+    fn share_contended(&self, part: &Part) -> Result<Option<(u64, Arc<Ticket>)>, UnitError> {
+        let mut entries = self.claims.lock();
+        if !entries.list.iter().any(|entry| entry.bars(part, false)) {
+            return Ok(None);
+        }
+        self.claims.subtract(part);
+        let waiting = self.enter(&mut entries, part, false);
+        // Somebody may have seen the counter while it was up.
+        let wakes_others = self.claims.grant(&mut entries, (part, false), &self.mailbox);
+        drop(entries);
+        self.claims.wake_others(wakes_others);
+        waiting.map(Some)
+    }
+
+    /// For what must find blocks as it left them. `Busy` where too many wait.
+    pub(super) fn exclude(self: &Rc<Self>, offset: u64, len: u64) -> Result<Claim, UnitError> {
+        let part = Part::new(offset, len);
+        let mut entries = self.claims.lock();
+        let entry = self.enter(&mut entries, &part, true)?;
+        self.claims.alone.fetch_add(1, SeqCst);
+        let (last, earlier) = entries.list.split_last_mut().ok_or(UnitError::Busy)?;
+        if !earlier.iter().any(|other| other.bars(&part, true)) && !self.claims.has_writes(&part) {
+            last.is_held = true;
+            entry.1.is_granted.store(true, SeqCst);
+        }
+        drop(entries);
+        Ok(Claim { claimant: Rc::clone(self), part, alone: true, entry: Some(entry) })
+    }
+
+    fn enter(&self, entries: &mut Entries, part: &Part, alone: bool) -> Result<(u64, Arc<Ticket>), UnitError> {
+        if entries.list.len() >= ENTRIES_MAX {
+            return Err(UnitError::Busy);
+        }
+        entries.last_id += 1;
+        let ticket = Arc::new(Ticket { is_granted: AtomicBool::new(false), mailbox: Arc::clone(&self.mailbox) });
+        let entry = Entry { id: entries.last_id, part: *part, alone, is_held: false, ticket: Arc::clone(&ticket) };
+        entries.list.push(entry);
+        Ok((entries.last_id, ticket))
+    }
+}
+
+impl Claim {
+    #[inline]
+    pub(super) fn is_granted(&self) -> bool {
+        self.entry.as_ref().is_none_or(|(_, ticket)| ticket.is_granted.load(SeqCst))
+    }
+
+    #[cold]
+    fn release_contended(&self) {
+        let claims = &self.claimant.claims;
+        let mut entries = claims.lock();
+        let id = self.entry.as_ref().map(|(id, _)| *id);
+        let entered = entries.list.len();
+        entries.list.retain(|entry| Some(entry.id) != id);
+        if self.alone {
+            claims.alone.fetch_sub(1, SeqCst);
+        } else if id.is_some() && entries.list.len() == entered {
+            // It waited and was granted, which took its entry away.
+            claims.subtract(&self.part);
+        }
+        let wakes_others = claims.grant(&mut entries, (&self.part, self.alone), &self.claimant.mailbox);
+        drop(entries);
+        claims.wake_others(wakes_others);
+    }
+}
+
+impl Drop for Claim {
+    #[inline]
+    fn drop(&mut self) {
+        if self.entry.is_none() {
+            self.claimant.claims.subtract(&self.part);
+            if self.claimant.claims.alone.load(SeqCst) == 0 {
+                return;
+            }
+        }
+        self.release_contended();
+    }
+}
+
+impl std::fmt::Debug for Claims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Claims({} alone)", self.alone.load(SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claimant(claims: &Arc<Claims>) -> Rc<Claimant> {
+        Claimant::new(Arc::clone(claims), Arc::default())
+    }
+
+    #[test]
+    fn whole_block_writes_share_and_wait_only_for_what_they_overlap() {
+        let claims = Claims::new();
+        let one = claimant(&claims);
+        let (first, second) = (one.share(0, 4096).expect("room"), one.share(0, 4096).expect("room"));
+        assert!(first.is_granted() && second.is_granted() && claims.entries() == 0);
+        let alone = one.exclude(512, 512).expect("room");
+        assert!(!alone.is_granted(), "two writes are under way");
+        let late = one.share(0, 512).expect("room");
+        assert!(!late.is_granted(), "it came after who waits");
+        assert!(one.share(1 << 20, 4096).expect("room").is_granted(), "it is elsewhere");
+        drop(first);
+        assert!(!alone.is_granted());
+        drop(second);
+        assert!(alone.is_granted() && !late.is_granted());
+        drop(alone);
+        assert!(late.is_granted());
+        drop(late);
+        assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
+        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+    }
+
+    #[test]
+    fn those_who_want_blocks_alone_take_turns_in_order_where_they_overlap() {
+        let claims = Claims::new();
+        let one = claimant(&claims);
+        let mut all: Vec<Claim> = (0..5).map(|_| one.exclude(0, 512).expect("room")).collect();
+        assert!(one.exclude(512, 512).expect("room").is_granted(), "the block beside is another's");
+        for _ in 0..5 {
+            assert_eq!(all.iter().filter(|claim| claim.is_granted()).count(), 1);
+            assert!(all[0].is_granted());
+            all.remove(0);
+        }
+        let (held, waits) = (one.exclude(0, 512).expect("room"), one.exclude(0, 512).expect("room"));
+        drop(waits);
+        drop(held);
+        assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0), "who gives up is forgotten");
+    }
+
+    #[test]
+    fn a_stripe_used_again_far_off_counts_for_both_its_places() {
+        let claims = Claims::new();
+        let one = claimant(&claims);
+        let far = STRIPE_BYTES * STRIPES as u64 * 3;
+        let write = one.share(far, 4096).expect("room");
+        let alone = one.exclude(0, 512).expect("room");
+        assert!(!alone.is_granted());
+        let later = one.share(far + 4096, 4096).expect("room");
+        assert!(!later.is_granted(), "it would keep the counter up for ever");
+        drop(write);
+        assert!(alone.is_granted());
+    }
+
+    #[test]
+    fn too_many_who_wait_are_told_to_come_again() {
+        let claims = Claims::new();
+        let one = claimant(&claims);
+        let held: Vec<_> = std::iter::from_fn(|| one.exclude(0, 512).ok()).take(ENTRIES_MAX * 2).collect();
+        assert_eq!(held.len(), ENTRIES_MAX);
+        assert_eq!(one.share(0, 512).err(), Some(UnitError::Busy));
+        assert!(one.share(1 << 20, 512).is_ok());
+        drop(held);
+        assert!(one.share(0, 512).expect("room").is_granted());
+        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+    }
+
+    #[test]
+    fn threads_never_change_the_same_blocks_at_the_same_time() {
+        use std::sync::atomic::AtomicI64;
+        const ROUNDS: usize = 3000;
+        let (claims, inside) = (Claims::new(), [const { AtomicI64::new(0) }; 4]);
+        std::thread::scope(|scope| {
+            for thread in 0..4_usize {
+                let (claims, inside) = (&claims, &inside);
+                scope.spawn(move || {
+                    let one = claimant(claims);
+                    for round in 0..ROUNDS {
+                        let (block, alone) = ((round * 7 + thread) % 4, (round + thread) % 3 == 0);
+                        let at = block as u64 * 512;
+                        let claim = if alone { one.exclude(at, 512) } else { one.share(at, 512) }.expect("room");
+                        while !claim.is_granted() {
+                            std::thread::yield_now();
+                        }
+                        // Sharers count up, one alone far down.
+                        let change = if alone { -1000 } else { 1 };
+                        let before = inside[block].fetch_add(change, SeqCst);
+                        assert!(if alone { before == 0 } else { before >= 0 }, "{before}");
+                        inside[block].fetch_sub(change, SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
+        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
+    }
+}
