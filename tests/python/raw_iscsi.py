@@ -51,7 +51,7 @@ class Session:
         isid = bytes([0x80, 0, 0, 0]) + struct.pack(">H", next(_numbers) & 0xFFFF)
         # Operational negotiation, and then full feature at once.
         head = struct.pack(">BBBBI6sHIHHII", _LOGIN, 0x87, 0, 0, len(text), isid, 0, 1, 0, 0, self._cmd_sn, 0)
-        self._send(head, text)
+        self._send(head + bytes(16), text)
         answer, _ = self._receive()
         assert answer[0] == _LOGIN_RESPONSE and answer[36] == 0, f"login status {answer[36]}"
         self.run(bytes(6))
