@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -63,9 +64,13 @@ def test_wrong_pdus_do_not_end_a_server_whose_standard_error_is_full(real_engine
 
 
 def test_wrong_pdus_do_not_stop_a_server_whose_standard_error_nobody_reads(real_engine: Path) -> None:
-    with served(real_engine, {"media": "memory"}, subprocess.PIPE) as endpoints:
-        wrong_pdus(endpoints, 600)
+    read_end, unread = os.pipe()
+    fcntl.fcntl(unread, fcntl.F_SETPIPE_SZ, 4096)
+    with served(real_engine, {"media": "memory"}, unread) as endpoints:
+        wrong_pdus(endpoints, 100)
         assert serves(endpoints)
+    os.close(read_end)
+    os.close(unread)
 
 
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "buffered"])
