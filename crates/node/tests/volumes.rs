@@ -238,7 +238,8 @@ fn long_work_on_memory_lets_others_have_their_turn_in_between() {
         loop {
             let (_, id) = disks.borrow_mut().next_turn().expect("a turn");
             let done = operations.take_turn(NOW, id);
-            let before = std::mem::replace(&mut changed, memory.bytes().iter().filter(|byte| **byte == end).count());
+            let before =
+                std::mem::replace(&mut changed, memory.bytes().iter().map(|byte| usize::from(*byte == end)).sum());
             assert!(changed - before <= 1 << 20, "{} bytes in one turn", changed - before);
             turns += 1;
             if let Some(done) = done {
