@@ -8,7 +8,7 @@ STUDY  ?= quick
 # Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 
-.PHONY: run schema test test-here test-vm test-long check check-rust check-python bench fuzz engine install test-packages clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench fuzz engine install test-packages clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -55,6 +55,10 @@ test-long: install test-packages
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest tests/python -m 'long or not long'
 	SECONDS_EACH=600 scripts/fuzz
+
+# Both of the README's commands on a system that has nothing but what the README asks for (scripts/bare).
+test-bare: test-packages
+	scripts/bare all
 
 # The schemas under schema/ and the reference of studies, made from the code; tests compare.
 schema: install
