@@ -90,3 +90,21 @@ def test_the_shipped_cost_studies_carry_what_was_published() -> None:
         study = read_study(name, builtin_studies()[name], Path.cwd())
         [published] = study.published
         assert {each.absolute for each in published.figures} == {(81, 81), (41, 41)}
+
+
+def test_the_guide_lists_every_built_in_study() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "studies.md").read_text()
+    assert [name for name in builtin_studies() if f"| `{name}` |" not in guide] == []
+
+
+def test_published_figures_stand_at_the_load_that_their_source_had() -> None:
+    for name in ("patterns", "patterns-full"):
+        study = read_study(name, builtin_studies()[name], Path.cwd())
+        figures = study.published[0].figures
+        assert {(each.of["workers"], each.of["outstanding"]) for each in figures} == {(8, 4)}
+
+
+def test_utilisation_and_guest_cpu_of_a_source_are_not_set_beside_cpu_per_io() -> None:
+    for name in ("tr-3808", "ip-vs-fc"):
+        study = read_study(name, builtin_studies()[name], Path.cwd())
+        assert {each.response for each in study.published} <= {"iops", "latency"}
