@@ -33,7 +33,7 @@ def run(
     *,
     anew: bool,
     report: bool,
-    wait_for_target_s: float,
+    wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
