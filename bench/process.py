@@ -101,7 +101,9 @@ def wait_until(
 ) -> None:
     deadline = time.monotonic() + seconds
     while not ready():
-        if process.poll() is not None or time.monotonic() > deadline:
+        # One that has ended is asked once more: its last words may have come after the first look.
+        has_ended = process.poll() is not None
+        if (has_ended and not ready()) or time.monotonic() > deadline:
             said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
             raise UnavailableError(f"{what}: {' '.join(said)}")
         time.sleep(0.05)

@@ -117,7 +117,7 @@ CRATE_RULES = {
     "runtime": {"iotax-proto", "iotax-node"},
     "engine": {"iotax-proto", "iotax-node", "iotax-runtime"},
 }
-COMMON = ("lib.rs", "machine.rs", "wire")
+COMMON = ("lib.rs", "machine.rs", "origin.rs", "wire")
 COMMAND_SETS = ("scsi", "nvme", "rpc")
 TRANSPORTS = ("iscsi", "nvme_tcp", "nfs3")
 

@@ -86,10 +86,14 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         let mut idle = true;
         now += 1000;
-        for (stream, peer) in listeners.iter().filter_map(|listener| listener.accept().ok()) {
+        let accepted =
+            listeners.iter().enumerate().filter_map(|(index, listener)| Some((index, listener.accept().ok()?)));
+        for (index, (stream, peer)) in accepted {
             stream.set_nonblocking(true).unwrap();
             let peer = Peer { address: peer.ip(), port: peer.port() };
-            let config = Config { peer, mappings: mappings.clone(), ..Config::default() };
+            // Behind the first comes the portmapper's own.
+            let portmapper = (index > 0).then(|| mappings.clone());
+            let config = Config { peer, portmapper, ..Config::default() };
             connections.push((stream, Connection::new(Instant(now), config)));
         }
         connections.retain_mut(|(stream, connection)| match stream.read(&mut buffer) {

@@ -423,10 +423,54 @@ fn rpc_refuses_what_it_does_not_serve() {
 #[test]
 fn the_portmapper_answers_where_it_is_asked_for() {
     let (mut client, _) = client();
-    client.reconnect(LOCAL, 9);
+    client.ask_portmapper();
     let ask = Mapping::tcp(PROGRAM, VERSION, 0);
     assert_eq!(client.call_program(100_000, 2, 3, |call| ask.encode(call)), Ok(2049_u32.to_be_bytes().to_vec()));
     assert_eq!(client.call_program(100_000, 4, 3, |_| {}), Err(RpcError::ProgramMismatch { low: 2, high: 2 }));
     assert_eq!(client.call_program(100_000, 2, 0, |_| {}), Ok(vec![]));
     assert_eq!(client.call_program(100_000, 2, 4, |_| {}).unwrap().len(), 4 + 16 + 4);
+}
+
+#[test]
+fn the_portmappers_port_serves_no_files() {
+    let (mut client, root) = client();
+    client.ask_portmapper();
+    let unavailable = Err(RpcError::ProgramUnavailable);
+    let get = Arguments::GetAttr { file: root };
+    assert_eq!(client.call_program(PROGRAM, VERSION, 1, |call| get.encode(call)), unavailable);
+    let head = WriteHead { file: root, offset: 0, count: 4, stability: Stability::Unstable, data_len: 4 };
+    let write = client.call_program(PROGRAM, VERSION, 7, |call| {
+        Arguments::Write(head).encode(call);
+        call.raw(b"data");
+    });
+    assert_eq!(write, unavailable);
+    for procedure in 0..6 {
+        assert_eq!(client.call_program(MOUNT_PROGRAM, VERSION, procedure, |_| {}), unavailable);
+    }
+    assert_eq!(client.call_program(PROGRAM, 2, 0, |_| {}), unavailable);
+}
+
+#[test]
+fn a_handle_that_was_guessed_leads_past_no_directory() {
+    let (mut client, root) = client();
+    client.be(7);
+    let private = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    let directory = match client.call(&Arguments::MkDir { place: place(root, "private"), attributes: private }, &[]).0 {
+        Ok(Results::Create { object: Some(handle), .. }) => handle,
+        other => panic!("{other:?}"),
+    };
+    let file = new_file(&mut client, directory, "secret");
+    write(&mut client, file, 0, b"secret").expect("its own file");
+    client.be(8);
+    assert_eq!(client.status(&Arguments::Lookup(place(directory, "secret"))), Err(Status::Access));
+    // All that a stranger can know of the handle: how it is made, the export, the generation, the number.
+    let known = file.bytes().to_vec();
+    let tag = known.len() - 8;
+    for guess in [[0; 8], [0xff; 8], std::array::from_fn(|at| known[tag + at].wrapping_add(1))] {
+        let guessed = [&known[..tag], &guess].concat();
+        for handle in [FileHandle::new(&guessed).unwrap(), FileHandle::new(&known[..tag]).unwrap()] {
+            assert_eq!(client.status(&Arguments::GetAttr { file: handle }), Err(Status::BadHandle));
+            assert_eq!(read(&mut client, handle, 0, 6), Err(Status::BadHandle));
+        }
+    }
 }

@@ -25,8 +25,12 @@ struct Peer<'a> {
 
 impl<'a> Peer<'a> {
     fn connect(node: &'a mut ServerNode, conn: u32, portal: u32) -> Self {
+        Self::connect_from(node, conn, portal, 1)
+    }
+
+    fn connect_from(node: &'a mut ServerNode, conn: u32, portal: u32, host: u8) -> Self {
         let (conn, now) = (ConnId(conn), Instant(0));
-        let peer = SocketAddr::from(([127, 0, 0, 1], 9999));
+        let peer = SocketAddr::from(([127, 0, 0, host], 9999));
         node.handle(now, Input::Accepted { conn, listener: ListenerId(portal), peer });
         Self { node, conn, now }
     }
@@ -127,12 +131,24 @@ fn peer_that_says_nothing_is_closed() {
 fn connections_beyond_the_limit_are_closed_at_once() {
     let mut bench = Bench::new();
     for conn in 0..64 {
-        assert!(!Peer::connect(&mut bench.node, conn, 0).is_closed());
+        assert!(!Peer::connect_from(&mut bench.node, conn, 0, conn as u8 / 16).is_closed());
     }
-    assert!(Peer::connect(&mut bench.node, 64, 0).is_closed());
+    assert!(Peer::connect_from(&mut bench.node, 64, 0, 9).is_closed());
     assert_eq!(bench.node.connections(), 64);
     bench.node.handle(Instant(1), Input::Closed { conn: ConnId(3), reason: CloseReason::Ended });
-    assert!(!Peer::connect(&mut bench.node, 3, 0).is_closed(), "there is room again");
+    assert!(!Peer::connect_from(&mut bench.node, 3, 0, 9).is_closed(), "there is room again");
+}
+
+#[test]
+fn no_address_has_more_than_a_quarter_of_the_connections() {
+    let mut bench = Bench::new();
+    for conn in 0..16 {
+        assert!(!Peer::connect_from(&mut bench.node, conn, 0, 1).is_closed());
+    }
+    assert!(Peer::connect_from(&mut bench.node, 16, 0, 1).is_closed());
+    assert!(!Peer::connect_from(&mut bench.node, 17, 0, 2).is_closed(), "others have theirs");
+    bench.node.handle(Instant(1), Input::Closed { conn: ConnId(3), reason: CloseReason::Ended });
+    assert!(!Peer::connect_from(&mut bench.node, 3, 0, 1).is_closed(), "there is room again");
 }
 
 #[test]
@@ -255,6 +271,56 @@ fn drive_on_disk(bench: &mut Bench, mut load: LoadNode, disk: &std::rc::Rc<Heap>
     });
     lab.close_all();
     load.outcome().expect("ended").clone().expect("right data")
+}
+
+#[test]
+fn volume_exported_twice_on_a_portal_is_mounted_by_whom_either_admits() {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 2049));
+    let export = |members: &[&str], read_only| Export {
+        protocol: Protocol::Nfs3,
+        volume: 0,
+        read_only,
+        listen,
+        groups: Some(group(members)),
+        portmap: None,
+        squash: iotax_node::server::Squash::None,
+    };
+    for order in [false, true] {
+        let mut exports = vec![export(&["127.0.0.1"], false), export(&["127.0.0.2"], true)];
+        if order {
+            exports.reverse();
+        }
+        let server = Server::new(ServerConfig {
+            volumes: vec![VolumeSpec::new("a", SIZE as u64, Media::Null)],
+            portals: plan_portals(&exports).expect("a plan"),
+            exports,
+            started_unix_ns: 1,
+            secret: [1; 32],
+            connections_max: 8,
+        });
+        let mut node =
+            ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);
+        for (host, may_write) in [(1, Some(true)), (2, Some(false)), (3, None)] {
+            let endpoint = Endpoint::parse(&server.endpoint(0)).expect("an endpoint");
+            let settings = iotax_node::load::connector::Settings::new(
+                [127, 0, 0, 1].into(),
+                1,
+                iotax_node::Randomness::new([2; 32]),
+            );
+            let task = if may_write == Some(false) {
+                TaskConfig::Check { look_bytes: None }
+            } else {
+                TaskConfig::Fill { destroy: true }
+            };
+            let config = load(task, 1);
+            let control = iotax_node::load::connector::control(&endpoint, &settings, &config).expect("settings");
+            let mut load = LoadNode::remote(config, &endpoint, control, &mut support::allocate).expect("config");
+            let mut lab = Lab::new(&mut load, Some(&mut node), &[listen]);
+            lab.peer = SocketAddr::from(([127, 0, 0, host], 700));
+            lab.run_until(Instant(60_000_000_000), |_, _| false);
+            assert_eq!(load.outcome().expect("ended").is_ok(), may_write.is_some(), "host {host}, {order}");
+        }
+    }
 }
 
 #[test]

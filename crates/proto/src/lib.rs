@@ -12,6 +12,7 @@ pub mod machine;
 pub mod nfs3;
 pub mod nvme;
 pub mod nvme_tcp;
+pub mod origin;
 pub mod rpc;
 pub mod scsi;
 pub mod wire;
@@ -20,4 +21,5 @@ pub use machine::{
     Allocation, Backend, Ending, Endings, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Misuse,
     Shared, Started, Tag, Target, UnitError, UnitId, UnitOp, Violation, ViolationKind,
 };
+pub use origin::Origin;
 pub use wire::{HeapRegion, Payload, Region, Transmit};

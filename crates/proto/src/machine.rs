@@ -290,8 +290,10 @@ pub trait Backend {
 /// One connection of a protocol's server side. Protocols need more of the server than `Backend` (who may log in, what is
 /// exported, a name space of files): each says so in a trait `B` of its own that extends `Backend`.
 pub trait Target<B: Backend + ?Sized> {
-    /// Bytes arrived. On `Err` what the protocol says to the peer is queued: flush `transmit`, then close.
-    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation>;
+    /// Bytes arrived. Gives how many of them were taken: fewer than came where `transmit` became full, so that a peer which
+    /// asks and does not read takes memory for one answer more at most. The rest is to be given again before what comes later,
+    /// once there is room. On `Err` what the protocol says to the peer is queued: flush `transmit`, then close.
+    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation>;
     /// A `Queued` operation is done.
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B);
     fn transmit(&mut self) -> &mut Transmit;

@@ -101,6 +101,7 @@ impl IscsiBackend for Volume {
             sessions: self.sessions.clone(),
             portal_group_tag: 1,
             auth: AuthPolicy::None,
+            address: [127, 0, 0, 1].into(),
         })
     }
 

@@ -202,6 +202,15 @@ fn a_target_that_pings_is_answered() {
 }
 
 #[test]
+fn a_target_that_pings_and_does_not_read_is_given_up() {
+    let mut stage = Stage::new(Wishes::default());
+    let ping = NopIn { last: true, itt: RESERVED_TAG, ttt: 9, stat_sn: stage.stat_sn, ..NopIn::default() };
+    let pings = (0..100_000).take_while(|_| stage.receive(ping.encode(), &[]).is_ok()).count();
+    assert!((10_000..30_000).contains(&pings), "{pings} answers of 48 bytes wait");
+    assert!(stage.session.transmit().len() <= 2 << 20);
+}
+
+#[test]
 fn a_silent_target_is_pinged_and_then_given_up() {
     let mut stage = Stage::new(Wishes::default());
     stage.submit(0, Io::Flush);

@@ -7,11 +7,11 @@ use arbtest::arbitrary::{Result, Unstructured};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target, ViolationKind,
     nfs3::{
-        Arguments, FileHandle, MAX_CONTROL_LEN, MAX_IO_BYTES, PROGRAM, Procedure, Stability, VERSION,
+        Arguments, MAX_CONTROL_LEN, MAX_IO_BYTES, PROGRAM, Procedure, Stability, VERSION,
         arguments::WriteHead,
         decode::describe,
         initiator::ControlCall,
-        target::{Config, Connection},
+        target::{Config, Connection, FileId},
     },
     rpc::{
         Encoder, RpcError,
@@ -168,7 +168,7 @@ fn records_beyond_the_limits_end_the_connection() {
 #[test]
 fn a_write_that_ends_before_its_data_is_garbage_and_changes_nothing() {
     let head = WriteHead {
-        file: FileHandle::new(b"\x69\x6f\x74\x01\0\0\0\x07\0\0\0\x01\0\0\0\0\0\0\0\x02").unwrap(),
+        file: Config::default().handles.encode(7, FileId { number: 2, generation: 1 }),
         offset: 0,
         count: 1000,
         stability: Stability::Unstable,

@@ -143,7 +143,6 @@ fn connect_refuses_with_the_field_at_fault() {
         (connect(0, 128), right.clone(), Status::CONNECT_INVALID_PARAMETERS, 44),
         (connect(0, 31), connect_data(5), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 16),
         (connect(1, 31), connect_data(5), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 16),
-        (connect(0, 31), host(""), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 512),
         (connect(0, 31), host("nqn.stranger"), Status::CONNECT_INVALID_HOST, 0),
         (
             connect(0, 31),
@@ -400,6 +399,53 @@ fn event_requests_are_limited_and_can_be_aborted() {
     assert_eq!((answers[1].response().cid, answers[1].response().result), (30, 0));
     assert_eq!(raw.one(&mut server, &abort, &[]).response().result, 1, "there is no such command any more");
     assert!(raw.send(&mut server, &event_request(22)).expect("stands").is_empty());
+}
+
+#[test]
+fn identifier_of_an_event_request_may_be_used_again_and_the_request_is_forgotten() {
+    let (mut server, mut raw, _) = queue();
+    assert!(raw.status(&mut server, &set_feature(feature::ASYNC_EVENT_CONFIG, 0x100)).is_success());
+    assert!(raw.send(&mut server, &event_request(20)).expect("stands").is_empty());
+    let mut get = property_get(property::CC);
+    get.set_cid(20);
+    let answer = raw.one(&mut server, &get, &[]).response();
+    assert!(answer.status.is_success() && answer.result as u32 & property::CC_ENABLE != 0, "{answer:?}");
+    change_namespaces(&server);
+    raw.target.handle_timeout(Instant(10_000_000_000), &mut server).expect("stands");
+    assert!(raw.answers().is_empty(), "nothing is told to a command that was answered");
+    assert!(raw.send(&mut server, &event_request(20)).expect("stands").len() == 1, "the next is told at once");
+}
+
+#[test]
+fn admin_queue_and_other_io_queues_outlive_an_io_queue() {
+    let (mut server, mut admin, cntlid) = queue();
+    let mut first = Raw::io(&mut server, &TargetConfig::default(), cntlid, 1);
+    let mut second = Raw::io(&mut server, &TargetConfig::default(), cntlid, 2);
+    for (what, lost) in [("without a word", 0), ("by a fault", 1), ("by Disconnect", 2)] {
+        match lost {
+            0 => first.target.disconnected(Instant(5), &mut server),
+            1 => _ = first.send_fatal(&mut server, &[0xff; 200]),
+            _ => assert!(first.status(&mut server, &Sqe::fabrics(fabrics::DISCONNECT, 3)).is_success()),
+        }
+        let due = Instant(2_000_000_000);
+        second.target.handle_timeout(due, &mut server).expect("the other queue stands");
+        admin.target.handle_timeout(due, &mut server).expect("the admin queue stands");
+        assert!(second.status(&mut server, &Sqe::new(0, 9, 1)).is_success(), "{what}: flush on the other queue");
+        assert!(admin.status(&mut server, &property_get(property::CC)).is_success(), "{what}");
+        first = Raw::io(&mut server, &TargetConfig::default(), cntlid, 1);
+    }
+}
+
+#[test]
+fn host_without_a_name_comes_in_where_every_host_does() {
+    for (allowed, is_in) in [(None, true), (Some(vec![HOSTNQN.to_owned()]), false)] {
+        let config = SubsystemConfig { allowed_hosts: allowed, ..SubsystemConfig::new(SUBNQN) };
+        let mut server = Server::with_config(config);
+        let mut raw = Raw::open(&mut server, &TargetConfig::default());
+        let data = ConnectData { hostnqn: String::new(), ..connect_data(0xffff) };
+        let status = raw.connect(&mut server, &connect(0, 31), &data).status;
+        assert_eq!(status.is_success(), is_in, "{status:?}");
+    }
 }
 
 #[test]

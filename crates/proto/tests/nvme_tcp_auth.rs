@@ -10,13 +10,13 @@ use iotax_proto::{
     nvme::{
         Sqe, Status,
         auth::{self, DhGroup, Entropy, Failure, Hash, HostConfig, Message, Offer, Policy, Secret},
-        command::{admin, fabrics},
+        command::{ConnectData, admin, fabrics},
     },
     nvme_tcp::{AdminQueue, ConnectConfig, TargetConfig, pdu::Digests},
 };
 use nvme_support::{
     BLOCK, Cut, Pair, Server,
-    raw::{Raw, connect, connect_data},
+    raw::{Raw, capsule, connect, connect_data},
 };
 
 /// The keys "0123456789abcdef" twice, bound to names by SHA-256, and "fedcba9876543210" four times, by SHA-512.
@@ -335,4 +335,43 @@ fn transaction() -> u16 {
         panic!("negotiate")
     };
     transaction
+}
+
+#[test]
+fn message_is_answered_when_its_arithmetic_is_done_elsewhere() {
+    let mut server = server(Policy { group: Some(DhGroup::Ffdhe2048), ..policy() });
+    server.works = Some(Vec::new());
+    let mut raw = gated(&mut server);
+    let offer = Offer { hashes: vec![1], groups: vec![DhGroup::Ffdhe2048.id()] };
+    let message = negotiate(Some(offer));
+    let answers = raw.send(&mut server, &capsule(&auth::send(5, message.len() as u32), &message)).expect("stands");
+    assert!(answers.is_empty(), "{answers:?}");
+    let early = raw.status(&mut server, &auth::receive(6, 4096));
+    assert_eq!(early.code(), Status::SEQUENCE_ERROR.code());
+    let work = server.works.as_mut().and_then(Vec::pop).expect("work");
+    raw.target.worked(raw.now, work.run(), &mut server);
+    let answers = raw.answers();
+    assert_eq!((answers[0].response().cid, answers[0].response().status.is_success()), (5, true));
+    let Message::Challenge { public, .. } = receive(&mut raw, &mut server) else { panic!("no challenge") };
+    assert_eq!(Some(public), work.run());
+    // What nobody asked for changes nothing.
+    raw.target.worked(raw.now, None, &mut server);
+    assert!(raw.answers().is_empty());
+}
+
+#[test]
+fn host_without_a_name_has_no_secret() {
+    let mut server = server(policy());
+    let mut raw = Raw::open(&mut server, &TargetConfig::default());
+    let data = ConnectData { hostnqn: String::new(), ..connect_data(0xffff) };
+    let cqe = raw.connect(&mut server, &connect(0, 31), &data);
+    assert_eq!((cqe.status.code(), cqe.result), (Status::CONNECT_INVALID_PARAMETERS.code(), 1 << 16 | 512));
+}
+
+#[test]
+fn connects_that_prove_nothing_leave_the_rightful_host_its_place() {
+    let mut server = server(policy());
+    let strangers: Vec<Raw> = (0..300).map(|_| gated(&mut server)).collect();
+    session(&mut server, &config(Some(host(true))), Cut::Never);
+    drop(strangers);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from bench.document import Document
 from bench.load import Load, Timing
 from bench.page import page
-from bench.process import UnavailableError, named, program
+from bench.process import UnavailableError, named, program, wait_until
 from bench.results import Result
 from bench.sample import Figures, Sample, Usage
 from bench.subjects import fio, ours, raw, spdk, tgt
@@ -44,6 +45,33 @@ def test_spdk_perf_tells_rate_and_percentiles() -> None:
     assert spdk.parse_perf(PERF) == Figures(518822.33, 59.2, 93.44)
     with pytest.raises(UnavailableError, match="no rate"):
         spdk.parse_perf("no probe")
+
+
+def test_spdk_perf_is_judged_by_its_figures_whatever_it_says_as_it_ends() -> None:
+    ended = "Failed to read the CC register\n./spdk_nvme_perf: errors occurred\n"
+    assert spdk.parse_perf(PERF + ended) == Figures(518822.33, 59.2, 93.44)
+    with pytest.raises(UnavailableError, match="no rate"):
+        spdk.parse_perf(ended)
+
+
+def test_a_program_that_said_what_is_awaited_and_ended_is_not_taken_for_failed(tmp_path: Path) -> None:
+    log = tmp_path / "perf.log"
+    looks = 0
+    process = subprocess.Popen(["/bin/false"])
+
+    def said() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            # Its words come, and it ends, after the first look.
+            process.wait()
+            log.write_text(PERF + "errors occurred\n")
+            return False
+        return "Initialization complete" in log.read_text()
+
+    wait_until(said, process, log, "perf did not begin")
+    with pytest.raises(UnavailableError, match="perf did not begin: errors occurred"):
+        wait_until(lambda: False, process, log, "perf did not begin")
 
 
 def test_iscsi_perf_tells_its_last_average() -> None:

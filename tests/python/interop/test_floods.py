@@ -44,12 +44,12 @@ SHORT = {
 }
 
 
-def peer_of_its_own() -> socket.socket:
+def peer_of_its_own(host: int = 2) -> socket.socket:
     """A socket from an address of its own, so that a flood uses up no ports that anybody else needs."""
     peer = socket.socket()
     # Left to `connect`, the choice of a port is quick; `bind` looks through all those of the floods before it.
     peer.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
-    peer.bind(("127.0.0.2", 0))
+    peer.bind((f"127.0.0.{host}", 0))
     return peer
 
 
@@ -143,6 +143,9 @@ PAIRS = 12
 # That a thread of the server keeps (crates/engine/src/serve/mod.rs), and more.
 CONNECTIONS_MAX = 4096
 CROWD = CONNECTIONS_MAX + 200
+# Of which one address has a quarter at most (crates/node/src/server/node.rs): the crowd comes from more.
+OF_ADDRESS_MAX = CONNECTIONS_MAX // 4
+CROWD_HOSTS = 5
 
 
 @contextlib.contextmanager
@@ -206,10 +209,10 @@ def descriptors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def crowd(address: Address) -> Generator[list[socket.socket]]:
+def crowd(address: Address, hosts: int = CROWD_HOSTS) -> Generator[list[socket.socket]]:
     """Connections begun all at once: one whose SYN finds the queue full holds up no other."""
     with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(peer_of_its_own()) for _ in range(CROWD)]
+        peers = [stack.enter_context(peer_of_its_own(2 + number % hosts)) for number in range(CROWD)]
         for peer in peers:
             peer.setblocking(False)
             assert peer.connect_ex(address) == errno.EINPROGRESS
@@ -254,6 +257,25 @@ def test_a_crowd_beyond_the_limit_of_connections_takes_nothing_from_who_is_there
     assert result["event"] == "result", result
     assert (result["checks"]["errors"], result["verify"]["wrong_blocks"]) == (0, 0)
     assert load(run | {"runtime_ns": 10_000_000})[-1]["event"] == "result", "there is room again"
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_a_crowd_from_one_address_keeps_nobody_else_out(serve: Serve, load: Load) -> None:
+    ready = serve(
+        {
+            "volumes": [{"name": "v0", "media": "memory", "size_bytes": 32 << 20}],
+            "exports": [{"protocol": "nfs3", "listen": "127.0.0.1:0", "volume": "v0"}],
+        }
+    )
+    portal = ready["portals"][0]
+    host, _, port = portal["address"].rpartition(":")
+    with crowd((host, int(port)), hosts=1) as peers:
+        deadline = time.monotonic() + 20
+        while (closed := sum(map(is_closed, peers))) < CROWD - OF_ADDRESS_MAX and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert closed == CROWD - OF_ADDRESS_MAX
+        # Its place is not taken, and it is not in the crowd's.
+        assert load({"task": "run", "endpoint": portal["endpoint"], "runtime_ns": 10_000_000})[-1]["event"] == "result"
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 //! `iotax-engine serve`: volumes behind exports until somebody says stop.
 
+mod census;
 mod fill;
 mod plan;
 mod threads;

@@ -3,11 +3,7 @@
 use std::{
     net::TcpListener,
     rc::Rc,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
@@ -18,6 +14,7 @@ use iotax_runtime::{Clock, Driver, DriverConfig, DriverKind, Flow, Waker, memory
 
 use super::{
     SharedServer,
+    census::Census,
     volumes::{OpenVolume, Store},
 };
 use crate::{document::ServeDocument, failure, log};
@@ -26,7 +23,7 @@ pub(super) struct Threads {
     pub(super) driver: DriverKind,
     wakers: Vec<Waker>,
     handles: Mutex<Vec<JoinHandle<Result<(), Failure>>>>,
-    connections: Arc<Vec<AtomicUsize>>,
+    census: Arc<Census>,
     ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
@@ -39,7 +36,7 @@ struct Work {
     memories: Vec<Option<SharedRegion>>,
     clock: Clock,
     config: DriverConfig,
-    connections: Arc<Vec<AtomicUsize>>,
+    census: Arc<Census>,
 }
 
 impl Threads {
@@ -57,7 +54,8 @@ impl Threads {
         let wakers: Vec<Waker> = configs.iter().map(|config| config.waker.clone()).collect();
         let roused = wakers.clone();
         server.wake_with(move || roused.iter().for_each(Waker::wake));
-        let connections = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+        start_arithmetic(server)?;
+        let census = Arc::new(Census::new(count));
         let (started, starts) = mpsc::channel();
         let (ended_sender, ended) = mpsc::channel();
         let mut handles = Vec::new();
@@ -73,7 +71,7 @@ impl Threads {
                 memories: volumes.iter().map(OpenVolume::memory).collect(),
                 clock,
                 config,
-                connections: Arc::clone(&connections),
+                census: Arc::clone(&census),
             };
             let (started, ended) = (started.clone(), ended_sender.clone());
             let body = move || {
@@ -93,14 +91,12 @@ impl Threads {
                 Err(_) => return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no thread serves"))),
             }
         }
-        Ok(Self { driver, wakers, handles: Mutex::new(handles), connections, ended: Mutex::new(Some(ended)) })
+        Ok(Self { driver, wakers, handles: Mutex::new(handles), census, ended: Mutex::new(Some(ended)) })
     }
 
+    /// Connections that are open now: every thread is asked.
     pub(super) fn connections(&self) -> usize {
-        for waker in &self.wakers {
-            waker.wake();
-        }
-        self.connections.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.census.take(|| self.wakers.iter().for_each(Waker::wake))
     }
 
     /// Calls `tell` once a thread has ended, whatever the reason.
@@ -120,6 +116,16 @@ impl Threads {
         let handles = self.handles.into_inner().unwrap_or_else(PoisonError::into_inner);
         first_failure(handles).map_or(Ok(()), Err)
     }
+}
+
+/// What hosts that prove themselves cost besides I/O has a thread of its own, where any of them has to.
+fn start_arithmetic(server: &SharedServer) -> Result<(), Failure> {
+    if server.asks_for_arithmetic() {
+        let server = Arc::clone(server);
+        let thread = std::thread::Builder::new().name("authenticate".to_owned());
+        thread.spawn(move || server.serve_arithmetic()).map_err(failure::internal)?;
+    }
+    Ok(())
 }
 
 fn first_failure(handles: Vec<JoinHandle<Result<(), Failure>>>) -> Option<Failure> {
@@ -146,10 +152,10 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
         log::line(format!("io_uring cannot be used ({reason}): serving over epoll"));
     }
     let _ = started.send(driver.kind());
-    let connections = &work.connections[work.index];
+    let (index, census) = (work.index, &work.census);
     let control = |node: &mut ServerNode, now| {
         node.look_around(now);
-        connections.store(node.connections(), Ordering::Relaxed);
+        census.answer(index, node.connections());
         while let Some(notice) = node.poll_notice() {
             log::line(format!("{}: {}", notice.peer, notice.text));
         }

@@ -37,8 +37,8 @@ type Number = u32;
 const ROOT: Number = 1;
 const FIRST_VOLUME: Number = 2;
 const FIRST_ORDINARY: Number = 1 << 16;
-/// Generation of files that are the same after a restart of the server: the root and the volumes.
-const LASTING: u32 = 0;
+/// Generation of the root and the volumes.
+const LASTING: u32 = FileId::LASTING;
 
 /// Heap that an inode or a directory entry is charged with besides its name and data, in bytes.
 const INODE_COST: u64 = 256;

@@ -3,17 +3,16 @@
 use iotax_proto::{
     Instant, IoId, Payload, Target, Transmit, UnitError, Violation, iscsi,
     nfs3::{self, MOUNT_PROGRAM, PROGRAM, VERSION},
+    nvme::auth::Worked,
     nvme_tcp,
     rpc::{Peer, portmap::Mapping},
 };
 
 use super::{
     desk::Desk,
-    portals::{Protocol, Service},
+    portals::{Portal, Protocol, Service},
+    room::Share,
 };
-
-/// Bytes waiting to be sent beyond which nothing more is taken from a peer: it reads slower than it asks.
-const SEND_QUEUE_MAX: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -24,6 +23,10 @@ pub(super) struct Connection {
     pub(super) deadline: Option<Instant>,
     /// As the node has counted it.
     pub(super) is_idle: bool,
+    /// Bytes that came and were not taken, since their answers would find no room; `taken` of them are.
+    backlog: Vec<u8>,
+    taken: usize,
+    pub(super) share: Share,
 }
 
 /// Told apart here once for all, instead of at each call through a table.
@@ -48,7 +51,8 @@ impl Connection {
         let peer = Peer { address: desk.peer.ip(), port: desk.peer.port() };
         let target = match desk.portal().service {
             Service::Protocol(Protocol::Nfs3) | Service::Portmap => {
-                let config = nfs3::target::Config { peer, mappings: mappings(&desk), ..Default::default() };
+                let handles = nfs3::target::Handles::new(desk.counter.server.handle_key);
+                let config = nfs3::target::Config { peer, portmapper: mappings(&desk), handles, ..Default::default() };
                 AnyTarget::Nfs(Box::new(nfs3::target::Connection::new(now, config)))
             }
             Service::Protocol(Protocol::Iscsi) => {
@@ -59,15 +63,61 @@ impl Connection {
                 AnyTarget::Nvme(Box::new(nvme_tcp::TargetQueue::new(now, config)))
             }
         };
-        let mut connection = Self { desk, target, is_closing: false, deadline: None, is_idle: false };
+        let mut connection = Self {
+            desk,
+            target,
+            is_closing: false,
+            deadline: None,
+            is_idle: false,
+            backlog: Vec::new(),
+            taken: 0,
+            share: Share::default(),
+        };
         connection.deadline = connection.next_deadline();
         connection
     }
 
     #[inline]
     pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
+        if !self.backlog.is_empty() {
+            // A driver had them before it could know.
+            self.backlog.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let taken = self.take(now, bytes)?;
+        if taken < bytes.len() {
+            self.backlog.extend_from_slice(&bytes[taken..]);
+        }
+        Ok(())
+    }
+
+    /// Goes on with what was left, where there is room again.
+    pub(super) fn go_on(&mut self, now: Instant) -> Result<(), Violation> {
+        let backlog = std::mem::take(&mut self.backlog);
+        let taken = self.taken + self.take(now, &backlog[self.taken..])?;
+        if taken < backlog.len() {
+            (self.backlog, self.taken) = (backlog, taken);
+        } else {
+            self.taken = 0;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, Violation> {
         self.desk.now = now;
         each!(&mut self.target, target => target.receive(now, bytes, &mut self.desk))
+    }
+
+    /// Bytes came that are not taken yet.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Bytes kept for a peer that does not read.
+    #[inline]
+    pub(super) fn kept_bytes(&mut self) -> usize {
+        self.transmit().len() + self.backlog.len()
     }
 
     pub(super) fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>) {
@@ -80,6 +130,14 @@ impl Connection {
         self.desk.now = now;
         if let AnyTarget::Iscsi(target) = &mut self.target {
             target.heed(now, &mut self.desk);
+        }
+    }
+
+    /// Arithmetic that it asked for is done.
+    pub(super) fn worked(&mut self, now: Instant, worked: Worked) {
+        self.desk.now = now;
+        if let AnyTarget::Nvme(target) = &mut self.target {
+            target.worked(now, worked, &mut self.desk);
         }
     }
 
@@ -110,7 +168,7 @@ impl Connection {
     }
 
     pub(super) fn wants_receive(&mut self) -> bool {
-        self.is_closing || self.transmit().len() < SEND_QUEUE_MAX
+        self.is_closing || self.backlog.is_empty() && !self.transmit().is_full()
     }
 
     /// The peer logged out or was refused.
@@ -131,21 +189,22 @@ impl Connection {
     }
 }
 
-/// What this portal's portmapper tells: where the exports that named it are served.
-fn mappings(desk: &Desk) -> Vec<Mapping> {
+/// What this portal's portmapper tells, where it is one: where the exports that named it are served.
+fn mappings(desk: &Desk) -> Option<Vec<Mapping>> {
     if desk.portal().service != Service::Portmap {
-        return Vec::new();
+        return None;
     }
     let portals = desk.counter.server.config.portals.iter();
-    let served = portals.filter(|portal| {
+    let mut served = portals.filter(|portal| {
         portal.service == Service::Protocol(Protocol::Nfs3)
             && portal.exports.iter().any(|export| desk.portal().exports.contains(export))
     });
     // A portmapper has one port for a program; the first is it.
-    let port = served.map(|portal| portal.address.port()).next();
-    port.map_or(Vec::new(), |port| {
+    let mapped = |portal: &Portal| {
+        let port = portal.address.port();
         vec![Mapping::tcp(PROGRAM, VERSION, port), Mapping::tcp(MOUNT_PROGRAM, VERSION, port)]
-    })
+    };
+    Some(served.next().map(mapped).unwrap_or_default())
 }
 
 impl std::fmt::Debug for AnyTarget {

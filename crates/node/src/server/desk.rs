@@ -10,13 +10,13 @@ use std::{
 use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
 
 use super::{
+    arithmetic::Asker,
     files::{FileWrites, with_tree},
     portals::{Export, Portal},
     shared::Server,
 };
 use crate::{
     fs::TreeUnit,
-    node::ConnId,
     random::Unpredictable,
     volume::{Disks, Operations, Volumes},
 };
@@ -38,14 +38,15 @@ pub(super) struct Desk {
     pub(super) files: FileWrites,
     pub(super) peer: SocketAddr,
     portal: usize,
+    pub(super) asker: Asker,
     /// Of the call under way.
     pub(super) now: Instant,
 }
 
 impl Desk {
-    pub(super) fn new(counter: Rc<Counter>, conn: ConnId, peer: SocketAddr, portal: usize) -> Self {
-        let operations = Operations::new(conn, Rc::clone(&counter.volumes), Rc::clone(&counter.disks));
-        Self { counter, operations, files: FileWrites::default(), peer, portal, now: Instant(0) }
+    pub(super) fn new(counter: Rc<Counter>, asker: Asker, peer: SocketAddr, portal: usize) -> Self {
+        let operations = Operations::new(asker.conn, Rc::clone(&counter.volumes), Rc::clone(&counter.disks));
+        Self { counter, operations, files: FileWrites::default(), peer, portal, asker, now: Instant(0) }
     }
 
     pub(super) fn portal(&self) -> &Portal {

@@ -62,6 +62,7 @@ impl IscsiBackend for Desk {
                     sessions: Rc::new(sessions.clone()),
                     portal_group_tag: PORTAL_GROUP,
                     auth: group.map_or(AuthPolicy::None, super::Group::auth),
+                    address: self.address(),
                 });
             }
             refusal = LoginRefusal::NotAuthorized;

@@ -3,6 +3,7 @@
 //! A [`Server`] is what all threads share; each thread drives a [`ServerNode`] of its own. README.md beside this file tells what
 //! is shared, which limits hold and who is let in.
 
+mod arithmetic;
 mod bell;
 mod connection;
 mod desk;
@@ -14,6 +15,7 @@ mod nfs;
 mod node;
 mod nvme;
 mod portals;
+mod room;
 mod shared;
 
 pub use groups::{Group, GroupError};

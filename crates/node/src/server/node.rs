@@ -1,12 +1,20 @@
 //! One thread of the server as a node.
 
-use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+};
 
-use iotax_proto::{Instant, IoId, Payload, Transmit, UnitError, Violation};
+use iotax_proto::{Instant, IoId, Origin, Payload, Transmit, UnitError, Violation, ViolationKind};
 
 use super::{
+    arithmetic::Asker,
     connection::Connection,
     desk::{Counter, Desk},
+    room::Room,
     shared::Server,
 };
 use crate::{
@@ -18,6 +26,11 @@ use crate::{
 /// Notices kept for whoever logs them; the oldest go.
 const NOTICES_MAX: usize = 256;
 
+/// Addresses that it takes to have all of a thread's connections: none alone keeps the others out.
+const ORIGINS_MIN: usize = 4;
+
+const DEAF: &str = "the peer does not read while memory for answers is short";
+
 /// Something that an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
@@ -26,10 +39,15 @@ pub struct Notice {
 }
 
 pub struct ServerNode {
+    thread: u64,
+    /// Connections accepted so far.
+    serial: u64,
     counter: Rc<Counter>,
     /// By `ConnId`. Behind a cell for `wants_receive` alone, which looks at a queue that only `&mut` reaches.
     connections: Vec<Option<RefCell<Box<Connection>>>>,
     open: usize,
+    /// By where they come from.
+    open_of: HashMap<Origin, usize>,
     /// Of those, admin queues.
     idle: usize,
     outputs: VecDeque<Output>,
@@ -39,6 +57,9 @@ pub struct ServerNode {
     notices: VecDeque<Notice>,
     /// Rings of the bell heard.
     rings: u64,
+    room: Room,
+    /// Connections of which bytes wait for room, or did.
+    backlogged: Vec<ConnId>,
 }
 
 impl ServerNode {
@@ -54,15 +75,20 @@ impl ServerNode {
         let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(allocate))));
         let random = RefCell::new(Unpredictable::new(&server.config.secret, "challenge", thread));
         Self {
+            thread,
+            serial: 0,
             counter: Rc::new(Counter { server, volumes, disks, random }),
             connections: Vec::new(),
             open: 0,
+            open_of: HashMap::new(),
             idle: 0,
             outputs: VecDeque::new(),
             to_send: Vec::new(),
             next_timer: None,
             notices: VecDeque::new(),
             rings: 0,
+            room: Room::default(),
+            backlogged: Vec::new(),
         }
     }
 
@@ -78,11 +104,18 @@ impl ServerNode {
         if std::mem::replace(&mut self.rings, rings) == rings {
             return;
         }
+        for (asker, worked) in self.counter.server.arithmetic.take_done(self.thread) {
+            let is_there = |connection: &&mut Connection| connection.desk.asker == asker && !connection.is_closing;
+            if let Some(connection) = self.connection(asker.conn).filter(is_there) {
+                connection.worked(now, worked);
+                self.settle(now, asker.conn, Ok(()));
+            }
+        }
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
             if let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) {
                 connection.heed(now);
-                self.settle(conn, Ok(()));
+                self.settle(now, conn, Ok(()));
             }
         }
     }
@@ -102,21 +135,33 @@ impl ServerNode {
             self.outputs.push_back(Output::Close { conn });
             return;
         }
-        let desk = Desk::new(Rc::clone(&self.counter), conn, peer, listener);
+        let most = (config.connections_max / ORIGINS_MIN).max(1);
+        let of_origin = self.open_of.entry(Origin::of_address(peer.ip())).or_default();
+        if *of_origin >= most {
+            self.notice(peer, "too many connections of one address".to_owned());
+            self.outputs.push_back(Output::Close { conn });
+            return;
+        }
+        *of_origin += 1;
+        self.serial += 1;
+        let asker = Asker { thread: self.thread, conn, serial: self.serial };
+        let desk = Desk::new(Rc::clone(&self.counter), asker, peer, listener);
         let index = conn.0 as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
         self.connections[index] = Some(RefCell::new(Box::new(Connection::new(now, desk))));
         self.open += 1;
-        self.settle(conn, Ok(()));
+        self.settle(now, conn, Ok(()));
     }
 
     /// After anything that happened to a connection: what is to be sent, whether it ends, when it is due.
     #[inline]
-    fn settle(&mut self, conn: ConnId, result: Result<(), Violation>) {
+    fn settle(&mut self, now: Instant, conn: ConnId, result: Result<(), Violation>) {
         let Some(connection) = self.connections.get_mut(conn.0 as usize).and_then(Option::as_mut) else { return };
         let connection = connection.get_mut();
+        let kept_bytes = connection.kept_bytes();
+        self.room.update(now, &mut connection.share, kept_bytes);
         if !connection.transmit().is_empty() {
             self.to_send.push(conn);
         }
@@ -139,12 +184,57 @@ impl ServerNode {
 
     #[inline]
     fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+        let room = self.room.of_each();
         let Some(connection) = self.connection(conn) else { return };
         if connection.is_closing {
             return;
         }
+        connection.transmit().set_room(room);
+        let had_backlog = connection.has_backlog();
         let result = connection.receive(now, bytes);
-        self.settle(conn, result);
+        if connection.has_backlog() && !had_backlog {
+            self.backlogged.push(conn);
+        }
+        self.settle(now, conn, result);
+    }
+
+    /// Takes up what waited for room.
+    fn go_on(&mut self, now: Instant) {
+        let room = self.room.of_each();
+        for conn in std::mem::take(&mut self.backlogged) {
+            let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { continue };
+            connection.transmit().set_room(room);
+            if !connection.transmit().is_full() {
+                let result = connection.go_on(now);
+                self.settle(now, conn, result);
+            }
+            if self.connection(conn).is_some_and(|connection| connection.has_backlog()) {
+                self.backlogged.push(conn);
+            }
+        }
+    }
+
+    /// Counts what is kept for all, where room is short; who does not read ends.
+    fn count(&mut self, now: Instant) {
+        if self.room.count_at.is_none_or(|at| now < at) {
+            return;
+        }
+        for connection in self.connections.iter_mut().flatten() {
+            let connection = connection.get_mut();
+            let kept_bytes = connection.kept_bytes();
+            self.room.update(now, &mut connection.share, kept_bytes);
+        }
+        self.room.counted(now);
+        let is_short = self.room.count_at.is_some();
+        for index in 0..self.connections.len() {
+            let conn = ConnId(index as u32);
+            let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { continue };
+            if !is_short {
+                connection.share.is_fine();
+            } else if !connection.share.is_read(now) {
+                self.settle(now, conn, Err(Violation::new(ViolationKind::TimedOut, DEAF)));
+            }
+        }
     }
 
     fn closed(&mut self, now: Instant, conn: ConnId) {
@@ -152,13 +242,23 @@ impl ServerNode {
         if let Some(connection) = place.take() {
             let mut connection = connection.into_inner();
             self.idle -= usize::from(connection.is_idle);
+            self.room.forget(&connection.share);
             connection.disconnected(now);
             self.open -= 1;
+            let origin = Origin::of_address(connection.desk.peer.ip());
+            if let Some(of_origin) = self.open_of.get_mut(&origin) {
+                *of_origin -= 1;
+                if *of_origin == 0 {
+                    self.open_of.remove(&origin);
+                }
+            }
         }
     }
 
     fn timer(&mut self, now: Instant) {
         self.take_turn(now);
+        self.go_on(now);
+        self.count(now);
         if self.next_timer.is_none_or(|at| at > now) {
             return;
         }
@@ -167,7 +267,7 @@ impl ServerNode {
             let Some(connection) = self.connection(conn) else { continue };
             if connection.deadline.is_some_and(|at| at <= now) {
                 let result = connection.handle_timeout(now);
-                self.settle(conn, result);
+                self.settle(now, conn, result);
             }
         }
         let deadlines = self.connections.iter_mut().flatten().map(|connection| connection.get_mut().deadline);
@@ -212,7 +312,7 @@ impl ServerNode {
         if let Some(done) = step(&mut connection.desk.operations) {
             connection.complete(now, id, done);
         }
-        self.settle(conn, Ok(()));
+        self.settle(now, conn, Ok(()));
     }
 
     #[cold]
@@ -262,7 +362,14 @@ impl Node for ServerNode {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.counter.disks.borrow().has_turn() { Some(Instant(0)) } else { self.next_timer }
+        let is_free = |conn: &ConnId| {
+            let connection = self.connections.get(conn.0 as usize).and_then(Option::as_ref);
+            connection.is_none_or(|connection| !connection.borrow_mut().transmit().is_full())
+        };
+        if self.counter.disks.borrow().has_turn() || self.backlogged.iter().any(is_free) {
+            return Some(Instant(0));
+        }
+        earlier(self.next_timer, self.room.count_at)
     }
 
     /// A server serves until its driver is stopped.

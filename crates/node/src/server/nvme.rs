@@ -2,7 +2,14 @@
 
 use std::rc::Rc;
 
-use iotax_proto::nvme::{Admission, DISCOVERY_NQN, DiscoveryEntry, NvmeBackend, Refusal, subsystem::DiscoveryLog};
+use iotax_proto::{
+    Origin,
+    nvme::{
+        Admission, DISCOVERY_NQN, DiscoveryEntry, NvmeBackend, Refusal,
+        auth::{Work, Worked},
+        subsystem::DiscoveryLog,
+    },
+};
 
 use super::{
     desk::Desk,
@@ -14,7 +21,8 @@ impl NvmeBackend for Desk {
     fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal> {
         if subnqn == DISCOVERY_NQN {
             // Authentication is for what is found, not for finding: who may see what, groups say.
-            return Ok(Admission { subsystem: Rc::new(self.counter.server.discovery.clone()), auth: None });
+            let subsystem = Rc::new(self.counter.server.discovery.clone());
+            return Ok(Admission { subsystem, auth: None, address: self.address() });
         }
         let mut refusal = Refusal::NoSubsystem;
         for export in &self.portal().exports {
@@ -25,7 +33,7 @@ impl NvmeBackend for Desk {
             let export = self.export(*export);
             if export.admits(Some(hostnqn), self.address()) {
                 let auth = export.group(Some(hostnqn), self.address()).and_then(super::Group::dhchap);
-                return Ok(Admission { subsystem: Rc::new(subsystem.clone()), auth });
+                return Ok(Admission { subsystem: Rc::new(subsystem.clone()), auth, address: self.address() });
             }
             refusal = Refusal::HostNotAllowed;
         }
@@ -34,6 +42,11 @@ impl NvmeBackend for Desk {
 
     fn random(&mut self, bytes: &mut [u8]) {
         self.counter.random.borrow_mut().fill(bytes);
+    }
+
+    fn work(&mut self, work: Work) -> Option<Worked> {
+        let origin = Origin::of_address(self.address());
+        self.counter.server.arithmetic.ask(self.asker, origin, work)
     }
 
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog {

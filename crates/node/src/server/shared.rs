@@ -14,12 +14,14 @@ use iotax_proto::{
 };
 
 use super::{
+    arithmetic::Arithmetic,
     bell::Bell,
     identity,
     portals::{Export, Portal, Protocol},
 };
 use crate::{
     fs::{Limits, Tree, VolumeFile},
+    random::Unpredictable,
     volume::{BLOCK_SIZE, Media, VolumeSpec, unit_of},
 };
 
@@ -79,6 +81,9 @@ pub struct Server {
     /// The discovery subsystem of all NVMe/TCP portals.
     pub(super) discovery: Guarded<Subsystem>,
     pub(super) bell: Arc<Bell>,
+    pub(super) arithmetic: Arithmetic,
+    /// Of NFS file handles.
+    pub(super) handle_key: [u8; 32],
 }
 
 /// What an export shows, by its protocol.
@@ -117,13 +122,27 @@ impl Server {
             let bell = Arc::clone(&bell);
             volume.claims.wake_with(move || bell.rouse());
         }
-        Arc::new(Self { config, targets, nfs: Guarded::new(ServerState::default()), discovery, bell })
+        let mut handle_key = [0; 32];
+        Unpredictable::new(&config.secret, "file handles", 0).fill(&mut handle_key);
+        let nfs = Guarded::new(ServerState::default());
+        Arc::new(Self { config, targets, nfs, discovery, bell, arithmetic: Arithmetic::default(), handle_key })
     }
 
     /// `wake` is called when a connection did something to others, or gave back what others wait for: every thread is to call
     /// `ServerNode::look_around`.
     pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.bell.hang(Box::new(wake));
+    }
+
+    /// Some host has to prove itself over NVMe/TCP.
+    pub fn asks_for_arithmetic(&self) -> bool {
+        let groups = self.config.exports.iter().filter_map(|export| export.groups.as_ref());
+        groups.flatten().any(|group| group.dhchap().is_some())
+    }
+
+    /// Does the arithmetic of authentications for ever: for a thread that carries no I/O. Without one, those that do do it.
+    pub fn serve_arithmetic(&self) -> ! {
+        self.arithmetic.serve(|| self.bell.ring())
     }
 
     pub fn config(&self) -> &ServerConfig {

@@ -177,9 +177,14 @@ impl Client {
 
     /// Comes back as `peer`, on a new connection.
     pub fn reconnect(&mut self, address: IpAddr, port: u16) {
-        let mappings = vec![Mapping::tcp(PROGRAM, VERSION, 2049)];
         let peer = Peer { address, port };
-        self.connection = Connection::new(self.now, Config { peer, mappings, ..Config::default() });
+        self.connection = Connection::new(self.now, Config { peer, ..Config::default() });
+    }
+
+    /// Goes to the portmapper.
+    pub fn ask_portmapper(&mut self) {
+        let portmapper = Some(vec![Mapping::tcp(PROGRAM, VERSION, 2049)]);
+        self.connection = Connection::new(self.now, Config { portmapper, ..Config::default() });
     }
 
     /// The root directory's handle, by MNT.

@@ -6,6 +6,7 @@ use core::fmt::{self, Write as _};
 use md5::Md5;
 use sha2::Sha256;
 
+use super::text;
 use crate::wire::base64;
 
 /// Bytes of the challenges that we make.
@@ -39,9 +40,9 @@ impl Algorithm {
     pub const OFFER: &str = "5,7";
 
     pub fn from_number(number: &str) -> Option<Self> {
-        match number {
-            "5" => Some(Self::Md5),
-            "7" => Some(Self::Sha256),
+        match text::number(number)? {
+            5 => Some(Self::Md5),
+            7 => Some(Self::Sha256),
             _ => None,
         }
     }
@@ -66,6 +67,11 @@ fn hash<D: md5::Digest>(identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<
     hash.update(secret);
     hash.update(challenge);
     hash.finalize().to_vec()
+}
+
+/// CHAP_I: a number of one byte, in any form that a number may have (RFC 7143 §12.1.3).
+pub fn identifier(text: &str) -> Option<u8> {
+    text::number(text).and_then(|number| number.try_into().ok())
 }
 
 /// A binary value as text, `0x…` (RFC 7143 §6.1).
@@ -123,6 +129,16 @@ mod tests {
         assert_eq!(decode_binary("0bZm9vYmE="), Some(b"fooba".to_vec()));
         assert_eq!(decode_binary("0bZm9vYg=="), Some(b"foob".to_vec()));
         assert_eq!((decode_binary("0xzz"), decode_binary("12"), decode_binary("é")), (None, None, None));
+    }
+
+    #[test]
+    fn numbers_are_decimal_or_hexadecimal() {
+        for (text, wanted) in
+            [("7", Some(7)), ("0x7", Some(7)), ("0XfF", Some(255)), ("256", None), ("0x", None), ("", None)]
+        {
+            assert_eq!(identifier(text), wanted, "{text}");
+        }
+        assert_eq!(Algorithm::choose("0x5"), Some(Algorithm::Md5));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
         Encoder, Garbage,
         xdr::{self},
     },
-    wire::Reader,
+    wire::{Reader, printable},
 };
 
 /// Longest path of an export (`MNTPATHLEN`).
@@ -167,7 +167,7 @@ fn list<'a, T>(
 }
 
 fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, Garbage> {
-    Ok(String::from_utf8_lossy(xdr::opaque(reader, max)?).into_owned())
+    Ok(printable(xdr::opaque(reader, max)?))
 }
 
 #[cfg(test)]

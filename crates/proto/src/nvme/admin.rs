@@ -2,7 +2,7 @@
 //! timer. The transport moves the bytes; what other connections may see of the controller is in `Subsystem`.
 
 use alloc::{collections::VecDeque, rc::Rc, vec, vec::Vec};
-use core::{fmt, time::Duration};
+use core::{fmt, net::IpAddr, time::Duration};
 
 use super::{
     Namespace, NvmeBackend, Sqe, Status, Subsystem,
@@ -101,16 +101,18 @@ pub struct AdminController {
 }
 
 impl AdminController {
-    /// Makes a controller; `None` where the subsystem has as many as it may have.
+    /// Makes a controller; `None` where the subsystem has as many as it may have. Where the host `must_prove` itself, `prove`
+    /// comes before anything else.
     pub fn connect(
         now: Instant,
         subsystem: Rc<dyn Shared<Subsystem>>,
-        host: HostIdentity,
+        (host, address): (HostIdentity, IpAddr),
+        must_prove: bool,
         keep_alive_ms: u32,
         limits: ControllerLimits,
     ) -> Option<Self> {
         let (is_discovery, made, known, io_queues) = with_subsystem(&*subsystem, |subsystem| {
-            let made = subsystem.create_controller(&host);
+            let made = subsystem.create_controller(&host, address, must_prove);
             (subsystem.is_discovery(), made, subsystem.namespaces().to_vec(), subsystem.config().max_io_queues)
         });
         let (cntlid, pulse) = made?;
@@ -143,6 +145,18 @@ impl AdminController {
 
     pub fn cntlid(&self) -> u16 {
         self.cntlid
+    }
+
+    /// The host has proved itself; false where the subsystem has as many controllers as it may have.
+    pub fn prove(&mut self) -> bool {
+        with_subsystem(&*self.subsystem, |subsystem| subsystem.prove_controller(self.cntlid))
+    }
+
+    /// Takes back the event request `cid`, where there is one: its host has forgotten it.
+    pub fn forget_event_request(&mut self, cid: u16) -> bool {
+        let before = self.event_requests.len();
+        self.event_requests.retain(|held| *held != cid);
+        self.event_requests.len() < before
     }
 
     /// The host gave a sign of life that is no command of ours: the keep-alive timer starts again.

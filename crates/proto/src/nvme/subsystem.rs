@@ -6,11 +6,15 @@
 use alloc::{rc::Rc, string::String, sync::Arc, vec::Vec};
 use core::{
     fmt,
+    net::IpAddr,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{DISCOVERY_NQN, DiscoveryEntry, auth::Policy};
-use crate::{Backend, Shared, UnitId};
+use super::{
+    DISCOVERY_NQN, DiscoveryEntry,
+    auth::{Policy, Work, Worked},
+};
+use crate::{Backend, Origin, Shared, UnitId};
 
 /// Namespace IDs index a dense table in every I/O queue.
 pub const MAX_NSID: u32 = 1024;
@@ -24,6 +28,10 @@ pub trait NvmeBackend: Backend {
     fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal>;
     /// Fills `bytes` for a challenge or a private exponent; a peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
+    /// Has the arithmetic of an authentication done: at once, or elsewhere (`None`), and then `TargetQueue::worked` is called.
+    fn work(&mut self, work: Work) -> Option<Worked> {
+        Some(work.run())
+    }
     /// What a discovery controller tells that host.
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog;
 }
@@ -34,6 +42,8 @@ pub struct Admission {
     pub subsystem: Rc<dyn Shared<Subsystem>>,
     /// What it must prove on every queue before it may use it.
     pub auth: Option<Policy>,
+    /// Where it comes from.
+    pub address: IpAddr,
 }
 
 /// Why a host may not connect.
@@ -70,7 +80,10 @@ pub struct SubsystemConfig {
     pub model: String,
     /// At most 8 ASCII characters.
     pub firmware: String,
+    /// Controllers of hosts that proved themselves, or need not.
     pub max_controllers: u16,
+    /// Of those, of one origin: a peer alone cannot keep all others out.
+    pub max_controllers_of_origin: u16,
     /// I/O queues a controller grants at most.
     pub max_io_queues: u16,
     /// Host NQNs that may connect; `None` lets every host in.
@@ -87,15 +100,16 @@ impl SubsystemConfig {
             model: "iotax".into(),
             firmware: "1".into(),
             max_controllers: 256,
+            max_controllers_of_origin: 64,
             max_io_queues: 128,
             allowed_hosts: None,
             first_cntlid: 1,
         }
     }
 
-    /// The discovery subsystem: no namespaces, no I/O queues.
+    /// The discovery subsystem: no namespaces, no I/O queues, and nobody proves anything.
     pub fn discovery() -> Self {
-        Self { max_io_queues: 0, ..Self::new(DISCOVERY_NQN) }
+        Self { max_io_queues: 0, max_controllers: 1024, ..Self::new(DISCOVERY_NQN) }
     }
 }
 
@@ -134,6 +148,8 @@ pub struct HostIdentity {
 struct Controller {
     cntlid: u16,
     host: HostIdentity,
+    /// `None` until the host has proved itself: such a controller counts for nothing and keeps nobody out.
+    origin: Option<Origin>,
     pulse: Pulse,
     is_ready: bool,
     io_queues: u16,
@@ -211,9 +227,19 @@ impl Subsystem {
         self.controllers.len()
     }
 
-    /// A new controller for that host (dynamic controller model); `None` where there are as many as may be.
-    pub(super) fn create_controller(&mut self, host: &HostIdentity) -> Option<(u16, Pulse)> {
-        if self.controllers.len() >= usize::from(self.config.max_controllers) {
+    /// A new controller for that host (dynamic controller model); `None` where there are as many as may be. Of a host that
+    /// must prove itself first it has a number only (Connect has to give one): `prove_controller` says whether it may stay.
+    pub(super) fn create_controller(
+        &mut self,
+        host: &HostIdentity,
+        address: IpAddr,
+        must_prove: bool,
+    ) -> Option<(u16, Pulse)> {
+        let origin = (!must_prove).then(|| Origin::of_address(address));
+        if origin.as_ref().is_some_and(|origin| !self.has_room(origin)) {
+            return None;
+        }
+        if self.controllers.len() >= usize::from(MAX_CNTLID) {
             return None;
         }
         while self.controllers.iter().any(|controller| controller.cntlid == self.next_cntlid) {
@@ -225,12 +251,31 @@ impl Subsystem {
         self.controllers.push(Controller {
             cntlid,
             host: host.clone(),
+            origin,
             pulse: pulse.clone(),
             is_ready: false,
             io_queues: 0,
             connected: Vec::new(),
         });
         Some((cntlid, pulse))
+    }
+
+    /// The controller's host has proved itself; false where there are as many controllers as may be.
+    pub(super) fn prove_controller(&mut self, cntlid: u16) -> bool {
+        let Some(origin) = self.controller(cntlid).map(|controller| Origin::Name(controller.host.nqn.clone())) else {
+            return false;
+        };
+        let has_room = self.has_room(&origin);
+        if let Some(controller) = self.controller(cntlid).filter(|_| has_room) {
+            controller.origin = Some(origin);
+        }
+        has_room
+    }
+
+    fn has_room(&self, origin: &Origin) -> bool {
+        let counted = || self.controllers.iter().filter_map(|controller| controller.origin.as_ref());
+        counted().count() < usize::from(self.config.max_controllers)
+            && counted().filter(|known| *known == origin).count() < usize::from(self.config.max_controllers_of_origin)
     }
 
     /// Ends a controller; its I/O queues see a dead pulse.
@@ -330,6 +375,9 @@ pub fn with_subsystem<R>(shared: &dyn Shared<Subsystem>, use_it: impl FnOnce(&mu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
+
+    const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn host(nqn: &str) -> HostIdentity {
         HostIdentity { nqn: nqn.into(), id: [1; 16] }
@@ -338,7 +386,7 @@ mod tests {
     #[test]
     fn io_queue_needs_a_ready_controller_of_the_same_host_and_a_free_qid() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        let (cntlid, _) = subsystem.create_controller(&host("nqn.h")).expect("room");
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
         assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).err(), Some(AttachError::NotReady));
         subsystem.set_ready(cntlid, 2);
         assert_eq!(subsystem.attach_io_queue(cntlid + 1, 1, &host("nqn.h")).err(), Some(AttachError::NoController));
@@ -353,7 +401,7 @@ mod tests {
     #[test]
     fn queues_learn_of_changes_and_of_the_end_by_the_pulse() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        let (cntlid, pulse) = subsystem.create_controller(&host("nqn.h")).expect("room");
+        let (cntlid, pulse) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
         let before = pulse.get();
         subsystem.announce();
         assert!(pulse.get() > before);
@@ -362,5 +410,50 @@ mod tests {
         subsystem.destroy_controller(cntlid);
         assert!(fresh.is_dead());
         assert_eq!(subsystem.controller_count(), 0);
+    }
+
+    #[test]
+    fn hosts_that_prove_nothing_keep_nobody_out() {
+        let mut subsystem = Subsystem::new(SubsystemConfig { max_controllers: 2, ..SubsystemConfig::new("nqn.s") });
+        let strangers: Vec<u16> =
+            (0..300).map(|_| subsystem.create_controller(&host("nqn.h"), LOCAL, true).expect("a number").0).collect();
+        let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, true).expect("a number");
+        assert!(subsystem.prove_controller(cntlid));
+        assert!(subsystem.prove_controller(strangers[0]));
+        assert!(!subsystem.prove_controller(strangers[1]), "two that proved themselves are all");
+        subsystem.destroy_controller(cntlid);
+        assert!(subsystem.prove_controller(strangers[1]));
+    }
+
+    #[test]
+    fn numbers_run_out_without_end_of_the_server() {
+        let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
+        subsystem.next_cntlid = 1;
+        subsystem.controllers = (1..=MAX_CNTLID)
+            .map(|cntlid| Controller {
+                cntlid,
+                host: host("nqn.h"),
+                origin: None,
+                pulse: Pulse::new(1),
+                is_ready: false,
+                io_queues: 0,
+                connected: Vec::new(),
+            })
+            .collect();
+        assert!(subsystem.create_controller(&host("nqn.h"), LOCAL, true).is_none());
+    }
+
+    #[test]
+    fn no_origin_has_more_than_its_share() {
+        let share = SubsystemConfig { max_controllers_of_origin: 2, ..SubsystemConfig::new("nqn.s") };
+        let mut subsystem = Subsystem::new(share);
+        let mut from = |address: IpAddr| subsystem.create_controller(&host("nqn.h"), address, false).is_some();
+        assert_eq!([from(LOCAL), from(LOCAL), from(LOCAL)], [true, true, false]);
+        assert!(from(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))), "others have theirs");
+        let mut proved = || {
+            let (cntlid, _) = subsystem.create_controller(&host("nqn.p"), LOCAL, true).expect("a number");
+            subsystem.prove_controller(cntlid)
+        };
+        assert_eq!([proved(), proved(), proved()], [true, true, false], "who proves itself is counted by its name");
     }
 }

@@ -2,6 +2,8 @@
 
 use alloc::string::String;
 
+use crate::wire::printable;
+
 /// ASCII padded with spaces, as in Identify (NVMe base 2.1 §1.4.2).
 pub(super) fn padded(text: &str, field: &mut [u8]) {
     field.fill(b' ');
@@ -15,9 +17,9 @@ pub(super) fn zero_filled(text: &str, field: &mut [u8]) {
     }
 }
 
-/// The text before the padding; bytes that are no UTF-8 are replaced.
+/// The text before the padding, to be shown as it is.
 pub(super) fn parse(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     let text = field.get(..end).unwrap_or_default();
-    String::from(String::from_utf8_lossy(text).trim_end_matches(' '))
+    String::from(printable(text).trim_end_matches(' '))
 }

@@ -71,11 +71,12 @@ impl Credentials {
         self.gid == gid || self.groups().contains(&gid)
     }
 
-    /// The same caller without root's rights: root, and root's group, become `uid` and `gid`.
+    /// The same caller without root's rights. Root becomes `uid` in the group `gid` and no other: the groups that root named are
+    /// worth no more than its name. Another caller's root group becomes `gid`.
     #[must_use]
     pub fn squash_root(mut self, uid: u32, gid: u32) -> Self {
         if self.uid == 0 {
-            self.uid = uid;
+            return Self::new(uid, gid, &[]);
         }
         if self.gid == 0 {
             self.gid = gid;
@@ -221,8 +222,11 @@ mod tests {
 
     #[test]
     fn squashed_root_is_root_in_no_group() {
-        let squashed = Credentials::new(0, 0, &[0, 5]).squash_root(NOBODY, NOBODY);
-        assert_eq!((squashed.uid, squashed.gid, squashed.groups()), (NOBODY, NOBODY, &[NOBODY, 5][..]));
+        for root in [Credentials::new(0, 0, &[0, 5]), Credentials::new(0, 6, &[5])] {
+            assert_eq!(root.squash_root(NOBODY, NOBODY), Credentials::nobody());
+        }
+        let squashed = Credentials::new(7, 0, &[0, 5]).squash_root(NOBODY, NOBODY);
+        assert_eq!((squashed.uid, squashed.gid, squashed.groups()), (7, NOBODY, &[NOBODY, 5][..]));
         let user = Credentials::new(7, 8, &[9]);
         assert_eq!(user.squash_root(NOBODY, NOBODY), user);
     }

@@ -4,9 +4,11 @@
 pub mod base64;
 pub mod digest;
 pub mod payload;
+pub mod printable;
 pub mod reader;
 pub mod transmit;
 
 pub use payload::{HeapRegion, Payload, Region};
+pub use printable::printable;
 pub use reader::{Reader, Short};
 pub use transmit::{Chunk, Transmit};

@@ -5,14 +5,23 @@ use alloc::{collections::VecDeque, vec::Vec};
 use super::Payload;
 
 /// A queue of bytes to send. A machine appends; a driver looks at the chunks, sends them in one vectored send and advances.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Transmit {
     /// Inline bytes of all `Segment::Inline`s, in order; `inline_sent` of them are sent already.
     inline: Vec<u8>,
     inline_sent: usize,
     segments: VecDeque<Segment>,
     len: usize,
+    room: usize,
 }
+
+/// Inline bytes that were sent and are kept in front of those that were not: a queue that a peer never lets become empty
+/// would otherwise grow with all that it ever sent.
+const SENT_MAX: usize = 64 << 10;
+
+/// Memory that an empty queue keeps, inline bytes and segments: what a burst took beyond it is given back.
+const KEPT_BYTES: usize = 1 << 20;
+const KEPT_SEGMENTS: usize = 16 << 10;
 
 #[derive(Debug)]
 enum Segment {
@@ -27,7 +36,28 @@ pub enum Chunk<'a> {
     Payload(&'a Payload),
 }
 
+impl Default for Transmit {
+    fn default() -> Self {
+        Self { inline: Vec::new(), inline_sent: 0, segments: VecDeque::new(), len: 0, room: Self::ROOM }
+    }
+}
+
 impl Transmit {
+    /// Bytes queued from which on a target takes no further PDU, unless its server says otherwise: the peer reads slower than
+    /// it asks.
+    pub const ROOM: usize = 16 << 20;
+
+    /// Whether as much is queued as there is room for. What is full still takes what is put: only who asks is kept from asking.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.len >= self.room
+    }
+
+    #[inline]
+    pub fn set_room(&mut self, bytes: usize) {
+        self.room = bytes;
+    }
+
     /// Bytes queued.
     pub fn len(&self) -> usize {
         self.len
@@ -35,6 +65,11 @@ impl Transmit {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Of those, bytes that are kept here and not named.
+    pub fn inline_len(&self) -> usize {
+        self.inline.len() - self.inline_sent
     }
 
     pub fn put(&mut self, bytes: &[u8]) {
@@ -100,15 +135,27 @@ impl Transmit {
         }
         if self.len == 0 {
             self.clear();
+        } else if self.inline_sent >= SENT_MAX && self.inline_sent * 2 >= self.inline.len() {
+            self.inline.drain(..self.inline_sent);
+            self.inline_sent = 0;
         }
     }
 
-    /// Forgets what is queued and keeps the memory.
+    /// Forgets what is queued and keeps the memory, unless it is a lot.
     pub fn clear(&mut self) {
         self.inline.clear();
         self.inline_sent = 0;
         self.segments.clear();
         self.len = 0;
+        if self.inline.capacity() > KEPT_BYTES || self.segments.capacity() > KEPT_SEGMENTS {
+            self.inline.shrink_to(KEPT_BYTES);
+            self.segments.shrink_to(KEPT_SEGMENTS);
+        }
+    }
+
+    /// Bytes of memory held for what is queued, without payloads.
+    pub fn held_bytes(&self) -> usize {
+        self.inline.capacity() + self.segments.capacity() * size_of::<Segment>()
     }
 
     /// All queued bytes in one vector; for tests.
@@ -166,5 +213,31 @@ mod tests {
             }
             assert_eq!(seen, b"abcdexxxxfg");
         }
+    }
+
+    #[test]
+    fn a_queue_that_never_empties_keeps_only_what_is_not_sent() {
+        let mut transmit = Transmit::default();
+        transmit.put(&[1; 1000]);
+        for _ in 0..10_000 {
+            transmit.put(&[2; 1000]);
+            transmit.payload(Payload::from_vec(vec![3; 10]));
+            transmit.advance(1010);
+        }
+        assert_eq!(transmit.len(), 1000);
+        assert!(transmit.held_bytes() < 512 << 10, "{} bytes for 1000", transmit.held_bytes());
+        let kept: Vec<u8> = transmit.take_bytes();
+        assert_eq!(kept.len(), 1000);
+    }
+
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let mut transmit = Transmit::default();
+        transmit.zeros(Transmit::ROOM - 1);
+        assert!(!transmit.is_full());
+        transmit.zeros(1);
+        assert!(transmit.is_full());
+        transmit.advance(Transmit::ROOM);
+        assert!(transmit.is_empty() && transmit.held_bytes() <= 2 << 20);
     }
 }

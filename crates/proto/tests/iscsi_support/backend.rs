@@ -203,6 +203,7 @@ impl IscsiBackend for MemoryBackend {
                 sessions: self.sessions.clone(),
                 portal_group_tag: 1,
                 auth: self.auth.clone(),
+                address: [127, 0, 0, 1].into(),
             }),
         }
     }

@@ -82,7 +82,7 @@ impl Peer {
     pub fn send(&mut self, bhs: Bhs, data: &[u8]) -> Result<(), Violation> {
         let mut transmit = Transmit::default();
         self.sender.bytes(&mut transmit, bhs, data);
-        self.target.receive(self.now, &transmit.take_bytes(), &mut self.backend)
+        self.target.receive(self.now, &transmit.take_bytes(), &mut self.backend).map(|_| ())
     }
 
     /// The PDUs that the target has sent since.

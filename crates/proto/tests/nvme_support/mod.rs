@@ -3,14 +3,21 @@
 
 pub mod raw;
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    time::Duration,
+};
 
 use iotax_proto::{
     Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag,
     Target, UnitError, UnitId, UnitOp, Violation,
     nvme::{
         Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
-        auth::Policy, subsystem::DiscoveryLog,
+        auth::{Policy, Work, Worked},
+        subsystem::DiscoveryLog,
     },
     nvme_tcp::{AdminQueue, ConnectConfig, ControllerInfo, IoQueue, TargetConfig, TargetQueue},
 };
@@ -39,6 +46,8 @@ pub enum Answers {
     Later,
 }
 
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
 pub struct Server {
     pub volume: Vec<u8>,
     pub subsystem: Rc<Local>,
@@ -48,6 +57,8 @@ pub struct Server {
     pub read_only: bool,
     /// What hosts must prove.
     pub auth: Option<Policy>,
+    /// Arithmetic that waits to be done, where it is not done at once.
+    pub works: Option<Vec<Work>>,
     drawn: u8,
     pub fails_with: Option<UnitError>,
     /// Operations that take data, and what came so far.
@@ -82,6 +93,7 @@ impl Server {
             answers: Answers::AtOnce,
             read_only: false,
             auth: None,
+            works: None,
             drawn: 0,
             fails_with: None,
             taking: BTreeMap::new(),
@@ -210,8 +222,10 @@ impl NvmeBackend for Server {
             return Err(Refusal::HostNotAllowed);
         }
         match subnqn {
-            SUBNQN => Ok(Admission { subsystem: Rc::clone(&self.subsystem) as _, auth: self.auth.clone() }),
-            DISCOVERY_NQN => Ok(Admission { subsystem: Rc::clone(&self.discovery) as _, auth: None }),
+            SUBNQN => {
+                Ok(Admission { subsystem: Rc::clone(&self.subsystem) as _, auth: self.auth.clone(), address: LOCAL })
+            }
+            DISCOVERY_NQN => Ok(Admission { subsystem: Rc::clone(&self.discovery) as _, auth: None, address: LOCAL }),
             _ => Err(Refusal::NoSubsystem),
         }
     }
@@ -220,6 +234,16 @@ impl NvmeBackend for Server {
         for byte in bytes {
             self.drawn = self.drawn.wrapping_mul(167).wrapping_add(13);
             *byte = self.drawn;
+        }
+    }
+
+    fn work(&mut self, work: Work) -> Option<Worked> {
+        match &mut self.works {
+            None => Some(work.run()),
+            Some(works) => {
+                works.push(work);
+                None
+            }
         }
     }
 

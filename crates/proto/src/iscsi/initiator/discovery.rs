@@ -1,6 +1,6 @@
 //! A discovery session: login, SendTargets, logout (RFC 7143 §4.3, §C).
 
-use alloc::{boxed::Box, string::ToString, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     Config,
@@ -14,6 +14,7 @@ use crate::{
         pdu::{Bhs, Framer, LogoutResponse, NopIn, RESERVED_TAG, Step, TextRequest, TextResponse},
         text::{DEFAULT_SEGMENT_LEN, pairs},
     },
+    wire::printable,
 };
 
 /// Text of all targets that is taken. RFC 7143 sets no limit; this is room for some thousand targets.
@@ -132,9 +133,9 @@ impl Discovery {
         for (key, value) in pairs(&self.answer)? {
             match (key, self.targets.last_mut()) {
                 ("TargetName", _) => {
-                    self.targets.push(DiscoveredTarget { name: value.to_string(), portals: Vec::new() });
+                    self.targets.push(DiscoveredTarget { name: printable(value.as_bytes()), portals: Vec::new() });
                 }
-                ("TargetAddress", Some(target)) => target.portals.push(value.to_string()),
+                ("TargetAddress", Some(target)) => target.portals.push(printable(value.as_bytes())),
                 _ => {}
             }
         }

@@ -20,6 +20,9 @@ pub(super) mod control_itt {
     pub(in super::super) const TASK_MANAGEMENT: u32 = 0xfff5;
 }
 
+/// Bytes of headers waiting to be sent beyond which no NOP-In is answered. Those of the commands of the deepest queue are less.
+const ANSWERS_MAX: usize = 1 << 20;
+
 /// The connection's ID, of which each session has one.
 pub(super) const CID: u16 = 0;
 
@@ -121,6 +124,11 @@ impl Link {
             return self.take_stat_sn(nop.stat_sn);
         }
         if nop.ttt != RESERVED_TAG {
+            if self.transmit.inline_len() >= ANSWERS_MAX {
+                return Err(Violation::misbehaved(
+                    "RFC 7143 §11.19: NOP-Ins without end, and their answers are not read",
+                ));
+            }
             let answer = NopOut {
                 immediate: true,
                 last: true,

@@ -122,7 +122,7 @@ impl Security {
 fn answer(chap: &Chap, said: &Said, out: &mut TextOut) -> Result<Algorithm, Violation> {
     let missing = Violation::malformed("RFC 7143 §12.1.3: CHAP_A, CHAP_I and CHAP_C are needed");
     let algorithm = said.algorithm.as_deref().and_then(Algorithm::from_number).ok_or(missing.clone())?;
-    let identifier = said.identifier.as_ref().and_then(|text| text.parse().ok()).ok_or(missing.clone())?;
+    let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(missing.clone())?;
     let challenge = said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(missing)?;
     let response: Vec<u8> = algorithm.response(identifier, &chap.initiator.secret, &challenge);
     out.put("CHAP_N", &chap.initiator.name);

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, format, vec::Vec};
 use core::fmt;
 
 use super::{
-    Config, IscsiBackend,
+    AuthPolicy, Config, IscsiBackend,
     control::Flow,
     full_feature::{FullFeature, Session},
     link::Link,
@@ -12,7 +12,7 @@ use super::{
     wait::WAIT_POLL,
 };
 use crate::{
-    Instant, IoId, Payload, Target, Transmit, UnitError, Violation, ViolationKind,
+    Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind,
     iscsi::{
         Agreed,
         pdu::{
@@ -136,8 +136,12 @@ impl Connection {
         let (tsih, session) = match normal {
             None => (DISCOVERY_TSIH, None),
             Some((target, grant)) => {
+                let origin = match grant.auth {
+                    AuthPolicy::None => Origin::of_address(grant.address),
+                    AuthPolicy::Chap { .. } => Origin::Name(initiator.clone()),
+                };
                 let mut opened = None;
-                grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid));
+                grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, origin.clone()));
                 let (tsih, ended) = opened.ok_or(login_status::OUT_OF_RESOURCES)?;
                 let mut port = [0; 8];
                 port[2..].copy_from_slice(&isid);
@@ -214,17 +218,23 @@ impl Connection {
 }
 
 impl<B: IscsiBackend> Target<B> for Connection {
-    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
+    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
         self.heed(now, backend);
         self.last_heard = now;
         self.pinged = false;
         let mut input = bytes;
-        while !matches!(self.phase, Phase::Closed) {
+        loop {
+            if matches!(self.phase, Phase::Closed) {
+                return Ok(bytes.len());
+            }
+            if self.link.transmit.is_full() {
+                break;
+            }
             let Some(step) = self.framer.next(&mut input)? else { break };
             self.step(now, step, backend)?;
         }
         self.look_soon(now);
-        Ok(())
+        Ok(bytes.len() - input.len())
     }
 
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {

@@ -14,7 +14,7 @@ mod tasks;
 mod wait;
 
 use alloc::{rc::Rc, vec::Vec};
-use core::{fmt, time::Duration};
+use core::{fmt, net::IpAddr, time::Duration};
 
 pub use connection::Connection;
 pub use sessions::Sessions;
@@ -43,6 +43,8 @@ pub struct LoginGrant {
     pub sessions: Rc<dyn Shared<Sessions>>,
     pub portal_group_tag: u16,
     pub auth: AuthPolicy,
+    /// Where the initiator comes from.
+    pub address: IpAddr,
 }
 
 impl fmt::Debug for LoginGrant {

@@ -116,7 +116,7 @@ impl Security {
     /// We are who we say.
     fn prove(&self, said: &Said, algorithm: Algorithm, ours: &[u8], out: &mut TextOut) -> Result<(), u16> {
         let AuthPolicy::Chap { target: Some(target), .. } = &self.policy else { return Err(AUTHENTICATION_FAILURE) };
-        let identifier = said.identifier.as_ref().and_then(|text| text.parse().ok()).ok_or(INITIATOR_ERROR)?;
+        let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(INITIATOR_ERROR)?;
         let challenge = said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(INITIATOR_ERROR)?;
         // RFC 7143 §9.2.1: a challenge sent back is an attempt to let us answer our own.
         if challenge == ours {

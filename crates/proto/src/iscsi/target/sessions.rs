@@ -7,8 +7,12 @@ use alloc::{
 };
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::Origin;
+
 /// Sessions that a target has at a time; an initiator that opens more is told that the target is out of resources.
 const SESSIONS_MAX: usize = 1024;
+/// Of those, sessions of one origin: a peer alone cannot keep all others out.
+const SESSIONS_OF_ORIGIN_MAX: usize = 256;
 
 /// The live sessions of a target, by which TSIHs are allotted and sessions are reinstated.
 #[derive(Debug, Default)]
@@ -22,13 +26,14 @@ struct Live {
     initiator: String,
     isid: [u8; 6],
     tsih: u16,
+    origin: Origin,
     ended: Arc<AtomicBool>,
 }
 
 impl Sessions {
     /// Opens a session and gives its TSIH and the flag that ends it. An older session of the same initiator port is ended:
     /// it is reinstated by this one (RFC 7143 §6.3.5). `None` where there are too many.
-    pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6]) -> Option<(u16, Arc<AtomicBool>)> {
+    pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6], origin: Origin) -> Option<(u16, Arc<AtomicBool>)> {
         self.live.retain(|live| {
             let same = live.initiator == initiator && live.isid == isid;
             if same {
@@ -36,7 +41,8 @@ impl Sessions {
             }
             !same
         });
-        if self.live.len() >= SESSIONS_MAX {
+        let of_origin = self.live.iter().filter(|live| live.origin == origin).count();
+        if self.live.len() >= SESSIONS_MAX || of_origin >= SESSIONS_OF_ORIGIN_MAX {
             return None;
         }
         // SESSIONS_MAX is below the number of TSIHs, so one is free; 0 names none.
@@ -48,7 +54,7 @@ impl Sessions {
         }
         let ended = Arc::new(AtomicBool::new(false));
         let (tsih, flag) = (self.last_tsih, Arc::clone(&ended));
-        self.live.push(Live { initiator: initiator.to_string(), isid, tsih, ended });
+        self.live.push(Live { initiator: initiator.to_string(), isid, tsih, origin, ended });
         Some((tsih, flag))
     }
 
@@ -76,9 +82,9 @@ mod tests {
     #[test]
     fn a_session_of_the_same_port_ends_the_older_one() {
         let mut sessions = Sessions::default();
-        let (first, first_ended) = sessions.open("iqn.a", [1; 6]).expect("room");
-        let (other, other_ended) = sessions.open("iqn.a", [2; 6]).expect("room");
-        let (second, second_ended) = sessions.open("iqn.a", [1; 6]).expect("room");
+        let (first, first_ended) = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
+        let (other, other_ended) = sessions.open("iqn.a", [2; 6], Origin::Address(1)).expect("room");
+        let (second, second_ended) = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
         assert!(first_ended.load(Ordering::Acquire));
         assert!(!other_ended.load(Ordering::Acquire) && !second_ended.load(Ordering::Acquire));
         assert!(!sessions.exists(first) && sessions.exists(other) && sessions.exists(second));
@@ -91,8 +97,21 @@ mod tests {
         let mut sessions = Sessions::default();
         for port in 0..SESSIONS_MAX {
             let [.., high, low] = port.to_be_bytes();
-            assert!(sessions.open("iqn.a", [0, 0, 0, 0, high, low]).is_some());
+            assert!(sessions.open("iqn.a", [0, 0, 0, 0, high, low], Origin::Address(port as u128 / 200)).is_some());
         }
-        assert!(sessions.open("iqn.b", [0; 6]).is_none());
+        assert!(sessions.open("iqn.b", [0; 6], Origin::Address(999)).is_none());
+    }
+
+    #[test]
+    fn no_origin_has_more_than_its_share_of_sessions() {
+        let mut sessions = Sessions::default();
+        let mut open = |port: u16, origin: &Origin| {
+            let [high, low] = port.to_be_bytes();
+            sessions.open("iqn.a", [0, 0, 0, 0, high, low], origin.clone()).is_some()
+        };
+        let stranger = Origin::Address(1);
+        assert!((0..SESSIONS_OF_ORIGIN_MAX as u16).all(|port| open(port, &stranger)));
+        assert!(!open(u16::MAX, &stranger));
+        assert!(open(u16::MAX, &Origin::Name("iqn.a".into())), "others have theirs");
     }
 }

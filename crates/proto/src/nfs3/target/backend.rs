@@ -25,6 +25,11 @@ pub struct FileId {
     pub generation: u32,
 }
 
+impl FileId {
+    /// Generation of files that are the same after a restart of the server, in directories that everybody may search.
+    pub const LASTING: u32 = 0;
+}
+
 /// An export as clients may see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {

@@ -1,6 +1,6 @@
 //! READDIR and READDIRPLUS.
 
-use super::{Caller, ExportId, FileId, NameSpace, handle};
+use super::{Caller, ExportId, FileId, Handles, NameSpace};
 use crate::{
     nfs3::{
         MAX_LISTING_LEN,
@@ -25,7 +25,7 @@ pub(super) struct Listing {
 }
 
 pub(super) fn list<'r>(
-    export: ExportId,
+    (export, handles): (ExportId, Handles),
     caller: &Caller,
     names: &dyn NameSpace,
     directory: FileId,
@@ -50,7 +50,7 @@ pub(super) fn list<'r>(
         names_len += 24 + listed.name.len().next_multiple_of(4);
         if wanted.plus {
             entry.attributes = names.attributes(listed.file).ok();
-            entry.handle = Some(handle::encode(export, listed.file));
+            entry.handle = Some(handles.encode(export, listed.file));
         }
         entry.encode(wanted.plus, entries);
         // RFC 1813 §3.3.17: the limit on names is a hint, one entry is always given.

@@ -1,6 +1,6 @@
 //! From a record to the procedure that it calls, and every answer that is RPC's own (RFC 5531 §9).
 
-use super::{Connection, Incoming, NfsBackend, backend::ExportAccess, backend::ExportId, backend::FileId, handle};
+use super::{Connection, Incoming, NfsBackend, backend::ExportAccess, backend::ExportId, backend::FileId};
 use crate::{
     machine::{Instant, Violation},
     nfs3::{
@@ -46,12 +46,15 @@ impl Connection {
                 return Err(Violation::misbehaved("RFC 5531 §9: a server is sent calls only"));
             }
         };
+        let is_portmapper = self.config.portmapper.is_some();
         let result = match (call.program, call.version) {
-            (PROGRAM, VERSION) => self.nfs_call(now, &call, &mut reader, record, backend),
-            (MOUNT_PROGRAM, VERSION) => self.mount_call(now, &call, &mut reader, backend),
-            (portmap::PROGRAM, portmap::VERSION) if self.serves_portmap() => self.portmap_call(&call, &mut reader),
-            (PROGRAM | MOUNT_PROGRAM, _) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
-            (portmap::PROGRAM, _) if self.serves_portmap() => {
+            (PROGRAM, VERSION) if !is_portmapper => self.nfs_call(now, &call, &mut reader, record, backend),
+            (MOUNT_PROGRAM, VERSION) if !is_portmapper => self.mount_call(now, &call, &mut reader, backend),
+            (PROGRAM | MOUNT_PROGRAM, _) if !is_portmapper => {
+                Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION })
+            }
+            (portmap::PROGRAM, portmap::VERSION) if is_portmapper => self.portmap_call(&call, &mut reader),
+            (portmap::PROGRAM, _) if is_portmapper => {
                 Err(RpcError::ProgramMismatch { low: portmap::VERSION, high: portmap::VERSION })
             }
             _ => Err(RpcError::ProgramUnavailable),
@@ -78,7 +81,8 @@ impl Connection {
                 return false;
             }
         };
-        if (call.program, call.version, call.procedure) != (PROGRAM, VERSION, Procedure::Write as u32) {
+        let is_write = (call.program, call.version, call.procedure) == (PROGRAM, VERSION, Procedure::Write as u32);
+        if !is_write || self.config.portmapper.is_some() {
             self.incoming = Incoming::Call;
             return false;
         }
@@ -147,13 +151,10 @@ impl Connection {
 
     fn portmap_call(&mut self, call: &Call<'_>, reader: &mut Reader<'_>) -> Result<(), RpcError> {
         encode_success(self.reply.begin_record(), call.xid);
-        portmap::serve(call.procedure, reader, &self.config.mappings, &mut self.reply)?;
+        let mappings = self.config.portmapper.as_deref().unwrap_or_default();
+        portmap::serve(call.procedure, reader, mappings, &mut self.reply)?;
         self.send_reply();
         Ok(())
-    }
-
-    fn serves_portmap(&self) -> bool {
-        !self.config.mappings.is_empty()
     }
 
     /// Whether the caller may reach a file at all: its handle is ours, and its export admits the peer.
@@ -163,7 +164,7 @@ impl Connection {
         who: &Credentials,
         backend: &B,
     ) -> Result<Reached, Status> {
-        let (export, file) = handle::decode(handle).ok_or(Status::BadHandle)?;
+        let (export, file) = self.config.handles.decode(handle).ok_or(Status::BadHandle)?;
         let access = self.admission(export, backend).ok_or(Status::Access)?;
         Ok(Reached { export, file, who: access.squash.apply(*who), access })
     }

@@ -1,9 +1,8 @@
 //! Procedures on names and attributes.
 
 use super::{
-    Caller, Connection, ExportId, FileId, Files, NfsBackend,
+    Caller, Connection, ExportId, FileId, Files, Handles, NfsBackend,
     directories::{Listing, list},
-    handle,
 };
 use crate::{
     machine::Instant,
@@ -37,6 +36,7 @@ impl Connection {
         };
         let key = (!procedure.is_idempotent()).then(|| RequestKey::new(self.config.peer, xid, record));
         let (reply, listing, transmit) = (&mut self.reply, &mut self.listing, &mut self.transmit);
+        let handles = self.config.handles;
         let mut served = false;
         backend.with_files(now, reached.export, &mut |files| {
             served = true;
@@ -47,7 +47,8 @@ impl Connection {
             encode_success(reply.begin_record(), xid);
             let caller = Caller { who: reached.who, time: files.time };
             let allowed = if reached.access.read_only { access::READING } else { u32::MAX };
-            let mut operation = Operation { export: reached.export, caller, allowed, files, listing: &mut *listing };
+            let export = reached.export;
+            let mut operation = Operation { export, handles, caller, allowed, files, listing: &mut *listing };
             match operation.carry_out(reached.file, arguments) {
                 Ok(results) => results.encode(reply),
                 Err(failure) => failure.encode(reply),
@@ -93,6 +94,7 @@ fn first_handle(arguments: &Arguments<'_>) -> FileHandle {
 /// One call on an export's files. `file` is always the one that the call's first handle names.
 struct Operation<'a, 'f> {
     export: ExportId,
+    handles: Handles,
     caller: Caller,
     /// Rights that the export may grant at most.
     allowed: u32,
@@ -137,12 +139,12 @@ impl Operation<'_, '_> {
             Arguments::Link { link, .. } => self.link(file, link),
             Arguments::ReadDir { cookie, verifier, count, .. } => {
                 let wanted = Listing { plus: false, cookie: *cookie, verifier: *verifier, names: *count, all: *count };
-                list(self.export, &self.caller, &*self.files.names, file, &wanted, self.listing)
+                list((self.export, self.handles), &self.caller, &*self.files.names, file, &wanted, self.listing)
             }
             Arguments::ReadDirPlus { cookie, verifier, name_bytes, max_bytes, .. } => {
                 let wanted =
                     Listing { plus: true, cookie: *cookie, verifier: *verifier, names: *name_bytes, all: *max_bytes };
-                list(self.export, &self.caller, &*self.files.names, file, &wanted, self.listing)
+                list((self.export, self.handles), &self.caller, &*self.files.names, file, &wanted, self.listing)
             }
             Arguments::FsStat { .. } => {
                 let space = self.files.names.attributes(file).map(|_| self.files.names.space());
@@ -178,7 +180,7 @@ impl Operation<'_, '_> {
         let attributes = self.post_op(directory);
         let object = found.map_err(|status| post_op_failure(status, attributes))?;
         Ok(Results::Lookup {
-            object: handle::encode(self.export, object),
+            object: self.handles.encode(self.export, object),
             attributes: self.post_op(object),
             directory: attributes,
         })
@@ -199,7 +201,7 @@ impl Operation<'_, '_> {
         let directory = self.wcc(directory, &before);
         let made = made.map_err(|status| wcc_failure(status, directory))?;
         Ok(Results::Create {
-            object: Some(handle::encode(self.export, made)),
+            object: Some(self.handles.encode(self.export, made)),
             attributes: self.post_op(made),
             directory,
         })
@@ -249,7 +251,7 @@ impl Operation<'_, '_> {
 
     /// A second handle of a call, which has to be of the first one's export.
     fn same_export(&self, handle: &FileHandle) -> Result<FileId, Status> {
-        match handle::decode(handle) {
+        match self.handles.decode(handle) {
             Some((export, file)) if export == self.export => Ok(file),
             Some(_) => Err(Status::CrossDevice),
             None => Err(Status::BadHandle),

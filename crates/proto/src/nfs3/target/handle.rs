@@ -1,31 +1,77 @@
-//! File handles of this target: export and file, so that a handle leads to its file without a search.
+//! File handles of this target: export and file, so that a handle leads to its file without a search, and a tag that only the
+//! server can make. Whoever has a handle has been given it: by a LOOKUP in a directory that it may search, or by another client.
+
+use sha2::{Digest as _, Sha256};
 
 use super::backend::{ExportId, FileId};
-use crate::{nfs3::types::FileHandle, wire::Reader};
+use crate::{
+    nfs3::types::FileHandle,
+    wire::{Reader, digest::same},
+};
 
-/// Tells our handles from others' and from later layouts.
-const MAGIC: u32 = 0x696f_7401;
-const LEN: usize = 20;
+/// Tells our handles from others' and from earlier and later layouts.
+const MAGIC: u32 = 0x696f_7402;
+const NAMED_LEN: usize = 20;
+const TAG_LEN: usize = 8;
+const LEN: usize = NAMED_LEN + TAG_LEN;
 
-pub(super) fn encode(export: ExportId, file: FileId) -> FileHandle {
-    let mut bytes = [0; LEN];
-    bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
-    bytes[4..8].copy_from_slice(&export.to_be_bytes());
-    bytes[8..12].copy_from_slice(&file.generation.to_be_bytes());
-    bytes[12..].copy_from_slice(&file.number.to_be_bytes());
-    FileHandle::new(&bytes).expect("shorter than the longest handle")
+/// What makes and reads handles. Its key is the server's secret, another one at each start.
+#[derive(Clone, Copy)]
+pub struct Handles {
+    key: [u8; 32],
 }
 
-/// `None` for what is no handle of ours.
-pub(super) fn decode(handle: &FileHandle) -> Option<(ExportId, FileId)> {
-    let mut reader = Reader::new(handle.bytes());
-    if reader.u32_be().ok()? != MAGIC {
-        return None;
+impl Handles {
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key }
     }
-    let export = reader.u32_be().ok()?;
-    let generation = reader.u32_be().ok()?;
-    let number = reader.u64_be().ok()?;
-    (reader.remaining() == 0).then_some((export, FileId { number, generation }))
+
+    pub fn encode(&self, export: ExportId, file: FileId) -> FileHandle {
+        let mut bytes = [0; LEN];
+        let (named, tag) = bytes.split_at_mut(NAMED_LEN);
+        named[..4].copy_from_slice(&MAGIC.to_be_bytes());
+        named[4..8].copy_from_slice(&export.to_be_bytes());
+        named[8..12].copy_from_slice(&file.generation.to_be_bytes());
+        named[12..].copy_from_slice(&file.number.to_be_bytes());
+        tag.copy_from_slice(&self.tag(named, file));
+        FileHandle::new(&bytes).expect("shorter than the longest handle")
+    }
+
+    /// `None` for what is no handle of ours.
+    #[inline]
+    pub(super) fn decode(&self, handle: &FileHandle) -> Option<(ExportId, FileId)> {
+        let mut reader = Reader::new(handle.bytes());
+        if reader.u32_be().ok()? != MAGIC {
+            return None;
+        }
+        let export = reader.u32_be().ok()?;
+        let generation = reader.u32_be().ok()?;
+        let number = reader.u64_be().ok()?;
+        let file = FileId { number, generation };
+        let (named, tag) = handle.bytes().split_at_checked(NAMED_LEN)?;
+        same(tag, &self.tag(named, file)).then_some((export, file))
+    }
+
+    /// Of files that outlast the server it is no secret: their handles have to be good after the next start, and MNT or a LOOKUP in
+    /// the root gives them to everybody whom the export admits.
+    #[inline]
+    fn tag(&self, named: &[u8], file: FileId) -> [u8; TAG_LEN] {
+        if file.generation == FileId::LASTING { [0; TAG_LEN] } else { self.secret_tag(named) }
+    }
+
+    /// What is hashed has one length, so nothing can be added behind it.
+    fn secret_tag(&self, named: &[u8]) -> [u8; TAG_LEN] {
+        let hash = Sha256::new().chain_update(self.key).chain_update(named).finalize();
+        let mut tag = [0; TAG_LEN];
+        tag.copy_from_slice(&hash[..TAG_LEN]);
+        tag
+    }
+}
+
+impl core::fmt::Debug for Handles {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Handles")
+    }
 }
 
 #[cfg(test)]
@@ -34,15 +80,36 @@ mod tests {
 
     #[test]
     fn a_handle_leads_back_to_its_file_and_others_lead_nowhere() {
-        let file = FileId { number: 1 << 40, generation: 7 };
-        let handle = encode(3, file);
-        assert_eq!(decode(&handle), Some((3, file)));
-        let bytes = handle.bytes();
-        for len in 0..bytes.len() {
-            assert_eq!(decode(&FileHandle::new(&bytes[..len]).expect("a handle")), None);
+        let handles = Handles::new([1; 32]);
+        for generation in [FileId::LASTING, 7] {
+            let file = FileId { number: 1 << 40, generation };
+            let handle = handles.encode(3, file);
+            assert_eq!(handles.decode(&handle), Some((3, file)));
+            let bytes = handle.bytes();
+            for len in 0..bytes.len() {
+                assert_eq!(handles.decode(&FileHandle::new(&bytes[..len]).expect("a handle")), None);
+            }
+            let mut longer = bytes.to_vec();
+            longer.push(0);
+            assert_eq!(handles.decode(&FileHandle::new(&longer).expect("a handle")), None);
         }
-        let mut longer = bytes.to_vec();
-        longer.push(0);
-        assert_eq!(decode(&FileHandle::new(&longer).expect("a handle")), None);
+    }
+
+    #[test]
+    fn a_handle_that_was_not_given_is_none() {
+        let (handles, others) = (Handles::new([1; 32]), Handles::new([2; 32]));
+        let file = FileId { number: 1 << 16, generation: 7 };
+        let given = handles.encode(0, file);
+        assert_eq!(others.decode(&given), None, "another start's");
+        for bit in 0..given.bytes().len() * 8 {
+            let mut guess = given.bytes().to_vec();
+            guess[bit / 8] ^= 1 << (bit % 8);
+            let found = handles.decode(&FileHandle::new(&guess).expect("a handle"));
+            assert!(found.is_none(), "bit {bit}");
+        }
+        // What leads out of the files of this start leads to no other's either.
+        let mut lasting = given.bytes().to_vec();
+        lasting[8..12].fill(0);
+        assert_eq!(handles.decode(&FileHandle::new(&lasting).expect("a handle")), None);
     }
 }

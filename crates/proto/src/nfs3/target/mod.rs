@@ -1,4 +1,4 @@
-//! The server's side of a connection: NFS, MOUNT and the portmapper on one port.
+//! The server's side of a connection: NFS and MOUNT on one port, or the portmapper.
 
 mod backend;
 mod directories;
@@ -12,6 +12,7 @@ pub use backend::{
     Caller, Export, ExportAccess, ExportId, FileId, Files, Listed, ListingEnd, NameSpace, NfsBackend, OpenFile,
     ServerState, Squash,
 };
+pub use handle::Handles;
 pub use mount::MountTable;
 
 use alloc::vec::Vec;
@@ -34,15 +35,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 #[derive(Clone, Debug)]
 pub struct Config {
     pub peer: Peer,
-    /// What the portmapper answers; empty where it is not served.
-    pub mappings: Vec<Mapping>,
+    /// What the portmapper answers, on a port of its own: NFS and MOUNT are not served there.
+    pub portmapper: Option<Vec<Mapping>>,
+    pub handles: Handles,
     /// READs, WRITEs and COMMITs that the backend may have queued at a time; beyond it they are answered `Jukebox`.
     pub max_outstanding: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { peer: Peer::default(), mappings: Vec::new(), max_outstanding: 4096 }
+        Self { peer: Peer::default(), portmapper: None, handles: Handles::new([0; 32]), max_outstanding: 4096 }
     }
 }
 
@@ -160,13 +162,15 @@ impl Connection {
 }
 
 impl<B: NfsBackend + ?Sized> Target<B> for Connection {
-    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
+    fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
         self.last_receive = now;
         let mut input = bytes;
-        while let Some(piece) = self.records.next(&mut input)? {
+        while !self.transmit.is_full()
+            && let Some(piece) = self.records.next(&mut input)?
+        {
             self.take_piece(now, piece, backend)?;
         }
-        Ok(())
+        Ok(bytes.len() - input.len())
     }
 
     fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {

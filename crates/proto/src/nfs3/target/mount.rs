@@ -2,7 +2,7 @@
 
 use alloc::{string::ToString, vec::Vec};
 
-use super::{Caller, Connection, Export, FileId, Files, NfsBackend, handle};
+use super::{Caller, Connection, Export, ExportId, FileId, Files, NfsBackend};
 use crate::{
     machine::Instant,
     nfs3::{
@@ -22,8 +22,9 @@ use crate::{
     wire::Reader,
 };
 
-/// Mounts remembered for DUMP; clients often forget to unmount.
+/// Mounts remembered for DUMP, and bytes of their hosts and paths; clients often forget to unmount.
 const MAX_MOUNTS: usize = 1024;
+const MAX_MOUNTS_LEN: usize = 64 << 10;
 
 /// Who mounted what, as far as clients said. For information only: no right comes from it.
 #[derive(Debug, Default)]
@@ -36,10 +37,12 @@ impl MountTable {
         if self.entries.contains(&entry) {
             return;
         }
-        if self.entries.len() == MAX_MOUNTS {
+        let len =
+            |entries: &[MountEntry]| -> usize { entries.iter().map(|entry| entry.host.len() + entry.path.len()).sum() };
+        self.entries.push(entry);
+        while self.entries.len() > MAX_MOUNTS || len(&self.entries) > MAX_MOUNTS_LEN {
             self.entries.remove(0);
         }
-        self.entries.push(entry);
     }
 }
 
@@ -98,8 +101,13 @@ impl Connection {
             return Err(MountError::NameTooLong);
         }
         let path = core::str::from_utf8(path).map_err(|_| MountError::NoEntry)?;
-        let (export, below) = find_export(&backend.exports(), path).ok_or(MountError::NoEntry)?;
-        self.admission(export, backend).ok_or(MountError::Access)?;
+        let named = find_exports(&backend.exports(), path);
+        if named.is_empty() {
+            return Err(MountError::NoEntry);
+        }
+        // A volume may be exported several times, to one with other rights than to another: the first that admits the peer.
+        let admits = |(export, _): &(ExportId, &str)| self.admission(*export, backend).is_some();
+        let (export, below) = named.into_iter().find(admits).ok_or(MountError::Access)?;
         let entry = MountEntry { host: self.config.peer.address.to_string(), path: path.to_string() };
         let mut found = Err(MountError::NoEntry);
         backend.with_files(now, export, &mut |files| {
@@ -108,21 +116,28 @@ impl Connection {
                 files.state.mounts.add(entry.clone());
             }
         });
-        found.map(|file| handle::encode(export, file))
+        found.map(|file| self.config.handles.encode(export, file))
     }
 }
 
-/// The export with the longest path that `path` is or lies below, and what of `path` is below it.
-fn find_export<'p>(exports: &[Export], path: &'p str) -> Option<(super::ExportId, &'p str)> {
-    exports
-        .iter()
-        .filter_map(|export| {
-            let top = export.path.trim_end_matches('/');
-            let below = path.strip_prefix(top)?;
-            (below.is_empty() || below.starts_with('/')).then_some((top.len(), export.id, below))
-        })
-        .max_by_key(|(len, ..)| *len)
-        .map(|(_, id, below)| (id, below))
+/// The exports with the longest path that `path` is or lies below, and what of `path` is below them.
+fn find_exports<'p>(exports: &[Export], path: &'p str) -> Vec<(ExportId, &'p str)> {
+    let mut longest = 0;
+    let mut found = Vec::new();
+    for export in exports {
+        let top = export.path.trim_end_matches('/');
+        let Some(below) = path.strip_prefix(top).filter(|below| below.is_empty() || below.starts_with('/')) else {
+            continue;
+        };
+        if top.len() > longest {
+            found.clear();
+            longest = top.len();
+        }
+        if top.len() == longest {
+            found.push((export.id, below));
+        }
+    }
+    found
 }
 
 /// With root's rights, as the server itself looks for what is mounted.

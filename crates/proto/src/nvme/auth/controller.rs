@@ -5,7 +5,7 @@ use core::{fmt, mem};
 
 use super::{
     DhGroup, Failure, Hash, Message, Secret,
-    group::EXPONENT_LEN,
+    group::{EXPONENT_LEN, Work, Worked},
     message::Offer,
     proof::{Proof, Role},
 };
@@ -33,7 +33,11 @@ pub enum Progress {
 
 enum State {
     Begin,
+    /// Our public value is being worked out.
+    Challenging(Challenged),
     Challenged(Challenged),
+    /// What both sides share is being worked out.
+    Verifying(Challenged, Replied),
     /// Success1 waits to be fetched; then the host has proved itself, and nothing more comes.
     Proved,
     /// As `Proved`, and the host must say that it is content with us.
@@ -50,6 +54,13 @@ struct Challenged {
     sequence: u32,
     challenge: Vec<u8>,
     exponent: [u8; EXPONENT_LEN],
+}
+
+/// What the host said to a challenge.
+struct Replied {
+    response: Vec<u8>,
+    challenge: Option<Vec<u8>>,
+    sequence: u32,
 }
 
 pub struct Controller {
@@ -76,13 +87,36 @@ impl Controller {
         }
     }
 
-    /// Data of an Authentication Send. `random` gives what no peer can guess.
-    pub fn take(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) {
-        if let Err(failure) = self.on_message(bytes, random) {
+    /// Data of an Authentication Send. `random` gives what no peer can guess. Where it gives work, `worked` comes before
+    /// anything else.
+    #[must_use]
+    pub fn take(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Option<Work> {
+        let taken = self.on_message(bytes, random);
+        self.heed(taken)
+    }
+
+    /// What `take` wanted worked out.
+    pub fn worked(&mut self, value: Worked) {
+        let done = match (mem::replace(&mut self.state, State::Failing), value) {
+            (State::Challenging(given), Some(public)) => {
+                self.challenge(given, public);
+                Ok(None)
+            }
+            (State::Verifying(given, replied), Some(shared)) => {
+                self.verify(&given, &replied, Some(&shared)).map(|()| None)
+            }
+            _ => Err(Failure::IncorrectPayload),
+        };
+        self.heed(done);
+    }
+
+    fn heed(&mut self, taken: Result<Option<Work>, Failure>) -> Option<Work> {
+        taken.unwrap_or_else(|failure| {
             let message = Message::Failure1 { transaction: self.transaction, explanation: failure as u8 };
             self.outgoing = Some(message.encode());
             self.state = State::Failing;
-        }
+            None
+        })
     }
 
     /// The message for an Authentication Receive; `None` where it is the host's turn.
@@ -96,7 +130,7 @@ impl Controller {
         Some(message)
     }
 
-    fn on_message(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Result<(), Failure> {
+    fn on_message(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Result<Option<Work>, Failure> {
         let message = Message::decode(bytes).ok_or(Failure::IncorrectPayload)?;
         // What we have to say must be fetched first; after a failure nothing else helps.
         let may_speak = self.outgoing.is_none() && !matches!(self.state, State::Failing);
@@ -109,23 +143,23 @@ impl Controller {
                 if secure_channel != 0 {
                     return Err(Failure::SecureChannelMismatch);
                 }
-                self.challenge(&offer.ok_or(Failure::ProtocolUnusable)?, random)?;
+                return self.begin(&offer.ok_or(Failure::ProtocolUnusable)?, random);
             }
             (Message::Reply { transaction, response, challenge, sequence, public }, State::Challenged(given))
                 if may_speak && transaction == self.transaction =>
             {
                 let challenge = challenge.filter(|_| sequence != 0);
-                self.verify(&given, &response, challenge.as_deref(), sequence, &public)?;
+                return self.replied(given, Replied { response, challenge, sequence }, public);
             }
             (Message::Success2 { transaction }, State::Answered) if may_speak && transaction == self.transaction => {
                 self.state = State::Passed;
             }
             _ => return Err(Failure::IncorrectMessage),
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn challenge(&mut self, offer: &Offer, random: &mut dyn FnMut(&mut [u8])) -> Result<(), Failure> {
+    fn begin(&mut self, offer: &Offer, random: &mut dyn FnMut(&mut [u8])) -> Result<Option<Work>, Failure> {
         let (hash, group) = offer.choose(self.policy.hash, self.policy.group)?;
         let (mut challenge, mut exponent, mut sequence) = (vec![0; hash.digest_len()], [0; EXPONENT_LEN], [0; 4]);
         random(&mut challenge);
@@ -133,34 +167,42 @@ impl Controller {
         random(&mut sequence);
         // S1 is not 0 (NVMe base 2.1 §8.3.4.5.3).
         let sequence = u32::from_le_bytes(sequence) | 1;
-        let message = Message::Challenge {
-            transaction: self.transaction,
-            hash: hash.id(),
-            group: group.id(),
-            sequence,
-            challenge: challenge.clone(),
-            public: group.public(&exponent),
-        };
-        self.outgoing = Some(message.encode());
-        self.state = State::Challenged(Challenged { hash, group, sequence, challenge, exponent });
-        Ok(())
+        let given = Challenged { hash, group, sequence, challenge, exponent };
+        if group == DhGroup::Null {
+            self.challenge(given, Vec::new());
+            return Ok(None);
+        }
+        self.state = State::Challenging(given);
+        Ok(Some(Work::public(group, exponent)))
     }
 
-    fn verify(
-        &mut self,
-        given: &Challenged,
-        response: &[u8],
-        challenge: Option<&[u8]>,
-        sequence: u32,
-        public: &[u8],
-    ) -> Result<(), Failure> {
-        let hash = given.hash;
-        let shared = match given.group {
-            DhGroup::Null if public.is_empty() => None,
-            DhGroup::Null => return Err(Failure::IncorrectPayload),
-            group => Some(group.shared(&given.exponent, public).ok_or(Failure::IncorrectPayload)?),
+    fn challenge(&mut self, given: Challenged, public: Vec<u8>) {
+        let message = Message::Challenge {
+            transaction: self.transaction,
+            hash: given.hash.id(),
+            group: given.group.id(),
+            sequence: given.sequence,
+            challenge: given.challenge.clone(),
+            public,
         };
-        let shared = shared.as_deref();
+        self.outgoing = Some(message.encode());
+        self.state = State::Challenged(given);
+    }
+
+    fn replied(&mut self, given: Challenged, replied: Replied, public: Vec<u8>) -> Result<Option<Work>, Failure> {
+        match given.group {
+            DhGroup::Null if public.is_empty() => self.verify(&given, &replied, None).map(|()| None),
+            DhGroup::Null => Err(Failure::IncorrectPayload),
+            group => {
+                let work = Work::shared(group, given.exponent, public);
+                self.state = State::Verifying(given, replied);
+                Ok(Some(work))
+            }
+        }
+    }
+
+    fn verify(&mut self, given: &Challenged, replied: &Replied, shared: Option<&[u8]>) -> Result<(), Failure> {
+        let hash = given.hash;
         let wanted = Proof {
             hash,
             key: &self.policy.secret.key_of(&self.hostnqn),
@@ -173,10 +215,10 @@ impl Controller {
             other_nqn: &self.subnqn,
         }
         .response();
-        if !same(response, &wanted) {
+        if !same(&replied.response, &wanted) {
             return Err(Failure::Failed);
         }
-        let own = match (challenge, &self.policy.controller) {
+        let own = match (replied.challenge.as_deref(), &self.policy.controller) {
             (None, _) => None,
             (Some(_), None) => return Err(Failure::Failed),
             (Some(challenge), Some(secret)) => Some(
@@ -185,7 +227,7 @@ impl Controller {
                     key: &secret.key_of(&self.subnqn),
                     challenge,
                     shared,
-                    sequence,
+                    sequence: replied.sequence,
                     transaction: self.transaction,
                     role: Role::Controller,
                     own_nqn: &self.subnqn,

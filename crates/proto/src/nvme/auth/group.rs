@@ -22,6 +22,42 @@ pub enum DhGroup {
     Ffdhe8192 = 5,
 }
 
+/// Arithmetic that takes milliseconds: done wherever its caller's server wants it done.
+#[derive(Clone)]
+pub struct Work {
+    group: DhGroup,
+    exponent: [u8; EXPONENT_LEN],
+    /// `None`: the generator.
+    base: Option<Vec<u8>>,
+}
+
+/// What `Work` comes to; `None` where the other side's value is not of the group.
+pub type Worked = Option<Vec<u8>>;
+
+impl Work {
+    /// The public value of a private exponent.
+    pub fn public(group: DhGroup, exponent: [u8; EXPONENT_LEN]) -> Self {
+        Self { group, exponent, base: None }
+    }
+
+    pub(super) fn shared(group: DhGroup, exponent: [u8; EXPONENT_LEN], other: Vec<u8>) -> Self {
+        Self { group, exponent, base: Some(other) }
+    }
+
+    pub fn run(&self) -> Worked {
+        match &self.base {
+            None => Some(self.group.public(&self.exponent)),
+            Some(other) => self.group.shared(&self.exponent, other),
+        }
+    }
+}
+
+impl core::fmt::Debug for Work {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Work").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
 impl DhGroup {
     pub const ALL: [Self; 6] =
         [Self::Null, Self::Ffdhe2048, Self::Ffdhe3072, Self::Ffdhe4096, Self::Ffdhe6144, Self::Ffdhe8192];

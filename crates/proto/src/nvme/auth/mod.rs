@@ -24,7 +24,7 @@ mod proof;
 mod secret;
 
 pub use controller::{Controller, Policy, Progress};
-pub use group::DhGroup;
+pub use group::{DhGroup, Work, Worked};
 pub use hash::Hash;
 pub use host::{Agreed, Ended, Entropy, Host, HostConfig, Step};
 pub use message::{Failure, Message, Offer};

@@ -1,6 +1,7 @@
 //! The Connect command (NVMe base 2.1 §6.3): decides what the connection is.
 
 use alloc::{boxed::Box, rc::Rc};
+use core::net::IpAddr;
 
 use super::{Gate, IoQueueState, Phase, SqHead, TargetQueue, slots::Control};
 use crate::{
@@ -58,7 +59,8 @@ impl TargetQueue {
                         self.rx.set_max_command_data(max_command_data);
                     }
                     Some(auth) => {
-                        self.phase = Phase::Gated(Box::new(Gate { auth, behind: phase, max_command_data }));
+                        self.phase =
+                            Phase::Gated(Box::new(Gate { auth, behind: phase, max_command_data, working: None }));
                         self.deadline = Some(now + self.config.connect_timeout);
                     }
                 }
@@ -87,10 +89,7 @@ impl TargetQueue {
         if connect.record_format != 0 {
             return Err((0, Status::CONNECT_INCOMPATIBLE_FORMAT));
         }
-        if data.hostnqn.is_empty() {
-            return Err(wrong_data(ConnectData::HOSTNQN_AT));
-        }
-        let Admission { subsystem, auth } = match backend.subsystem(&data.subnqn, &data.hostnqn) {
+        let Admission { subsystem, auth, address } = match backend.subsystem(&data.subnqn, &data.hostnqn) {
             Ok(admission) => admission,
             Err(Refusal::NoSubsystem) => return Err(wrong_data(ConnectData::SUBNQN_AT)),
             Err(Refusal::HostNotAllowed) => return Err((0, Status::CONNECT_INVALID_HOST)),
@@ -98,10 +97,14 @@ impl TargetQueue {
         if !with_subsystem(&*subsystem, |subsystem| subsystem.admits(&data.hostnqn)) {
             return Err((0, Status::CONNECT_INVALID_HOST));
         }
+        // Some hosts give no name where none is asked of them: they are let in where every host is. A secret belongs to a name.
+        if data.hostnqn.is_empty() && auth.is_some() {
+            return Err(wrong_data(ConnectData::HOSTNQN_AT));
+        }
         let host = HostIdentity { nqn: data.hostnqn.clone(), id: data.host_id };
         let auth = auth.map(|policy| auth::Controller::new(policy, &data.hostnqn, &data.subnqn));
         let (phase, cntlid, max_command_data) = if connect.qid == 0 {
-            self.connect_admin(now, connect, data.cntlid, subsystem, host)?
+            self.connect_admin(now, connect, data.cntlid, subsystem, (host, address), auth.is_some())?
         } else {
             self.connect_io(now, connect, data.cntlid, subsystem, &host)?
         };
@@ -114,7 +117,8 @@ impl TargetQueue {
         connect: &Connect,
         cntlid: u16,
         subsystem: Rc<dyn Shared<Subsystem>>,
-        host: HostIdentity,
+        host: (HostIdentity, IpAddr),
+        must_prove: bool,
     ) -> Result<(Phase, u16, u32), Refused> {
         if connect.sq_size == 0 || connect.sq_size >= ADMIN_QUEUE_ENTRIES {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
@@ -124,7 +128,7 @@ impl TargetQueue {
             return Err(wrong_data(ConnectData::CNTLID_AT));
         }
         let limits = self.config.controller_limits();
-        let admin = AdminController::connect(now, subsystem, host, connect.keep_alive_ms, limits)
+        let admin = AdminController::connect(now, subsystem, host, must_prove, connect.keep_alive_ms, limits)
             .ok_or((0, Status::CONNECT_CONTROLLER_BUSY))?;
         let cntlid = admin.cntlid();
         Ok((Phase::Admin(Box::new(admin)), cntlid, super::ADMIN_IN_CAPSULE_BYTES))

@@ -17,6 +17,8 @@ pub(super) struct Gate {
     pub(super) behind: Phase,
     /// Most bytes of data in a capsule, once the gate is open.
     pub(super) max_command_data: u32,
+    /// The Authentication Send that is answered when its arithmetic is done.
+    pub(super) working: Option<u16>,
 }
 
 impl TargetQueue {
@@ -33,6 +35,11 @@ impl TargetQueue {
             self.respond(sqe.cid(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
             return;
         }
+        // The host's turn comes when its last message is answered.
+        if matches!(&self.phase, Phase::Gated(gate) if gate.working.is_some()) {
+            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
+            return;
+        }
         let Some(len) = auth::len_of(sqe).filter(|len| (1..=auth::MESSAGE_LEN_MAX).contains(len)) else {
             self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry());
             return;
@@ -47,8 +54,26 @@ impl TargetQueue {
     /// The data of an Authentication Send.
     pub(super) fn on_gate_data<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
         let Phase::Gated(gate) = &mut self.phase else { return };
-        gate.auth.take(&control.data, &mut |bytes| backend.random(bytes));
-        self.respond(control.sqe.cid(), Status::SUCCESS);
+        let cid = control.sqe.cid();
+        if let Some(work) = gate.auth.take(&control.data, &mut |bytes| backend.random(bytes)) {
+            gate.working = Some(cid);
+            self.slots.mark_cid(cid);
+            if let Some(worked) = backend.work(work) {
+                self.worked(now, worked, backend);
+            }
+            return;
+        }
+        self.respond(cid, Status::SUCCESS);
+        self.look_at_gate(now, backend);
+    }
+
+    /// What `NvmeBackend::work` was asked for is done.
+    pub fn worked<B: NvmeBackend + ?Sized>(&mut self, now: Instant, worked: auth::Worked, backend: &mut B) {
+        let Phase::Gated(gate) = &mut self.phase else { return };
+        let Some(cid) = gate.working.take() else { return };
+        gate.auth.worked(worked);
+        self.slots.clear_cid(cid);
+        self.respond(cid, Status::SUCCESS);
         self.look_at_gate(now, backend);
     }
 
@@ -85,6 +110,10 @@ impl TargetQueue {
                 self.phase = core::mem::replace(&mut gate.behind, Phase::Closing);
                 if let Phase::Admin(admin) = &mut self.phase {
                     admin.heard(now);
+                    // Only now does it count: those that proved nothing take nobody's place.
+                    if !admin.prove() {
+                        self.end(backend);
+                    }
                 }
             }
         }

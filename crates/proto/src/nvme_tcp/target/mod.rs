@@ -202,7 +202,7 @@ impl TargetQueue {
         self.sq.advance();
         let cid = sqe.cid();
         // NVMe base 2.1 §4.2.3.1: Command ID Conflict.
-        if self.slots.is_cid_used(cid) {
+        if self.slots.is_cid_used(cid) && !self.forget_event_request(cid) {
             self.respond(cid, Status::ID_CONFLICT.do_not_retry());
             return Ok(());
         }
@@ -362,6 +362,18 @@ impl TargetQueue {
         self.tell_events();
     }
 
+    /// Hosts take back their event requests without a word as they leave, and use the identifiers again (SPDK does). No such
+    /// request is answered any more.
+    #[cold]
+    fn forget_event_request(&mut self, cid: u16) -> bool {
+        let Phase::Admin(admin) = &mut self.phase else { return false };
+        let is_forgotten = admin.forget_event_request(cid);
+        if is_forgotten {
+            self.slots.clear_cid(cid);
+        }
+        is_forgotten
+    }
+
     fn tell_events(&mut self) {
         while let Phase::Admin(admin) = &mut self.phase
             && let Some((cid, result)) = admin.poll_event()
@@ -425,14 +437,18 @@ impl TargetQueue {
 }
 
 impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
-    fn receive(&mut self, now: Instant, mut bytes: &[u8], backend: &mut B) -> Result<(), Violation> {
+    fn receive(&mut self, now: Instant, mut bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
+        let given = bytes.len();
         loop {
             if matches!(self.phase, Phase::Closing) {
-                return Ok(());
+                return Ok(given);
+            }
+            if self.sender.tx.is_full() {
+                return Ok(given - bytes.len());
             }
             let before = bytes;
             let fault = match self.rx.step(&mut bytes) {
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(given),
                 Ok(Some(Step::Header { header: Header::HostTerm(term), .. })) => {
                     self.end(backend);
                     return Err(term.violation());

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::wire::Reader;
+use crate::wire::{Reader, printable};
 
 /// Standard INQUIRY data, as far as a load cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Inquiry {
 pub fn parse_inquiry(data: &[u8]) -> Option<Inquiry> {
     let text = |range: core::ops::Range<usize>| {
         let field = data.get(range)?;
-        Some(String::from(String::from_utf8_lossy(field).trim_end_matches([' ', '\0'])))
+        Some(printable(without_padding(field)))
     };
     let first = data.first()?;
     Some(Inquiry {
@@ -35,7 +35,17 @@ pub fn parse_inquiry(data: &[u8]) -> Option<Inquiry> {
 pub fn parse_serial(data: &[u8]) -> Option<String> {
     let (&[_, 0x80, high, low], rest) = data.split_first_chunk()? else { return None };
     let serial = rest.get(..usize::from(u16::from_be_bytes([high, low])))?;
-    Some(String::from(String::from_utf8_lossy(serial).trim_matches([' ', '\0'])))
+    let start = serial.iter().take_while(|byte| is_padding(**byte)).count();
+    Some(printable(without_padding(&serial[start..])))
+}
+
+fn is_padding(byte: u8) -> bool {
+    matches!(byte, b' ' | 0)
+}
+
+fn without_padding(field: &[u8]) -> &[u8] {
+    let padding = field.iter().rev().take_while(|byte| is_padding(**byte)).count();
+    &field[..field.len() - padding]
 }
 
 /// Size of a logical unit.

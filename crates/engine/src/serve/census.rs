@@ -1,0 +1,72 @@
+//! How many connections there are: asked of every thread, answered when each has looked.
+
+use std::{
+    sync::{Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A thread that does not answer in time is taken at its last word.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Census {
+    answers: Mutex<Answers>,
+    given: Condvar,
+}
+
+#[derive(Debug)]
+struct Answers {
+    question: u64,
+    /// By thread: the question answered last, and the answer.
+    last: Vec<(u64, usize)>,
+}
+
+impl Census {
+    pub(super) fn new(threads: usize) -> Self {
+        Self { answers: Mutex::new(Answers { question: 0, last: vec![(0, 0); threads] }), given: Condvar::new() }
+    }
+
+    /// `ask` has every thread call `answer`.
+    pub(super) fn take(&self, ask: impl FnOnce()) -> usize {
+        let question = {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            answers.question += 1;
+            answers.question
+        };
+        ask();
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |answers: &mut Answers| answers.last.iter().any(|(answered, _)| *answered < question);
+        let waited = self.given.wait_timeout_while(answers, PATIENCE, is_open);
+        let (answers, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        answers.last.iter().map(|(_, count)| count).sum()
+    }
+
+    pub(super) fn answer(&self, thread: usize, count: usize) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.last[thread] = (answers.question, count);
+        self.given.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_what_is_now() {
+        let census = Census::new(2);
+        census.answer(0, 5);
+        let told = census.take(|| {
+            census.answer(0, 1);
+            census.answer(1, 2);
+        });
+        assert_eq!(told, 3);
+    }
+
+    #[test]
+    fn thread_that_does_not_answer_is_taken_at_its_last_word() {
+        let census = Census::new(2);
+        census.answer(1, 7);
+        assert_eq!(census.take(|| census.answer(0, 1)), 8);
+    }
+}

@@ -1,0 +1,153 @@
+//! Arithmetic of authentications, away from the threads that carry I/O: an exponentiation takes milliseconds, and whoever reaches a
+//! port may ask for one before it has proved anything.
+//!
+//! A queue that takes turns between origins: who asks for much waits behind itself.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use iotax_proto::{
+    Origin,
+    nvme::auth::{Work, Worked},
+};
+
+use crate::node::ConnId;
+
+/// Work of one origin that waits; what is asked beyond it fails, and with it the authentication.
+const OF_ORIGIN_MAX: usize = 8;
+const MAX: usize = 256;
+
+/// Who asked: a connection of a thread, and which of those that had its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) thread: u64,
+    pub(super) conn: ConnId,
+    pub(super) serial: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Arithmetic {
+    state: Mutex<State>,
+    there_is_work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Somebody does it.
+    has_worker: bool,
+    waiting: VecDeque<(Asker, Origin, Work)>,
+    last: Option<Origin>,
+    done: Vec<(Asker, Worked)>,
+}
+
+impl Arithmetic {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Done at once where nobody else does it; refused where too much waits.
+    pub(super) fn ask(&self, asker: Asker, origin: Origin, work: Work) -> Option<Worked> {
+        let mut state = self.lock();
+        if !state.has_worker {
+            drop(state);
+            return Some(work.run());
+        }
+        let of_origin = state.waiting.iter().filter(|(_, other, _)| *other == origin).count();
+        if of_origin >= OF_ORIGIN_MAX || state.waiting.len() >= MAX {
+            return Some(None);
+        }
+        state.waiting.push_back((asker, origin, work));
+        self.there_is_work.notify_one();
+        None
+    }
+
+    /// Works for ever. `tell` is called after each piece.
+    pub(super) fn serve(&self, tell: impl Fn()) -> ! {
+        self.lock().has_worker = true;
+        loop {
+            let (asker, work) = self.next();
+            let worked = work.run();
+            self.lock().done.push((asker, worked));
+            tell();
+        }
+    }
+
+    fn next(&self) -> (Asker, Work) {
+        let state = self.lock();
+        let waited = self.there_is_work.wait_while(state, |state| state.waiting.is_empty());
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        // The first of another origin than the last; the last's own where there is no other.
+        let other = state.waiting.iter().position(|(_, origin, _)| state.last.as_ref() != Some(origin));
+        let (asker, origin, work) = state.waiting.remove(other.unwrap_or(0)).expect("some work waits");
+        state.last = Some(origin);
+        (asker, work)
+    }
+
+    /// What is done for a thread.
+    pub(super) fn take_done(&self, thread: u64) -> Vec<(Asker, Worked)> {
+        let mut state = self.lock();
+        let (own, others) = std::mem::take(&mut state.done).into_iter().partition(|(asker, _)| asker.thread == thread);
+        state.done = others;
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use iotax_proto::nvme::auth::DhGroup;
+
+    use super::*;
+
+    fn work() -> Work {
+        Work::public(DhGroup::Ffdhe2048, [7; 64])
+    }
+
+    fn asker(serial: u64) -> Asker {
+        Asker { thread: serial % 2, conn: ConnId(0), serial }
+    }
+
+    fn ask(arithmetic: &Arithmetic, serial: u64, origin: u128) -> Option<Worked> {
+        arithmetic.ask(asker(serial), Origin::Address(origin), work())
+    }
+
+    #[test]
+    fn work_is_done_at_once_where_nobody_else_does_it() {
+        let arithmetic = Arithmetic::default();
+        assert_eq!(ask(&arithmetic, 1, 1), Some(work().run()));
+    }
+
+    #[test]
+    fn who_asks_for_much_waits_behind_itself_and_is_refused_the_rest() {
+        let arithmetic = Arc::new(Arithmetic::default());
+        arithmetic.lock().has_worker = true;
+        for serial in 0..OF_ORIGIN_MAX as u64 {
+            assert_eq!(ask(&arithmetic, serial, 1), None);
+        }
+        assert_eq!(ask(&arithmetic, 90, 1), Some(None), "refused");
+        assert_eq!(ask(&arithmetic, 91, 2), None, "others are not");
+        let order: Vec<u64> = (0..4).map(|_| arithmetic.next().0.serial).collect();
+        assert_eq!(order, [0, 91, 1, 2], "another's turn comes next");
+    }
+
+    #[test]
+    fn a_thread_finds_what_was_done_for_it_and_no_other_does() {
+        let arithmetic = Arc::new(Arithmetic::default());
+        let (told, done) = mpsc::channel();
+        let worker = Arc::clone(&arithmetic);
+        std::thread::spawn(move || worker.serve(move || told.send(()).expect("somebody listens")));
+        while !arithmetic.lock().has_worker {
+            std::thread::yield_now();
+        }
+        assert_eq!((ask(&arithmetic, 2, 1), ask(&arithmetic, 3, 1)), (None, None));
+        for _ in 0..2 {
+            done.recv().expect("work is done");
+        }
+        assert_eq!(arithmetic.take_done(1), [(asker(3), work().run())]);
+        assert_eq!(arithmetic.take_done(0), [(asker(2), work().run())]);
+        assert!(arithmetic.take_done(0).is_empty());
+    }
+}
