@@ -2,7 +2,8 @@
 
 Append-only: triggers refuse to change or delete a row, so a status is the presence of a later row, never an edit. An
 attempt is written when it starts and its ending when it ends; an attempt without an ending belongs to a process that
-still runs or that died. One process writes at a time (`Writer` holds a lock beside the file); any number read.
+still runs or that died. One process writes at a time (`Writer` holds a lock beside the file); any number read, and
+know by that lock whether the writer lives. The file is made with the first run of a study, not before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -59,7 +60,16 @@ CREATE TABLE backgrounds (
     id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions,
     study_id INTEGER NOT NULL REFERENCES studies, block INTEGER NOT NULL, background TEXT NOT NULL);
 """
+_REVISIONS = """
+CREATE TABLE IF NOT EXISTS revisions (
+    id INTEGER PRIMARY KEY, study_id INTEGER NOT NULL REFERENCES studies, digest TEXT NOT NULL, study TEXT NOT NULL,
+    source TEXT NOT NULL, revised_unix_ns INTEGER NOT NULL);
+"""
+"""Of runs that were extended; made with the first of them."""
 _TABLES = ("studies", "sessions", "trials", "attempts", "endings", "results", "backgrounds")
+_LOCK_PATIENCE_S = 0.5
+"""A reader that looks whether somebody writes holds the lock for some microseconds."""
+ABANDONED = "the run ended without a word (killed, or the machine went down)"
 
 _ATTEMPTS = """
 SELECT s.name, t.id, t.treatment, t.block, t.replicate, t.run_order, a.number, a.started_unix_ns,
@@ -116,7 +126,8 @@ class Notebook:
     def runs(self) -> list[StudyRun]:
         """Every run of a study in here, the oldest first."""
         rows = self._rows("SELECT id, name, label, digest, source, started_unix_ns FROM studies ORDER BY id")
-        return [StudyRun(*row) for row in rows]
+        revised = {run: {"digest": digest, "source": source} for run, digest, _, source in self._revisions()}
+        return [replace(run, **revised.get(run.id, {})) for run in (StudyRun(*row) for row in rows)]
 
     def run(self, run: int | None = None) -> StudyRun:
         found = [each for each in self.runs() if run is None or each.id == run]
@@ -125,9 +136,12 @@ class Notebook:
         return found[-1]
 
     def study(self, run: int | None = None) -> Study:
-        [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", self.run(run).id)
+        """What was asked; with more replicates where they were added later."""
+        chosen = self.run(run).id
+        [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", chosen)
+        revised = {of: study for of, _, study, _ in self._revisions()}
         with _understood(self.path):
-            return Study.model_validate_json(text)
+            return Study.model_validate_json(revised.get(chosen, text))
 
     def trials(self, run: int | None = None) -> list[Trial]:
         """Every trial that was planned, in run order, done or not."""
@@ -142,15 +156,34 @@ class Notebook:
     def attempts(self, run: int | None = None) -> list[Attempt]:
         """Every attempt, in the order in which they were started."""
         chosen = self.run(run).id
-        rows = self._rows(f"{_ATTEMPTS} WHERE a.study_id = ? ORDER BY a.id", chosen)
-        with _understood(self.path):
-            attempts = [_attempt(*row) for row in rows]
+        attempts = self._attempts("a.study_id = ? ORDER BY a.id", chosen)
         return _completed(attempts, self.study(chosen), self.backgrounds(chosen))
 
     def attempt(self, attempt: int) -> Attempt:
         """Of this version's own writing."""
-        [row] = self._rows(f"{_ATTEMPTS} WHERE a.id = ?", attempt)
-        return _attempt(*row)
+        return self._attempts("a.id = ?", attempt)[0]
+
+    def _attempts(self, where: str, value: int) -> list[Attempt]:
+        # Asked before and after: a writer may come or go while the rows are read.
+        written = self.is_written()
+        rows = self._rows(f"{_ATTEMPTS} WHERE {where}", value)
+        written = written or self.is_written()
+        with _understood(self.path):
+            return [_attempt(*row, written=written) for row in rows]
+
+    def left(self, run: int) -> list[Trial]:
+        """The trials that have no result yet, in run order."""
+        rows = self._rows(
+            """SELECT a.trial_id FROM attempts a JOIN endings e ON e.attempt_id = a.id
+               WHERE a.study_id = ? AND e.status = 'done'""",
+            run,
+        )
+        done = {trial for (trial,) in rows}
+        return [trial for trial in self.trials(run) if trial.id not in done]
+
+    def is_written(self) -> bool:
+        """Whether a process that lives writes to this notebook."""
+        return _is_locked(self.path)
 
     def backgrounds(self, run: int | None = None) -> list[Background]:
         rows = self._rows("SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id", self.run(run).id)
@@ -179,22 +212,36 @@ class Notebook:
         """The latest invocation's environment; empty when there was none."""
         return (self.environments(run) or [{}])[-1]
 
+    def _revisions(self) -> list[tuple[int, str, str, str]]:
+        """(run, digest, study, source), the oldest first. A notebook has this table once a run was extended."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'revisions'"):
+            return []
+        return self._rows("SELECT study_id, digest, study, source FROM revisions ORDER BY id")
+
     def _rows(self, query: str, *values: object) -> list[tuple]:
         with _spoken(self.path):
             return self._database.execute(query, values).fetchall()
 
 
 class Writer(Notebook):
-    """Reads and appends. Refuses to open while another process writes."""
+    """Reads and appends. Refuses to open while another process writes.
+
+    Where there is no file yet, none is made before there is a run to keep: what was refused leaves nothing behind.
+    """
 
     def __init__(self, path: Path) -> None:
         with _spoken(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _Lock(path)
         try:
-            _create(path)
-            super().__init__(path)
-            self._abandon()
+            with _spoken(path):
+                self._unmade = not path.exists() or not path.stat().st_size
+            if self._unmade:
+                self.path = path
+                self._database = _in_memory()
+            else:
+                super().__init__(path)
+                self._abandon()
         except BaseException:
             self._lock.release()
             raise
@@ -203,53 +250,56 @@ class Writer(Notebook):
         super().close()
         self._lock.release()
 
-    def resume_or_begin(
-        self, study: Study, source: str, label: str, trials: list[Trial], *, anew: bool
-    ) -> tuple[int, bool]:
-        """The run to work on, and whether it is an earlier one with trials left.
+    def is_written(self) -> bool:
+        return True
 
-        The latest run of an equal study under the same label is taken up again, unless all its trials are done or
-        `anew` is said.
-        """
-        digest = study.digest()
-        earlier = [each for each in self.runs() if (each.digest, each.label) == (digest, label)]
-        if earlier and not anew and self.left(earlier[-1].id):
-            return earlier[-1].id, True
+    def begin(self, study: Study, source: str, label: str, trials: list[Trial]) -> int:
+        """Writes down a new run; its id."""
         with self._append() as database:
-            run = database.execute(
-                "INSERT INTO studies (name, label, digest, study, source, started_unix_ns) VALUES (?, ?, ?, ?, ?, ?)",
-                (study.name, label, digest, study.model_dump_json(), source, time.time_ns()),
-            ).lastrowid
-            database.executemany(
-                "INSERT INTO trials (study_id, id, run_order, block, replicate, treatment) VALUES (?, ?, ?, ?, ?, ?)",
-                [(run, t.id, t.order, t.block, t.replicate, json.dumps(t.treatment)) for t in trials],
+            run = _id(
+                database.execute(
+                    """INSERT INTO studies (name, label, digest, study, source, started_unix_ns)
+                       VALUES (?, ?, ?, ?, ?, ?)""",
+                    (study.name, label, study.digest(), study.model_dump_json(), source, time.time_ns()),
+                )
             )
-        assert run is not None
-        return run, False
+            _insert_trials(database, run, trials)
+        return run
 
-    def add_trials(self, run: int, trials: list[Trial]) -> None:
-        """Plans more, as a search asks for it."""
-        with self._append() as database:
-            database.executemany(
-                "INSERT INTO trials (study_id, id, run_order, block, replicate, treatment) VALUES (?, ?, ?, ?, ?, ?)",
-                [(run, t.id, t.order, t.block, t.replicate, json.dumps(t.treatment)) for t in trials],
-            )
-
-    def latest(self, study: Study, label: str) -> int | None:
+    def earlier(self, study: Study, label: str) -> int | None:
         """The latest run of an equal study under the same label."""
         digest = study.digest()
         same = [each.id for each in self.runs() if (each.digest, each.label) == (digest, label)]
         return same[-1] if same else None
 
-    def left(self, run: int) -> list[Trial]:
-        """The trials that have no result yet, in run order."""
-        rows = self._rows(
-            """SELECT a.trial_id FROM attempts a JOIN endings e ON e.attempt_id = a.id
-               WHERE a.study_id = ? AND e.status = 'done'""",
-            run,
-        )
-        done = {trial for (trial,) in rows}
-        return [trial for trial in self.trials(run) if trial.id not in done]
+    def smaller(self, study: Study, label: str) -> int | None:
+        """The latest run under the same label of a study that differs only by having had fewer replicates."""
+        for each in reversed(self.runs()):
+            if (each.name, each.label) != (study.name, label):
+                continue
+            with contextlib.suppress(NotebookError):  # what another version wrote is another study
+                design = self.study(each.id).design
+                more = study.design.replicates > design.replicates
+                as_before = study.design.model_copy(update={"replicates": design.replicates})
+                if more and study.model_copy(update={"design": as_before}).digest() == each.digest:
+                    return each.id
+        return None
+
+    def extend(self, run: int, study: Study, source: str, trials: list[Trial]) -> None:
+        """Makes the run one of this study, which asks for more replicates than its own."""
+        with self._append() as database:
+            for statement in (_REVISIONS, *_guards("revisions")):
+                database.execute(statement)
+            database.execute(
+                "INSERT INTO revisions (study_id, digest, study, source, revised_unix_ns) VALUES (?, ?, ?, ?, ?)",
+                (run, study.digest(), study.model_dump_json(), source, time.time_ns()),
+            )
+            _insert_trials(database, run, trials)
+
+    def add_trials(self, run: int, trials: list[Trial]) -> None:
+        """Plans more, as a search asks for it."""
+        with self._append() as database:
+            _insert_trials(database, run, trials)
 
     def begin_session(self, run: int, environment: dict[str, Any], started_unix_ns: int) -> int:
         """Writes down an invocation, and when it began to prepare."""
@@ -323,21 +373,32 @@ class Writer(Notebook):
         """Ends the attempts of processes that died without a word. Nobody else can be writing: we hold the lock."""
         rows = self._rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM endings)")
         for (attempt,) in rows:
-            self.end_attempt(
-                attempt, "abandoned", reason="the run ended without a word (killed, or the machine went down)"
-            )
+            self.end_attempt(attempt, "abandoned", reason=ABANDONED)
 
     @contextlib.contextmanager
     def _append(self) -> Generator[sqlite3.Connection]:
+        if self._unmade:
+            _create(self.path)
+            self._database.close()
+            self._database = _connect(self.path)
+            self._unmade = False
         with _spoken(self.path), self._database:
             yield self._database
+
+
+def _insert_trials(database: sqlite3.Connection, run: int, trials: list[Trial]) -> None:
+    database.executemany(
+        "INSERT INTO trials (study_id, id, run_order, block, replicate, treatment) VALUES (?, ?, ?, ?, ?, ?)",
+        [(run, t.id, t.order, t.block, t.replicate, json.dumps(t.treatment)) for t in trials],
+    )
 
 
 class _Lock:
     """Held by the one process that writes; the system lets go of it however the process ends."""
 
     def __init__(self, notebook: Path) -> None:
-        self._path = notebook.with_name(notebook.name + "-lock")
+        self._path = _lock_path(notebook)
+        until_s = time.monotonic() + _LOCK_PATIENCE_S
         while True:
             with _spoken(notebook):
                 self._file = self._path.open("a+")
@@ -347,10 +408,12 @@ class _Lock:
                 self._file.seek(0)
                 holder = self._file.read().strip()
                 self._file.close()
+                if time.monotonic() < until_s:
+                    time.sleep(0.01)
+                    continue
                 who = f" (process {holder})" if holder else ""
                 raise NotebookError(
-                    f"{notebook}: another run{who} is writing to this notebook; wait for it "
-                    "or name another with --notebook"
+                    f"{notebook}: another run{who} is writing to this notebook; wait for it or name another"
                 ) from None
             # The holder before us may have removed the file between our open and our lock: then it locks nothing.
             if self._path.exists() and os.fstat(self._file.fileno()).st_ino == self._path.stat().st_ino:
@@ -366,6 +429,23 @@ class _Lock:
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self._file.close()
+
+
+def _lock_path(notebook: Path) -> Path:
+    return notebook.with_name(notebook.name + "-lock")
+
+
+def _is_locked(notebook: Path) -> bool:
+    """Whether a process holds the lock. Asked of the system, which knows better than any process number written down:
+    numbers are given again, and mean something else in another container."""
+    try:
+        with _lock_path(notebook).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no such file, most often
+        return False
+    return False
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -390,15 +470,9 @@ def _create(path: Path) -> None:
     try:
         with _spoken(path):
             database.execute("PRAGMA journal_mode = WAL")
-            guards = "".join(
-                f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
-                "BEGIN SELECT RAISE(ABORT, 'a notebook is append-only'); END;\n"
-                for table in _TABLES
-                for verb in ("UPDATE", "DELETE")
-            )
             database.executescript(
-                f"BEGIN;{_SCHEMA}{guards}PRAGMA application_id = {APPLICATION_ID};"
-                f"PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
+                f"BEGIN;{_SCHEMA}{''.join(guard for table in _TABLES for guard in _guards(table))}"
+                f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {SCHEMA_VERSION};COMMIT;"
             )
     finally:
         database.close()
@@ -406,12 +480,27 @@ def _create(path: Path) -> None:
         unfinished.replace(path)
 
 
+def _in_memory() -> sqlite3.Connection:
+    """What a reader of an empty notebook finds."""
+    database = sqlite3.connect(":memory:")
+    database.executescript(_SCHEMA)
+    return database
+
+
+def _guards(table: str) -> list[str]:
+    return [
+        f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'a notebook is append-only'); END;"
+        for verb in ("UPDATE", "DELETE")
+    ]
+
+
 def _check_format(database: sqlite3.Connection, path: Path) -> None:
     with _spoken(path):
         [(application,)] = database.execute("PRAGMA application_id").fetchall()
         [(version,)] = database.execute("PRAGMA user_version").fetchall()
     if application != APPLICATION_ID:
-        raise NotebookError(f"{path}: this SQLite file is no iotax notebook; name another with --notebook")
+        raise NotebookError(f"{path}: this SQLite file is no iotax notebook; name another")
     if version != SCHEMA_VERSION:
         raise NotebookError(
             f"{path}: the notebook has format {version}, this iotax reads format {SCHEMA_VERSION}; "
@@ -432,12 +521,10 @@ def _spoken(path: Path) -> Generator[None]:
                 "Free some space and run the same command again"
             ) from error
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            raise NotebookError(
-                f"{path}: not a notebook, or a damaged one ({error}); name another with --notebook"
-            ) from error
+            raise NotebookError(f"{path}: not a notebook, or a damaged one ({error}); name another") from error
         raise NotebookError(f"{path}: the notebook cannot be used: {error}") from error
     except OSError as error:
-        raise NotebookError(f"{path}: {error.strerror or error}; name another notebook with --notebook") from error
+        raise NotebookError(f"{path}: {error.strerror or error}; name another notebook") from error
 
 
 @contextlib.contextmanager
@@ -483,7 +570,11 @@ def _attempt(
     connected: str | None,
     log: str | None,
     result: str | None,
+    *,
+    written: bool,
 ) -> Attempt:
+    if status is None and not written:
+        status, reason = "abandoned", ABANDONED
     return Attempt(
         trial=_trial(study, trial_id, treatment, block, replicate, order),
         number=number,

@@ -12,7 +12,7 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -21,36 +21,16 @@ from iotax.analysis.data import StudyData
 from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
-from iotax.labs.base import Lab, Outcome, Progress, Sample, Step, TrialFailed
+from iotax.design.plan import added
+from iotax.labs.base import Lab, Outcome, Progress, Sample, TrialFailed
+from iotax.listener import Listener
 from iotax.notebook import Writer
 from iotax.study import Study
-from iotax.trial import Attempt, Background, Connected, Status, Trial
+from iotax.trial import Connected, Status, Trial
 from iotax.waiting import WAIT_FOR_TARGET_S, waits_s
 
 TRIES = 2
 """Attempts at a trial within one invocation."""
-
-
-class Listener:
-    """What a runner tells while it works; a display overrides what it shows."""
-
-    def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None: ...
-
-    def extended(self, trials: list[Trial]) -> None:
-        """A search goes on."""
-
-    def step(self, step: Step) -> None: ...
-
-    def background(self, background: Background) -> None: ...
-
-    def started(self, trials: Sequence[Trial], attempt: int) -> None:
-        """One trial, or all of a session that measures them in turns."""
-
-    def sample(self, sample: Sample) -> None: ...
-
-    def ended(self, attempt: Attempt) -> None: ...
-
-    def warning(self, message: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -66,6 +46,8 @@ class Summary:
     """The study's own rule ended it before its last block."""
     away: str = ""
     """Why the target did not answer, where it stayed away and the study ended before its time."""
+    finished: bool = False
+    """There was nothing left to do: an earlier invocation had ended it, and the lab was not touched."""
 
 
 def run_study(
@@ -81,16 +63,23 @@ def run_study(
     listener: Listener,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> Summary:
-    """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time."""
+    """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time.
+
+    The latest run of an equal study under the same label is taken up again, or of one with fewer replicates, to which
+    those that are missing are added. `anew` begins another run whatever there is.
+    """
     started_unix_ns = time.time_ns()
     with _Interrupts() as interrupts:
         try:
-            with interrupts.heard():
-                lab.prepare(_progress(listener))
-            if study.search is not None and not anew and (earlier := writer.latest(study, label)) is not None:
+            earlier = None if anew else writer.earlier(study, label)
+            if earlier is not None:
                 # An invocation may have ended between the last trial and planning what comes after it.
                 _plan_more(study, writer, earlier)
-            run, resumed = writer.resume_or_begin(study, source, label, list(plan.trials), anew=anew)
+                if not writer.left(earlier):
+                    return Summary(earlier, 0, (), interrupted=False, finished=True)
+            with interrupts.heard():
+                lab.prepare(_progress(listener))
+            run, resumed = _taken_up(study, plan, writer, earlier, source, label, listener, anew=anew)
             session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
             left = writer.left(run)
             listener.planned(plan, left, resumed)
@@ -102,6 +91,30 @@ def run_study(
             return summary
         finally:
             lab.close()
+
+
+def _taken_up(
+    study: Study,
+    plan: Plan,
+    writer: Writer,
+    earlier: int | None,
+    source: str,
+    label: str,
+    listener: Listener,
+    *,
+    anew: bool,
+) -> tuple[int, bool]:
+    """The run to work on, and whether it is an earlier one."""
+    if earlier is not None:
+        return earlier, True
+    # A search plans by what it finds: with more replicates it is another one.
+    smaller = writer.smaller(study, label) if not anew and study.search is None else None
+    if smaller is None:
+        return writer.begin(study, source, label, list(plan.trials)), False
+    more = added(study, writer.trials(smaller))
+    writer.extend(smaller, study, source, more)
+    listener.replicated(more)
+    return smaller, True
 
 
 def _plan_more(study: Study, writer: Writer, run: int, so_far: Summary | None = None) -> list[Trial]:
@@ -259,7 +272,9 @@ class _Interrupts:
 
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._before = {each: signal.signal(each, self._hear) for each in self._SIGNALS}
+            # What the caller has ignored, such as a hang-up by `nohup`, stays ignored.
+            heard = [each for each in self._SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+            self._before = {each: signal.signal(each, self._hear) for each in heard}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -86,6 +86,10 @@ class Stream(Record):
     service: Latency | None = None
     """From submission on; of an open loop, where the latency above runs from the intended start."""
 
+    def percentile_ns(self, percent: float) -> float:
+        """nan where there were none."""
+        return percentile(merge_counts(self.histogram), percent)
+
 
 class Cpu(Record):
     """CPU time of one process over the window, from precise process clocks, as the engine gives it."""

@@ -276,3 +276,154 @@ def test_check_of_the_quick_study_answers_for_each_protocol(engine: FakeEngine) 
     assert done.exit_code == 0, done.output
     for protocol in ("local", "nfs3", "iscsi", "nvme-tcp"):
         assert f"ok {protocol}: the embedded server answers" in done.output
+
+
+def test_a_run_says_what_it_asks_before_it_loads_what_is_heavy(tiny: Path) -> None:
+    code = (
+        "import sys; from iotax.cli.display import Display; from iotax.cli.app import app\n"
+        "Display.asked = lambda self, study: (print(study.name, *sys.modules), sys.exit(0))\n"
+        f"app(['run', {str(tiny)!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, *loaded = done.stdout.split()
+    assert first == "tiny"
+    assert not {"scipy", "statsmodels", "pandas", "numpy", "jinja2", "vl_convert"} & set(loaded)
+
+
+@pytest.mark.slow
+def test_a_terminal_with_few_letters_gets_others_that_mean_the_same(engine: FakeEngine, tiny: Path) -> None:
+    del engine
+    environment = {**os.environ, "LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    tiny.write_text(tiny.read_text().replace("Does it run?", "Läuft es → schnell?"))
+
+    def said(*words: object) -> str:
+        command = [sys.executable, "-m", "iotax", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, env=environment, check=True)
+        return (done.stdout + done.stderr).decode("ascii")
+
+    shown = said("run", tiny)
+    assert "tiny: Lauft es -> schnell?" in shown
+    assert re.search(r"p50 [0-9.]+ us, p99 [0-9.]+ us", shown)
+    assert "-> run 1: tiny" in said("show")
+    assert "0 done | 1 some trials failed" in " ".join(said("--help").split())
+
+
+def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    """Each document has the keys that docs/reference/json.md promises, and no others."""
+    engine.faults(run_2="die")
+    promised = documented()
+    for name, words in {
+        "plan": ("plan", tiny),
+        "check": ("check", tiny),
+        "run": ("run", tiny),
+        "show": ("show",),
+        "size": ("size",),
+        "studies": ("studies",),
+    }.items():
+        done = CliRunner().invoke(app, [*map(str, words), "--json"])
+        assert done.exit_code == 0, done.output
+        document = json.loads(done.stdout)
+        assert set(document) == promised[name], name
+        for key, each in document.items():
+            if key in promised:
+                assert set().union(*each) == promised[key], key
+    ran = json.loads(iotax("show", "--json").stdout)
+    assert (ran["trials_planned"], ran["trials_left"]) == (8, 0)
+    assert [each["status"] for each in ran["attempts_not_done"]] == ["failed"]
+    local = next(each for each in ran["treatments"] if each["levels"] == {"protocol": "local", "outstanding": "8"})
+    assert local["values"]["iops"]["value"] == pytest.approx(800_000)
+    assert local["relative"]["iops"]["ratio"] == pytest.approx(1)
+    beside = iotax("show", "--json", tmp_path / "beside.json")
+    assert "8 of 8 trials are done." in beside.output
+    assert json.loads((tmp_path / "beside.json").read_text()) == ran
+    # A word that is no file of JSON belongs to the command.
+    assert json.loads(iotax("plan", "--json", tiny).stdout)["study"] == "tiny"
+
+
+def documented() -> dict[str, set[str]]:
+    """Title → keys of its table, of docs/reference/json.md."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+    found: dict[str, set[str]] = {}
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title = re.sub(r"`|iotax ", "", part.splitlines()[0])
+        found[title] = {
+            key for line in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for key in re.findall(r"`(\w+)`", line)
+        }
+    found["run"] |= found["show"]
+    return found
+
+
+def test_an_export_takes_its_format_from_its_name(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    del engine
+    iotax("run", tiny, "--no-report")
+    assert iotax("export", "-o", "t.json").exit_code == 0
+    assert json.loads((tmp_path / "t.json").read_text())["study"]["name"] == "tiny"
+    assert iotax("export", "-o", "t.csv").exit_code == 0
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 9
+    for words in (("-o", "t.parquet", "-f", "csv"), ("-o", "t.txt"), ("--run", "last")):
+        assert iotax("export", *words).exit_code == 2
+    assert iotax("export", "-o", "t.txt", "-f", "csv").exit_code == 0
+    pytest.importorskip("pyarrow")
+    assert iotax("export", "-o", "t.parquet").exit_code == 0
+    assert (tmp_path / "t.parquet").read_bytes().startswith(b"PAR1")
+
+
+def test_an_export_has_validity_reads_apart_from_writes_every_run_and_the_series(
+    engine: FakeEngine, tiny: Path, tmp_path: Path
+) -> None:
+    engine.faults(run_3="disturbed", run_4="die")
+    tiny.write_text(tiny.read_text() + "exclude: [little]\n")
+    iotax("run", tiny, "--no-report")
+    rows = list(csv.DictReader(io.StringIO(iotax("export").output)))
+    assert [row["validity"] for row in rows[:4]] == [rows[1]["validity"], rows[0]["validity"], "doubtful", ""]
+    assert [row["excluded"] for row in rows[:4]] == ["False", "False", "True", ""]
+    assert "little: " in rows[2]["doubts"]
+    for row in rows:
+        if row["status"] == "done":
+            reads, writes, both = (float(row[name]) for name in ("read_rate_iops", "write_rate_iops", "rate_iops"))
+            assert reads + writes == pytest.approx(both)
+            assert float(row["read_latency_p99_ns"]) > 0
+    series = list(csv.DictReader(io.StringIO(iotax("export", "--series").output)))
+    assert {(row["trial"], row["attempt"]) for row in series} == {
+        (row["trial"], row["attempt"]) for row in rows if row["status"] == "done"
+    }
+    assert {"interval", "at_ns", "reads", "writes", "protocol"} <= set(series[0])
+    tiny.write_text(tiny.read_text().replace("outstanding: [1, 8]", "block_size: [4KiB, 8KiB]"))
+    iotax("run", tiny, "--no-report")
+    both = list(csv.DictReader(io.StringIO(iotax("export", "--run", "all").output)))
+    assert [row["run"] for row in both] == ["1"] * 9 + ["2"] * 8
+    assert (both[0]["block_size"], both[0]["outstanding"]) == ("", "8")
+    assert (both[-1]["block_size"] != "", both[-1]["outstanding"]) == (True, "")
+    whole = json.loads(iotax("export", "--run", "all", "-f", "json").output)
+    assert [each["run"]["id"] for each in whole["runs"]] == [1, 2]
+    assert whole["runs"][0]["attempts"][2]["validity"]["excluded"] is True
+
+
+def test_a_finished_study_is_not_run_again_without_a_word(engine: FakeEngine, tiny: Path) -> None:
+    assert iotax("run", tiny).exit_code == 0
+    page = Path("out/tiny.html")
+    before, asked = page.read_bytes(), len(engine.documents("load"))
+    done = iotax("run", tiny)
+    assert done.exit_code == 2
+    assert "all 8 trials of this study are done in out/tiny.iotax, its report is out/tiny.html" in done.output
+    assert "--again" in done.output
+    # Killed between its last trial and its report: only that is made.
+    page.unlink()
+    done = iotax("run", tiny)
+    assert done.exit_code == 0, done.output
+    assert "Report: out/tiny.html" in done.output
+    assert len(engine.documents("load")) == asked
+    again = page.read_bytes()
+    done = iotax("run", tiny, "--again")
+    assert done.output.splitlines()[-1] == "Report: out/tiny-run2.html"
+    assert page.read_bytes() == again
+    assert len(again) == pytest.approx(len(before), rel=0.01)
+
+
+def test_a_refused_run_leaves_no_notebook_to_be_the_newest(engine: FakeEngine, tiny: Path) -> None:
+    iotax("run", tiny, "--no-report")
+    engine.faults(serve="port_taken")
+    tiny.write_text(tiny.read_text().replace("name: tiny", "name: other"))
+    assert iotax("run", tiny).exit_code == 4
+    assert [path.name for path in Path("out").iterdir()] == ["tiny.iotax"]
+    assert "out/tiny.iotax" in iotax("show").output

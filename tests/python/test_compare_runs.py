@@ -65,7 +65,7 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
     latency = next(each for each in worse if each["response"] == "latency" and each["treatment"] is None)
     assert latency["low"] < 1.2 < latency["high"]
     assert latency["verdict"] == "worse"
-    assert RUN.invoke(app, ["compare", str(a), str(b), "--json", str(tmp_path / "no" / "x")]).exit_code == 2
+    assert RUN.invoke(app, ["compare", str(a), str(b), "--json", str(tmp_path / "no" / "x.json")]).exit_code == 2
     assert RUN.invoke(app, ["compare", str(b), str(a), "--fail-on-regression"]).exit_code == 0
     unknown = RUN.invoke(app, ["compare", "before", "after", "--notebook", str(a)])
     assert unknown.exit_code == 2
@@ -201,3 +201,13 @@ def test_a_plan_takes_no_scatter_from_a_run_of_other_settings(tmp_path: Path, mo
     told = RUN.invoke(app, ["plan", "quick"]).output
     assert "by the scatter of" not in told
     assert "says nothing of this plan: it differs in factors.protocol, load.runtime, factors.outstanding." in told
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path):
+    a = write_notebook(tmp_path / "a.iotax", simulated(1))
+    copy = tmp_path / "copy.iotax"
+    copy.write_bytes(a.read_bytes())
+    for words in ((a, a), (a, copy), ("run=1", "run=1", a), ("nfs3", "nfs3", a), ("protocol=nfs3", "nfs3", a)):
+        told = RUN.invoke(app, ["compare", *map(str, words)])
+        assert told.exit_code == 2
+        assert "are the same" in told.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -76,10 +77,31 @@ def test_a_log_gets_few_lines_and_no_control_characters(planned: Plan) -> None:
     assert lines == [
         "Starting the server.",
         "8 trials in 2 blocks, about 2 s.",
+        f"1/8 {planned.trials[0].id}: 1.00k IOPS, p50 20.0 µs, p99 20.0 µs; about 1 s left",
         f"{planned.trials[2].id}: attempt 1 failed: it broke",
         f"{planned.trials[2].id}: trying again.",
         f"8/8 {last}: 1.00k IOPS, p50 20.0 µs, p99 20.0 µs; about 0 s left",
     ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+def test_the_line_of_a_terminal_never_wraps_and_keeps_what_counts(planned: Plan, width: int) -> None:
+    out = io.StringIO()
+    shown = LiveDisplay(Console(file=out, force_terminal=True, width=width, color_system=None))
+    shown.planned(planned, list(planned.trials), resumed=False)
+    shown.started(planned.trials[0], 1)
+    shown.sample(Sample("warmup", 5_000_000, 1_234_567.0, 20_000, 45_600))
+    shown.step(Step("writing the pattern to nvme-tcp://192.0.2.10:4420/nqn.2014-08.org.example:a-long-name", 0.5))
+    shown.sample(Sample("run", 5_000_000, 123_456.0, 20_000, 45_600))
+    said = out.getvalue()
+    shown.close()
+    drawn = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]", said)]
+    assert max(map(len, drawn)) <= width
+    last = [line for line in drawn if "0/8" in line][-1]
+    assert "local/8/r1  123k IOPS" in last
+    assert ("p99 45.6 µs" in last) == (width > 60)
+    # One line is drawn over, never two.
+    assert "\x1b[1A" not in said
 
 
 def test_time_left_learns_how_long_trials_really_take(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -100,7 +101,10 @@ def test_after_kill_9_the_notebook_opens_and_the_run_resumes(engine: FakeEngine,
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     wait_for(lambda: not engines(engine), "the engines to see their standard input close")
-    assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "running"]
+    # Nobody has written so yet, but the one who could is gone.
+    found = attempts(notebook)
+    assert [each.status for each in found] == ["done", "done", "done", "abandoned"]
+    assert "killed" in found[-1].reason
     again = start()
     again.communicate(timeout=60)
     assert again.returncode == 0
@@ -117,7 +121,42 @@ def test_a_second_run_on_the_same_notebook_is_refused(engine: FakeEngine, start:
     _, said = second.communicate(timeout=30)
     assert second.returncode == 5
     assert f"another run (process {first.pid}) is writing to this notebook" in said
-    assert len(attempts(notebook)) == 1
+    assert [each.status for each in attempts(notebook)] == ["running"]
+
+
+@pytest.mark.slow
+def test_a_terminal_that_hangs_up_interrupts_the_run(
+    engine: FakeEngine, notebook: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when an ssh connection breaks: SIGHUP, and a terminal that takes no letter any more."""
+    monkeypatch.setenv("TERM", "xterm")
+    engine.faults(run_4="slow")
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(sys.executable, [sys.executable, "-m", "iotax", "run", str(tiny), str(notebook)])
+    runs = engine.folder / "runs"
+    wait_for(lambda: runs.exists() and runs.read_text() == "4", "the fourth run")
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "interrupted"]
+    assert engines(engine) == []
+
+
+@pytest.mark.slow
+def test_what_nohup_ignores_does_not_interrupt(engine: FakeEngine, tiny: Path, notebook: Path) -> None:
+    engine.faults(run_4="slow")
+    command = ["nohup", sys.executable, "-m", "iotax", "run", str(tiny), str(notebook), "--no-report"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    runs = engine.folder / "runs"
+    wait_for(lambda: runs.exists() and runs.read_text() == "4", "the fourth run")
+    process.send_signal(signal.SIGHUP)
+    engine.faults()
+    for pid in engines(engine):
+        if "load" in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [each.status for each in attempts(notebook)].count("done") == 8
 
 
 @pytest.mark.slow

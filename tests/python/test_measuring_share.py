@@ -37,7 +37,7 @@ def test_time_between_invocations_and_of_killed_ones_is_left_out(tmp_path: Path)
     one, two, *_ = data.attempts
     with Writer(tmp_path / "n.iotax") as writer, mock.patch("iotax.notebook.time.time_ns") as clock:
         clock.return_value = START_UNIX_NS
-        run, _ = writer.resume_or_begin(data.study, "", "", list(data.planned), anew=True)
+        run = writer.begin(data.study, "", "", list(data.planned))
         for begun_s, attempt, status in ((0, one, "done"), (1000, two, "abandoned"), (2000, two, "interrupted")):
             session = writer.begin_session(run, {}, START_UNIX_NS + begun_s * S)
             clock.return_value = START_UNIX_NS + (begun_s + 1) * S

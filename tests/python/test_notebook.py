@@ -13,6 +13,7 @@ import pytest
 
 from iotax import notebook as notebook_module
 from iotax.design import plan
+from iotax.design.plan import added
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.study import Study
 from iotax.study.read import load_study
@@ -32,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def begun(path: Path, study: Study) -> Iterator[tuple[Writer, int, int, Trial]]:
     with Writer(path) as writer:
-        run, _ = writer.resume_or_begin(study, "source", "", list(plan(study).trials), anew=False)
+        run = writer.begin(study, "source", "", list(plan(study).trials))
         session = writer.begin_session(run, {}, 0)
         yield writer, session, run, writer.trials(run)[0]
 
@@ -67,7 +68,7 @@ def test_a_reader_sees_a_running_attempt(begun: tuple[Writer, int, int, Trial], 
 
 def test_attempts_without_an_ending_are_abandoned_at_the_next_opening(path: Path, study: Study) -> None:
     with Writer(path) as writer:
-        run, _ = writer.resume_or_begin(study, "source", "", list(plan(study).trials), anew=False)
+        run = writer.begin(study, "source", "", list(plan(study).trials))
         writer.begin_attempt(writer.begin_session(run, {}, 0), run, writer.trials(run)[0])
     with Writer(path) as writer:
         [attempt] = writer.attempts()
@@ -89,7 +90,9 @@ def test_the_lock_goes_with_its_holder(path: Path) -> None:
     Writer(path).close()
 
 
-def test_nothing_there_something_else_and_a_later_format_are_told_apart(path: Path, tmp_path: Path) -> None:
+def test_nothing_there_something_else_and_a_later_format_are_told_apart(
+    path: Path, tmp_path: Path, study: Study
+) -> None:
     with pytest.raises(NotebookError, match="there is no notebook here"):
         Notebook(path)
     path.write_text("not a database, but long enough to be taken for one")
@@ -102,12 +105,41 @@ def test_nothing_there_something_else_and_a_later_format_are_told_apart(path: Pa
     with pytest.raises(NotebookError, match="no iotax notebook"):
         Writer(other)
     later = tmp_path / "later.iotax"
-    Writer(later).close()
+    with Writer(later) as writer:
+        writer.begin(study, "source", "", [])
     database = sqlite3.connect(later)
     database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(NotebookError, match="format 99"):
         Notebook(later)
+
+
+def test_a_writer_that_began_no_run_leaves_nothing_behind(path: Path) -> None:
+    with Writer(path) as writer:
+        assert writer.runs() == []
+        assert not path.exists()
+    assert list(path.parent.glob("n.iotax*")) == []
+
+
+def test_a_run_of_fewer_replicates_is_extended_and_keeps_what_it_has(path: Path, study: Study) -> None:
+    more = study.model_copy(update={"design": study.design.model_copy(update={"replicates": 3})})
+    other = more.model_copy(update={"margin": 9.0})
+    with Writer(path) as writer:
+        run = writer.begin(study, "two", "", list(plan(study).trials))
+        assert writer.smaller(study, "") is None
+        assert writer.smaller(other, "") is None
+        assert writer.smaller(more, "label") is None
+        assert writer.smaller(more, "") == run
+        extra = added(more, writer.trials(run))
+        writer.extend(run, more, "three", extra)
+        assert writer.trials(run) == [*plan(study).trials, *extra]
+        assert (writer.study(run), writer.run(run).source) == (more, "three")
+        assert writer.earlier(more, "") == run
+        assert writer.earlier(study, "") is None
+    database = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        database.execute("DELETE FROM revisions")
+    database.close()
 
 
 def test_an_empty_notebook_says_so(path: Path) -> None:
@@ -156,7 +188,7 @@ except NotebookError as error:
 def test_a_write_that_finds_the_disk_full_loses_nothing_before_it(path: Path, study: Study) -> None:
     """A limit on the size of files stands in for the disk."""
     with Writer(path) as writer:
-        writer.resume_or_begin(study, "source", "", list(plan(study).trials), anew=False)
+        writer.begin(study, "source", "", list(plan(study).trials))
     limit_bytes = 1 << 20
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
     done = subprocess.run(

@@ -152,14 +152,57 @@ def test_a_server_that_does_not_come_up_stops_the_study_before_it_begins(
     engine.faults(serve="port_taken")
     with pytest.raises(LabUnusable, match="the server did not come up: the server was told to fail"):
         run(tmp_path / "n.iotax", tiny)
-    with Notebook(tmp_path / "n.iotax") as notebook:
-        assert notebook.runs() == []
+    assert list(tmp_path.glob("n.iotax*")) == []
+
+
+def test_a_complete_study_is_left_alone(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "n.iotax"
+    assert run(path, tiny).done == 8
+    asked = engine.documents("load")
+    assert run(path, tiny) == Summary(1, 0, (), interrupted=False, finished=True)
+    assert engine.documents("load") == asked
+    with Notebook(path) as notebook:
+        assert len(notebook.environments()) == 1
+
+
+@pytest.mark.parametrize("blocks", ["replicate", "none"])
+def test_more_replicates_are_added_to_what_is_there(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, blocks: str
+) -> None:
+    path = tmp_path / "n.iotax"
+    tiny.write_text(tiny.read_text().replace("seed: 7", f"seed: 7, blocks: {blocks}, sentinels: 2"))
+    run(path, tiny)
+    before = attempts(path)
+    engine.faults(run_13="die", run_14="die")
+    tiny.write_text(tiny.read_text().replace("replicates: 2", "replicates: 4"))
+    log = Log()
+    assert len(run(path, tiny, log).failed) == 1
+    assert log.resumed is True
+    # What was left of the added ones is taken up like any other.
+    assert run(path, tiny) == Summary(1, 1, (), interrupted=False)
+    found = attempts(path)
+    assert found[: len(before)] == before
+    done = [each.trial for each in found if each.status == "done"]
+    assert len({trial.id for trial in done}) == len(done)
+    assert sorted(trial.order for trial in done) == list(range(1, len(done) + 1))
+    compared = [trial for trial in done if trial.compared]
+    assert {trial.id for trial in compared} == {
+        trial.id for trial in plan(load_study(str(tiny))[0]).trials if trial.compared
+    }
+    # Nothing that runs later shares a block with what ran earlier.
+    last = max(each.trial.block for each in before)
+    assert {trial.block for trial in compared if trial.replicate > 2} == (
+        {3, 4} if blocks == "replicate" else {last + 1}
+    )
+    with Notebook(path) as notebook:
+        assert [each.id for each in notebook.runs()] == [1]
+        assert notebook.study().design.replicates == 4
 
 
 def test_a_complete_study_runs_anew_and_both_runs_are_kept(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
     del engine
     path = tmp_path / "n.iotax"
-    assert [run(path, tiny).run, run(path, tiny).run] == [1, 2]
+    assert [run(path, tiny).run, run(path, tiny, anew=True).run] == [1, 2]
     with Notebook(path) as notebook:
         assert [len(notebook.attempts(each.id)) for each in notebook.runs()] == [8, 8]
 

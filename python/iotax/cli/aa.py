@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from rich.text import Text
 
 from iotax.analysis import Comparison, Noise, Verdict, summarise
 from iotax.cli.console import console
-from iotax.cli.document import interval, write_document
+from iotax.cli.display import display_on
+from iotax.cli.document import STDOUT, interval, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.cli.run import measure
-from iotax.cli.study import load
 from iotax.design.power import replicates_to_detect
 from iotax.notebook import Notebook
 from iotax.report import study_data
@@ -33,7 +35,10 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
     study, _ = load(name)
     twin, source = _twin(study, protocol, replicates)
     path = notebook or OUT / "aa.iotax"
-    ran = measure(twin, source, path, anew=True)
+    judged(document, path, Path(name))
+    display = display_on(sys.stderr if document == STDOUT else sys.stdout)
+    display.asked(twin)
+    ran = measure(twin, source, path, display, again=True)
     if ran.interrupted:
         leave(Exit.INTERRUPTED, f"interrupted; an A/A run begins anew each time. Results so far: {path}")
     with Notebook(path) as opened:
@@ -44,9 +49,10 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
     if not found:
         out = f"; {len(data.excluded)} are left out by the study's rules" if data.excluded else ""
         leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` tells why")
-    _print(found, study.margin, replicates)
+    if document != STDOUT:
+        _print(found, study.margin, replicates)
     if document is not None:
-        write_document(document, _document(found, replicates))
+        write_document(document, _document(found, replicates), path)
 
 
 def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from iotax.cli import complete, quantity
-from iotax.cli.exits import HELP
+from iotax.cli.exits import HELP, Exit, leave
+from iotax.cli.letters import spell_out
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 app = typer.Typer(
@@ -41,8 +43,16 @@ NotebookPath = Annotated[
         autocompletion=complete.notebooks,
     ),
 ]
+OldNotebook = Annotated[Path | None, typer.Option("--notebook", "-n", "--from", hidden=True)]
+"""How some commands once named their notebook."""
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the figures here as JSON, too.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="[FILE.json]",
+        help="Print JSON in place of the text; with a file, the text and JSON in that file.",
+        show_default=False,
+    ),
 ]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
@@ -56,6 +66,18 @@ Destroy = Annotated[
         show_default=False,
     ),
 ]
+
+
+class JsonCommand(TyperCommand):
+    """Takes `--json` with and without a file: what follows is its file where it ends in .json or is `-`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = args[: args.index("--")] if "--" in args else args
+        for at, word in enumerate(words):
+            following = words[at + 1] if at + 1 < len(words) else ""
+            if word == "--json" and following != "-" and not following.endswith(".json"):
+                args = [*args[:at], "--json=-", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
 
 
 class Driver(StrEnum):
@@ -93,21 +115,24 @@ def _options(
     del version
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def run(
     study: StudyName = "quick",
     notebook: Annotated[
         Path | None,
-        typer.Option(
-            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
-        ),
+        typer.Argument(help="Where results are kept; out/NAME.iotax when not given.", show_default=False),
     ] = None,
+    old_notebook: OldNotebook = None,
     label: Annotated[str, typer.Option(help="Tells runs of one study apart, such as `before` and `after`.")] = "",
     destroy: Destroy = None,
     driver: Annotated[
         Driver | None, typer.Option(help="How the engine does I/O, over what the study says.", show_default=False)
     ] = None,
-    anew: Annotated[bool, typer.Option("--new", help="Begin again, even where a run could be resumed.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Begin a new run, though an earlier one is finished or could be resumed."),
+    ] = False,
+    old_again: Annotated[bool, typer.Option("--new", hidden=True)] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     wait_for_target: Annotated[
         float,
@@ -118,56 +143,65 @@ def run(
             show_default="1min",
         ),
     ] = WAIT_FOR_TARGET_S,
+    document: JsonFile = None,
 ) -> None:
     """Run a study and write its report.
 
     A run that was interrupted, or whose trials failed, is taken up where it stopped when the same study is run again
-    on the same notebook.
+    on the same notebook. With more `replicates:` than before, those that are missing are added. A run that is finished
+    stays as it is, unless you say --again.
     """
     from iotax.cli import run as command
 
     command.run(
         study,
-        notebook,
+        _one(notebook, old_notebook),
         label,
         destroy or [],
         driver.value if driver else None,
-        anew=anew,
+        document,
+        again=again or old_again,
         report=report,
         wait_for_target_s=wait_for_target,
     )
 
 
-@app.command()
-def plan(study: StudyName) -> None:
+@app.command(cls=JsonCommand)
+def plan(study: StudyName, document: JsonFile = None) -> None:
     """Show the trials of a study in run order; run nothing."""
     from iotax.cli import study as command
 
-    command.plan(study)
+    command.plan(study, document)
 
 
-@app.command()
-def check(study: StudyName, destroy: Destroy = None) -> None:
+@app.command(cls=JsonCommand)
+def check(study: StudyName, destroy: Destroy = None, document: JsonFile = None) -> None:
     """Look whether a study can run here; write nothing.
 
     Checks processors, memory, the server, and every endpoint: is it there, large enough, and whose data does it hold?
     """
     from iotax.cli import study as command
 
-    command.check(study, destroy or [])
+    command.check(study, destroy or [], document)
 
 
-@app.command()
-def show(notebook: NotebookPath = None, run: RunNumber = None) -> None:
+@app.command(cls=JsonCommand)
+def show(
+    notebook: NotebookPath = None,
+    old_notebook: OldNotebook = None,
+    run: RunNumber = None,
+    document: JsonFile = None,
+) -> None:
     """Show a notebook: runs, results in short, failed attempts."""
     from iotax.cli import show as command
 
-    command.show(notebook, run)
+    command.show(_one(notebook, old_notebook), run, document)
 
 
 @app.command()
 def report(
     notebook: NotebookPath = None,
+    old_notebook: OldNotebook = None,
     run: RunNumber = None,
     output: Annotated[
         Path | None,
@@ -186,29 +220,44 @@ def report(
     """Write the report of a notebook again: one HTML file that opens offline."""
     from iotax.cli import show as command
 
-    command.report(notebook, run, output, charts, pdf)
+    command.report(_one(notebook, old_notebook), run, output, charts, pdf)
 
 
 @app.command()
 def export(
     notebook: NotebookPath = None,
+    old_notebook: OldNotebook = None,
     form: Annotated[
-        Format, typer.Option("--format", "-f", help="csv and parquet: a row for each attempt; json: everything.")
-    ] = Format.CSV,
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="The output's by its name, else csv. csv and parquet: a row for each attempt; json: everything.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file; standard output when not given.", show_default=False),
+        typer.Option(
+            "--output", "-o", help="A .csv, .parquet or .json file; standard output when not given.", show_default=False
+        ),
     ] = None,
-    run: RunNumber = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Which run, or `all` of them; the latest when not given.", show_default=False),
+    ] = None,
+    series: Annotated[bool, typer.Option("--series", help="A row for each interval within each attempt.")] = False,
 ) -> None:
     """Write a notebook's results for other programs."""
     from iotax.cli import export as command
 
-    command.export(notebook, form.value, output, run)
+    command.export(_one(notebook, old_notebook), form.value if form else None, output, run, series=series)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def size(
+    notebook: NotebookPath = None,
+    old_notebook: OldNotebook = None,
     iops: Annotated[
         int,
         typer.Option(
@@ -218,14 +267,6 @@ def size(
             show_default="70k",
         ),
     ] = 70_000,
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            help="Take the CPU time of an I/O from this notebook; the newest in out/ when not given.",
-            show_default=False,
-        ),
-    ] = None,
     cpu_us: Annotated[
         list[str] | None,
         typer.Option(
@@ -248,6 +289,7 @@ def size(
     storage: Annotated[str, typer.Option(help="What the storage itself takes for an I/O.")] = "0us",
     cores: Annotated[int, typer.Option(min=1, help="Cores in the table of response times.")] = 8,
     run: RunNumber = None,
+    document: JsonFile = None,
 ) -> None:
     """Cores for a rate of I/O, and response times as the cores fill up.
 
@@ -255,24 +297,18 @@ def size(
     """
     from iotax.cli import size as command
 
-    command.size(iops, notebook, run, cpu_us or [], cap, response, storage, cores)
+    command.size(iops, _one(notebook, old_notebook), run, cpu_us or [], cap, response, storage, cores, document)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def compare(
     before: Annotated[
-        str, typer.Argument(metavar="A", help="A notebook, the label of a run (`run --label`), or a level of a factor.")
+        str,
+        typer.Argument(metavar="A", help="A notebook, a run of it (its label, or run=1), or a level of a factor."),
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="The same, after the change.")],
-    notebook: Annotated[
-        Path | None,
-        typer.Option(
-            "--notebook",
-            "-n",
-            help="Where the labels are; the newest notebook in out/ when not given.",
-            show_default=False,
-        ),
-    ] = None,
+    notebook: NotebookPath = None,
+    old_notebook: OldNotebook = None,
     margin: Annotated[
         float | None,
         typer.Option(
@@ -294,20 +330,22 @@ def compare(
     """
     from iotax.cli import compare as command
 
-    command.compare(before, after, notebook, margin, document, fail=fail_on_regression)
+    command.compare(before, after, _one(notebook, old_notebook), margin, document, fail=fail_on_regression)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def aa(
     study: StudyName = "quick",
+    notebook: Annotated[
+        Path | None,
+        typer.Argument(help="Where results are kept; out/aa.iotax when not given.", show_default=False),
+    ] = None,
+    old_notebook: OldNotebook = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="Which protocol or endpoint of the study; its baseline when not given.", show_default=False),
     ] = None,
     replicates: Annotated[int, typer.Option(min=2, help="Runs of each of the two.")] = 10,
-    notebook: Annotated[
-        Path | None, typer.Option("--notebook", "-n", help="Where results are kept; out/aa.iotax.", show_default=False)
-    ] = None,
     document: JsonFile = None,
 ) -> None:
     """Run one treatment against itself: the noise floor of this lab.
@@ -316,10 +354,10 @@ def aa(
     """
     from iotax.cli import aa as command
 
-    command.aa(study, protocol, replicates, notebook, document)
+    command.aa(study, protocol, replicates, _one(notebook, old_notebook), document)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def studies(
     name: Annotated[
         str | None,
@@ -329,11 +367,12 @@ def studies(
             autocompletion=complete.study_names,
         ),
     ] = None,
+    document: JsonFile = None,
 ) -> None:
     """List the built-in studies, or print one."""
     from iotax.cli import study as command
 
-    command.studies(name)
+    command.studies(name, document)
 
 
 @app.command()
@@ -400,8 +439,15 @@ def vm_shell(
     command.shell(protocol)
 
 
+def _one(notebook: Path | None, old_notebook: Path | None) -> Path | None:
+    if notebook is not None and old_notebook is not None:
+        leave(Exit.USAGE, f"two notebooks are named, {notebook} and {old_notebook}; name one")
+    return notebook or old_notebook
+
+
 def main() -> None:
     from typer.completion import completion_init
 
     completion_init()
+    spell_out()
     app(prog_name=complete.PROGRAM)

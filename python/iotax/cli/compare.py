@@ -14,7 +14,7 @@ from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
 from iotax.analysis.verdict import Cause
 from iotax.cli.console import console
-from iotax.cli.document import interval, write_document
+from iotax.cli.document import STDOUT, interval, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.cli.summary import COLORS
@@ -29,7 +29,18 @@ SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 def compare(
     before: str, after: str, notebook: Path | None, margin: float | None, document: Path | None, *, fail: bool
 ) -> None:
+    judged(document, *(Path(named) for named in (before, after)), *([notebook] if notebook else []))
     found, margin_percent, notes = _compared(before, after, notebook, margin)
+    worse = [change for change in found.found if change.regressed(margin_percent)]
+    if document != STDOUT:
+        _print(found, margin_percent, notes, worse)
+    if document is not None:
+        write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
+    if worse and fail:
+        raise typer.Exit(Exit.REGRESSED)
+
+
+def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], worse: list[Change]) -> None:
     out = console()
     out.print(_table(found.found))
     if any(shift.points for shift in found.shifts):
@@ -42,15 +53,10 @@ def compare(
     )
     for note, style in notes:
         out.print(Text(note, style=style), soft_wrap=True)
-    worse = [change for change in found.found if change.regressed(margin_percent)]
     for change in worse:
         out.print(Text(f"Regression: {_subject(change)}, {_said(change)}.", style="red"), soft_wrap=True)
     if not worse:
         out.print("No regression beyond the margin.", soft_wrap=True)
-    if document is not None:
-        write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
-    if worse and fail:
-        raise typer.Exit(Exit.REGRESSED)
 
 
 def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
@@ -87,8 +93,8 @@ def _compared(
     """The changes, the margin in percent, and what else is to be said, each with its style."""
     if not _is_file(before, notebook) and not _is_file(after, notebook):
         with open_notebook(notebook) as opened:
-            labels = {each.label for each in opened.runs()}
-            if before not in labels and after not in labels:
+            labels = {each.label for each in opened.runs()} - {""}
+            if not any(named in labels or _number(named) for named in (before, after)):
                 data = _measured(opened, None, str(opened.path))
                 factor, old, new = _levels(data.study, before, after, opened, labels)
                 margin_percent = data.study.margin if margin is None else margin
@@ -97,6 +103,12 @@ def _compared(
                     leave(Exit.NOTEBOOK, f"{opened.path}: no condition was measured with both {before} and {after}")
                 return found, margin_percent, _withheld(found, before, after)
     one, other = _data(before, notebook), _data(after, notebook)
+    if [run.result for run in one.measured] == [run.result for run in other.measured]:
+        leave(
+            Exit.USAGE,
+            f"{before} and {after} are the same run of {one.study.name}, which differs from itself by nothing. Name "
+            "two runs; `iotax aa` tells how far apart equal runs lie",
+        )
     margin_percent = one.study.margin if margin is None else margin
     found = changes(one, other, margin_percent)
     if not found.found:
@@ -115,6 +127,12 @@ def _withheld(found: Changes, before: str, after: str) -> list[tuple[str, str]]:
     return [(f"No verdict: {because(reasons[0], title(after), title(before))}.", "yellow")] if reasons else []
 
 
+def _number(named: str) -> int | None:
+    """Of `run=2`, a run by its number."""
+    name, _, number = named.partition("=")
+    return int(number) if name == "run" and number.isdecimal() else None
+
+
 def _is_file(named: str, notebook: Path | None) -> bool:
     path = Path(named)
     return notebook is None and (path.is_file() or path.suffix == ".iotax")
@@ -125,7 +143,9 @@ def _levels(study: Study, before: str, after: str, opened: Notebook, labels: set
     found = []
     for factor in study.levels():
         old, new = (study.level(factor, named.removeprefix(f"{factor}=")) for named in (before, after))
-        if old is not None and new is not None and old != new:
+        if old is not None and old == new:
+            leave(Exit.USAGE, f"{before} and {after} are the same level of {factor}; name two")
+        if old is not None and new is not None:
             found.append((factor, old, new))
     if len(found) > 1:
         factors = " and ".join(factor for factor, _, _ in found)
@@ -142,11 +162,14 @@ def _levels(study: Study, before: str, after: str, opened: Notebook, labels: set
 
 
 def _data(named: str, notebook: Path | None) -> StudyData:
-    """A notebook's latest run, or the latest run with this label in the notebook named or the newest one."""
+    """A notebook's latest run, or the run with this number or the latest with this label in the notebook named or the
+    newest one."""
     if _is_file(named, notebook):
         with open_notebook(Path(named)) as opened:
             return _measured(opened, None, named)
     with open_notebook(notebook) as opened:
+        if number := _number(named):
+            return _measured(opened, number, f"{opened.path}, run {number}")
         runs = [each.id for each in opened.runs() if each.label == named]
         if not runs:
             labels = ", ".join(sorted({each.label for each in opened.runs() if each.label})) or "none"

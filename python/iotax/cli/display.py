@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -12,15 +12,20 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from iotax.cli.console import Lasting
-from iotax.design import Plan
-from iotax.labs.base import Sample, Step
-from iotax.runner import Listener
-from iotax.trial import Attempt, Background, Trial
+from iotax.cli.console import console_on
+from iotax.listener import Listener
 from iotax.units import show_minutes, show_rate, show_time
 
+if TYPE_CHECKING:
+    # The first line of a run is printed before what is heavy.
+    from iotax.design import Plan
+    from iotax.labs.base import Sample, Step
+    from iotax.study import Study
+    from iotax.trial import Attempt, Background, Trial
+
 PLAIN_EVERY_S = 15.0
-"""How often a run without a terminal says how far it is."""
+"""How often a run without a terminal says how far it is, after its first trial."""
+_BAR_COLUMNS = 20
 
 
 class Clock:
@@ -69,6 +74,10 @@ class Display(Listener):
     def close(self) -> None:
         """Takes a live line away."""
 
+    def asked(self, study: Study) -> None:
+        """The first line of a run, before anything that takes time."""
+        self._print(f"{study.name}: {study.question}")
+
     def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None:
         self._clock = Clock(plan, left)
         if resumed:
@@ -78,6 +87,11 @@ class Display(Listener):
         else:
             took = show_minutes(plan.duration_ns / 1e9)
             self._print(f"{len(plan.trials)} trials in {plan.blocks} block{'s'[: plan.blocks - 1]}, about {took}.")
+
+    def replicated(self, trials: list[Trial]) -> None:
+        more = sorted({trial.replicate for trial in trials if trial.compared})
+        numbers = f"replicate {more[0]}" if len(more) == 1 else f"replicates {more[0]} to {more[-1]}"
+        self._print(f"Adding {numbers}, {len(trials)} trials, to the run that this notebook holds.")
 
     def extended(self, trials: list[Trial]) -> None:
         if self._clock is not None:
@@ -140,24 +154,38 @@ class LiveDisplay(Display):
         self._draw()
 
     def _draw(self) -> None:
+        said = self._said()
+        # The last column stays free: some terminals wrap when it is filled.
+        width = self._console.width - 1
         line = Table.grid(padding=(0, 2))
-        cells: list[Text | ProgressBar] = []
+        if self._clock is not None and len(said[0]) + 2 + _BAR_COLUMNS <= width:
+            line.add_row(ProgressBar(self._clock.total, self._clock.done, width=_BAR_COLUMNS), said[0])
+        else:
+            fitting = next((each for each in said if len(each) <= width), said[-1])
+            fitting.truncate(width)
+            line.add_row(fitting)
+        self._live.update(line, refresh=True)
+
+    def _said(self) -> list[Text]:
+        """What there is to say, from all of it to the least."""
+        begin: list[Text | str] = []
         if self._clock is not None:
-            cells += [
-                ProgressBar(self._clock.total, self._clock.done, width=20),
-                Text(f"{self._clock.done}/{self._clock.total}"),
-                Text(
-                    f"{show_minutes(self._clock.left_s(self._sample.at_ns if self._sample else 0))} left", style="cyan"
-                ),
-            ]
+            left_s = self._clock.left_s(self._sample.at_ns if self._sample else 0)
+            begin = [f"{self._clock.done}/{self._clock.total}", Text(f"{show_minutes(left_s)} left", style="cyan")]
         if self._step is not None:
             share = f" {self._step.fraction:.0%}" if self._step.fraction is not None else ""
-            cells.append(Text(f"{self._step.text}{share}"))
-        elif self._under_way:
-            cells.append(Text(_place(self._under_way, self._sample), style="bold"))
-            cells.append(Text(_describe(self._sample)))
-        line.add_row(*cells)
-        self._live.update(line, refresh=True)
+            return [_in_one([*begin, f"{self._step.text}{share}"])]
+        if not self._under_way:
+            return [_in_one(begin)]
+        begin.append(Text(_place(self._under_way, self._sample), style="bold"))
+        parts = _describe(self._sample)
+        return [_in_one([*begin, *parts[:count]]) for count in range(len(parts), -1, -1)]
+
+
+def _in_one(parts: Sequence[Text | str]) -> Text:
+    line = Text("  ").join(part if isinstance(part, Text) else Text(part) for part in parts)
+    line.no_wrap = True
+    return line
 
 
 class PlainDisplay(Display):
@@ -165,7 +193,7 @@ class PlainDisplay(Display):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._said = time.monotonic()
+        self._said_s: float | None = None
 
     def step(self, step: Step) -> None:
         if step.fraction is None:
@@ -176,9 +204,10 @@ class PlainDisplay(Display):
         clock, result = self._clock, attempt.result
         if clock is None or result is None:
             return
-        if time.monotonic() - self._said < PLAIN_EVERY_S and clock.done < clock.total:
+        lately = self._said_s is not None and time.monotonic() - self._said_s < PLAIN_EVERY_S
+        if lately and clock.done < clock.total:
             return
-        self._said = time.monotonic()
+        self._said_s = time.monotonic()
         self._print(
             f"{clock.done}/{clock.total} {attempt.trial.id}: {show_rate(result.rate_iops)} IOPS, "
             f"p50 {show_time(result.latency_ns(50))}, p99 {show_time(result.latency_ns(99))}; "
@@ -188,7 +217,7 @@ class PlainDisplay(Display):
 
 def display_on(stream: TextIO) -> Display:
     """The display that fits the stream."""
-    console = Lasting(file=stream, highlight=False)
+    console = console_on(stream)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
@@ -199,12 +228,13 @@ def _place(under_way: str, sample: Sample | None) -> str:
     return f"{under_way}, round {sample.round}, {sample.trial.rpartition('/')[0]}"
 
 
-def _describe(sample: Sample | None) -> str:
+def _describe(sample: Sample | None) -> list[str]:
+    """What is worth most first."""
     if sample is None:
-        return "connecting"
+        return ["connecting"]
     parts = [f"{show_rate(sample.rate_iops)} IOPS"]
-    if sample.latency_p50_ns is not None and sample.latency_p99_ns is not None:
-        parts.append(f"p50 {show_time(sample.latency_p50_ns)}, p99 {show_time(sample.latency_p99_ns)}")
     if sample.phase == "warmup":
         parts.append("warming up")
-    return "  ".join(parts)
+    if sample.latency_p50_ns is not None and sample.latency_p99_ns is not None:
+        parts.append(f"p50 {show_time(sample.latency_p50_ns)}, p99 {show_time(sample.latency_p99_ns)}")
+    return parts

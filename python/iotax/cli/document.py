@@ -1,20 +1,56 @@
-"""Files that a command writes beside a notebook: findings as JSON, for pipelines."""
+"""What a command says as JSON, for pipelines: on standard output in place of the text, or in a file beside it.
+
+docs/reference/json.md says what each command's document holds.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from iotax.analysis import Estimate
+import typer
+
+from iotax import outputs
 from iotax.cli.exits import Exit, leave
+from iotax.outputs import OutputRefused
+
+if TYPE_CHECKING:
+    from iotax.analysis import Estimate
+
+STDOUT = Path("-")
 
 
-def write_document(path: Path, document: dict[str, Any]) -> None:
+def judged(path: Path | None, *inputs: Path) -> None:
+    """Ends with the reason where an output named on the command line would replace what iotax never replaces."""
+    if path is None or path == STDOUT:
+        return
     try:
-        path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        outputs.judge(path, *inputs)
+    except OutputRefused as refused:
+        leave(Exit.USAGE, str(refused))
     except OSError as error:
         cannot_write(path, error)
+
+
+def write_output(path: Path, content: str | bytes, *inputs: Path) -> None:
+    """Replaces a file whole or not at all. Ends with the reason where it cannot."""
+    try:
+        outputs.write(path, content, *inputs)
+    except OutputRefused as refused:
+        leave(Exit.USAGE, str(refused))
+    except OSError as error:
+        cannot_write(path, error)
+
+
+def write_document(path: Path, document: dict[str, Any], *inputs: Path) -> None:
+    """To the file, or to standard output for `-`. What is no number is null."""
+    text = json.dumps(_plain(document), indent=1, ensure_ascii=path == STDOUT, allow_nan=False) + "\n"
+    if path == STDOUT:
+        typer.echo(text, nl=False)
+    else:
+        write_output(path, text, *inputs)
 
 
 def cannot_write(path: Path, error: OSError) -> NoReturn:
@@ -24,3 +60,15 @@ def cannot_write(path: Path, error: OSError) -> NoReturn:
 def interval(ratio: Estimate) -> dict[str, float | None]:
     """A ratio and its 95 % interval, null where the runs give none."""
     return {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value

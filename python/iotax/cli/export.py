@@ -7,77 +7,133 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from iotax.cli.document import cannot_write
+from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
-from iotax.notebook import Notebook, NotebookError
-from iotax.trial import Attempt
+from iotax.notebook import Notebook, NotebookError, StudyRun
+from iotax.trial import Attempt, Second, Stream
 
+FORMATS = ("csv", "parquet", "json")
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99_9": 99.9, "p99_99": 99.99}
 
+Row: TypeAlias = dict[str, Any]
 
-def export(path: Path | None, form: str, output: Path | None, run: int | None) -> None:
+
+def export(path: Path | None, form: str | None, output: Path | None, run: str | None, *, series: bool) -> None:
+    form = _format(form, output)
     if form == "parquet" and output is None and sys.stdout.isatty():
         leave(Exit.USAGE, "Parquet is no text; name a file with --output")
+    if form == "json" and series:
+        leave(Exit.USAGE, "--series: JSON has the series of each attempt anyway; leave it out")
     with open_notebook(path) as notebook:
+        judged(output, notebook.path)
         try:
-            content = _written(notebook, form, run)
+            content = _written(notebook, form, _runs(notebook, run), series=series, all_runs=run == "all")
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
     if output is None:
         sys.stdout.buffer.write(content)
-        return
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        cannot_write(output, error)
+    else:
+        write_output(output, content, notebook.path)
 
 
-def _written(notebook: Notebook, form: str, run: int | None) -> bytes:
-    match form:
-        case "json":
-            return (json.dumps(_everything(notebook, run), indent=1) + "\n").encode()
-        case "parquet":
-            return _parquet(_table(notebook, run))
-        case _:
-            return _csv(_table(notebook, run)).encode()
+def _format(form: str | None, output: Path | None) -> str:
+    """By the file's name, which must not lie."""
+    named = output.suffix.removeprefix(".").lower() if output is not None else ""
+    if named in FORMATS:
+        if form not in (None, named):
+            leave(Exit.USAGE, f"--format {form} into {output}: the name says {named}; leave --format out")
+        return named
+    if output is not None and form is None:
+        leave(Exit.USAGE, f"{output}: name a .csv, .parquet or .json file, or say --format")
+    return form or "csv"
 
 
-def _everything(notebook: Notebook, run: int | None) -> dict[str, Any]:
-    chosen = notebook.run(run)
+def _runs(notebook: Notebook, run: str | None) -> list[StudyRun]:
+    if run == "all":
+        return notebook.runs()
+    if run is not None and not run.isdecimal():
+        leave(Exit.USAGE, f"--run {run}: give a number, or all")
+    return [notebook.run(int(run) if run else None)]
+
+
+def _written(notebook: Notebook, form: str, runs: list[StudyRun], *, series: bool, all_runs: bool) -> bytes:
+    if form == "json":
+        whole = [_everything(notebook, run) for run in runs]
+        return (json.dumps({"runs": whole} if all_runs else whole[0], indent=1) + "\n").encode()
+    table = _series if series else _attempts
+    rows = [row for run in runs for row in table(notebook, run)]
+    return _parquet(rows) if form == "parquet" else _csv(rows).encode()
+
+
+def _everything(notebook: Notebook, run: StudyRun) -> dict[str, Any]:
+    judgements = _judged(notebook, run)
     return {
-        "run": {"id": chosen.id, "label": chosen.label, "started_unix_ns": chosen.started_unix_ns},
-        "study": notebook.study(chosen.id).model_dump(mode="json"),
-        "environments": notebook.environments(chosen.id),
-        "backgrounds": [each.model_dump(mode="json") for each in notebook.backgrounds(chosen.id)],
-        "attempts": [each.model_dump(mode="json") for each in notebook.attempts(chosen.id)],
+        "run": {"id": run.id, "label": run.label, "started_unix_ns": run.started_unix_ns},
+        "study": notebook.study(run.id).model_dump(mode="json"),
+        "environments": notebook.environments(run.id),
+        "backgrounds": [each.model_dump(mode="json") for each in notebook.backgrounds(run.id)],
+        "attempts": [
+            each.model_dump(mode="json") | ({"validity": judgements[each.trial.id]} if _is_judged(each) else {})
+            for each in notebook.attempts(run.id)
+        ],
     }
 
 
-def _table(notebook: Notebook, run: int | None) -> list[dict[str, Any]]:
-    chosen = notebook.run(run)
-    return [{"run": chosen.id, "label": chosen.label, **_row(each)} for each in notebook.attempts(chosen.id)]
+def _is_judged(attempt: Attempt) -> bool:
+    return attempt.status == "done" and attempt.result is not None
 
 
-def _row(attempt: Attempt) -> dict[str, Any]:
+def _judged(notebook: Notebook, run: StudyRun) -> dict[str, Row]:
+    """Trial → what the report says of whether its run can be believed."""
+    # Heavy.
+    from iotax.analysis.responses import Run
+    from iotax.analysis.validity import Level, against_rules, check_run, overall
+
+    study = notebook.study(run.id)
+    found = {}
+    for attempt in notebook.attempts(run.id):
+        if attempt.result is not None and _is_judged(attempt):
+            checks = check_run(Run(attempt.trial, attempt.result))
+            found[attempt.trial.id] = {
+                "level": overall(checks).name.lower(),
+                "excluded": bool(against_rules(checks, study.exclude)),
+                "doubts": [f"{check.key}: {check.text}" for check in checks if check.level >= Level.NOTE],
+            }
+    return found
+
+
+def _attempts(notebook: Notebook, run: StudyRun) -> list[Row]:
+    judgements = _judged(notebook, run)
+    return [
+        {"run": run.id, "label": run.label, **_row(each, judgements.get(each.trial.id) if _is_judged(each) else None)}
+        for each in notebook.attempts(run.id)
+    ]
+
+
+def _row(attempt: Attempt, judgement: Row | None) -> Row:
     """One attempt; a failed one has its reason and no figures."""
     trial, result = attempt.trial, attempt.result
     arrived = result.open if result else None
-    row: dict[str, Any] = {
+    row: Row = {
         "study": trial.study,
         "trial": trial.id,
         "order": trial.order,
         "block": trial.block,
         "replicate": trial.replicate,
+        "role": trial.role,
         "attempt": attempt.number,
         "status": attempt.status,
         "reason": attempt.reason,
         "started_unix_ns": attempt.started_unix_ns,
         "ended_unix_ns": attempt.ended_unix_ns,
+        "validity": judgement and judgement["level"],
+        "excluded": judgement and judgement["excluded"],
+        "doubts": judgement and "; ".join(judgement["doubts"]),
     }
-    figures: dict[str, Any] = {
+    figures: Row = {
         "driver": result and result.driver,
         "carrier": result and result.facts.carrier.kind,
         "carrier_name": result and result.facts.carrier.name,
@@ -96,6 +152,8 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "backlog_end": arrived and arrived.backlog_end,
         "achieved": arrived and arrived.achieved,
         "latency_max_ns": result and max(result.read.latency_max_ns, result.write.latency_max_ns),
+        **_stream("read", result.read if result else None, result.duration_s if result else 0),
+        **_stream("write", result.write if result else None, result.duration_s if result else 0),
         "cpu_initiator_ns_per_io": result and result.cpu_per_io_ns("initiator"),
         "cpu_target_ns_per_io": result and result.cpu_per_io_ns("target"),
         "cpu_hypervisor_ns_per_io": result and result.cpu_per_io_ns("hypervisor"),
@@ -104,22 +162,58 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "errors": result and result.checks.errors,
         "verify_checked_blocks": result and result.verify and result.verify.checked_blocks,
         "verify_never_written_blocks": result and result.verify and result.verify.never_written_blocks,
+        "verify_wrong_blocks": result and result.verify and result.verify.wrong_blocks,
     }
-    # A factor may have the name of what is measured: the rate that was asked for is not the rate achieved.
-    taken = row.keys() | figures.keys()
-    factors = {f"factor_{name}" if name in taken else name: level for name, level in trial.treatment.items()}
-    return row | factors | figures
+    return row | _factors(attempt, {*row, *figures}) | figures
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
+def _stream(name: str, stream: Stream | None, duration_s: float) -> Row:
+    """Reads or writes alone; without latencies where there were none."""
+    some = stream if stream is not None and stream.ios else None
+    return {
+        f"{name}_rate_iops": stream and stream.ios / duration_s,
+        f"{name}_rate_bytes_per_s": stream and stream.bytes / duration_s,
+        f"{name}_latency_mean_ns": some and some.latency_sum_ns / some.ios,
+        **{f"{name}_latency_{key}_ns": some and some.percentile_ns(percent) for key, percent in _PERCENTILES.items()},
+        f"{name}_latency_max_ns": some and some.latency_max_ns,
+    }
+
+
+def _factors(attempt: Attempt, taken: set[str]) -> Row:
+    """A factor may have the name of what is measured: the rate that was asked for is not the rate achieved."""
+    levels = attempt.trial.treatment
+    return {f"factor_{name}" if name in taken else name: level for name, level in levels.items()}
+
+
+def _series(notebook: Notebook, run: StudyRun) -> list[Row]:
+    """A row for each interval of each attempt that was done."""
+    rows = []
+    for attempt in notebook.attempts(run.id):
+        for number, each in enumerate(attempt.result.series if attempt.result else [], start=1):
+            row: Row = {
+                "run": run.id,
+                "label": run.label,
+                "study": attempt.trial.study,
+                "trial": attempt.trial.id,
+                "attempt": attempt.number,
+                "interval": number,
+            }
+            rows.append(row | _factors(attempt, {*row, *Second.model_fields}) | each.model_dump())
+    return rows
+
+
+def _csv(rows: list[Row]) -> str:
+    """Runs of different studies have different factors: each column that any has."""
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["run"]
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else ["run"], lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
 
-def _parquet(rows: list[dict[str, Any]]) -> bytes:
+def _parquet(rows: list[Row]) -> bytes:
+    # Heavy, and needed by few.
     import pandas as pd
 
     try:

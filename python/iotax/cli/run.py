@@ -1,27 +1,25 @@
-"""`iotax run`."""
+"""`iotax run`. What is heavy is imported after the first line is on the screen."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from iotax.analysis import StudyData
-from iotax.cli.display import display_on
+from iotax.cli.display import Display, display_on
+from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
-from iotax.cli.study import load, open_lab, planned
-from iotax.cli.summary import print_summary
-from iotax.engine import EngineError, find_engine
-from iotax.environment import environment
-from iotax.labs.base import LabUnusable
-from iotax.notebook import Notebook, NotebookError, Writer
-from iotax.runner import Summary, run_study
 from iotax.study import Study
 from iotax.waiting import WAIT_FOR_TARGET_S
-from iotax.wording import link, search
+
+if TYPE_CHECKING:
+    from iotax.notebook import Notebook
+    from iotax.runner import Summary
 
 
 def run(
@@ -30,31 +28,53 @@ def run(
     label: str,
     destroy: list[str],
     driver: str | None,
+    document: Path | None,
     *,
-    anew: bool,
+    again: bool,
     report: bool,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
-    summary = measure(study, source, path, label=label, destroy=destroy, anew=anew, wait_for_target_s=wait_for_target_s)
-    _conclude(path, summary, report=report)
+    if path.suffix == ".html":
+        leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")
+    judged(document, path, Path(name))
+    display = display_on(sys.stderr if document == STDOUT else sys.stdout)
+    display.asked(study)
+    summary = measure(
+        study,
+        source,
+        path,
+        display,
+        label=label,
+        destroy=destroy,
+        again=again,
+        wait_for_target_s=wait_for_target_s,
+    )
+    _conclude(path, summary, document, report=report)
 
 
 def measure(
     study: Study,
     source: str,
     path: Path,
+    display: Display,
     *,
     label: str = "",
     destroy: Sequence[str] = (),
-    anew: bool = False,
+    again: bool = False,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> Summary:
     """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin."""
-    plan = planned(study)
-    display = display_on(sys.stdout)
+    from iotax.cli.study import open_lab, planned
+    from iotax.engine import EngineError, find_engine
+    from iotax.environment import environment
+    from iotax.labs.base import LabUnusable
+    from iotax.notebook import NotebookError, Writer
+    from iotax.runner import run_study
+
     try:
+        plan = planned(study)
         lab = open_lab(study, plan, list(destroy))
         with Writer(path) as writer:
             return run_study(
@@ -64,7 +84,7 @@ def measure(
                 writer,
                 source=source,
                 label=label,
-                anew=anew,
+                anew=again,
                 environment=environment(find_engine()),
                 listener=display,
                 wait_for_target_s=wait_for_target_s,
@@ -85,28 +105,30 @@ def measure(
         display.close()
 
 
-def _conclude(path: Path, summary: Summary, *, report: bool) -> None:
+def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bool) -> None:
     """The table, what went wrong, and the report's path as the last line."""
+    from iotax.cli.show import default_report, write_report
+    from iotax.notebook import Notebook
+
     with Notebook(path) as notebook:
-        left = len(notebook.trials(summary.run)) - sum(
-            1 for each in notebook.attempts(summary.run) if each.status == "done"
-        )
+        page = default_report(notebook, summary.run)
+        if summary.finished and (not report or _is_younger(page, notebook, summary.run)):
+            _finished(notebook, summary.run, page)
         if summary.interrupted:
+            left = len(notebook.left(summary.run))
             leave(
                 Exit.INTERRUPTED,
                 f"interrupted with {left} trials left; run the same command again to go on. Results: {path}",
             )
-        print_summary(notebook, summary.run)
-        study, attempts = notebook.study(summary.run), notebook.attempts(summary.run)
-        for line in (*search.sentences(study, attempts), *link.sentences(StudyData(study, attempts))):
-            typer.echo(line)
-        typer.echo(f"Notebook: {path}")
-        if summary.failed:
-            typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {path}` tells why.")
+        if document != STDOUT:
+            _print(notebook, summary)
         if report:
-            from iotax.cli.show import write_report
-
-            typer.echo(f"Report: {write_report(notebook, summary.run, None)}")
+            write_report(notebook, summary.run, page)
+        if document is not None:
+            write_document(document, _document(notebook, summary, page if report else None), path)
+        if report and document != STDOUT:
+            typer.echo(f"Report: {page}")
+        left = len(notebook.left(summary.run))
     if summary.away:
         leave(
             Exit.FAILED,
@@ -115,3 +137,48 @@ def _conclude(path: Path, summary: Summary, *, report: bool) -> None:
         )
     if summary.failed:
         raise typer.Exit(Exit.FAILED)
+
+
+def _is_younger(page: Path, notebook: Notebook, run: int) -> bool:
+    """Whether the report was written after the run's last trial."""
+    last_ns = max((each.ended_unix_ns or 0 for each in notebook.attempts(run)), default=0)
+    return page.is_file() and page.stat().st_mtime_ns >= last_ns
+
+
+def _finished(notebook: Notebook, run: int, page: Path) -> None:
+    """Nothing was measured, which a script must notice."""
+    count = len(notebook.trials(run))
+    where = f"{notebook.path}" + (f", its report is {page}" if page.is_file() else "")
+    leave(
+        Exit.USAGE,
+        f"nothing was run: all {count} trials of this study are done in {where}. Say --again for another run beside "
+        "it, or more `replicates:` to add to it",
+    )
+
+
+def _print(notebook: Notebook, summary: Summary) -> None:
+    from iotax.analysis import StudyData
+    from iotax.cli.summary import print_summary
+    from iotax.wording import link, search
+
+    if summary.finished:
+        typer.echo("All trials were done already.")
+    print_summary(notebook, summary.run)
+    study, attempts = notebook.study(summary.run), notebook.attempts(summary.run)
+    for line in (*search.sentences(study, attempts), *link.sentences(StudyData(study, attempts))):
+        typer.echo(line)
+    typer.echo(f"Notebook: {notebook.path}")
+    if summary.failed:
+        typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")
+
+
+def _document(notebook: Notebook, summary: Summary, page: Path | None) -> dict[str, Any]:
+    from iotax.cli.summary import run_document
+
+    return {
+        **run_document(notebook, summary.run),
+        "report": str(page) if page else None,
+        "trials_done_now": summary.done,
+        "given_up": list(summary.failed),
+        "stopped_by_rule": summary.stopped,
+    }

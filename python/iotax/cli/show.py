@@ -8,17 +8,24 @@ from pathlib import Path
 
 import typer
 
+from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
-from iotax.cli.summary import print_summary
 from iotax.notebook import Notebook, NotebookError
+from iotax.outputs import OutputRefused
 from iotax.trial import Attempt
 
 
-def show(path: Path | None, run: int | None) -> None:
+def show(path: Path | None, run: int | None, document: Path | None) -> None:
     with open_notebook(path) as notebook:
+        judged(document, notebook.path)
         try:
-            _show(notebook, run)
+            if document != STDOUT:
+                _show(notebook, run)
+            if document is not None:
+                from iotax.cli.summary import run_document
+
+                write_document(document, run_document(notebook, run), notebook.path)
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
 
@@ -36,10 +43,13 @@ def _show(notebook: Notebook, run: int | None) -> None:
     typer.echo(f"{done} of {len(trials)} trials are done.")
     for attempt in attempts:
         if attempt.status != "done":
-            typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}: {attempt.reason}")
+            reason = f": {attempt.reason}" if attempt.reason else ""
+            typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}{reason}")
             for line in attempt.log.splitlines()[-3:]:
                 typer.echo(f"    {line}")
     if done:
+        from iotax.cli.summary import print_summary
+
         print_summary(notebook, chosen.id)
         for line in connections(attempts):
             typer.echo(line)
@@ -47,7 +57,15 @@ def _show(notebook: Notebook, run: int | None) -> None:
 
 def connections(attempts: Iterable[Attempt]) -> list[str]:
     """What the first connection over each protocol found and agreed on."""
-    found: dict[str, str] = {}
+    return [
+        f"{protocol} agreed: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+        for protocol, facts in agreed(attempts).items()
+    ]
+
+
+def agreed(attempts: Iterable[Attempt]) -> dict[str, dict[str, str]]:
+    """Protocol → what its first connection found and agreed on."""
+    found: dict[str, dict[str, str]] = {}
     for attempt in attempts:
         connected = attempt.connected
         if attempt.status != "done" or connected is None:
@@ -55,8 +73,15 @@ def connections(attempts: Iterable[Attempt]) -> list[str]:
         protocol = connected.endpoint.partition(":")[0]
         facts = {name: value for name, value in (connected.identity | connected.negotiated).items() if value}
         if protocol not in found and facts:
-            found[protocol] = f"{protocol} agreed: " + ", ".join(f"{name} {value}" for name, value in facts.items())
-    return list(found.values())
+            found[protocol] = facts
+    return found
+
+
+def default_report(notebook: Notebook, run: int | None) -> Path:
+    """Beside the notebook; each run has its own, so that none replaces another's."""
+    number = notebook.run(run).id
+    name = notebook.path.stem if number == notebook.runs()[0].id else f"{notebook.path.stem}-run{number}"
+    return notebook.path.with_name(f"{name}.html")
 
 
 def write_report(
@@ -64,15 +89,19 @@ def write_report(
 ) -> Path:
     """Writes the HTML file, and its charts where a folder for them is named; the file's path. Ends with the reason
     where a file cannot be written."""
+    path = output or default_report(notebook, run)
+    for each in (path, pdf):
+        judged(each, notebook.path)
     from iotax.report import write
 
-    path = output or notebook.path.with_suffix(".html")
     try:
         return write(notebook, path, charts, run, pdf)
+    except OutputRefused as refused:
+        leave(Exit.USAGE, str(refused))
     except OSError as error:
         leave(
             Exit.USAGE,
-            f"{error.filename2 or error.filename or path} cannot be written: {error.strerror or error}. The notebook "
+            f"{error.filename or path} cannot be written: {error.strerror or error}. The notebook "
             f"is whole: `iotax report {notebook.path} --output FILE` writes the report elsewhere",
         )
 

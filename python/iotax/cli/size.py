@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.markup import escape
@@ -22,6 +23,7 @@ from iotax.analysis.capacity import (
 )
 from iotax.analysis.cost import ServiceCost
 from iotax.cli.console import console
+from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import NotebookError
@@ -43,10 +45,21 @@ def size(
     response: str | None,
     storage: str,
     cores: int,
+    document: Path | None,
 ) -> None:
     demand = _demand(iops, cap, response, storage)
-    costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run, demand.rate_iops)
+    judged(document)
+    costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run, demand.rate_iops, document)
     found = [capacity(cost, demand) for cost in costs]
+    if document != STDOUT:
+        _print(found, costs, demand, cores)
+    if document is not None:
+        write_document(document, _document(found, costs, demand, cores))
+    if any(each.size is None for each in found):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int) -> None:
     out = console()
     out.print(_sizes(found, demand))
     out.print(_asked(demand), style="dim", soft_wrap=True)
@@ -67,8 +80,50 @@ def size(
         out.print(f"Costs: {source}, with 95 % intervals.", style="dim", soft_wrap=True)
     for line in cost_cautions(costs):
         out.print(line, style="yellow", soft_wrap=True)
-    if any(each.size is None for each in found):
-        raise typer.Exit(Exit.FAILED)
+
+
+def _document(found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int) -> dict[str, Any]:
+    target = demand.target
+    return {
+        "rate_iops": demand.rate_iops,
+        "utilisation_max": target.utilisation_max,
+        "response_max_ratio": target.response_max_ratio,
+        "response_max_us": target.response_max_s and target.response_max_s * 1e6,
+        "storage_us": demand.storage_us,
+        "cautions": list(cost_cautions(costs)),
+        "sizes": [
+            {
+                "arm": each.cost.arm,
+                "cpu_us": {
+                    "value": each.cost.cost_us.value,
+                    "low": each.cost.cost_us.low,
+                    "high": each.cost.cost_us.high,
+                },
+                "source": each.cost.source,
+                "per_core_iops": per_core_iops(each.cost),
+                "cores": each.size and each.size.servers,
+                "cores_low": each.low and each.low.servers,
+                "cores_high": each.high and each.high.servers,
+                "utilisation": each.size and each.size.queue.utilisation,
+                "response_us": each.size and each.size.response_s * 1e6,
+                "bound_by": each.size and each.size.bound_by,
+                "reason": each.reason,
+            }
+            for each in found
+        ],
+        "response_table": [
+            {
+                "arm": cost.arm,
+                "cores": cores,
+                "storage_us": storage_us,
+                "utilisation": utilisation,
+                "response_us": response_us(cost.cost_us.value, cores, utilisation, storage_us),
+            }
+            for storage_us in STORAGE_US
+            for cost in costs
+            for utilisation in UTILISATIONS
+        ],
+    }
 
 
 def _demand(iops: int, cap: float, response: str | None, storage: str) -> Demand:
@@ -112,7 +167,7 @@ def _costs(given: list[str]) -> list[ServiceCost]:
     return found
 
 
-def _from_notebook(path: Path | None, run: int | None, rate_iops: float) -> list[ServiceCost]:
+def _from_notebook(path: Path | None, run: int | None, rate_iops: float, document: Path | None) -> list[ServiceCost]:
     with open_notebook(path) as notebook:
         try:
             found = summarise(study_data(notebook, run)).sizing(rate_iops)
@@ -125,9 +180,10 @@ def _from_notebook(path: Path | None, run: int | None, rate_iops: float) -> list
                 f"{notebook.path}: nothing to size {rate_iops:,.0f} IOPS by:{reasons}\n"
                 f"Size a rate that was measured, measure with `rate_iops: {rate_iops:.0f}`, or give --cpu-us 81",
             )
+        judged(document, notebook.path)
         for reason in found.reasons:
-            typer.echo(f"Not sized: {reason}.")
-        typer.echo(f"{notebook.path}")
+            typer.echo(f"Not sized: {reason}.", err=document == STDOUT)
+        typer.echo(f"{notebook.path}", err=document == STDOUT)
     return found.costs
 
 

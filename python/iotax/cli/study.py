@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -10,21 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from iotax.cli.console import console
-from iotax.cli.document import cannot_write
+from iotax.cli.document import STDOUT, judged, write_document, write_output
+from iotax.cli.documents import check_document, plan_document, studies_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.design.describe import describe, detectable
 from iotax.engine import EngineError, find_engine
-from iotax.labs.base import Lab
+from iotax.labs.base import Finding, Lab
 from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.asked import asked
 from iotax.study.model import format_level
-from iotax.study.notes import notes
 from iotax.study.read import builtin_studies, builtin_study, load_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
@@ -32,22 +34,6 @@ from iotax.units import show_minutes
 from iotax.wording import PERCENT_RATIO_MAX, figure
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
-
-
-def load(name: str, driver: str | None = None) -> tuple[Study, str]:
-    """The study and its text, with the command line's driver over the study's. Ends with everything that is wrong."""
-    try:
-        study, source = load_study(name)
-    except StudyError as error:
-        for line in error.lines():
-            typer.echo(line, err=True)
-        raise typer.Exit(Exit.USAGE) from None
-    for line in notes(source):
-        typer.echo(f"note: {line}", err=True)
-    if driver is not None:
-        loopback = study.lab.loopback.model_copy(update={"driver": driver})
-        study = study.model_copy(update={"lab": study.lab.model_copy(update={"loopback": loopback})})
-    return study, source
 
 
 def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
@@ -76,9 +62,18 @@ def planned(study: Study) -> Plan:
         leave(Exit.USAGE, f"{study.name}: design: {error}")
 
 
-def plan(name: str) -> None:
+def plan(name: str, document: Path | None) -> None:
     study, _ = load(name)
+    judged(document, Path(name))
     made = planned(study)
+    remarks = [*describe(study, made), *_by_earlier_scatter(study, OUT / f"{study.name}.iotax")]
+    if document != STDOUT:
+        _print_plan(study, made, remarks)
+    if document is not None:
+        write_document(document, plan_document(study, made, remarks), Path(name))
+
+
+def _print_plan(study: Study, made: Plan, remarks: list[str]) -> None:
     factors = list(study.levels())
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("order", "block", "replicate"):
@@ -99,9 +94,7 @@ def plan(name: str) -> None:
         f"about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
         soft_wrap=True,
     )
-    for line in describe(study, made):
-        out.print(escape(line), soft_wrap=True, highlight=False)
-    for line in _by_earlier_scatter(study, OUT / f"{study.name}.iotax"):
+    for line in remarks:
         out.print(escape(line), soft_wrap=True, highlight=False)
 
 
@@ -143,8 +136,9 @@ def _difference(ratio: float) -> str:
     return f"{ratio - 1:.1%}" if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 
-def check(name: str, destroy: list[str]) -> None:
+def check(name: str, destroy: list[str], document: Path | None) -> None:
     study, _ = load(name)
+    judged(document, Path(name))
     made = planned(study)
     try:
         lab = open_lab(study, made, destroy)
@@ -154,10 +148,10 @@ def check(name: str, destroy: list[str]) -> None:
         findings = lab.check()
     finally:
         lab.close()
-    out = console()
-    out.print(f"{_MARKS['ok']} study: {len(made.trials)} trials, about {show_minutes(made.duration_ns / 1e9)}")
-    for finding in findings:
-        out.print(f"{_MARKS[finding.kind]} {escape(finding.subject)}: {escape(finding.message)}", soft_wrap=True)
+    if document != STDOUT:
+        _print_findings(made, findings)
+    if document is not None:
+        write_document(document, check_document(study, made, findings), Path(name))
     kinds = {finding.kind for finding in findings}
     if "refused" in kinds:
         raise typer.Exit(Exit.REFUSED)
@@ -165,15 +159,29 @@ def check(name: str, destroy: list[str]) -> None:
         raise typer.Exit(Exit.LAB)
 
 
-def studies(name: str | None) -> None:
+def _print_findings(made: Plan, findings: list[Finding]) -> None:
+    out = console()
+    out.print(f"{_MARKS['ok']} study: {len(made.trials)} trials, about {show_minutes(made.duration_ns / 1e9)}")
+    for finding in findings:
+        out.print(f"{_MARKS[finding.kind]} {escape(finding.subject)}: {escape(finding.message)}", soft_wrap=True)
+
+
+def studies(name: str | None, document: Path | None) -> None:
     if name is not None:
+        if document is not None:
+            leave(Exit.USAGE, f"--json lists the studies; `iotax plan {name} --json` is about one")
         typer.echo(_builtin(name), nl=False)
+        return
+    judged(document)
+    found = {each: load_study(each)[0] for each in builtin_studies()}
+    if document is not None:
+        write_document(document, studies_document({each: (study, make_plan(study)) for each, study in found.items()}))
+    if document == STDOUT:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("name", "trials", "takes", "question"):
         table.add_column(title)
-    for each in builtin_studies():
-        study, _ = load_study(each)
+    for each, study in found.items():
         made = make_plan(study)
         table.add_row(each, str(len(made.trials)), show_minutes(made.duration_ns / 1e9), escape(study.question))
     console().print(table)
@@ -183,12 +191,11 @@ def init(path: Path, source: str | None) -> None:
     schema = path.with_name("study.schema.json")
     if path.exists():
         leave(Exit.USAGE, f"{path} already exists; choose another name")
-    text = TEMPLATE if source is None else from_study(_builtin(source), path.stem)
-    try:
-        path.write_text(text, encoding="utf-8")
-        schema.write_text(schema_text(), encoding="utf-8")
-    except OSError as error:
-        cannot_write(Path(error.filename or path), error)
+    judged(path)
+    if path == schema or (schema.exists() and not _is_schema(schema)):
+        leave(Exit.USAGE, f"{schema} is no schema of iotax; name a study in another folder")
+    write_output(path, TEMPLATE if source is None else from_study(_builtin(source), path.stem))
+    write_output(schema, schema_text())
     typer.echo(f"{path} is a study to begin with; {schema} lets editors complete and check it.")
     typer.echo(f"Next: iotax plan {path}")
 
@@ -199,3 +206,11 @@ def _builtin(name: str) -> str:
         return builtin_study(name)
     except StudyError as error:
         leave(Exit.USAGE, str(error))
+
+
+def _is_schema(path: Path) -> bool:
+    """Whether it may be replaced: what `init` wrote here before, whatever the version."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["title"] == json.loads(schema_text())["title"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False

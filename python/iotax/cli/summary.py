@@ -1,13 +1,17 @@
-"""The table at the end of a run: each treatment, absolute and relative to the baseline, and what it says."""
+"""What a run says at its end: each treatment, absolute and relative to the baseline, as a table and as a document."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import RESPONSES, CellSummary, Response, Summary, Verdict, summarise
+from iotax.analysis import RESPONSES, CellSummary, Level, Response, Summary, Verdict, summarise
 from iotax.cli.console import console
+from iotax.cli.document import interval
+from iotax.cli.show import agreed
 from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate
@@ -42,6 +46,64 @@ def print_summary(notebook: Notebook, run: int) -> None:
     _print_warnings(summary)
     if said := measuring(data):
         out.print(f"{said}.", style="dim", soft_wrap=True)
+
+
+def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
+    """A run as `iotax show --json` gives it; docs/reference/json.md. Raises NotebookError."""
+    chosen = notebook.run(run)
+    data = study_data(notebook, chosen.id)
+    summary = summarise(data) if data.measured else None
+    return {
+        "notebook": str(notebook.path),
+        "run": chosen.id,
+        "study": chosen.name,
+        "question": data.study.question,
+        "label": chosen.label,
+        "started_unix_ns": chosen.started_unix_ns,
+        "runs": [
+            {"run": each.id, "study": each.name, "label": each.label, "started_unix_ns": each.started_unix_ns}
+            for each in notebook.runs()
+        ],
+        "trials_planned": len(data.planned),
+        "trials_left": len(notebook.left(chosen.id)),
+        "trials_excluded": len(data.excluded),
+        "attempts_not_done": [
+            {"trial": each.trial.id, "attempt": each.number, "status": each.status, "reason": each.reason}
+            for each in data.attempts
+            if each.status != "done"
+        ],
+        "agreed": agreed(data.attempts),
+        "margin_percent": data.study.margin,
+        "baseline": summary.grid.baseline_arm if summary else None,
+        "responses": [each.key for each in summary.responses] if summary else [],
+        "treatments": [_treatment_document(each, summary) for each in summary.cells] if summary and data.runs else [],
+        "findings": [
+            {"response": each.response_key or None, "sentence": each.sentence}
+            for each in (verdicts(summary) if summary else [])
+        ],
+        "trust": [
+            {"tone": each.tone, "text": each.text, "details": list(each.details)}
+            for each in (trust(summary) if summary else [])
+        ],
+    }
+
+
+def _treatment_document(cell: CellSummary, summary: Summary) -> dict[str, Any]:
+    return {
+        "levels": dict(zip(summary.grid.factors, cell.cell, strict=True)),
+        "arm": cell.arm,
+        "runs": len(cell.runs),
+        "validity": cell.level.name.lower(),
+        "doubts": [{"check": each.key, "text": each.text} for each in cell.checks if each.level >= Level.NOTE],
+        "values": {
+            key: {"unit": _RESPONSES[key].unit, "value": each.value, "low": each.low, "high": each.high}
+            for key, each in cell.values.items()
+        },
+        "relative": {
+            key: {**interval(each.ratio), "verdict": each.verdict.value if each.verdict else None}
+            for key, each in cell.ratios.items()
+        },
+    }
 
 
 def _print_warnings(summary: Summary) -> None:

@@ -12,6 +12,7 @@ in, and are no part of the comparison.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotax.design.random import derive_seed, shuffled
@@ -80,6 +81,25 @@ def plan(study: Study) -> Plan:
         for order, (block, replicate, levels) in enumerate(_with_sentinels(study, runs), start=1)
     ]
     return Plan(tuple(trials), {trial.id: _expected_ns(study, trial) for trial in trials}, len(blocks))
+
+
+def added(study: Study, earlier: Sequence[Trial]) -> list[Trial]:
+    """What the plan has beyond `earlier`, the trials of an equal study with fewer replicates, to be run after them.
+
+    They are blocks of their own: even where the study has none, what runs later may have drifted. Orders go on from the
+    earlier ones'. Sentinels stand where the whole plan has them in the new blocks.
+    """
+    replicates = max(trial.replicate for trial in earlier)
+    last = max(trial.block for trial in earlier)
+    order = max(trial.order for trial in earlier)
+    found = []
+    for trial in plan(study).trials:
+        is_new = trial.block > last if study.design.blocks == "replicate" else trial.replicate > replicates
+        if is_new:
+            order += 1
+            name = trial.id if trial.compared else f"{trial.id.rpartition(' ')[0]} {order}"
+            found.append(trial.model_copy(update={"id": name, "block": max(trial.block, last + 1), "order": order}))
+    return found
 
 
 def _ordered(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import vl_convert
 
+from iotax import outputs
 from iotax.analysis import StudyData, summarise
 from iotax.notebook import Notebook
 from iotax.report.page import draw, render
@@ -35,25 +36,24 @@ def write(
 ) -> Path:
     """Writes the report to `path`, each chart as SVG and PNG into `charts_dir`, the printed report to `pdf`.
 
-    An earlier report is replaced whole or not at all. Raises PdfError where no PDF can be made; the rest is written.
+    Earlier files are replaced whole or not at all. Raises PdfError where no PDF can be made; the rest is written.
+    Raises OutputRefused where a file would replace the notebook or a study, before anything is written.
     """
+    outputs.judge(path, notebook.path)
+    if pdf is not None:
+        outputs.judge(pdf, notebook.path, path)
     summary = summarise(study_data(notebook, run))
     drawings = draw(summary)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
     html = render(summary, drawings, notebook.path.name)
-    try:
-        unfinished.write_text(html, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+    outputs.write(path, html, notebook.path)
     if charts_dir is not None:
         charts_dir.mkdir(parents=True, exist_ok=True)
         for drawing in drawings.all():
             svg = drawing.file()
-            (charts_dir / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
-            (charts_dir / f"{drawing.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+            outputs.write(charts_dir / f"{drawing.name}.svg", svg, notebook.path)
+            outputs.write(charts_dir / f"{drawing.name}.png", vl_convert.svg_to_png(svg, scale=PNG_SCALE))
     if pdf is not None:
-        print_page(html, pdf)
+        pdf.parent.mkdir(parents=True, exist_ok=True)
+        outputs.write(pdf, print_page(html), notebook.path, path)
     return path

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from iotax import outputs
+
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 _PATIENCE_S = 300
 
@@ -18,19 +20,18 @@ class PdfError(Exception):
     """No PDF could be made; the message says what to do."""
 
 
-def print_page(html: str, path: Path) -> Path:
-    """Prints the page to `path`, what is folded on the screen unfolded, but for long tables. Raises PdfError."""
+def print_page(html: str) -> bytes:
+    """The page as PDF, what is folded on the screen unfolded, but for long tables. Raises PdfError."""
     browser = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if browser is None:
         raise PdfError(
             "a PDF is printed by Chromium or Chrome, and none is installed (Debian: `apt install chromium`); "
             "the HTML report prints as well from any other browser"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="iotax-pdf-") as name:
         folder = Path(name)
         page, printed = folder / "report.html", folder / "report.pdf"
-        page.write_text(html.replace("<details>", "<details open>"), encoding="utf-8")
+        outputs.write(page, html.replace("<details>", "<details open>"))
         command = [
             browser,
             "--headless=new",
@@ -52,5 +53,4 @@ def print_page(html: str, path: Path) -> Path:
         if not printed.is_file():
             last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise PdfError(f"{browser} did not print the report: {last}")
-        shutil.copyfile(printed, path)
-    return path
+        return printed.read_bytes()

@@ -351,7 +351,7 @@ def write_notebook(path: Path, data: StudyData) -> Path:
     """The same data as a notebook file, at the times that the attempts have; the lab took PREPARED_NS before."""
     with Writer(path) as writer, mock.patch("iotax.notebook.time.time_ns") as clock:
         clock.return_value = data.attempts[0].started_unix_ns if data.attempts else START_UNIX_NS
-        run, _ = writer.resume_or_begin(data.study, data.study.model_dump_json(), "", list(data.planned), anew=True)
+        run = writer.begin(data.study, data.study.model_dump_json(), "", list(data.planned))
         session = writer.begin_session(run, dict(data.environment), clock.return_value - PREPARED_NS)
         for attempt in data.attempts:
             clock.return_value = attempt.started_unix_ns

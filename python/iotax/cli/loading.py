@@ -1,0 +1,27 @@
+"""A study from the command line. Light: `iotax run` prints its first line after this and before all else."""
+
+from __future__ import annotations
+
+import typer
+
+from iotax.cli.exits import Exit
+from iotax.study import Study
+from iotax.study.notes import notes
+from iotax.study.read import load_study
+from iotax.study.source import StudyError
+
+
+def load(name: str, driver: str | None = None) -> tuple[Study, str]:
+    """The study and its text, with the command line's driver over the study's. Ends with everything that is wrong."""
+    try:
+        study, source = load_study(name)
+    except StudyError as error:
+        for line in error.lines():
+            typer.echo(line, err=True)
+        raise typer.Exit(Exit.USAGE) from None
+    for line in notes(source):
+        typer.echo(f"note: {line}", err=True)
+    if driver is not None:
+        loopback = study.lab.loopback.model_copy(update={"driver": driver})
+        study = study.model_copy(update={"lab": study.lab.model_copy(update={"loopback": loopback})})
+    return study, source

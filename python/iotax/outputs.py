@@ -1,0 +1,84 @@
+"""Files that a command writes for people and other programs: never over what somebody measured, never half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+NOTEBOOK_SUFFIXES = (".iotax", ".iotax-wal", ".iotax-shm", ".iotax-lock", ".iotax-new")
+"""Names of notebooks and of the files that SQLite and a writer keep beside them."""
+STUDY_SUFFIXES = (".yaml", ".yml")
+_DATABASE = b"SQLite format 3\0"
+"""How every SQLite file begins, a notebook of any name among them (https://www.sqlite.org/fileformat.html §1.3)."""
+
+
+class OutputRefused(Exception):  # noqa: N818 - an answer, not a bug
+    """The file named for an output holds something that iotax does not replace; says what, and what to do."""
+
+
+def judge(path: Path, *inputs: Path) -> None:
+    """Raises OutputRefused where writing to `path` would replace a notebook, a study, a device or one of `inputs`.
+
+    Raises OSError where that cannot be found out. Commands ask before they work; `write` asks again.
+    """
+    target = path.resolve()
+    if any(target == each.resolve() or _same(target, each) for each in inputs):
+        raise OutputRefused(f"{path} is what this command reads; name another file for the output")
+    if target.name.endswith(NOTEBOOK_SUFFIXES):
+        raise OutputRefused(f"{path} names a notebook; name another file for the output")
+    if path.is_block_device():
+        raise OutputRefused(f"{path} is a block device; name a file for the output")
+    if not target.is_file():
+        return
+    if target.suffix in STUDY_SUFFIXES:
+        raise OutputRefused(f"{path} is there already and may be a study; name another file for the output")
+    if _begins_with(target, _DATABASE):
+        raise OutputRefused(f"{path} is a notebook or another SQLite file; name another file for the output")
+
+
+def write(path: Path, content: str | bytes, *inputs: Path) -> None:
+    """Replaces `path` whole or not at all; text is written as UTF-8. A terminal, a pipe or /dev/null is written to.
+
+    A symbolic link stays one: what it points to is replaced. Raises OutputRefused, and OSError with the name of the
+    file that the user gave, whatever step failed.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        judge(path, *inputs)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as stream:
+                stream.write(data)
+        else:
+            _replace(path.resolve(), data)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """In the same folder, since a rename works within one file system only."""
+    unfinished = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with unfinished.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
+        unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _same(one: Path, other: Path) -> bool:
+    """One file under two names, such as a hard link."""
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _begins_with(path: Path, what: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(what)) == what
