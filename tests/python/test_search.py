@@ -59,7 +59,7 @@ def server(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 def search(text: str, tmp_path: Path) -> StudyData:
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    run(str(path), tmp_path / "n.iotax", "", [], None, anew=False, report=False)
+    run(str(path), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
     with Notebook(tmp_path / "n.iotax") as notebook:
         return StudyData(notebook.study(), notebook.attempts(), notebook.trials())
 
