@@ -22,7 +22,7 @@ from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
-from iotax.labs.base import Lab, Outcome, Progress, Sample, TrialFailed
+from iotax.labs.base import Lab, Outcome, Progress, Sample, Step, TrialFailed
 from iotax.listener import Listener
 from iotax.notebook import Writer
 from iotax.study import Study

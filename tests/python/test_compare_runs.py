@@ -14,7 +14,7 @@ from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes, differences, level_changes, welch
 from iotax.cli.aa import _document, _twin
 from iotax.cli.app import app
-from iotax.cli.study import load
+from iotax.cli.loading import load
 from iotax.cli.summary import print_summary
 from iotax.notebook import Notebook
 from iotax.wording import span

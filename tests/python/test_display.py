@@ -89,7 +89,7 @@ def test_the_line_of_a_terminal_never_wraps_and_keeps_what_counts(planned: Plan,
     out = io.StringIO()
     shown = LiveDisplay(Console(file=out, force_terminal=True, width=width, color_system=None))
     shown.planned(planned, list(planned.trials), resumed=False)
-    shown.started(planned.trials[0], 1)
+    shown.started([planned.trials[0]], 1)
     shown.sample(Sample("warmup", 5_000_000, 1_234_567.0, 20_000, 45_600))
     shown.step(Step("writing the pattern to nvme-tcp://192.0.2.10:4420/nqn.2014-08.org.example:a-long-name", 0.5))
     shown.sample(Sample("run", 5_000_000, 123_456.0, 20_000, 45_600))

@@ -114,7 +114,7 @@ def measured(tmp_path: Path, engine: FakeEngine) -> Path:
     file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
     file.write_text(ROUNDS)
     del engine
-    run(str(file), notebook, "", [], None, anew=False, report=False)
+    run(str(file), notebook, "", [], None, None, again=False, report=False)
     return notebook
 
 

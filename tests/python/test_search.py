@@ -118,7 +118,7 @@ def test_a_search_goes_on_without_a_load_that_fails(server: FakeEngine, tmp_path
     server.faults(run_5="error:lost", run_6="error:lost")
     (tmp_path / "s.yaml").write_text(BEST)
     with pytest.raises(Exit) as ended:
-        run(str(tmp_path / "s.yaml"), tmp_path / "n.iotax", "", [], None, anew=False, report=False)
+        run(str(tmp_path / "s.yaml"), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
     assert ended.value.exit_code == 1
     with Notebook(tmp_path / "n.iotax") as notebook:
         found = winners(notebook.study(), notebook.attempts())

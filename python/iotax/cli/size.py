@@ -52,14 +52,14 @@ def size(
     costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run, demand.rate_iops, document)
     found = [capacity(cost, demand) for cost in costs]
     if document != STDOUT:
-        _print(found, costs, demand, cores)
+        _print(found, costs, demand, cores, given=bool(cpu_us))
     if document is not None:
         write_document(document, _document(found, costs, demand, cores))
     if any(each.size is None for each in found):
         raise typer.Exit(Exit.FAILED)
 
 
-def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int) -> None:
+def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int, *, given: bool) -> None:
     out = console()
     out.print(_sizes(found, demand))
     out.print(_asked(demand), style="dim", soft_wrap=True)
@@ -74,7 +74,7 @@ def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, core
         style="dim",
         soft_wrap=True,
     )
-    if cpu_us or comparable(costs):
+    if given or comparable(costs):
         out.print(_hidden(costs, cores), soft_wrap=True)
     for source in dict.fromkeys(cost.source for cost in costs if cost.source):
         out.print(f"Costs: {source}, with 95 % intervals.", style="dim", soft_wrap=True)
