@@ -44,13 +44,13 @@ def play(shown: Display, planned: Plan) -> None:
     shown.step(Step("starting the server"))
     shown.planned(planned, list(planned.trials), resumed=False)
     for trial in planned.trials:
-        shown.started(trial, 1)
+        shown.started([trial], 1)
         shown.sample(Sample("warmup", 0, 90_000.0, None, None))
         shown.sample(Sample("run", 5_000_000, 123_456.0, 20_000, 45_600))
         if trial.order == 3:
             ended = {"trial": trial, "number": 1, "started_unix_ns": 0, "ended_unix_ns": 1}
             shown.ended(Attempt.model_validate({**ended, "status": "failed", "reason": "it broke"}))
-            shown.started(trial, 2)
+            shown.started([trial], 2)
         shown.ended(
             Attempt(
                 trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=result(1000)
