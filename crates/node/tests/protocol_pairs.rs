@@ -89,7 +89,7 @@ impl World {
             exports,
             started_unix_ns: 1,
             secret: [1; 32],
-            connections_max: 8,
+            connections_max: 64,
         });
         let woken = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&woken);

@@ -75,7 +75,7 @@ impl Bench {
             Some(Rc::new(move |ns| counter.set(counter.get() + ns))),
         );
         let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
-        Self { server, node, memory, world: World::default(), peer, runs: Cell::new(0), burnt_ns }
+        Self { server, node, memory, world: World::default(), peer, runs: Cell::new(100), burnt_ns }
     }
 
     pub fn endpoint(&self, protocol: Protocol) -> Endpoint {
