@@ -114,8 +114,12 @@ impl Connection {
         !self.backlog.is_empty()
     }
 
-    /// Bytes kept for a peer that does not read.
     #[inline]
+    pub(super) fn backlog_len(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// Bytes kept for a peer that does not read.
     pub(super) fn kept_bytes(&mut self) -> usize {
         self.transmit().len() + self.backlog.len()
     }

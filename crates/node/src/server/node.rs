@@ -14,7 +14,7 @@ use super::{
     arithmetic::Asker,
     connection::Connection,
     desk::{Counter, Desk},
-    room::Room,
+    room::{Room, SHARE_BYTES},
     shared::Server,
 };
 use crate::{
@@ -160,11 +160,12 @@ impl ServerNode {
     fn settle(&mut self, now: Instant, conn: ConnId, result: Result<(), Violation>) {
         let Some(connection) = self.connections.get_mut(conn.0 as usize).and_then(Option::as_mut) else { return };
         let connection = connection.get_mut();
-        let kept_bytes = connection.kept_bytes();
-        self.room.update(now, &mut connection.share, kept_bytes);
-        if !connection.transmit().is_empty() {
+        let queued = connection.transmit().len();
+        if queued > 0 {
             self.to_send.push(conn);
         }
+        let kept_bytes = queued + connection.backlog_len();
+        self.room.update(now, &mut connection.share, kept_bytes);
         if connection.carries_no_io() != connection.is_idle {
             connection.is_idle = !connection.is_idle;
             if connection.is_idle { self.idle += 1 } else { self.idle -= 1 }
@@ -184,12 +185,14 @@ impl ServerNode {
 
     #[inline]
     fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
-        let room = self.room.of_each();
+        let is_short = self.room.is_short();
         let Some(connection) = self.connection(conn) else { return };
         if connection.is_closing {
             return;
         }
-        connection.transmit().set_room(room);
+        if is_short {
+            connection.transmit().set_room(SHARE_BYTES);
+        }
         let had_backlog = connection.has_backlog();
         let result = connection.receive(now, bytes);
         if connection.has_backlog() && !had_backlog {
@@ -200,7 +203,7 @@ impl ServerNode {
 
     /// Takes up what waited for room.
     fn go_on(&mut self, now: Instant) {
-        let room = self.room.of_each();
+        let room = if self.room.is_short() { SHARE_BYTES } else { Transmit::ROOM };
         for conn in std::mem::take(&mut self.backlogged) {
             let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { continue };
             connection.transmit().set_room(room);
@@ -214,6 +217,15 @@ impl ServerNode {
         }
     }
 
+    /// There is room for what waited for some.
+    #[cold]
+    fn may_go_on(&self) -> bool {
+        self.backlogged.iter().any(|conn| {
+            let connection = self.connections.get(conn.0 as usize).and_then(Option::as_ref);
+            connection.is_none_or(|connection| !connection.borrow_mut().transmit().is_full())
+        })
+    }
+
     /// Counts what is kept for all, where room is short; who does not read ends.
     fn count(&mut self, now: Instant) {
         if self.room.count_at.is_none_or(|at| now < at) {
@@ -225,12 +237,13 @@ impl ServerNode {
             self.room.update(now, &mut connection.share, kept_bytes);
         }
         self.room.counted(now);
-        let is_short = self.room.count_at.is_some();
+        let is_short = self.room.is_short();
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
             let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { continue };
             if !is_short {
                 connection.share.is_fine();
+                connection.transmit().set_room(Transmit::ROOM);
             } else if !connection.share.is_read(now) {
                 self.settle(now, conn, Err(Violation::new(ViolationKind::TimedOut, DEAF)));
             }
@@ -362,14 +375,10 @@ impl Node for ServerNode {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let is_free = |conn: &ConnId| {
-            let connection = self.connections.get(conn.0 as usize).and_then(Option::as_ref);
-            connection.is_none_or(|connection| !connection.borrow_mut().transmit().is_full())
-        };
-        if self.counter.disks.borrow().has_turn() || self.backlogged.iter().any(is_free) {
+        if self.counter.disks.borrow().has_turn() || (!self.backlogged.is_empty() && self.may_go_on()) {
             return Some(Instant(0));
         }
-        earlier(self.next_timer, self.room.count_at)
+        if self.room.is_short() { earlier(self.next_timer, self.room.count_at) } else { self.next_timer }
     }
 
     /// A server serves until its driver is stopped.

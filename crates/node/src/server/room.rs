@@ -1,12 +1,12 @@
 //! What a thread's connections may keep in all for peers that ask and do not read.
 //!
-//! Each connection stops taking requests at `Transmit::ROOM`. Beyond `KEPT_MAX` in all, each has only `SHARE_BYTES` of room, and
+//! Each connection stops taking requests at iotax_proto's `Transmit::ROOM`. Beyond `KEPT_MAX` in all, each has only `SHARE_BYTES` of room, and
 //! those that keep more must be read from, or close. What is counted of a connection is what there was when something last
 //! happened to it: never less than there is now, since a driver only sends in between.
 
 use std::time::Duration;
 
-use iotax_proto::{Instant, Transmit};
+use iotax_proto::Instant;
 
 /// Bytes kept for all connections of a thread from which on room is short.
 pub(super) const KEPT_MAX: usize = 256 << 20;
@@ -36,6 +36,9 @@ impl Room {
     /// Something happened to a connection.
     #[inline]
     pub(super) fn update(&mut self, now: Instant, share: &mut Share, kept_bytes: usize) {
+        if kept_bytes == share.kept_bytes {
+            return;
+        }
         self.kept_bytes = self.kept_bytes + kept_bytes - share.kept_bytes;
         share.kept_bytes = kept_bytes;
         if self.kept_bytes > KEPT_MAX && self.count_at.is_none() {
@@ -47,10 +50,9 @@ impl Room {
         self.kept_bytes -= share.kept_bytes;
     }
 
-    /// Room of any connection.
     #[inline]
-    pub(super) fn of_each(&self) -> usize {
-        if self.count_at.is_some() { SHARE_BYTES } else { Transmit::ROOM }
+    pub(super) fn is_short(&self) -> bool {
+        self.count_at.is_some()
     }
 
     /// All connections were counted.

@@ -136,8 +136,7 @@ impl Transmit {
         if self.len == 0 {
             self.clear();
         } else if self.inline_sent >= SENT_MAX && self.inline_sent * 2 >= self.inline.len() {
-            self.inline.drain(..self.inline_sent);
-            self.inline_sent = 0;
+            self.forget_sent();
         }
     }
 
@@ -148,9 +147,20 @@ impl Transmit {
         self.segments.clear();
         self.len = 0;
         if self.inline.capacity() > KEPT_BYTES || self.segments.capacity() > KEPT_SEGMENTS {
-            self.inline.shrink_to(KEPT_BYTES);
-            self.segments.shrink_to(KEPT_SEGMENTS);
+            self.give_back();
         }
+    }
+
+    #[cold]
+    fn forget_sent(&mut self) {
+        self.inline.drain(..self.inline_sent);
+        self.inline_sent = 0;
+    }
+
+    #[cold]
+    fn give_back(&mut self) {
+        self.inline.shrink_to(KEPT_BYTES);
+        self.segments.shrink_to(KEPT_SEGMENTS);
     }
 
     /// Bytes of memory held for what is queued, without payloads.

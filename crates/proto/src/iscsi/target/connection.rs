@@ -67,6 +67,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn step<B: IscsiBackend>(&mut self, now: Instant, step: Step<'_>, backend: &mut B) -> Result<(), Violation> {
         match (&mut self.phase, step) {
             (Phase::Login(_, header), Step::Header(bhs)) => {
@@ -106,6 +107,7 @@ impl Connection {
         Ok(())
     }
 
+    #[cold]
     fn login_reply(&mut self, request: &LoginRequest, reply: Result<Reply, u16>) -> Result<(), Violation> {
         match reply {
             Ok(Reply::Continue(response, text)) => {
@@ -223,18 +225,14 @@ impl<B: IscsiBackend> Target<B> for Connection {
         self.last_heard = now;
         self.pinged = false;
         let mut input = bytes;
-        loop {
-            if matches!(self.phase, Phase::Closed) {
-                return Ok(bytes.len());
-            }
-            if self.link.transmit.is_full() {
-                break;
-            }
+        while !matches!(self.phase, Phase::Closed) && !self.link.transmit.is_full() {
             let Some(step) = self.framer.next(&mut input)? else { break };
             self.step(now, step, backend)?;
         }
         self.look_soon(now);
-        Ok(bytes.len() - input.len())
+        // What comes after the end is nobody's.
+        let left = if matches!(self.phase, Phase::Closed) { 0 } else { input.len() };
+        Ok(bytes.len() - left)
     }
 
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
