@@ -23,9 +23,9 @@ def page(document: Document) -> str:
     parts = [
         "# Performance",
         "",
-        f"Made by `{document.command}`; bench/README.md says how it measures. Target on one core, initiator on another,"
-        " one connection, a memory volume; both of our sides sleep when idle unless they are said to poll. Ratios are"
-        " ours to theirs, in turns in one run: the geometric mean of the undisturbed pairs, the least and the greatest;"
+        f"Measured by `{document.command}`; bench/README.md explains the method. Target on one core, initiator on another,"
+        " one connection, a memory volume; both sides of iotax sleep when idle unless marked as polling. Ratios are"
+        " iotax to the other, in turns in one run: the geometric mean of the undisturbed pairs, the least and the greatest;"
         " figures are medians of the samples that count; sleeps are voluntary context switches. Compare within this"
         " page only.",
         "",
@@ -72,7 +72,7 @@ def _goals(results: Sequence[Result]) -> list[str]:
             told = "" if result.rate_met is None else f" ({ratio:.2f} of ≥ {result.goal:g})"
             group.append(f"{name}{told}")
         if result.cpu_goal:
-            {True: met, False: missed, None: unknown}[result.cpu_met].append(f"{name}, CPU an I/O of either side")
+            {True: met, False: missed, None: unknown}[result.cpu_met].append(f"{name}, CPU per I/O of either side")
     found = []
     for title, group in (("Met", met), ("Not met", missed), ("Not measurable here", unknown)):
         if group:

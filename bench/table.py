@@ -13,8 +13,8 @@ HEADINGS = (
     "IOPS",
     "p50 µs",
     "p99 µs",
-    "CPU µs an I/O (initiator / target)",
-    "sleeps an I/O",
+    "CPU µs per I/O (initiator / target)",
+    "sleeps per I/O",
     "ratio",
     "goal",
 )

@@ -73,7 +73,7 @@ class _Raw:
 
 
 def parse(line: str) -> tuple[Figures, float, float]:
-    """Figures, and the CPU time an I/O of either side, µs."""
+    """Figures, and the CPU time per I/O of either side, µs."""
     told = json.loads(line)
     figures = Figures(told["rate_iops"], told["latency_p50_ns"] / 1000, told["latency_p99_ns"] / 1000)
     return figures, told["client_cpu_ns_an_io"] / 1000, told["server_cpu_ns_an_io"] / 1000

@@ -1,3 +1,3 @@
-"""iotax measures what a storage protocol charges for an I/O."""
+"""iotax measures what each I/O costs over NFS, iSCSI, NVMe/TCP or Fibre Channel."""
 
 __version__ = "0.1.0"

@@ -325,7 +325,7 @@ class TrialResult(Record):
         return None if chosen is None else chosen.net_ns
 
     def cpu_per_io_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> float | None:
-        """CPU time an I/O; None where that part was not measured."""
+        """CPU time per I/O; None where that part was not measured."""
         spent_ns = self.cpu_ns(part)
         return spent_ns / self.ios if self.ios and spent_ns is not None else None
 

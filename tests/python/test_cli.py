@@ -78,12 +78,13 @@ def test_plan_shows_trials_in_order_and_runs_nothing(tiny: Path) -> None:
         "Compared: iops, latency, cpu_per_io; baseline protocol iscsi; equivalent within 5%.",
         "8 trials in 2 blocks, about 2 s; seed 7.",
         "Full factorial: 4 treatments.",
-        "Smallest difference between two treatments that is seen 9 times in 10, by assumed scatter of runs: "
+        "Minimum detectable difference between two treatments (90 % power), by assumed run-to-run variation: "
         "5.1% at 1%, 10.5% at 2%, 16.2% at 3%, 28.5% at 5%, 64.9% at 10%.",
-        "Smallest difference between two arms over all conditions that is seen 9 times in 10, by assumed scatter of "
-        "runs: 3.6% at 1%, 7.3% at 2%, 11.2% at 3%, 19.4% at 5%, 42.4% at 10%.",
-        "Values in µs or IOPS carry what drifts between blocks: over 2 of them 95 % intervals reach 12.7 standard "
-        "errors to each side, over 5 only 2.8. Ratios between treatments do not carry it.",
+        "Minimum detectable difference between two arms over all conditions (90 % power), by assumed run-to-run "
+        "variation: 3.6% at 1%, 7.3% at 2%, 11.2% at 3%, 19.4% at 5%, 42.4% at 10%.",
+        "Absolute values (µs, IOPS) include drift between blocks: over 2 blocks their 95 % intervals reach 12.7 "
+        "standard "
+        "errors to each side, over 5 only 2.8. Ratios between treatments do not include it.",
     ]
     assert list(Path.cwd().glob("**/*.iotax")) == []
 
@@ -267,7 +268,7 @@ def test_bash_reads_its_script() -> None:
 
 def test_studies_lists_the_built_in_ones() -> None:
     done = iotax("studies")
-    assert re.search(r"^quick +36 +2 min \d+ s +What do NFS", done.output, re.MULTILINE)
+    assert re.search(r"^quick +36 +2 min \d+ s +What does each 4 KiB", done.output, re.MULTILINE)
 
 
 def test_check_of_the_quick_study_answers_for_each_protocol(engine: FakeEngine) -> None:

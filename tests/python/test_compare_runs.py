@@ -151,7 +151,7 @@ def test_a_run_of_which_all_is_left_out_says_so_on_the_terminal(tmp_path: Path, 
     path = write_notebook(tmp_path / "a.iotax", Simulation(wrong_data=every).data(of))
     with Notebook(path) as notebook:
         print_summary(notebook, notebook.runs()[-1].id)
-    assert "6 of 6 measured runs are left out by the rules that the study set beforehand" in capsys.readouterr().out
+    assert "6 of 6 measured runs are excluded by the rules that the study set beforehand" in capsys.readouterr().out
 
 
 def test_an_aa_study_holds_one_treatment_twice():
@@ -200,7 +200,7 @@ def test_a_plan_takes_no_scatter_from_a_run_of_other_settings(tmp_path: Path, mo
     write_notebook(tmp_path / "out" / "quick.iotax", Simulation().data(other))
     told = RUN.invoke(app, ["plan", "quick"]).output
     assert "by the scatter of" not in told
-    assert "says nothing of this plan: it differs in factors.protocol, load.runtime, factors.outstanding." in told
+    assert "does not apply to this plan: it differs in factors.protocol, load.runtime, factors.outstanding." in told
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path):

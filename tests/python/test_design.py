@@ -146,7 +146,7 @@ def test_exclusions_hold_in_every_design() -> None:
     chosen = study({"exclude": exclude, "runs": 10, "effects": "main", "replicates": 2})
     assert len(treatments(chosen)) == 10
     assert set(treatments(chosen)) <= set(candidates(full))
-    assert "10 of 18 treatments tell main effects apart (6 parameters)" in describe(chosen, plan(chosen))[0]
+    assert "10 of 18 treatments estimate main effects (6 parameters)" in describe(chosen, plan(chosen))[0]
 
 
 def test_a_choice_within_constraints_has_a_determinant_above_zero() -> None:
@@ -258,7 +258,7 @@ def test_plan_prints_what_the_design_can_tell(engine: FakeEngine, tmp_path: Path
     assert "A = BC" in said
     assert "protocol changes between 6 whole plots" in said
     assert "2 sentinel runs of the baseline, at 1, 14" in said
-    assert "Smallest difference between two treatments that is seen 9 times in 10" in said
+    assert "Minimum detectable difference between two treatments (90 % power)" in said
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An open loop over real sockets against a server that cannot bear every rate: 2 ms an I/O, four in flight at most."""
+"""An open loop over real sockets against a server that cannot bear every rate: 2 ms per I/O, four in flight at most."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_published_figures_fit_the_schema() -> None:
          "figure needs a level of protocol, of which the baseline names one"),
         ("[190, 210]", "[210, 190]", "s.yaml:12:48: published[1].figures[2].relative: found a list: figures are above "
          "0, and a range begins with its lower end"),
-        ("196", "twice", "s.yaml:11:32: published[1].figures[1].relative: found 'twice': a number is meant, or two as "
+        ("196", "twice", "s.yaml:11:32: published[1].figures[1].relative: found 'twice': give a number, or two as "
          "[low, high]"),
         ("cpu_per_io", "cpu", "s.yaml:9:5: published[1].response: found 'cpu'; one of iops, bandwidth, latency, "
          "latency_p99, cpu_per_io, cpu_initiator is meant"),

@@ -76,7 +76,7 @@ def test_an_older_notebooks_guests_are_guests(older: Path) -> None:
 def test_an_older_notebook_is_reported(older: Path, run: int, tmp_path: Path) -> None:
     with Notebook(older) as notebook:
         page = write(notebook, tmp_path / "page.html", run=run).read_text()
-    assert "CPU time of an I/O" in page
+    assert "CPU time per I/O" in page
 
 
 def test_facts_unknown_are_legal() -> None:

@@ -2,15 +2,16 @@
 
     busy = background + rate × (cost of the protocol + its factors' effects) × (1 + block)
 
-All effects are interactions with the rate, since what a block size or a mix changes is the price of an I/O. The
-background is fitted as a treatment, from runs or measurements without load, not subtracted from every run by one shared
-estimate. A line through the origin is used only where the background is not told from zero. Scatter grows with the
-load, so each run weighs by the square of one over its expectation (that of the lightest load at most). Standard errors
-are heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15 terms
-rest on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 % (tests/python/analysis/test_cpu_model.py).
+All effects are interactions with the rate, since what a block size or a mix changes is the cost per I/O. The background
+is fitted as a treatment, from runs or measurements without load, not subtracted from every run by one shared estimate.
+A line through the origin is used only where the background is not significantly different from zero. Scatter grows with
+the load, so each run weighs by the square of one over its expectation (that of the lightest load at most). Standard
+errors are heteroscedasticity-consistent on top of it: HC2 with Bell and McCaffrey's degrees of freedom, since where 15
+terms rest on 64 runs HC3 covers 97.5 % for a nominal 95 % and this 93 to 97 %
+(tests/python/analysis/test_cpu_model.py).
 
-Blocks drift, which makes every I/O of a block dearer or cheaper alike. Ratios of prices do not drift: they are judged
-by the runs within blocks. A price in µs does, so for it the blocks are the sample, left out one at a time, with
+Blocks drift, which changes the cost of every I/O of a block by the same share. Ratios of costs do not drift: they are
+judged by the runs within blocks. A cost in µs does, so for it the blocks are the sample, left out one at a time, with
 Student's t of one less than the blocks. Few blocks make it wide, as they must: what two say of how far blocks drift is
 next to nothing. A variance of blocks added to that of runs is narrower, and covered 86 % over two blocks of 2 % drift.
 
@@ -44,7 +45,7 @@ class Load:
 
     arm: str
     levels: Mapping[str, str]
-    """Level of each factor that may change the price of an I/O."""
+    """Level of each factor that may change the cost per I/O."""
     rate_iops: float
     busy_cores: float
     step: Hashable = None
@@ -70,7 +71,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Curvature:
-    """The price of an I/O over the rate: a line has one price, a curve has several."""
+    """The cost per I/O over the rate: a line has one price, a curve has several."""
 
     arm: str
     lightest_iops: float
@@ -133,7 +134,7 @@ class CpuModel:
 
     @property
     def chosen(self) -> Fit:
-        """With the background where it is told from zero, else through the origin."""
+        """With the background where it is significantly different from zero, else through the origin."""
         return self.with_intercept if self.has_background else self.through_origin
 
     @property
@@ -148,11 +149,11 @@ class CpuModel:
         return test.p if test else None
 
     def cost_us(self, arm: str) -> Estimate:
-        """CPU time an I/O, the mean over the factors' levels."""
+        """CPU time per I/O, the mean over the factors' levels."""
         return self._price(self._at(arm, {}))
 
     def cost_at_us(self, arm: str, levels: Mapping[str, str]) -> Estimate:
-        """CPU time an I/O where these factors have these levels, the mean over the others."""
+        """CPU time per I/O where these factors have these levels, the mean over the others."""
         return self._price(self._at(arm, levels))
 
     def ratio(self, arm: str, base: str) -> Estimate:
@@ -212,7 +213,7 @@ class CpuModel:
 
     @cached_property
     def linearity(self) -> FTest | None:
-        """Does the price of an I/O change with the rate? None where too few rates were measured to see it."""
+        """Does the cost per I/O change with the rate? None where too few rates were measured to see it."""
         return wald(self._curved, self._bends) if self._curved is not None else None
 
     @cached_property
@@ -275,7 +276,7 @@ class CpuModel:
         return np.ones((len(self.loads), 1))
 
     def _block_columns(self, kept: slice | np.ndarray = _ALL) -> np.ndarray:
-        """Of these measurements. A block makes every I/O dearer or cheaper by a share; the background is not an I/O's.
+        """Of these measurements. A block changes the cost of every I/O by the same share, and not the background.
 
         Coded to add up to zero, so that a price is its mean over the blocks.
         """
@@ -335,7 +336,7 @@ class CpuModel:
         return [math.prod(combination) for combination in itertools.product(*parts)]
 
     def _at(self, arm: str, levels: Mapping[str, str]) -> dict[int, float]:
-        """Column → weight of the price of an I/O."""
+        """Column → weight of the cost per I/O."""
         weights: dict[int, float] = {}
         column = 1
         for each, term in itertools.product(self.arms, self._terms):

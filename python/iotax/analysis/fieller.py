@@ -15,7 +15,8 @@ def fieller(
 ) -> tuple[float, float] | None:
     """The values of numerator/denominator that the data do not contradict.
 
-    None where the set is unbounded: then the denominator itself is not told from zero, and no finite interval is right.
+    None where the set is unbounded: then the denominator itself is not significantly different from zero, and
+    no finite interval is right.
     """
     t2 = student.reach(df, confidence) ** 2
     a = denominator**2 - t2 * variances[1]

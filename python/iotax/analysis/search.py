@@ -2,7 +2,7 @@
 
 The best load: every combination of `workers` and `outstanding` runs as the design says. Of those whose runs all hold
 the objective, the one of most IOPS (geometric mean) wins, for each level of the other factors; it is then run afresh,
-since the best of many is flattered by chance. Combinations whose IOPS are not significantly fewer are told too.
+since the best of many is flattered by chance. Combinations whose IOPS are not significantly fewer are named too.
 
 The knee: the rate of an open loop is bisected by ratio between the highest that held and the lowest that did not. It
 holds when the objective is met and at least 99 % of what was offered was done. The knee is then run afresh.

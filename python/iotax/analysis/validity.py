@@ -1,4 +1,4 @@
-"""Can a run be believed? Checks that look at how it ran, never at whether its result is welcome."""
+"""Is a run valid? Checks look at how it ran, never at its result."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -242,7 +242,7 @@ def _foreign(run: Run) -> tuple[Level, str]:
     cores = foreign_cores(run)
     if cores is None:
         return Level.UNKNOWN, "not measured"
-    return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), f"{cores:.2f} processors busy with it"
+    return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), f"{cores:.2f} processors busy"
 
 
 def _skew(run: Run) -> tuple[Level, str]:
@@ -256,7 +256,7 @@ def _generator(run: Run) -> tuple[Level, str]:
         return Level.UNKNOWN, "not measured"
     busy = initiator.busy_share
     if busy is None:
-        return Level.UNKNOWN, "not known how many processors it had"
+        return Level.UNKNOWN, "number of processors unknown"
     of = "its processor was" if initiator.processors == 1 else f"its {initiator.processors} processors were"
     if busy >= GENERATOR_BUSY:
         return Level.NOTE, f"{of} {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"
@@ -268,7 +268,7 @@ def _unwritten(run: Run) -> tuple[Level, str]:
     if verify is None:
         return Level.UNKNOWN, "reads were not checked"
     if verify.never_written_blocks:
-        return Level.DOUBTFUL, f"{verify.never_written_blocks:,} blocks were read that nobody wrote"
+        return Level.DOUBTFUL, f"{verify.never_written_blocks:,} blocks were read that had never been written"
     return Level.GOOD, "none read"
 
 
@@ -278,7 +278,7 @@ def _balance(run: Run) -> tuple[Level, str]:
         return Level.GOOD, "one path"
     total = sum(path.ios for path in paths.used)
     if not total:
-        return Level.UNKNOWN, "nothing went over any path"
+        return Level.UNKNOWN, "no I/O on any path"
     shares = [path.ios / total for path in paths.used]
     text = f"{paths.policy}: " + ", ".join(
         f"{path.name} {share:.0%}" for path, share in zip(paths.used, shares, strict=True)

@@ -40,15 +40,15 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
     display.asked(twin)
     ran = measure(twin, source, path, display, again=True)
     if ran.interrupted:
-        leave(Exit.INTERRUPTED, f"interrupted; an A/A run begins anew each time. Results so far: {path}")
+        leave(Exit.INTERRUPTED, f"interrupted; an A/A run starts from the beginning each time. Results so far: {path}")
     with Notebook(path) as opened:
         data = study_data(opened, ran.run)
     summary = summarise(data)
     ratios = {overall.response.key: overall.comparison for overall in summary.overalls}
     found = [(noise, ratios[noise.response.key]) for noise in summary.noise]
     if not found:
-        out = f"; {len(data.excluded)} are left out by the study's rules" if data.excluded else ""
-        leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` tells why")
+        out = f"; {len(data.excluded)} are excluded by the study's rules" if data.excluded else ""
+        leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` says why")
     if document != STDOUT:
         _print(found, study.margin, replicates)
     if document is not None:
@@ -73,7 +73,7 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
         document.pop(about_levels, None)
     document |= {
         "name": "aa",
-        "question": f"How far apart do runs of {only} lie when nothing differs?",
+        "question": f"How much do runs of {only} vary when nothing differs?",
         "factors": {"protocol": dict.fromkeys(NAMES, target)},
         "design": {"replicates": replicates, "seed": study.design.seed},
         "baseline": {"protocol": NAMES[0]},
@@ -126,19 +126,20 @@ def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int
     out.print(table)
     out.print(
         f"Noise floor: scatter of runs about their block, from {replicates} runs each of A and B, which are the same. "
-        "Right: replicates of each treatment that show a difference of this size with 90 % power, at this noise.",
+        "Right: replicates of each treatment needed to detect a difference of this size with 90 % power.",
         style="dim",
         soft_wrap=True,
     )
     alarms = [noise for noise, comparison in found if comparison.verdict in (Verdict.BETTER, Verdict.WORSE)]
     for noise in alarms:
         text = (
-            f"{noise.response.title}: A and B differ though they are the same. This happens once in twenty times by "
+            f"{noise.response.title}: A and B differ significantly, although they are the same. This happens once in "
+            "twenty times by "
             "chance; if it happens again, runs here are not independent."
         )
         out.print(Text(text, style="yellow"), soft_wrap=True)
     if not alarms:
-        out.print(f"A and B are not told apart, as it must be; the margin of the study is {margin:g} %.")
+        out.print(f"No significant difference between A and B, as expected; the margin of the study is {margin:g} %.")
 
 
 def _needed(cv: float, percent: float) -> str:

@@ -15,7 +15,7 @@ from iotax.cli.letters import spell_out
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 app = typer.Typer(
-    help="Measures what a storage protocol charges for an I/O: the same load over local I/O, NFS, iSCSI and NVMe/TCP.",
+    help="Measures what each I/O costs over NFS, iSCSI, NVMe/TCP or Fibre Channel: throughput, latency, CPU per I/O.",
     epilog=HELP,
     no_args_is_help=True,
     add_completion=False,
@@ -24,7 +24,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-lab = typer.Typer(help="Look inside the labs that studies run in.", no_args_is_help=True, rich_markup_mode=None)
+lab = typer.Typer(
+    help="Prepare and inspect the labs in which studies run.", no_args_is_help=True, rich_markup_mode=None
+)
 vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_is_help=True, rich_markup_mode=None)
 lab.add_typer(vm, name="vm")
 app.add_typer(lab, name="lab")
@@ -62,7 +64,7 @@ Destroy = Annotated[
     typer.Option(
         "--destroy",
         metavar="ENDPOINT",
-        help="Overwrite what this endpoint holds. Written exactly as the study names it; may be given again.",
+        help="Overwrite the data on this endpoint, written exactly as in the study; may be repeated.",
         show_default=False,
     ),
 ]
@@ -109,7 +111,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     del version
@@ -123,14 +125,14 @@ def run(
         typer.Argument(help="Where results are kept; out/NAME.iotax when not given.", show_default=False),
     ] = None,
     old_notebook: OldNotebook = None,
-    label: Annotated[str, typer.Option(help="Tells runs of one study apart, such as `before` and `after`.")] = "",
+    label: Annotated[str, typer.Option(help="Distinguishes runs of one study, such as `before` and `after`.")] = "",
     destroy: Destroy = None,
     driver: Annotated[
-        Driver | None, typer.Option(help="How the engine does I/O, over what the study says.", show_default=False)
+        Driver | None, typer.Option(help="How the engine does I/O; overrides the study.", show_default=False)
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Begin a new run, though an earlier one is finished or could be resumed."),
+        typer.Option("--again", help="Start a new run, even if an earlier one is finished or could be resumed."),
     ] = False,
     old_again: Annotated[bool, typer.Option("--new", hidden=True)] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
@@ -139,7 +141,7 @@ def run(
         typer.Option(
             parser=quantity.seconds,
             metavar="DURATION",
-            help="How long to wait for a target that stops answering, before the study ends with its trials left.",
+            help="How long to wait for a target that stops answering before the study ends early.",
             show_default="1min",
         ),
     ] = WAIT_FOR_TARGET_S,
@@ -147,9 +149,9 @@ def run(
 ) -> None:
     """Run a study and write its report.
 
-    A run that was interrupted, or whose trials failed, is taken up where it stopped when the same study is run again
-    on the same notebook. With more `replicates:` than before, those that are missing are added. A run that is finished
-    stays as it is, unless you say --again.
+    An interrupted run, or one with failed trials, continues where it stopped when the same study is run again with
+    the same notebook. With more `replicates:` than before, the missing ones are added. A finished run stays as it is,
+    unless you pass --again.
     """
     from iotax.cli import run as command
 
@@ -176,9 +178,9 @@ def plan(study: StudyName, document: JsonFile = None) -> None:
 
 @app.command(cls=JsonCommand)
 def check(study: StudyName, destroy: Destroy = None, document: JsonFile = None) -> None:
-    """Look whether a study can run here; write nothing.
+    """Check whether a study can run here; write nothing.
 
-    Checks processors, memory, the server, and every endpoint: is it there, large enough, and whose data does it hold?
+    Checks processors, memory, the server, and every endpoint: whether it answers, its size, and what data it holds.
     """
     from iotax.cli import study as command
 
@@ -192,7 +194,7 @@ def show(
     run: RunNumber = None,
     document: JsonFile = None,
 ) -> None:
-    """Show a notebook: runs, results in short, failed attempts."""
+    """Show a notebook: its runs, a summary of results, failed attempts."""
     from iotax.cli import show as command
 
     command.show(_one(notebook, old_notebook), run, document)
@@ -213,11 +215,11 @@ def report(
     pdf: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also print the report to this PDF, by an installed Chromium.", show_default=False
+            metavar="FILE", help="Also print the report to this PDF, using an installed Chromium.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Write the report of a notebook again: one HTML file that opens offline."""
+    """Write the report of a notebook: one HTML file that opens offline."""
     from iotax.cli import show as command
 
     command.report(_one(notebook, old_notebook), run, output, charts, pdf)
@@ -263,7 +265,7 @@ def size(
         typer.Option(
             parser=quantity.rate,
             metavar="RATE",
-            help="I/Os per second that the cores are to carry.",
+            help="I/Os per second that the cores must sustain.",
             show_default="70k",
         ),
     ] = 70_000,
@@ -272,7 +274,7 @@ def size(
         typer.Option(
             "--cpu-us",
             metavar="[NAME=]US[:LOW-HIGH]",
-            help="CPU time of an I/O in µs, such as 81 or nfs=81:78-84, without a notebook; may be given again.",
+            help="CPU time per I/O in µs, such as 81 or nfs=81:78-84, without a notebook; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -283,17 +285,17 @@ def size(
     response: Annotated[
         str | None,
         typer.Option(
-            help="Mean response: 1.25x the service time, or 120us with the storage's own.", show_default=False
+            help="Mean response time: 1.25x the service time, or 120us including the storage's own.", show_default=False
         ),
     ] = None,
-    storage: Annotated[str, typer.Option(help="What the storage itself takes for an I/O.")] = "0us",
+    storage: Annotated[str, typer.Option(help="Time that the storage itself takes per I/O.")] = "0us",
     cores: Annotated[int, typer.Option(min=1, help="Cores in the table of response times.")] = 8,
     run: RunNumber = None,
     document: JsonFile = None,
 ) -> None:
-    """Cores for a rate of I/O, and response times as the cores fill up.
+    """Cores needed for a rate of I/O, and response times by utilisation.
 
-    Takes what an I/O costs from a notebook, with its interval, or from the command line.
+    Takes the CPU cost per I/O from a notebook, with its interval, or from the command line.
     """
     from iotax.cli import size as command
 
@@ -319,14 +321,17 @@ def compare(
         ),
     ] = None,
     fail_on_regression: Annotated[
-        bool, typer.Option("--fail-on-regression", help="End with code 6 where B is surely worse, beyond the margin.")
+        bool,
+        typer.Option(
+            "--fail-on-regression", help="Exit with code 6 if B is significantly worse, by more than the margin."
+        ),
     ] = False,
     document: JsonFile = None,
 ) -> None:
     """Compare two runs of a study, or two levels of a factor.
 
-    Two runs tell before from after: a firmware, a kernel, a release. Levels of one run, such as `nfs3 iscsi` or
-    `block_size=4KiB block_size=8KiB`, are compared within its blocks.
+    Two runs show a change of firmware, kernel or release, before and after. Levels of one run, such as `nfs3 iscsi`
+    or `block_size=4KiB block_size=8KiB`, are compared within its blocks.
     """
     from iotax.cli import compare as command
 
@@ -348,9 +353,9 @@ def aa(
     replicates: Annotated[int, typer.Option(min=2, help="Runs of each of the two.")] = 10,
     document: JsonFile = None,
 ) -> None:
-    """Run one treatment against itself: the noise floor of this lab.
+    """Compare a treatment with itself: the noise floor of this lab.
 
-    Prints how many replicates a difference of a given size needs here.
+    Prints how many replicates are needed to detect a difference of a given size.
     """
     from iotax.cli import aa as command
 
@@ -383,15 +388,15 @@ def init(
         typer.Option(
             "--from",
             metavar="NAME",
-            help="Begin with this built-in study (`iotax studies`).",
+            help="Copy this built-in study (`iotax studies`).",
             show_default=False,
             autocompletion=complete.study_names,
         ),
     ] = None,
 ) -> None:
-    """Write a commented study to begin with.
+    """Write a commented study to start from.
 
-    The JSON Schema beside it lets editors complete and check the file.
+    Also writes its JSON Schema, with which editors complete and check the file.
     """
     from iotax.cli import study as command
 
@@ -399,8 +404,8 @@ def init(
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell that is to complete iotax's words.")]) -> None:
-    """Print a script for completion by Tab.
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print the script for.")]) -> None:
+    """Print a script for shell completion.
 
     bash: add `eval "$(iotax completion bash)"` to ~/.bashrc.
     zsh: add `eval "$(iotax completion zsh)"` to ~/.zshrc, after `compinit`.
@@ -411,7 +416,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell that is to
 
 @vm.command("build")
 def vm_build(
-    update: Annotated[bool, typer.Option("--update", help="Take newer packages where there are any.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
 ) -> None:
     """Build the guests' image: download packages into the cache, install nothing."""
     from iotax.cli import lab as command
@@ -421,7 +426,7 @@ def vm_build(
 
 @vm.command("check")
 def vm_check() -> None:
-    """Build the image, find out whether KVM works, boot both guests and say what they can speak."""
+    """Build the image, check whether KVM works, boot both guests and list the protocols they support."""
     from iotax.cli import lab as command
 
     command.check()

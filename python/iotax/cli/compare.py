@@ -116,7 +116,7 @@ def _compared(
         leave(
             Exit.USAGE, f"{before} and {after} cannot be compared: they share no treatment that both measured{reasons}"
         )
-    notes = [("The two runs share no block: what drifted between them is part of the change.", "dim")]
+    notes = [("The two runs share no block: drift between them is part of the change.", "dim")]
     if different := differences(one, other):
         notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
     return found, margin_percent, notes
@@ -186,7 +186,7 @@ def _measured(opened: Notebook, run: int | None, named: str) -> StudyData:
         leave(Exit.NOTEBOOK, f"{named}: nothing has been measured yet")
     if not data.runs:
         rules = ", ".join(data.study.exclude)
-        leave(Exit.NOTEBOOK, f"{named}: the study's rules ({rules}) leave out all {len(data.measured)} runs measured")
+        leave(Exit.NOTEBOOK, f"{named}: the study's rules ({rules}) exclude all {len(data.measured)} runs measured")
     return data
 
 

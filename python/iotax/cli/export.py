@@ -24,7 +24,7 @@ Row: TypeAlias = dict[str, Any]
 def export(path: Path | None, form: str | None, output: Path | None, run: str | None, *, series: bool) -> None:
     form = _format(form, output)
     if form == "parquet" and output is None and sys.stdout.isatty():
-        leave(Exit.USAGE, "Parquet is no text; name a file with --output")
+        leave(Exit.USAGE, "Parquet is a binary format; name a file with --output")
     if form == "json" and series:
         leave(Exit.USAGE, "--series: JSON has the series of each attempt anyway; leave it out")
     with open_notebook(path) as notebook:

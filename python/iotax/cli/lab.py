@@ -51,7 +51,7 @@ def shell(protocol: str) -> None:
             for line in sys.stdin:
                 role, _, command = line.strip().partition(" ")
                 if role not in ("storage", "initiator"):
-                    typer.echo("begin with storage or initiator", err=True)
+                    typer.echo("start the line with storage or initiator", err=True)
                     continue
                 try:
                     booted.guests[role].stream(f"exec 2>&1; {command}", typer.echo, _deadline())
@@ -84,7 +84,7 @@ def _built(*, update: bool) -> Image:
 
 def _bring_up(booted: _Booted, protocol: str) -> None:
     if protocol not in recipe.PROTOCOLS:
-        leave(Exit.USAGE, f"{protocol} is no protocol of the vm lab; it has {', '.join(recipe.PROTOCOLS)}")
+        leave(Exit.USAGE, f"{protocol} is not a protocol of the vm lab; it has {', '.join(recipe.PROTOCOLS)}")
     if reason := booted.image.unavailable.get(protocol):
         leave(Exit.LAB, f"{protocol} is not available: {reason}")
     target = booted.guests["initiator" if protocol in recipe.ONE_GUEST else "storage"]

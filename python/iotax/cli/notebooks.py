@@ -16,7 +16,7 @@ def open_notebook(path: Path | None) -> Notebook:
     if path is None:
         found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
         if not found:
-            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` makes one, or name one")
+            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` creates one, or name one")
         path = found[-1]
     try:
         return Notebook(path)

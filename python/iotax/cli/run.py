@@ -91,7 +91,7 @@ def measure(
             )
     except LabUnusable as unusable:
         display.close()
-        leave(Exit.REFUSED if unusable.refused else Exit.LAB, f"the study was not begun\n{unusable}")
+        leave(Exit.REFUSED if unusable.refused else Exit.LAB, f"study not started\n{unusable}")
     except EngineError as error:
         display.close()
         leave(Exit.LAB, str(error))
@@ -118,7 +118,7 @@ def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bo
             left = len(notebook.left(summary.run))
             leave(
                 Exit.INTERRUPTED,
-                f"interrupted with {left} trials left; run the same command again to go on. Results: {path}",
+                f"interrupted with {left} trials left; run the same command again to continue. Results: {path}",
             )
         if document != STDOUT:
             _print(notebook, summary)
@@ -133,7 +133,7 @@ def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bo
         leave(
             Exit.FAILED,
             f"the target does not answer ({summary.away}): the study ended with {left} trials left. Run the same "
-            "command again to go on, with --wait-for-target to wait longer",
+            "command again to continue, with --wait-for-target to wait longer",
         )
     if summary.failed:
         raise typer.Exit(Exit.FAILED)

@@ -35,10 +35,10 @@ def _show(notebook: Notebook, run: int | None) -> None:
     trials, attempts = notebook.trials(chosen.id), notebook.attempts(chosen.id)
     typer.echo(f"{notebook.path}")
     for each in notebook.runs():
-        begun = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
+        started = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
         shown = "→" if each.id == chosen.id else " "
         label = f" [{each.label}]" if each.label else ""
-        typer.echo(f"{shown} run {each.id}: {each.name}{label}, begun {begun:%Y-%m-%d %H:%M:%S %Z}")
+        typer.echo(f"{shown} run {each.id}: {each.name}{label}, started {started:%Y-%m-%d %H:%M:%S %Z}")
     done = sum(1 for attempt in attempts if attempt.status == "done")
     typer.echo(f"{done} of {len(trials)} trials are done.")
     for attempt in attempts:

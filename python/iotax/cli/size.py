@@ -134,7 +134,7 @@ def _demand(iops: int, cap: float, response: str | None, storage: str) -> Demand
     except ValueError as error:
         leave(Exit.USAGE, str(error))
     if not iops > 0:
-        leave(Exit.USAGE, f"--iops {iops}: a rate is above 0")
+        leave(Exit.USAGE, f"--iops {iops}: a rate must be above 0")
     return Demand(iops, target, storage_us)
 
 
@@ -190,7 +190,7 @@ def _from_notebook(path: Path | None, run: int | None, rate_iops: float, documen
 def _sizes(found: list[Capacity], demand: Demand) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for name in ("CPU\nµs an I/O", "IOPS\na core", "cores", "busy", "response\nµs"):
+    for name in ("CPU\nµs per I/O", "IOPS\na core", "cores", "busy", "response\nµs"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     for each in found:
@@ -213,8 +213,8 @@ def _asked(demand: Demand) -> str:
     if target.response_max_s is not None:
         parts.append(f"mean response at most {target.response_max_s * 1e6:g} µs")
     if demand.storage_us:
-        parts.append(f"storage takes {demand.storage_us:g} µs of it")
-    return "; ".join(parts) + ". In brackets: both ends of the cost's interval."
+        parts.append(f"of which the storage takes {demand.storage_us:g} µs")
+    return "; ".join(parts) + ". In brackets: at both ends of the interval of the cost."
 
 
 def _responses(costs: list[ServiceCost], cores: int) -> Table:
@@ -236,5 +236,7 @@ def _hidden(costs: list[ServiceCost], cores: int) -> str:
         f"{each:.2f} behind {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
     )
     return (
-        f"At 60 % busy the dearest answers in {bare:.2f} times the time of the cheapest on the cores alone, in {rest}."
+        f"At 60 % busy the protocol with the most CPU per I/O responds in {bare:.2f} times the time of the one with "
+        "the least "
+        f"on the cores alone, in {rest}."
     )

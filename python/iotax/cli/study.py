@@ -119,7 +119,7 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
     old, new = settings(data.study), settings(study)
     if different := [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]:
         return [
-            f"The scatter of the run of {date} in {earlier} says nothing of this plan: it differs in "
+            f"The scatter of the run of {date} in {earlier} does not apply to this plan: it differs in "
             f"{', '.join(different)}."
         ]
     found = []
@@ -193,10 +193,10 @@ def init(path: Path, source: str | None) -> None:
         leave(Exit.USAGE, f"{path} already exists; choose another name")
     judged(path)
     if path == schema or (schema.exists() and not _is_schema(schema)):
-        leave(Exit.USAGE, f"{schema} is no schema of iotax; name a study in another folder")
+        leave(Exit.USAGE, f"{schema} is not a schema of iotax; name a study in another folder")
     write_output(path, TEMPLATE if source is None else from_study(_builtin(source), path.stem))
     write_output(schema, schema_text())
-    typer.echo(f"{path} is a study to begin with; {schema} lets editors complete and check it.")
+    typer.echo(f"{path} is a study to start from; editors complete and check it with {schema}.")
     typer.echo(f"Next: iotax plan {path}")
 
 

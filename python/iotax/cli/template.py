@@ -17,7 +17,7 @@ def from_study(text: str, name: str) -> str:
 TEMPLATE = f"""\
 {_SCHEMA}\
 name: my-study
-question: What do iSCSI and NVMe/TCP charge for a 4 KiB I/O?
+question: What does each 4 KiB I/O cost over iSCSI and NVMe/TCP?
 
 # Where trials run. loopback: this machine, in user space, without root. To set more, write it as
 # lab: {{loopback: {{driver: epoll, threads: 2}}}}

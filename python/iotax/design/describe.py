@@ -45,7 +45,7 @@ def _treatments(study: Study) -> list[str]:
                 f"  {letters(effect)}" + (f" = {' = '.join(map(letters, same))}" if same else " alone")
                 for effect, same in made.aliases()
             ),
-            "  Aliased effects are seen as their sum. Of interactions, those of two factors are listed.",
+            "  Aliased effects are estimated as their sum. Only interactions of two factors are listed.",
         ]
     if design.runs is not None:
         whole = candidates(study)
@@ -53,7 +53,7 @@ def _treatments(study: Study) -> list[str]:
         share = efficiency(chosen, matrix(study, whole))
         effects = "main effects" if design.effects == "main" else "main effects and two-factor interactions"
         return [
-            f"D-optimal: {count} of {len(whole)} treatments tell {effects} apart ({chosen.shape[1]} parameters); "
+            f"D-optimal: {count} of {len(whole)} treatments estimate {effects} ({chosen.shape[1]} parameters); "
             f"each run gives {share:.0%} of the information of one in the whole factorial."
         ]
     cut = f" without {_full(study) - count} excluded" if design.exclude else ""
@@ -67,8 +67,8 @@ def _order(study: Study, plan: Plan) -> list[str]:
             (trial.replicate, *(trial.treatment[name] for name in hard)) for trial in plan.trials if trial.replicate
         }
         found.append(
-            f"Split plot: {', '.join(hard)} change{'s'[: len(hard) == 1]} between {len(plots)} whole plots, whose "
-            "scatter judges them; the other factors change within."
+            f"Split plot: {', '.join(hard)} change{'s'[: len(hard) == 1]} between {len(plots)} whole plots, and their "
+            "effects are judged by the scatter between plots; the other factors change within plots."
         )
     if count := study.design.sentinels:
         at = [trial.order for trial in plan.trials if not trial.replicate]
@@ -83,11 +83,12 @@ def _rounds(study: Study) -> list[str]:
     if slices is None:
         return []
     return [
-        f"{study.design.replicates} sessions, each with new processes, memory and connections, the sides on each "
-        f"other's processors in every second one. A session is {slices.rounds} rounds of {count} slices: each "
-        f"treatment once a round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load that "
+        f"{study.design.replicates} sessions, each with new processes, memory and connections; server and load "
+        "exchange processors "
+        f"in every second one. A session is {slices.rounds} rounds of {count} slices: each "
+        f"treatment once per round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load that "
         "is not measured, "
-        "each after each other one equally often. Intervals take the sessions as their sample."
+        "with each treatment following each other one equally often. The sample of the intervals is the sessions."
     ]
 
 
@@ -100,14 +101,15 @@ def _search(study: Study, plan: Plan) -> list[str]:
         conditions = len({_others(names, treatment) for treatment in treatments(study)})
         most = len(plan.trials) + conditions * search.confirm
         return [
-            f"Then, for each of {conditions} conditions, the best load that holds {objective} is chosen and run afresh "
-            f"{search.confirm} times: {most} trials at most, about {_minutes(plan, most)}."
+            f"Then, for each of {conditions} conditions, the best load that meets {objective} is chosen and measured "
+            "in "
+            f"{search.confirm} fresh runs: {most} trials at most, about {_minutes(plan, most)}."
         ]
     most = len(plan.trials) * (steps_max(search) + search.confirm)
     return [
         f"These are first probes. For each of {len(plan.trials)} treatments the highest rate from "
-        f"{show_rate(search.rate_min)} to {show_rate(search.rate_max)} IOPS that holds {objective} is bisected to "
-        f"{search.precision:g} %, in {steps_max(search)} probes at most, then run afresh {search.confirm} times: "
+        f"{show_rate(search.rate_min)} to {show_rate(search.rate_max)} IOPS that meets {objective} is bisected to "
+        f"{search.precision:g} %, in {steps_max(search)} probes at most, then measured in {search.confirm} fresh runs: "
         f"{most} trials at most, about {_minutes(plan, most)}."
     ]
 
@@ -125,8 +127,9 @@ def _stop(study: Study) -> list[str]:
     if stop is None:
         return []
     return [
-        f"Ends after the first replicate from {stop.at_least} on where every ratio to the baseline of "
-        f"{stop.response or study.responses[0]} is known to ±{stop.half_width:g} %; at most {study.design.replicates}."
+        f"Stops after the first replicate, from number {stop.at_least} on, with the interval of every ratio to the "
+        "baseline of "
+        f"{stop.response or study.responses[0]} within ±{stop.half_width:g} %; at most {study.design.replicates}."
     ]
 
 
@@ -150,9 +153,9 @@ def _detectable(study: Study) -> list[str]:
         for words, ratio in detectable(study, cv):
             told.setdefault(words, []).append(f"{ratio - 1:.1%} at {cv:.0%}")
     if not told:
-        return ["One run of each treatment leaves nothing to judge scatter by: no difference can be shown."]
+        return ["With one run of each treatment the run-to-run variation is unknown: no difference can be detected."]
     return [
-        f"Smallest difference between {words} that is seen 9 times in 10, by assumed scatter of runs: "
+        f"Minimum detectable difference between {words} (90 % power), by assumed run-to-run variation: "
         f"{', '.join(each)}."
         for words, each in told.items()
     ]
@@ -163,9 +166,10 @@ def _blocks(plan: Plan) -> list[str]:
     if not 1 < plan.blocks < BLOCKS_ENOUGH:
         return []
     return [
-        f"Values in µs or IOPS carry what drifts between blocks: over {plan.blocks} of them 95 % intervals reach "
+        f"Absolute values (µs, IOPS) include drift between blocks: over {plan.blocks} blocks their 95 % intervals "
+        "reach "
         f"{block_reach(plan.blocks):.1f} standard errors to each side, over {BLOCKS_ENOUGH} only "
-        f"{block_reach(BLOCKS_ENOUGH):.1f}. Ratios between treatments do not carry it."
+        f"{block_reach(BLOCKS_ENOUGH):.1f}. Ratios between treatments do not include it."
     ]
 
 

@@ -20,7 +20,7 @@ _RIDGE = 1e-6
 
 
 class SingularDesignError(ValueError):
-    """So few treatments, or these exclusions, leave effects that cannot be told apart."""
+    """So few treatments, or these exclusions, leave effects that cannot be estimated separately."""
 
 
 def model_matrix(treatments: Sequence[Sequence[int]], levels: Sequence[int], order: int) -> np.ndarray:

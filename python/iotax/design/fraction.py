@@ -60,7 +60,7 @@ class Fraction:
         return found
 
     def aliases(self, order: int = 2) -> list[tuple[Word, list[Word]]]:
-        """Each effect of up to `order` factors with the others of that order that it cannot be told from."""
+        """Each effect of up to `order` factors with the others of that order that it is aliased with."""
         effects = [
             frozenset(some)
             for count in range(1, order + 1)

@@ -25,7 +25,7 @@ def impossible(
         yield f"its blocks have {block_size_bytes} bytes, of which {format_size(odd)} is no multiple"
     if max_io_bytes is not None and blocks[-1] > max_io_bytes:
         yield (
-            f"carries at most {format_size(max_io_bytes)} an I/O, and `block_size:` is {format_size(blocks[-1])}; "
+            f"accepts at most {format_size(max_io_bytes)} per I/O, and `block_size:` is {format_size(blocks[-1])}; "
             "say a smaller one under load"
         )
     if load.outstanding > OUTSTANDING_MAX:

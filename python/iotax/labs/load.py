@@ -193,7 +193,7 @@ def run_check(
         "volume_bytes": volume_bytes,
     }
     document = {name: value for name, value in document.items() if value is not None}
-    step = _steps(f"looking whose data are at {endpoint}", progress)
+    step = _steps(f"checking what data {endpoint} holds", progress)
     return Checked.model_validate(_to_the_end(program, document, "checked", step))
 
 

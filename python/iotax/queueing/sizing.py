@@ -48,7 +48,7 @@ class Size:
 def size(rate_per_s: float, service_s: float, target: SizingTarget, storage_s: float = 0.0) -> Size:
     """The fewest servers that meet the target.
 
-    `service_s`: CPU time an I/O. `storage_s`: what the storage itself takes, added to every response.
+    `service_s`: CPU time per I/O. `storage_s`: what the storage itself takes, added to every response.
     """
     if rate_per_s <= 0 or service_s <= 0 or storage_s < 0:
         raise ValueError("sizing needs a rate and a service time above 0")
@@ -68,7 +68,7 @@ def size(rate_per_s: float, service_s: float, target: SizingTarget, storage_s: f
 def size_range(
     rate_per_s: float, service_interval_s: tuple[float, float], target: SizingTarget, storage_s: float = 0.0
 ) -> tuple[Size, Size]:
-    """Sizes at both ends of the interval of the service time: the cores are known no better than the cost of an I/O."""
+    """Sizes at both ends of the interval of the service time: the cores are known no better than the cost per I/O."""
     low, high = service_interval_s
     return size(rate_per_s, low, target, storage_s), size(rate_per_s, high, target, storage_s)
 

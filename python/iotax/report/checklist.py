@@ -1,4 +1,4 @@
-"""What experts ask of a storage benchmark, and how this run answers: item by item, without kindness."""
+"""What experts ask of a storage benchmark, answered for this run item by item."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -57,10 +57,11 @@ def _before(summary: Summary) -> Item:
     primary = summary.responses[0].title if summary.responses else study.responses[0]
     stop = study.design.stop
     ending = (
-        f"at least {stop.at_least} replicates, then until every ratio is known to ±{stop.half_width:g} %, "
+        f"at least {stop.at_least} replicates, then until the interval of every ratio is within ±{stop.half_width:g} "
+        "%, "
         f"{study.design.replicates} at most"
         if stop
-        else f"{study.design.replicates} replicates and then the end"
+        else f"{study.design.replicates} replicates, no early stop"
     )
     rules = f"; runs with findings of {', '.join(study.exclude)} are left out" if study.exclude else ""
     ask = "Question, primary response, margin and stopping rule fixed before any data"
@@ -77,35 +78,35 @@ def _before(summary: Summary) -> Item:
 
 
 def _configuration(summary: Summary) -> Item:
-    ask = "Full configuration, ceilings of links, and every difference beside the protocol as a confounder"
+    ask = "Full configuration, link ceilings, and every difference other than the protocol listed as a confounder"
     study = summary.data.study
-    known = "Study, machine, versions and what each connection agreed on are printed"
+    known = "Study, machine, versions and what each connection negotiated are printed"
     if not summary.data.environment:
-        return Item(ask, "no", "The notebook does not say which machine and versions made it.")
+        return Item(ask, "no", "The notebook does not record machine and versions.")
     links = {run.result.facts.link.kind for run in summary.data.runs if not run.local}
     if links == {"loopback"}:
         return Item(
             ask,
             "partly",
             f"{known}; both sides share a machine over loopback, so no link has a ceiling, and the implementations "
-            "differ with the protocols.",
+            "differ as well as the protocols.",
         )
     if link.is_known(summary):
-        return Item(ask, "yes", f"{known}; the study names each link, whose ceilings stand beside what they carried.")
+        return Item(ask, "yes", f"{known}; the study names each link, and its ceiling is shown beside the throughput.")
     if study.links:
-        return Item(ask, "partly", f"{known}; links are named, but not of every protocol compared.")
-    return Item(ask, "partly", f"{known}; the study names no links, so nothing is normalised to their ceilings.")
+        return Item(ask, "partly", f"{known}; links are named, but not for every protocol compared.")
+    return Item(ask, "partly", f"{known}; the study names no links, so no throughput is compared with a ceiling.")
 
 
 def _shown(summary: Summary) -> Item:
     data = summary.data
     ask = "Design, blocks, seed, actual order, failed and excluded runs shown"
     if not data.planned_count:
-        return Item(ask, "no", "The notebook holds no plan to hold the runs against.")
+        return Item(ask, "no", "The notebook holds no plan to compare the runs with.")
     complete = len(data.measured) == data.planned_count
-    several = "attempts that did not end well are" if len(data.not_done) > 1 else "attempt that did not end well is"
+    several = "failed or interrupted attempts are" if len(data.not_done) > 1 else "failed or interrupted attempt is"
     bad = f"{len(data.not_done)} {several} listed" if data.not_done else "no attempt failed"
-    out = f"{len(data.excluded)} runs are left out by rule and listed" if data.excluded else "no run is left out"
+    out = f"{len(data.excluded)} runs are excluded by rule and listed" if data.excluded else "no run is excluded"
     return Item(
         ask,
         "yes" if complete else "partly",
@@ -114,17 +115,17 @@ def _shown(summary: Summary) -> Item:
 
 
 def _limiter(limits: list[Limit]) -> Item:
-    ask = "The limiter of each cell named with evidence"
+    ask = "The bottleneck of each treatment named, with evidence"
     unknown = sum(limit.limiter == "unknown" for limit in limits)
     if not limits or unknown == len(limits):
-        return Item(ask, "no", "Processor time was not measured, so nothing can be named.")
+        return Item(ask, "no", "Processor time was not measured, so no bottleneck can be named.")
     if unknown:
-        return Item(ask, "partly", f"Named under Validity, but for {unknown} of {len(limits)} treatments.")
+        return Item(ask, "partly", f"Named under Validity, except for {unknown} of {len(limits)} treatments.")
     return Item(ask, "yes", "Named under Validity, from processor time, offered rate and outstanding I/O.")
 
 
 def _sound(summary: Summary) -> Item:
-    ask = "Nothing above a physical limit, no errors, right data, no read of what was never written"
+    ask = "Nothing above a physical limit, no errors, correct data, no reads of blocks never written"
     if beyond := _beyond(summary):
         return Item(ask, "no", beyond)
     levels = [level for key in ("errors", "data", "unwritten") for level in _of(summary, key)]
@@ -138,7 +139,7 @@ def _sound(summary: Summary) -> Item:
 def _beyond(summary: Summary) -> str:
     """What cannot be: more than a link carries, more processor time than there are processors. Empty where nothing."""
     if link.beyond(summary):
-        return "Links: more was carried than they can."
+        return "A treatment carried more than its link can."
     for run in summary.data.runs:
         for part in run.result.cpu:
             cores, window_ns = part.processors, part.window_ns or run.result.window.duration_ns
@@ -146,26 +147,26 @@ def _beyond(summary: Summary) -> str:
             # window may be off by a tick.
             most_ns = (cores or 0) * (window_ns + 2 * part.resolution_ns) * (1 + _CLOCK_ERROR)
             if part.layer == "machine" and cores and part.busy_ns > most_ns:
-                return f"{run.trial.id} took more processor time than {cores} processors have."
+                return f"{run.trial.id} used more processor time than {cores} processors have."
     return ""
 
 
 def _repeats(summary: Summary) -> Item:
-    ask = "It reproduces, and the noise floor is known"
+    ask = "Replicated, and the noise floor is known"
     if not summary.noise:
-        return Item(ask, "no", "Without replicates nothing is known of how far runs scatter.")
+        return Item(ask, "no", "Without replicates the scatter of runs is unknown.")
     noise = summary.noise[0]
     scatter = f"{100 * noise.cv:.1f} %" if noise.cv < 1 else "more than their mean"
     text = f"Runs of one treatment scatter by {scatter} ({noise.response.short.lower()})"
     if noise.detectable_ratio is None:
-        return Item(ask, "partly", f"{text}; what that hides cannot be said.")
+        return Item(ask, "partly", f"{text}; the minimum detectable difference cannot be computed.")
     hidden = 100 * (noise.detectable_ratio - 1)
     shown = f"a difference of {hidden:.1f} %" if hidden < 100 else f"a factor of {noise.detectable_ratio:.1f}"
     enough = hidden <= 2 * summary.data.study.margin
     return Item(
         ask,
         "yes" if enough else "partly",
-        f"{text}; {noise.replicates} replicates show {shown} nine times out of ten, the margin "
+        f"{text}; {noise.replicates} replicates detect {shown} with 90 % power; the margin "
         f"is {summary.data.study.margin:g} %. It was not repeated on another day or machine.",
     )
 
@@ -177,7 +178,7 @@ def _check(summary: Summary, key: str, ask: str, good: str) -> Item:
     if bad:
         return Item(ask, "no", f"{bad} of {len(levels)} runs fail it.")
     if unknown or not levels:
-        return Item(ask, "partly", f"It cannot be said of {unknown} of {len(levels)} runs.")
+        return Item(ask, "partly", f"Unknown for {unknown} of {len(levels)} runs.")
     return Item(ask, "yes", f"{good}.")
 
 
@@ -202,7 +203,7 @@ def _generator(summary: Summary) -> Item:
         )
     unknown = sum(level == Level.UNKNOWN for level in levels)
     if unknown or not levels:
-        return Item(ask, "partly", f"How busy it was is not known of {unknown} of {len(levels)} runs.")
+        return Item(ask, "partly", f"How busy it was is unknown for {unknown} of {len(levels)} runs.")
     return Item(ask, "yes", "Its processor had time to spare in every run.")
 
 
@@ -211,31 +212,37 @@ def _loop(summary: Summary) -> Item:
     count = len(summary.data.runs)
     held = sum(run.result.open is not None for run in summary.data.runs)
     if not count:
-        return Item(ask, "no", "No run tells which it was.")
+        return Item(ask, "no", "There is no run.")
     if not held:
         depths = sorted(
             {run.result.outstanding.workers * run.result.outstanding.per_worker for run in summary.data.runs}
         )
         kept = ", ".join(map(str, depths)) if len(depths) <= _DEPTHS_MAX else f"{depths[0]} to {depths[-1]}"
-        text = f"Closed loop of {kept or 'no'} I/Os: each completion starts the next, so the load bends to the target."
+        text = f"Closed loop of {kept or 'no'} I/Os: each completion starts the next, so the load follows the target."
         return Item(ask, "yes", text)
     if submitted := [run for run in summary.data.runs if run.result.open and run.result.open.lateness is None]:
-        text = f"Of {len(submitted)} of {held} open loops latency runs from submission: what an I/O waited is missing."
+        text = (
+            f"In {len(submitted)} of {held} open loops latency is counted from submission: time waiting before it is "
+            "missing."
+        )
         return Item(ask, "partly", text)
     arrivals = " and ".join(sorted({run.result.open.arrivals for run in summary.data.runs if run.result.open}))
-    text = f"Open loop, {arrivals} arrivals: latency runs from when an I/O was due, service time from its submission."
+    text = (
+        f"Open loop, {arrivals} arrivals: latency is counted from when an I/O was due, service time from its "
+        "submission."
+    )
     return Item(ask, "yes", text if held == count else f"{text} Closed loops: {count - held} of {count} runs.")
 
 
 def _percentiles(summary: Summary) -> Item:
     ask = "The full percentile curve to the maximum, from merged counts"
     if not any(cell.latency.total for cell in summary.cells):
-        return Item(ask, "no", "No latencies were counted.")
+        return Item(ask, "no", "No latency was recorded.")
     return Item(ask, "yes", "Counts of all runs of a treatment are added; no percentile is averaged.")
 
 
 def _effect(summary: Summary) -> Item:
-    ask = "Effect size with its interval before any p-value, and the ratio’s direction"
+    ask = "Effect size with its interval before any p-value, and the direction of the ratio"
     ratios = [comparison.ratio for comparison in summary.comparisons]
     if any(ratio.low is None for ratio in ratios) or not ratios:
         return Item(ask, "partly", "Ratios are treatment over baseline; too few runs for an interval of each.")
@@ -247,7 +254,7 @@ def _effect(summary: Summary) -> Item:
 def _levels(summary: Summary) -> Item:
     ask = "Variation by level: I/O, run, block"
     if not any(len(cell.runs) > 1 for cell in summary.cells):
-        return Item(ask, "partly", "One run of each treatment: nothing is known of runs and blocks.")
+        return Item(ask, "partly", "One run of each treatment: variation between runs and blocks is unknown.")
     return Item(ask, "yes", "I/Os in percentile curves, runs as points and intervals, blocks in the run-order chart.")
 
 
@@ -256,11 +263,11 @@ def _steady(summary: Summary) -> Item:
     levels = _of(summary, "steady")
     known = sorted({run.result.facts.warmup_ns for run in summary.data.runs if run.result.facts.warmup_ns is not None})
     times = " to ".join(f"{ns / 1e9:g}" for ns in dict.fromkeys(known[:1] + known[-1:]))
-    warmup = f"Warm-up discarded: {times} s." if known else "How much warm-up was discarded is not known."
+    warmup = f"Warm-up discarded: {times} s." if known else "The discarded warm-up is unknown."
     bad = sum(level >= Level.DOUBTFUL for level in levels)
     unknown = sum(level == Level.UNKNOWN for level in levels)
     if bad:
-        return Item(ask, "partly", f"{warmup} {bad} of {len(levels)} runs were not steady; they are marked.")
+        return Item(ask, "partly", f"{warmup} {bad} of {len(levels)} runs were not in steady state; they are marked.")
     if unknown or not levels:
         return Item(ask, "partly", f"{warmup} {unknown} of {len(levels)} runs are too short to say.")
     return Item(ask, "yes", f"{warmup} Every run passes SNIA’s window of five rounds.")
@@ -269,13 +276,13 @@ def _steady(summary: Summary) -> Item:
 def _interactions(summary: Summary) -> Item:
     ask = "Interactions before averages"
     if len(summary.grid.conditions) < 2:
-        return Item(ask, "none", "One condition alone: nothing to interact with.")
+        return Item(ask, "none", "Only one condition: no interaction is possible.")
     if all(overall.interaction_p is None for overall in summary.overalls):
-        return Item(ask, "no", "Averages over conditions stand without a test: too few runs for one.")
+        return Item(ask, "no", "Averages over conditions are not tested: too few runs.")
     depends = sum(overall.depends for overall in summary.overalls)
-    text = f"{depends} of {len(summary.overalls)} answers depend on the condition and are given by condition."
+    text = f"{depends} of {len(summary.overalls)} results depend on the condition and are given by condition."
     if not depends:
-        text = "Asked first: no answer depends on the condition so that these runs could tell."
+        text = "Tested first: no result depends significantly on the condition."
     return Item(ask, "yes", text)
 
 
@@ -285,14 +292,14 @@ def _residuals(summary: Summary) -> Item:
         return Item(ask, "no", "There is no run to draw.")
     free = summary.responses and summary.models[summary.responses[0].key].model.layout.residual_df > 0
     if not free:
-        return Item(ask, "partly", "Every run is a point, in run order too; too few runs leave no residual.")
+        return Item(ask, "partly", "Every run is a point, in run order too; too few runs for residuals.")
     return Item(ask, "yes", "Every run is a point; residuals over fitted values, run order and normal quantiles.")
 
 
 def _index(summary: Summary) -> Item:
     ask = "Index-100 charts carry absolute values and the baseline’s own uncertainty; bars start at zero"
     if not summary.comparisons:
-        return Item(ask, "none", "Nothing was measured beside the baseline.")
+        return Item(ask, "none", "Only the baseline was measured.")
     lacking = sum(comparison.ratio.low is None for comparison in summary.comparisons)
     if lacking:
         text = f"{lacking} of {len(summary.comparisons)} ratios have no interval: too few runs."
@@ -300,7 +307,7 @@ def _index(summary: Summary) -> Item:
     return Item(
         ask,
         "yes",
-        "Absolute values stand beside or above the ratios, intervals of ratios hold the baseline’s scatter, "
+        "Absolute values stand beside or above the ratios, intervals of ratios include the baseline’s scatter, "
         "bars of CPU time start at zero.",
     )
 
@@ -320,16 +327,18 @@ def _models(summary: Summary) -> Item:
     ask = "Each model names its assumptions and validation error"
     if summary.costs is None:
         return Item(
-            ask, "partly", "Method names the blocked model’s; its error is shown as residuals, not by prediction."
+            ask,
+            "partly",
+            "Method lists those of the blocked model; its error is shown as residuals, not as prediction error.",
         )
     error = 100 * summary.costs.model.prediction_share
     if error > _PREDICTION_MAX_PERCENT:
-        return Item(ask, "no", f"The CPU model misses left-out runs by {error:.1f} % (PRESS): it describes them badly.")
+        return Item(ask, "no", f"The prediction error of the CPU model is {error:.1f} % (PRESS): too large.")
     return Item(
         ask,
         "yes",
-        f"The CPU model’s facts stand beside it; left-out runs are predicted to {error:.1f} % (PRESS). The queue’s "
-        "assumptions are named, not validated here.",
+        f"The CPU model’s facts stand beside it; its prediction error is {error:.1f} % (PRESS). The assumptions of the "
+        "queue are stated, not validated here.",
     )
 
 
@@ -345,10 +354,10 @@ def _sizing(summary: Summary) -> Item:
 
 
 def _again(summary: Summary) -> Item:
-    ask = "Raw data, code version and one-command regeneration shipped"
+    ask = "Raw data and code version available; one command reproduces the run"
     if not summary.data.environment:
-        return Item(ask, "partly", "The notebook does not say which machine and version made it.")
-    return Item(ask, "yes", "The notebook holds every result and version; the command lines are at the end.")
+        return Item(ask, "partly", "The notebook does not record machine and version.")
+    return Item(ask, "yes", "The notebook holds every result and version; the commands are at the end.")
 
 
 def _of(summary: Summary, key: str) -> list[Level]:

@@ -43,7 +43,7 @@ def cost_lead(costs: CpuCosts, base: str) -> list[str]:
     arms = sorted(model.arms, key=lambda arm: arm != base)
     said = []
     for arm in arms:
-        text = f"{title(arm)} costs {_us(model.cost_us(arm))} of CPU an I/O"
+        text = f"{title(arm)} costs {_us(model.cost_us(arm))} of CPU per I/O"
         if arm != base and base in arms:
             ratio = model.ratio(arm, base)
             text += f", {figure(ratio.value)} times {title(base)}’s"
@@ -55,15 +55,15 @@ def cost_lead(costs: CpuCosts, base: str) -> list[str]:
             f"{figure(each.heaviest_us)} µs at {each.heaviest_iops:,.0f}"
             for each in model.curvatures
         )
-        said.append(f"The price is not one number, it depends on the rate: {prices}.")
+        said.append(f"The CPU cost per I/O depends on the rate: {prices}.")
     return said
 
 
 def cost_columns(costs: CpuCosts, base: str) -> list[Column]:
-    columns = [Column(_part(costs, key), "µs an I/O") for key in _keys(costs)]
+    columns = [Column(_part(costs, key), "µs per I/O") for key in _keys(costs)]
     columns.insert(1, Column("relative", f"{title(base)} = 1"))
     if costs.model.curvatures:
-        columns += [Column("At the lightest rate", "µs an I/O"), Column("At the heaviest rate", "µs an I/O")]
+        columns += [Column("At the lightest rate", "µs per I/O"), Column("At the heaviest rate", "µs per I/O")]
     return columns
 
 
@@ -96,20 +96,23 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
     idle = "runs without load" if costs.idle_runs else "measurements before each block"
     background = f"{_cores(model.background_cores)}; "
     if not model.idle:
-        background += "nothing was measured without load, so it rests on the line alone; "
+        background += "nothing was measured without load, so it comes from the fitted line alone; "
     else:
         background += f"fitted as a treatment with {model.idle} {idle}, which gave {model.idle_cores:.4f}; "
     if model.has_background:
         p = model.background_p
-        background += f"told from zero{f' (p {_p(p)})' if p is not None else ''}, so the model keeps it"
+        background += (
+            f"significantly different from zero{f' (p {_p(p)})' if p is not None else ''}, so the model keeps it"
+        )
     else:
-        background += f"not told from zero (p {_p(model.background_p or 1.0)}), so the lines pass through the origin"
+        p = model.background_p or 1.0
+        background += f"not significantly different from zero (p {_p(p)}), so the lines pass through the origin"
     facts = [Fact("Blocks", _blocks(model)), Fact("Background", background)]
     facts.append(Fact("Linear in IOPS", _linear(costs)))
     if model.lack_of_fit is not None:
         missed = model.lack_of_fit.p < 0.05
         text = (
-            "a price for every treatment and rate explains more than the model"
+            "a separate cost for each treatment and rate explains more than the model"
             if missed
             else "no sign of a missing term"
         )
@@ -120,8 +123,10 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
     facts.append(
         Fact(
             "Scatter",
-            f"runs lie {100 * model.residual_share:.1f} % about the model (SD), {100 * model.prediction_share:.1f} % "
-            f"from what all others predict of them (PRESS); {model.chosen.residual_df} degrees of freedom",
+            f"standard deviation of runs about the model {100 * model.residual_share:.1f} %; prediction error of each "
+            "run "
+            f"from all others {100 * model.prediction_share:.1f} % (PRESS); {model.chosen.residual_df} degrees of "
+            "freedom",
         )
     )
     return facts
@@ -129,7 +134,7 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
 
 def size_columns() -> list[Column]:
     named = [Column(name, "cores") for name, _ in TARGETS]
-    return [Column("CPU", "µs an I/O"), Column("A core carries", "IOPS"), *named]
+    return [Column("CPU", "µs per I/O"), Column("Per core", "IOPS"), *named]
 
 
 def size_groups(summary: Summary) -> list[Group]:
@@ -176,24 +181,26 @@ def size_note(summary: Summary) -> str:
         f"{each:.2f} times with {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
     )
     return (
-        f"At 60 % busy the protocol with the most CPU per I/O answers in {bare:.2f} times the time of the one with the "
-        f"least on the cores alone, {rest}: the slower the storage, the less of it shows in a response, though it "
-        "takes the cores."
+        f"At 60 % busy the protocol with the most CPU per I/O responds in {bare:.2f} times the time of the one with "
+        "the "
+        f"least on the cores alone, {rest}: the slower the storage, the less the difference shows in a response time, "
+        "though it "
+        "still takes the cores."
     )
 
 
 def _blocks(model: CpuModel) -> str:
-    """How far the price in µs can be known from so many blocks."""
+    """How exactly the cost in µs is known from so many blocks."""
     count = len(model.blocks)
     if count < 2:
-        return "one: prices in µs hold for the time of this block; what drifts from block to block is not in them"
+        return "one: the µs hold for the time of this block only; drift between blocks is not in their intervals"
     text = (
-        f"{count}: a price in µs is a mean over them, so its interval takes Student’s t of {count - 1}, "
+        f"{count}: the µs are means over them, so their intervals use Student’s t with {count - 1} degrees of freedom, "
         f"{figure(block_reach(count))} standard errors to each side"
     )
     if count < BLOCKS_ENOUGH:
-        text += f"; {BLOCKS_ENOUGH} or more narrow it to {figure(block_reach(BLOCKS_ENOUGH))} or less"
-    return f"{text}. Ratios and effects compare within blocks, where drift cancels"
+        text += f"; {BLOCKS_ENOUGH} or more narrow them to {figure(block_reach(BLOCKS_ENOUGH))} or less"
+    return f"{text}. Ratios and effects are judged within blocks, so they do not include drift"
 
 
 def _linear(costs: CpuCosts) -> str:
@@ -206,8 +213,8 @@ def _linear(costs: CpuCosts) -> str:
         f"{title(each.arm)} {figure(each.lightest_us)} → {figure(each.heaviest_us)} µs" for each in model.curvatures
     )
     return (
-        f"no: the price of an I/O changes from the lightest to the heaviest rate, {parts} ({_test(model.linearity)}). "
-        "The costs above are those of these rates; do not carry them far beyond"
+        f"no: the cost per I/O changes from the lightest to the heaviest rate, {parts} ({_test(model.linearity)}). "
+        "The costs above hold for these rates; do not extrapolate far beyond them"
     )
 
 

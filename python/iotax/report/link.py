@@ -64,14 +64,14 @@ def note(summary: Summary) -> str:
     bound = sum(is_bound(known, cell, summary.grid.baseline_of(cell)) for cell in known)
     if over := beyond(summary):
         are = "treatment" if over == 1 else "treatments"
-        return f"{over} {are} carried more than their link can: look at its rate, in the study and in the lab."
+        return f"{over} {are} carried more than their link can: check the link's rate, in the study and in the lab."
     floor = f"{BOUND:.0%}".replace("%", " %")
     if not bound:
-        return f"No link carried {floor} of that on both sides of a comparison: no difference here is owed to its rate."
+        return f"No link carried {floor} of that on both sides of a comparison: no difference here comes from its rate."
     return (
         f"In {bound} comparison{'s'[: bound > 1]} both links carried {floor} of that or more: there the raw difference "
-        "is that of the links, and shares tell what the protocols make of them. Latency and CPU owe nothing to a "
-        "link’s rate and stay as measured."
+        "is that of the links, and shares compare the protocols. Latency and CPU are not normalised and "
+        "stay as measured."
     )
 
 

@@ -243,7 +243,7 @@ def _how_local(summary: Summary) -> str:
     if run.result.facts.stack == "user":
         return (
             "The load process maps the memory of the server's own volume and copies blocks from and to it: the same "
-            "bytes, without a protocol, a socket or a system call. It is the floor under every protocol here, not a "
+            "bytes, without a protocol, a socket or a system call. It is the floor for every protocol here, not a "
             "disk."
         )
     return (
@@ -253,15 +253,17 @@ def _how_local(summary: Summary) -> str:
 
 
 _HOW_CPU_VM = (
-    "For a path in the kernel its threads and interrupts do the work, so CPU is that of whole guests, by their own "
+    "For a path in the kernel, kernel threads and interrupts do the work, so CPU is that of whole guests, by their own "
     "clocks: wall time less idle time. The initiator's is read over the measured window, the target's from before the "
     "load to after it and divided by the I/Os of the same interval. What a guest spends idle is measured before each "
-    "block and taken off. Where one guest holds both ends, the initiator's figure is that of both.",
-    "The hypervisor's is that of the QEMU process which runs the initiator's guest, without its guest, likewise from "
-    "before the load to after it and less what it spends idle: network card and link where the guest initiates, the "
+    "block and subtracted. Where one guest holds both ends, the initiator's figure is that of both.",
+    "The hypervisor's figure is that of the QEMU process that runs the initiator's guest, without the guest itself, "
+    "also "
+    "from before the load to after it and less what it spends idle: network card and link where the guest initiates, "
+    "the "
     "initiator itself and the controller where the hypervisor does. Under emulation the thread that stands for the "
     "guest's processor is left out with the guest, and what devices do in it; where guests count instructions, their "
-    "microseconds are 4 ns an instruction, and the hypervisor's are this host's: the two are not to be added.",
+    "microseconds are 4 ns an instruction, and the hypervisor's are this host's: do not add the two.",
 )
 
 
@@ -270,10 +272,10 @@ def _how_cpu(summary: Summary) -> list[str]:
     if "guest" in layers:
         return list(_HOW_CPU_VM)
     text = [
-        "Initiator and target are processes of their own. Their CPU time comes from precise process clocks, read at "
+        "Initiator and target are separate processes. Their CPU time comes from precise process clocks, read at "
         "both ends of the measured window by the load process, and is divided by the I/Os that completed inside it.",
         "The whole machine's busy time is that of /proc/stat over the same window (ticks of 10 ms), interrupts and "
-        "softirqs included. What neither process accounts for is the rest of the machine.",
+        "softirqs included. The remainder is shown as the rest of the machine.",
     ]
     kernel = any(run.result.facts.stack == "kernel" for run in summary.data.runs)
     if kernel:
@@ -286,12 +288,12 @@ def _how_cpu(summary: Summary) -> list[str]:
     if cores is not None:
         text.append(
             f"Without load the machine kept {figure(cores)} processors busy. This background is shown as its share of "
-            f"the rest of the machine; {taken} subtracted from any number."
+            f"the rest of the machine; {taken} subtracted from any figure."
         )
     elif kernel:
         text.append("The machine's background without load was not measured: such paths have no CPU figure.")
     else:
-        text.append("The machine's background without load was not measured; nothing is subtracted from any number.")
+        text.append("The machine's background without load was not measured; nothing is subtracted from any figure.")
     return text
 
 

@@ -16,15 +16,15 @@ def objective(summary: Summary) -> str:
     search = summary.data.study.search
     if search is None:
         return ""
-    what = "Rates were halved by ratio between" if search.rate_max else "Every combination ran as the design says; of"
+    what = "The rate was bisected (by ratio) between" if search.rate_max else "Every combination ran as designed; of"
     rest = (
         f" the highest that held and the lowest that did not, to {search.precision:g} %"
         if search.rate_max
-        else " those whose every run held, the one of most IOPS wins"
+        else " those that met the objective in every run, the one with the most IOPS wins"
     )
     return (
         f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}. {what}{rest}. The winner is then "
-        f"run afresh {search.confirm} times, since the best of many is flattered by chance."
+        f"measured again in {search.confirm} fresh runs, since the best of many is partly best by chance."
     )
 
 
@@ -54,7 +54,7 @@ def groups(summary: Summary) -> list[Group]:
         name = title(winner.condition) or study.name
         if winner.treatment is None:
             nothing = [Figure("none"), *(Figure("–") for _ in range(width - 1))]
-            rows.append(Row("", name, nothing, "nothing held the objective"))
+            rows.append(Row("", name, nothing, "nothing met the objective"))
             continue
         compared = against_baseline(study, winner, found)
         held = sum(holds(study.search, result) for result in winner.confirmed.values())

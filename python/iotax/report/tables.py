@@ -118,8 +118,8 @@ def _percents(summary: Summary) -> list[float]:
 
 
 def cpu_columns(summary: Summary) -> list[Column]:
-    each = "µs an I/O"
-    hypervisor = [Column("Hypervisor", "host's µs an I/O")] if _has_hypervisor(summary) else []
+    each = "µs per I/O"
+    hypervisor = [Column("Hypervisor", "host µs per I/O")] if _has_hypervisor(summary) else []
     return [
         Column("Initiator", each),
         Column("Target", each),
@@ -251,7 +251,7 @@ _PLACES_MAX = 4
 
 
 def validity_findings(summary: Summary) -> list[tuple[str, str]]:
-    """What is not simply good, said once for all cells that share it; many figures of one check by an example."""
+    """Findings, said once for all cells that share it; many figures of one check by an example."""
     found: dict[str, dict[str, list[str]]] = {}
     for cell in summary.cells:
         for check in cell.checks:
@@ -264,7 +264,7 @@ def validity_findings(summary: Summary) -> list[tuple[str, str]]:
             said += [(f"{name}: {text}", _places(summary, where)) for text, where in texts.items()]
         else:
             where = [place for places in texts.values() for place in places]
-            said.append((f"{name}: for instance, {next(iter(texts))}", _places(summary, where)))
+            said.append((f"{name}: e.g. {next(iter(texts))}", _places(summary, where)))
     return said
 
 
@@ -319,7 +319,7 @@ class AttemptRow:
 
 
 def attempt_rows(summary: Summary) -> list[AttemptRow]:
-    """Every attempt that did not end well, and what became of its trial."""
+    """Every failed or interrupted attempt, and what became of its trial."""
     done = {a.trial.id: a.number for a in summary.data.attempts if a.status == "done"}
 
     def after(attempt: Attempt) -> str:

@@ -8,7 +8,7 @@ from iotax.study.fields import Section, UserId
 
 
 class Secret(Section):
-    """A user and where its secret is: the secret itself stands in no study."""
+    """A user and where its secret is; the secret itself is in no study."""
 
     user: str
     """The CHAP name."""
@@ -22,11 +22,11 @@ class Chap(Secret):
     """CHAP: who the initiator proves to be."""
 
     mutual: Secret | None = None
-    """Who the target must prove to be; it need prove nothing when not given."""
+    """Credentials that the target must prove; none when not given."""
 
 
 class DhSecret(Section):
-    """Where a secret of the form `DHHC-1:…:` is: the secret itself stands in no study."""
+    """Where a secret of the form `DHHC-1:…:` is; the secret itself is in no study."""
 
     secret_file: str | None = None
     """A file that holds the secret."""
@@ -38,7 +38,7 @@ class DhChap(DhSecret):
     """DH-HMAC-CHAP: how the host proves itself to an NVMe controller."""
 
     controller: DhSecret | None = None
-    """What the controller must prove; it need prove nothing when not given."""
+    """Credentials that the controller must prove; none when not given."""
     hash: Literal["sha256", "sha384", "sha512"] | None = None
     """The only hash allowed; any when not given."""
     dh_group: Literal["null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"] | None = None
@@ -49,7 +49,7 @@ class Connection(Section):
     """How the initiator connects."""
 
     protocol: str | None = None
-    """The protocol or endpoint of every trial, when `protocol` is no factor."""
+    """The protocol or endpoint of every trial, when `protocol` is not a factor."""
     initiator: str | None = None
     """The initiator's own name (IQN or NQN); one of iotax's when not given."""
     header_digest: bool = False
@@ -57,13 +57,13 @@ class Connection(Section):
     data_digest: bool = False
     """CRC32C over data (iSCSI, NVMe/TCP)."""
     chap: Chap | None = None
-    """What to log in with where an iSCSI target wants it."""
+    """Credentials for iSCSI targets that require them."""
     dhchap: DhChap | None = None
-    """What to prove where an NVMe/TCP controller asks for it."""
+    """Credentials for NVMe/TCP controllers that require them."""
     uid: UserId | None = None
-    """The user that an NFS server takes us for (AUTH_SYS); 0 when not given."""
+    """User ID sent to NFS servers (AUTH_SYS); 0 when not given."""
     gid: UserId | None = None
-    """The group that an NFS server takes us for (AUTH_SYS); 0 when not given."""
+    """Group ID sent to NFS servers (AUTH_SYS); 0 when not given."""
 
 
 CREDENTIALS = ("initiator", "chap", "dhchap", "uid", "gid")

@@ -77,7 +77,7 @@ def _uri(uri: str) -> Endpoint:
     if not host:
         raise ValueError(f"the host is missing; {form}")
     if port == 0:
-        raise ValueError(f"port 0 is nobody's; {form}")
+        raise ValueError(f"port 0 cannot be used; {form}")
     query = parse_qs(parts.query, keep_blank_values=True)
     if unknown := sorted(set(query) - _QUERY[scheme]):
         raise ValueError(f"?{unknown[0]}= means nothing here; {form}")

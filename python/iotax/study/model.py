@@ -62,7 +62,7 @@ class Volume(Section):
     """What is behind every embedded protocol."""
 
     size: Size = 1 << 30
-    """How large the volume is."""
+    """Size of the volume."""
     media: Media = "memory"
     """memory; file (with `path`); null (reads give zeros, writes vanish)."""
     path: str | None = None
@@ -72,18 +72,18 @@ class Volume(Section):
     refill: Refill = "never"
     """When the pattern is restored: never, before each block, or before each trial."""
     delay: Duration = 0
-    """What each operation is made to wait by the lab's own server: a known tax, to prove the measurement. `local` has
+    """Delay that the lab's own server adds to each operation: a known tax, to validate the measurement. `local` has
     no server."""
     burn: Duration = 0
-    """What each operation is made to cost the lab's own server in CPU: a known tax, to prove the measurement. `local`
+    """CPU time that the lab's own server adds to each operation: a known tax, to validate the measurement. `local`
     has no server."""
 
 
 class Stream(Section):
-    """One pattern of several in a load. What it does not say is as the load says."""
+    """One pattern of several in a load. Fields not given are those of the load."""
 
     block_size: Size | None = None
-    """Bytes an I/O."""
+    """Bytes per I/O."""
     read: Percent | None = None
     """Share of reads; the rest writes."""
     random: Percent | None = None
@@ -107,10 +107,10 @@ class Access:
 
 
 class Load(Section):
-    """What is asked of each protocol. Total outstanding I/O = workers × outstanding."""
+    """The load on each protocol. Total outstanding I/O = workers × outstanding."""
 
     block_size: Size = 4096
-    """Bytes an I/O."""
+    """Bytes per I/O."""
     read: Percent = 100.0
     """Share of reads; the rest writes."""
     random: Percent = 100.0
@@ -118,11 +118,11 @@ class Load(Section):
     outstanding: Count = 1
     """I/Os in flight for each worker (fio: iodepth); in an open loop the most in flight."""
     workers: Count = 1
-    """Independent streams, each with a connection of its own (fio: numjobs)."""
+    """Independent workers, each with its own connection (fio: numjobs)."""
     threads: Count = 1
     """Threads that drive the workers."""
     working_set: Size | None = None
-    """How much is touched, from the start of the unit; as much as the volume's size when not given."""
+    """Bytes used, from the start of the unit; the volume's size when not given."""
     warmup: Duration = 1_000_000_000
     """Load before the measured window (fio: ramp_time)."""
     runtime: Duration = 5_000_000_000
@@ -130,10 +130,10 @@ class Load(Section):
     verify: bool = True
     """Check the data that reads return against what was written."""
     rate_iops: Rate | None = None
-    """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and asks nothing. Without
+    """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and sends nothing. Without
     it each completion starts the next I/O."""
     arrivals: Arrivals = "constant"
-    """How an open loop's I/Os come due: constant (evenly spaced) or poisson."""
+    """Arrivals of an open loop: constant (evenly spaced) or poisson."""
     backlog: Backlog = 65536
     """I/Os of an open loop that may wait for a slot; what finds it full is dropped and counted."""
     streams: Streams | None = None
@@ -173,9 +173,9 @@ class Vm(Section):
     """kvm, tcg (emulation), or auto for kvm where a kernel really boots in it."""
     clock: Clock = "auto"
     """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU. auto: \
-icount where processors are emulated, for their speed says nothing."""
+icount where processors are emulated, since their speed is meaningless."""
     guests: Annotated[int, Field(ge=1, le=2)] = 2
-    """2: initiator and storage each have a machine. 1: both in one kernel, whose CPU icount then gives exactly."""
+    """2: initiator and storage each have a machine. 1: both in one kernel; icount then gives its CPU exactly."""
     cpus: Annotated[int, Field(ge=1, le=4)] = 1
     """Processors of each machine. icount counts the instructions of one, so auto means host where there are more."""
 
@@ -189,7 +189,7 @@ class Lab(Section):
 
 class Search(Section):
     """What load is best within a latency objective. With factors `workers` or `outstanding`: the best of their levels.
-    With `rate_max`: the highest rate that holds the objective (the knee), by bisection. Both are run afresh."""
+    With `rate_max`: the highest rate that meets the objective (the knee), by bisection. Both are measured again."""
 
     latency_max: Duration
     """The objective: `percentile` of the I/Os complete within it (an open loop's from their intended start)."""
@@ -212,7 +212,7 @@ class Stop(Section):
     """When to end before the last replicate. It belongs to the study because it must be chosen before any data."""
 
     half_width: Percent
-    """Every ratio to the baseline is known at least this closely (half of its 95 % interval)."""
+    """Half of the 95 % interval of every ratio to the baseline is at most this."""
     at_least: Annotated[int, Field(ge=2)] = 3
     """Replicates that run in any case."""
     response: Response | None = None
@@ -258,9 +258,9 @@ treatment follows each other one equally often. 10 when not given."""
     runs: Count | None = None
     """So many treatments for each replicate, chosen D-optimally."""
     effects: Effects = "two-factor"
-    """What a D-optimal design must be able to tell: main effects, or two-factor interactions too."""
+    """What a D-optimal design must be able to estimate: main effects, or two-factor interactions too."""
     exclude: list[dict[str, bool | int | float | str]] = Field(default=[])
-    """Combinations of levels that cannot or shall not run: [{protocol: iscsi, block_size: 1MiB}]."""
+    """Combinations of levels that cannot or must not run: [{protocol: iscsi, block_size: 1MiB}]."""
     sentinels: Annotated[int, Field(ge=0, le=100)] = 0
     """Runs of the baseline spread evenly over the whole plan, to see drift: 3 are start, middle and end."""
     stop: Stop | None = None
@@ -286,7 +286,7 @@ treatment follows each other one equally often. 10 when not given."""
 
 
 class Link(Section):
-    """What a protocol's I/O travels over, where links are unequal: throughput is then told as a share of each, too."""
+    """A protocol's link, where links are unequal: throughput is then also given as a share of each."""
 
     rate: Literal["1GbE", "10GbE", "25GbE", "40GbE", "50GbE", "100GbE", "200GbE", "4GFC", "8GFC", "16GFC", "32GFC"]
     """By its name: 25GbE, 32GFC."""
@@ -423,7 +423,7 @@ class Study(Section):
     name: Annotated[str, Field(pattern=NAME)]
     """Letters, digits, dots and dashes."""
     question: str
-    """What the study is to answer, in one sentence."""
+    """The question that the study answers, in one sentence."""
     lab: Annotated[Lab, BeforeValidator(_shorthand)] = Lab()
     """Where trials run."""
     volume: Volume = Volume()
@@ -432,7 +432,7 @@ class Study(Section):
     connection: Connection = Connection()
     topology: Topology = Topology()
     links: dict[str, Link] = Field(default={})
-    """Level of `protocol` → the link that it travels over, for those over links of unequal rate."""
+    """Level of `protocol` → its link, where links have unequal rates."""
     design: Design = Design()
     search: Search | None = None
     """Look for the best load instead of comparing fixed ones."""
@@ -440,11 +440,11 @@ class Study(Section):
     """The level of each factor named here that counts as 100."""
     floor: str | None = None
     """The level of `protocol` that names the same volume by its path, such as the disk behind a target: what the others
-    cost beyond it is their tax. `local` of the lab's own is that without a word."""
+    cost beyond it is their tax. The lab's own `local` is the floor by default."""
     responses: list[Response] = Field(default=["iops", "latency", "cpu_per_io"], min_length=1)
     """What the report compares, the primary one first."""
     margin: Percent = 5.0
-    """What counts as equivalent, fixed before any data."""
+    """Differences within this count as equivalent; fixed before any data."""
     exclude: list[Rule] = Field(default=[])
     """Checks whose findings leave a run out, such as [errors, achieved], decided before any data. What is left out is
     listed and counted, and the comparison shown with it too."""

@@ -14,7 +14,7 @@ def _span(value: object) -> object:
     """A number, or the two ends of a range, as ends."""
     ends = value if isinstance(value, list | tuple) else [value, value]
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, int | float) for end in ends):
-        raise ValueError("a number is meant, or two as [low, high]")
+        raise ValueError("give a number, or two as [low, high]")
     low, high = map(float, ends)
     if not (0 < low <= high and math.isfinite(high)):
         raise ValueError("figures are above 0, and a range begins with its lower end")
@@ -47,7 +47,7 @@ class PublishedFigure(Section):
     """What the source says of one treatment: `relative`, `absolute`, or both."""
 
     of: Annotated[dict[str, bool | int | float | str], Field(min_length=1)]
-    """The treatment, by levels of this study's factors; of those that are not named, the mean is meant."""
+    """The treatment, by levels of this study's factors; the mean over those not named."""
     relative: Span | None = None
     """Where the baseline is 100: a number, or [low, high]."""
     absolute: Span | None = None
@@ -63,9 +63,9 @@ class Published(Section):
     """Who published it, when, under which title."""
     response: PublishedResponse
     """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
-cpu_initiator (µs an I/O)."""
+cpu_initiator (µs per I/O)."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
-    """One for each treatment of which the source says something."""
+    """One for each treatment that the source covers."""
     baseline: dict[str, bool | int | float | str] | None = None
     """What the source counts as 100; the study's baseline when not given."""
     remarks: str = ""

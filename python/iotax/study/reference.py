@@ -15,7 +15,7 @@ Written from the model by `python -m iotax.study.reference`; a test compares. `i
 A study is a YAML mapping. Sizes are `4KiB`, `4k` or `4096`; k, m, g, t are binary, with B or iB or without, as in fio:
 `128MB` is 128 MiB, and iotax says so where a file has it. Rates of I/O are `70000`, `70k` or `1.5M`, decimal. Durations
 are `500ms`, `2s`, `5min` or seconds. Percentages are `75%` or `75`; a fraction of 1 without its sign, such as `0.75`,
-is refused, for it may mean 75% or 0.75%. A name or value that is not known is an error with its line and the nearest
+is refused, since it may mean 75% or 0.75%. An unknown name or value is an error with its line and the nearest
 valid one.
 
 `factors` names the fields that vary, each with a list of levels; the end of this page lists them. Levels of `protocol`
@@ -28,9 +28,9 @@ are the lab's own protocols (loopback: `local`, `nfs3`, `iscsi`, `nvme-tcp`), or
 | NVMe/TCP | `nvme-tcp://HOST[:PORT]/NQN?ns=N` |
 | a file or block device | its path, from the study file's folder when relative |
 
-A label may also be a mapping with the endpoint as `protocol:` and credentials of its own: `initiator`, `chap`,
+A label may also be a mapping with the endpoint as `protocol:` and its own credentials: `initiator`, `chap`,
 `dhchap`, `uid`, `gid`. They take the place of those under `connection`, which hold for every other label whose protocol
-knows them. So two arrays with two secrets stand in one study:
+knows them. So two arrays with two secrets can be in one study:
 
 ```yaml
 factors:
@@ -41,9 +41,10 @@ factors:
     filer: {protocol: "nfs://10.0.0.7/export/file", uid: 1000, gid: 100}
 ```
 
-A secret itself stands in no study, notebook, log or report: only the name of its file or environment variable does.
+No study, notebook, log or report holds a secret itself, only the name of its file or environment variable.
 
-iotax writes to an endpoint only when it holds zeros or iotax's own pattern, or when `--destroy ENDPOINT` names it.
+iotax never overwrites data it did not write, unless you pass `--destroy ENDPOINT`: it writes to an endpoint only when
+that holds zeros or iotax's own pattern.
 """
 
 

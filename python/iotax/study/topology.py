@@ -13,23 +13,23 @@ _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
 class Topology(Section):
-    """What lies between the virtual machines, and how widely it is used (lab: vm)."""
+    """The network between the virtual machines, and how it is used (lab: vm)."""
 
     mtu: _MTU = 1500
     """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
     link_rate: BitRate | None = None
-    """What each path carries in each direction, such as 100Mbit; none: as much as the machines can."""
+    """Rate of each path in each direction, such as 100Mbit; unlimited when not given."""
     link_delay: Duration = 0
-    """What each frame waits, one way."""
+    """Delay of each frame, one way."""
     paths: Annotated[int, Field(ge=1, le=2)] = 1
-    """Links between the machines, each with an address, a portal or a port of its own."""
+    """Links between the machines, each with its own address, portal or port."""
     path_policy: PathPolicy | None = None
     """How I/O is spread, with `paths: 2`. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
 round-robin, queue-depth (Linux 6.11)."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""
     io_queues: Annotated[int, Field(ge=1, le=4)] = 1
-    """I/O queues of an NVMe controller; Linux makes no more than processors are there: `lab: {vm: {cpus: 4}}`."""
+    """I/O queues of an NVMe controller; Linux creates at most one per processor: `lab: {vm: {cpus: 4}}`."""
     attach: Attach = "guest"
     """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
 controller: a datastore."""
@@ -58,7 +58,7 @@ def refused(
     elif topology.io_queues > cpus:
         yield (
             "io_queues",
-            f"Linux makes no more I/O queues than processors; say `lab: {{vm: {{cpus: {topology.io_queues}}}}}`",
+            f"Linux creates at most one I/O queue per processor; say `lab: {{vm: {{cpus: {topology.io_queues}}}}}`",
         )
     for name, wanted in digests.items():
         if wanted and protocol not in _DIGESTS:

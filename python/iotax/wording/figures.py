@@ -5,7 +5,7 @@ import math
 from iotax.analysis.estimate import Estimate
 
 PERCENT_RATIO_MAX = 10.0
-"""Beyond it nobody reads percent."""
+"""Beyond it percentages are hard to read."""
 TIMES_RATIO_MIN = 1.995
 """From here on a ratio is written as "2.0 times", not as "100 % more"."""
 

@@ -14,7 +14,7 @@ def sentences(data: StudyData) -> list[str]:
     named = ", ".join(
         f"{label} {link.rate} {ceiling_bytes_per_s(link) / 1e6:,.0f} MB/s" for label, link in data.study.links.items()
     )
-    lines = [f"What the links can carry one way: {named}."]
+    lines = [f"Capacity of the links, one way: {named}."]
     for cell, share in known.items():
         base = grid.baseline_of(cell)
         if not is_bound(known, cell, base):
@@ -25,5 +25,5 @@ def sentences(data: StudyData) -> list[str]:
             f"their links {share:.1%} and {known[base]:.1%}, {100 * share / known[base]:.0f}."
         )
     if len(lines) == 1:
-        lines.append(f"No comparison was limited by its links: in none did both sides carry {BOUND:.0%} of that.")
+        lines.append(f"No comparison was limited by its links: in none did both sides reach {BOUND:.0%} of that.")
     return lines

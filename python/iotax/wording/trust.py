@@ -63,7 +63,7 @@ def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> 
     names = [f"{each.run.trial.id} ({', '.join(f.key for f in each.findings)})" for each in data.excluded]
     few = ", ".join(names[:_NAMED_MAX]) + (f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else "")
     text = (
-        f"{len(names)} of {len(data.measured)} measured runs are left out by the rules that the study set beforehand "
+        f"{len(names)} of {len(data.measured)} measured runs are excluded by the rules that the study set beforehand "
         f"({', '.join(data.study.exclude)}): {few}."
     )
     details = [

@@ -78,7 +78,7 @@ def change_of_all(cells: int, replicates: int, drift: float) -> Draw:
 
 
 def level(cells: int, replicates: int, drift: float) -> Draw:
-    """The geometric mean over several treatments: the price of an I/O in a closed loop."""
+    """The geometric mean over several treatments: the cost per I/O in a closed loop."""
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         return blocked(np.arange(cells) * 0.2, replicates, drift, rng).level(range(cells)).interval(), 0.1 * (cells - 1)

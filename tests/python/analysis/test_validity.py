@@ -158,7 +158,7 @@ def test_a_study_leaves_out_what_its_rules_name_and_says_so():
     summary = summarise(data)
     assert sum(len(cell.runs) for cell in summary.cells) == 34
     finding = next(f for f in trust(summary) if f.subject == "excluded")
-    assert finding.text.startswith("2 of 36 measured runs are left out")
+    assert finding.text.startswith("2 of 36 measured runs are excluded")
     assert "iscsi/8/r1 (data)" in finding.text
     assert any("without them" in line and "with them" in line for line in finding.details)
     assert sum(len(cell.runs) for cell in summary.unexcluded.cells) == 36

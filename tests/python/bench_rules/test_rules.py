@@ -119,7 +119,7 @@ def test_a_page_tells_the_machine_the_rule_and_which_goals_are_met() -> None:
     assert "accounting of an I/O: 20.0 ns" in told
     met, rest = told.split("Not met, 1:")
     missed, unknown = rest.split("Not measurable here, 1:")
-    assert "(2.00 of ≥ 1.25)" in met and "CPU an I/O of either side" in met
+    assert "(2.00 of ≥ 1.25)" in met and "CPU per I/O of either side" in met
     assert "(2.00 of ≥ 3)" in missed
     assert "2 + 2 cores" in unknown and "4 processors are needed" in met
 

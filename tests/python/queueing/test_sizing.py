@@ -1,4 +1,4 @@
-"""Study 3's question: cores for 70,000 IOPS at 81 µs (NFS) and 41 µs (FC) of CPU an I/O."""
+"""Study 3's question: cores for 70,000 IOPS at 81 µs (NFS) and 41 µs (FC) of CPU per I/O."""
 
 import pytest
 

@@ -73,7 +73,9 @@ PATHS = {
 
 QUICK: dict[str, Any] = {
     "name": "quick",
-    "question": "What do NFS, iSCSI and NVMe/TCP charge for a 4 KiB I/O, next to the same volume reached locally?",
+    "question": (
+        "What does each 4 KiB I/O cost over NFS, iSCSI and NVMe/TCP, compared with the same volume reached locally?"
+    ),
     "lab": "loopback",
     "volume": {"size": "512MiB", "media": "memory", "fill": "pattern", "refill": "block"},
     "factors": {"protocol": ["local", "nfs3", "iscsi", "nvme-tcp"], "outstanding": [1, 8, 32]},
@@ -86,7 +88,7 @@ QUICK: dict[str, Any] = {
 
 COST: dict[str, Any] = QUICK | {
     "name": "cpu-cost",
-    "question": "How much CPU does one I/O cost over NFS and over iSCSI, and how many cores does that make?",
+    "question": "How much CPU does each I/O cost over NFS and over iSCSI, and how many cores does a rate take?",
     "factors": {
         "protocol": ["nfs3", "iscsi"],
         "block_size": ["4KiB", "8KiB"],

@@ -139,7 +139,7 @@ def test_a_loop_is_stated_as_far_as_its_latency_is(paced: StudyData, closed: Stu
 @pytest.mark.parametrize(
     ("ask", "alone"),
     [
-        ("It reproduces", "no"),
+        ("Replicated, and", "no"),
         ("Index-100 charts", "no"),
         ("Interactions before averages", "no"),
         ("Effect size with its interval", "partly"),
@@ -159,7 +159,7 @@ def test_without_a_plan_nothing_shows_what_was_fixed_before_the_data(closed: Stu
 
 
 def test_what_was_not_read_names_no_limiter(closed: StudyData) -> None:
-    ask = "The limiter of each cell"
+    ask = "The bottleneck of each treatment"
     assert answer(closed, ask) == "yes"
     assert answer(changed(closed, parts(lambda _: None)), ask) == "no"
 
@@ -183,9 +183,9 @@ def test_littles_law_may_fail(closed: StudyData) -> None:
 
 
 def test_without_a_machine_and_versions_nothing_can_be_made_again(closed: StudyData) -> None:
-    assert answer(closed, "Raw data, code version") == "yes"
+    assert answer(closed, "Raw data and code version") == "yes"
     strange = replace(closed, environment={})
-    assert answer(strange, "Raw data, code version") == "partly"
+    assert answer(strange, "Raw data and code version") == "partly"
     assert answer(strange, "Full configuration") == "no"
 
 

@@ -59,7 +59,7 @@ def test_the_page_answers_with_cost_ratio_cores_and_what_to_doubt(page):
     cost = page[page.index('<section id="cost"') : page.index('<section id="validity"')]
     text = re.sub(r"\s+", " ", re.sub(r"<svg.*?</svg>|<[^>]+>", " ", cost, flags=re.DOTALL)).replace("\u00a0", " ")
     for said in (
-        "of CPU an I/O",
+        "of CPU per I/O",
         "times iSCSI’s",
         "Background",
         "Linear in IOPS",

@@ -36,7 +36,7 @@ def test_raw_stands_beside_shares_of_links(bound: Summary) -> None:
 def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> None:
     page = render(bound, draw(bound), "n.iotax")
     assert '<a href="#links">' in page
-    assert re.search(r"the study names each link, whose ceilings", page)
+    assert re.search(r"the study names each link, and its ceiling", page)
     without = summarise(Simulation().data(study()))
     page = render(without, draw(without), "n.iotax")
     assert "#links" not in page
@@ -48,4 +48,4 @@ def test_what_a_link_cannot_carry_is_called_so() -> None:
     summary = summarise(type(data)(data.study, data.attempts, environment=ENVIRONMENT))
     assert link.note(summary).startswith("2 treatments carried more than their link can")
     page = render(summary, draw(summary), "n.iotax")
-    assert "Links: more was carried than they can." in page
+    assert "A treatment carried more than its link can." in page

@@ -43,7 +43,7 @@ def test_a_figure_is_compared_with_the_same_ratio_of_ours(data):
     assert base.measured_absolute is not None
     assert base.measured_absolute.low < base.measured_absolute.value < base.measured_absolute.high
     assert base.agreement == "lower"  # 41 µs against about 11
-    # A source's own baseline, which the study's does not name: the simulation makes 8 KiB dearer by a quarter.
+    # A source's own baseline, which the study's does not name: the simulation makes 8 KiB cost a quarter more.
     assert latency.baseline == "block size 4KiB"
     assert latency.figures[0].measured is not None
     assert latency.figures[0].measured.value == pytest.approx(125, rel=0.02)

@@ -54,7 +54,7 @@ def test_effects_are_ratios_of_levels_and_have_the_simulated_size(sweep):
     assert {"effects-iops", "residuals-iops-fitted", "residuals-iops-order", "residuals-iops-normal"} <= names
     found = effects(summary.models["latency"])
     [size] = [each for each in found if (each.arm, each.level) == ("iscsi", "16KiB")]
-    assert (size.ratio.low or 0) < 1.5 < (size.ratio.high or 0)  # a quarter dearer for each doubling
+    assert (size.ratio.low or 0) < 1.5 < (size.ratio.high or 0)  # a quarter more for each doubling
     [mix] = [each for each in found if (each.arm, each.factor) == ("iscsi", "random")]
     assert (mix.ratio.low or 0) < 1 < (mix.ratio.high or 0)
     left = residuals(summary.models["latency"])
@@ -81,8 +81,8 @@ def test_the_shift_function_has_a_panel_for_each_condition(tmp_path):
 def test_runs_left_out_by_rule_are_listed(tmp_path):
     data = Simulation(unsteady=["iscsi/8/r2"]).data(study(exclude=["steady"]))
     page, _ = written(data, tmp_path)
-    assert "Runs left out by rule" in page
-    assert "iscsi/8/r2" in page.partition("Runs left out by rule")[2]
+    assert "Runs excluded by rule" in page
+    assert "iscsi/8/r2" in page.partition("Runs excluded by rule")[2]
 
 
 def test_a_search_says_what_it_found():
@@ -159,9 +159,9 @@ def test_the_checklist_answers_by_what_was_run(rates, sweep, tmp_path):
 def test_a_single_run_of_each_treatment_is_not_called_reproduced(tmp_path):
     page, _ = written(Simulation().data(study(design={"replicates": 1})), tmp_path)
     found = asked(page)
-    assert found["It reproduces, and the noise floor is known"][0] == "no"
+    assert found["Replicated, and the noise floor is known"][0] == "no"
     assert found["Variation by level: I/O, run, block"][0] == "partly"
-    assert found["Effect size with its interval before any p-value, and the ratio’s direction"][0] == "partly"
+    assert found["Effect size with its interval before any p-value, and the direction of the ratio"][0] == "partly"
 
 
 def test_what_limits_a_treatment_is_named_with_its_evidence(rates):

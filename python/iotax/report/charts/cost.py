@@ -27,11 +27,11 @@ _IDLE = "no load"
 def cost_lines(costs: CpuCosts, looks: dict[str, Look]) -> Drawing:
     """Every run, and the model's line for each protocol."""
     model = costs.model
-    said = "; ".join(f"{title(arm)}: {figure(model.cost_us(arm).value)} µs an I/O" for arm in model.arms)
+    said = "; ".join(f"{title(arm)}: {figure(model.cost_us(arm).value)} µs per I/O" for arm in model.arms)
     return Drawing(
         "cpu-model-lines",
         "Busy processors over the rate",
-        "Every run is a point; lines are the model at the mean over its factors. The slope is the CPU time of an I/O. "
+        "Every run is a point; lines are the model at the mean over its factors. The slope is the CPU time per I/O. "
         f"{said}.",
         lambda width: _lines(model, looks, width),
         HALF_PX,
@@ -39,7 +39,7 @@ def cost_lines(costs: CpuCosts, looks: dict[str, Look]) -> Drawing:
 
 
 def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
-    """How much each factor changes the price of an I/O."""
+    """How much each factor changes the cost per I/O."""
     model = costs.model
     if not model.effects:
         return None
@@ -48,20 +48,21 @@ def cost_effects(costs: CpuCosts, looks: dict[str, Look]) -> Drawing | None:
     )
     return Drawing(
         "cpu-model-effects",
-        "Change of the CPU time of an I/O",
-        f"From a factor's first level to another, in percent of the price at the first, with 95 % intervals. {said}.",
+        "Change of the CPU time per I/O",
+        "From a factor's first level to another, in percent of the CPU time at the first, with 95 % intervals. "
+        f"{said}.",
         lambda width: _effects(model, looks, width),
         HALF_PX,
     )
 
 
 def cost_interactions(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
-    """The price over each factor's levels, a line for each protocol: parallel lines are no interaction."""
+    """The cost over each factor's levels, a line for each protocol: parallel lines are no interaction."""
     model = costs.model
     return [
         Drawing(
             file_name("cpu model", factor),
-            f"CPU time of an I/O, {_name(factor)}",
+            f"CPU time per I/O, {_name(factor)}",
             "Means over the other factors, with 95 % intervals. Lines that are not parallel show that the protocols "
             "react differently.",
             lambda width, factor=factor: _interaction(model, looks, factor, width),
@@ -84,13 +85,13 @@ def cost_residuals(costs: CpuCosts, looks: dict[str, Look]) -> list[Drawing]:
         Drawing(
             "cpu-model-residuals-order",
             "Residuals in run order",
-            "A slope or a step is a drift that blocks did not take up.",
+            "A slope or a step is drift within blocks.",
             lambda width: _residuals(model, looks, width, "Run, in the order in which they ran", "order"),
         ),
         Drawing(
             "cpu-model-residuals-normal",
             "Residuals against a normal distribution",
-            "Points on the line are normal; ends that leave it are rare large misses.",
+            "Points on the line are normal; ends off the line are rare large residuals.",
             lambda width: _residuals(model, looks, width, "Normal quantile", "normal"),
         ),
     ]
@@ -141,7 +142,7 @@ def _effects(model: CpuModel, looks: dict[str, Look], width_px: int) -> Spec:
     scale = Scale([0.0, *(r["low"] for r in rows), *(r["high"] for r in rows)], log=False)
     reach = 0.06 * (scale.high - min(0.0, *(r["low"] for r in rows)))
     scale.low = min(0.0, *(r["low"] for r in rows)) - reach
-    return effect_panel(rows, looks, width_px, "Change of the CPU time of an I/O", "Change, %", scale, 0)
+    return effect_panel(rows, looks, width_px, "Change of the CPU time per I/O", "Change, %", scale, 0)
 
 
 def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px: int) -> Spec:
@@ -156,7 +157,7 @@ def _interaction(model: CpuModel, looks: dict[str, Look], factor: str, width_px:
     scale = Scale([0.0, *(r["high"] for r in rows)], zero=True, log=False)
     x_axis = {"title": None, "labelAngle": 0, "labelPadding": 6, "labelFontSize": 12}
     x = word("x", sort=levels, axis=x_axis, scale={"type": "point", "padding": 0.6})
-    y = number("y", scale.vega, axis("µs an I/O", scale))
+    y = number("y", scale.vega, axis("µs per I/O", scale))
     shared = {"x": x, "color": colour(looks, model.arms)}
     layers = [
         layer("line", rows, {**shared, "y": y, "detail": word("arm")}, strokeWidth=2),

@@ -34,14 +34,14 @@ def cpu_split(summary: Summary, condition: str) -> Drawing | None:
     )
     return Drawing(
         file_name("cpu an io", condition),
-        heading or "CPU time an I/O",
-        f"CPU time an I/O by where it was spent. {said}.",
+        heading or "CPU time per I/O",
+        f"CPU time per I/O by where it was spent. {said}.",
         lambda width: _draw(summary, split, width, heading),
     )
 
 
 def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
-    """µs an I/O, geometric means over the runs; what was not measured is missing."""
+    """µs per I/O, geometric means over the runs; what was not measured is missing."""
     if "cpu_initiator" in cell.values:
         parts = {"Initiator": cell.values["cpu_initiator"].value}
     else:
@@ -112,7 +112,7 @@ def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, h
     scale = Scale([0.0, max(t["x"] for t in totals) * 1.2], zero=True, log=False)
     rows_axis = {"title": None, "domain": False, "labelColor": ref("ink"), "labelFontSize": 12, "labelLimit": 110}
     y = word("row", sort=[names[arm] for arm in split], axis=rows_axis)
-    x = number("x", scale.vega, axis("µs an I/O", scale, grid=True, labelOverlap=True, titleAnchor="start"))
+    x = number("x", scale.vega, axis("µs per I/O", scale, grid=True, labelOverlap=True, titleAnchor="start"))
     fill = chosen("part", [part for part, _ in PARTS], [ref(name) for _, name in PARTS])
     bars = layer(
         "bar", rows, {"x": x, "x2": end("x2"), "y": y, "color": fill}, height=16, stroke=ref("page"), strokeWidth=0.7

@@ -50,11 +50,11 @@ def model_residuals(summary: Summary, looks: dict[str, Look], response: Response
     found = residuals(model)
     kinds = (
         ("fitted", "Over fitted values", "An even band is what the model expects of logarithms; a fan is not."),
-        ("order", "In run order", "A slope or a step is a drift that blocks did not take up."),
+        ("order", "In run order", "A slope or a step is drift within blocks."),
         (
             "normal",
             "Against a normal distribution",
-            "Points on the line are normal; ends that leave it, rare large misses.",
+            "Points on the line are normal; ends off the line are rare large residuals.",
         ),
     )
     return [

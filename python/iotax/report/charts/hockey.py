@@ -41,7 +41,7 @@ def hockey_stick(summary: Summary, looks: dict[str, Look], latency: Response, fa
     return Drawing(
         file_name("throughput against", latency.key, facet),
         heading,
-        f"Lines join means along {factor_title(factor).lower()}; the number at each mean is its level. "
+        f"Lines join means over {factor_title(factor).lower()}; the number at each mean is its level. "
         "Down and to the right is better.",
         lambda width: _draw(summary, looks, latency, cells, factor, width, heading),
         HALF_PX,

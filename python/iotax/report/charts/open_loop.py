@@ -37,7 +37,7 @@ def responses_over_rate(summary: Summary, looks: dict[str, Look], facet: str) ->
         Drawing(
             file_name(name, "over offered rate", facet),
             f"{name} response and service" + (f", {facet}" if facet else ""),
-            "Solid: from when an I/O was due; dashed: from its submission. Where they part, I/Os wait for a slot.",
+            "Solid: from when an I/O was due; dashed: from its submission. Where they separate, I/Os wait for a slot.",
             lambda width, name=name, of=of: _responses(summary, looks, cells, name, of, width, facet),
             HALF_PX,
         )
@@ -54,7 +54,7 @@ def achieved_rate(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
     return Drawing(
         "achieved-over-offered",
         "Rate achieved (% of the offered)",
-        f"Every run. Below {100 * ACHIEVED_MIN:.0f} % the rate was not held and the cell is flagged.",
+        f"Every run. Below {100 * ACHIEVED_MIN:.0f} % the rate was not achieved and the treatment is flagged.",
         lambda width: _shares(summary, looks, rows, width, "Rate achieved (% of the offered)", 100 * ACHIEVED_MIN),
         HALF_PX,
     )

@@ -17,8 +17,8 @@ def run_order(summary: Summary, looks: dict[str, Look], response: Response) -> D
     return Drawing(
         file_name("run order", response.key),
         heading,
-        "Percent above or below the mean of the same treatment, in run order. Vertical lines part the blocks. "
-        "A slope is drift, a step a change of the machine; blocks take both out of the comparisons.",
+        "Percent above or below the mean of the same treatment, in run order. Vertical lines separate the blocks. "
+        "A slope is drift, a step a change of the machine; comparisons within blocks exclude both.",
         lambda width: _draw(summary, looks, response, width, heading if width > PANEL_PX else response.title),
         WIDE_PX,
     )

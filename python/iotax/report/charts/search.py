@@ -37,7 +37,7 @@ def probes(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
     return Drawing(
         "search-probes",
         heading,
-        f"Filled points held the objective, open ones did not; the line is the objective. Knees: {found}.",
+        f"Filled points met the objective, open ones did not; the line is the objective. Knees: {found}.",
         lambda width: _draw(rows, looks, search.latency_max / 1e3, width, heading),
         HALF_PX,
     )

@@ -1,0 +1,65 @@
+"""Phrases that readers stumbled over stay out of what they read: pages, studies, report, commands."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+READ = (
+    "*.md",
+    "docs/**/*.md",
+    "bench/*.md",
+    "bench/page.py",
+    "bench/table.py",
+    "examples/*.yaml",
+    "pyproject.toml",
+    "python/iotax/__init__.py",
+    *(f"python/iotax/{package}/**/*.{ext}" for package in ("cli", "report", "wording") for ext in ("py", "html")),
+    "python/iotax/design/*.py",
+    "python/iotax/study/*.py",
+    "python/iotax/studies/*.yaml",
+)
+"""What users read, or what it is written from."""
+AVOIDED = {
+    r"\b(CPU|µs|time|bytes|instructions|sleeps) an I/O\b|\b(CPU|CPU time|price) of an I/O\b": "CPU per I/O, µs per I/O",
+    r"\bcharged? for\b|\bcharges for\b": "what each I/O costs",
+    r"\b(not|be) told (from|apart)\b|\btold from zero\b": "no significant difference from",
+    r"\b(dearer|dearest|cheaper|cheapest)\b": "more, less CPU per I/O",
+    r"\bbegun\b": "started",
+    r"\bfor instance\b": "e.g.",
+    r"\bmakes? it again\b|\bmade again\b": "reproduce",
+    r"\bnot simply good\b": "findings",
+    r"\bnot end well\b": "failed or interrupted",
+    r"\bseen \d+ times in \d+\b": "minimum detectable difference (90 % power)",
+    r"\bthere already\b": "already exists",
+    r"\bcarry what drifts\b|\bwhat drifts\b": "include drift between blocks",
+    r"\bmay know whom\b": "which module may depend on which",
+    r"\bnone of us wrote\b|\bother people's\b": "third-party",
+    r"\bflattered\b|\bwithout a word\b": "plain words",
+}
+"""Phrase → what to write in its place."""
+
+
+def avoided(text: str) -> list[tuple[str, str]]:
+    """Phrases found, each with what to write in its place; a phrase may stand over two lines."""
+    words = re.sub(r"\s+", " ", text)
+    return [(found[0], better) for phrase, better in AVOIDED.items() for found in re.finditer(phrase, words, re.I)]
+
+
+def test_what_users_read_is_plain_english() -> None:
+    pages = sorted({path for pattern in READ for path in ROOT.glob(pattern)})
+    assert len(pages) > 100
+    found = [
+        f"{page.relative_to(ROOT)}: {phrase!r}: write {better!r}"
+        for page in pages
+        for phrase, better in avoided(page.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_phrases_are_found_over_line_ends_and_in_any_case() -> None:
+    assert [phrase for phrase, _ in avoided("Not told\nfrom iSCSI; 3 µs an I/O. For instance.")] == [
+        "µs an I/O",
+        "Not told from",
+        "For instance",
+    ]
+    assert not avoided("No significant difference; CPU per I/O; an I/O that waits.")
