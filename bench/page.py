@@ -23,9 +23,11 @@ def page(document: Document) -> str:
     parts = [
         "# Performance",
         "",
-        f"Measured by `{document.command}`; bench/README.md explains the method. Target on one core, initiator on another,"
+        f"Measured by `{document.command}`; bench/README.md explains the method. Target on one core, initiator on"
+        " another,"
         " one connection, a memory volume; both sides of iotax sleep when idle unless marked as polling. Ratios are"
-        " iotax to the other, in turns in one run: the geometric mean of the undisturbed pairs, the least and the greatest;"
+        " iotax to the other, in turns in one run: the geometric mean of the undisturbed pairs, the least and the"
+        " greatest;"
         " figures are medians of the samples that count; sleeps are voluntary context switches. Compare within this"
         " page only.",
         "",
