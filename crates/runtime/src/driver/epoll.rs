@@ -405,7 +405,7 @@ impl Port for EpollPort {
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
         let refused = rustix::io::ioctl_fionbio(&handed.socket, true).is_err()
             || self.common.socket.apply(&handed.socket, handed.peer, self.common.tricks).is_err();
-        if self.conns.len() >= self.common.max_connections || refused {
+        if self.conns.len().saturating_sub(self.closing_count) >= self.common.max_connections || refused {
             return None;
         }
         let conn = self.conns.free_id();

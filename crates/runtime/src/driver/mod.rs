@@ -100,7 +100,7 @@ pub struct DriverConfig {
     pub spin: Duration,
     /// How long a closing connection may take to accept its last bytes and to end.
     pub close_timeout: Duration,
-    /// Connections accepted beyond these are closed at once.
+    /// Connections accepted beyond these are closed at once. Those that are closing already count for nothing.
     pub max_connections: usize,
     pub socket: SocketOptions,
     pub tricks: Tricks,

@@ -411,7 +411,7 @@ impl Port for UringPort {
     }
 
     fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
-        if self.conns.len() >= self.common.max_connections
+        if self.conns.len().saturating_sub(self.closing_count) >= self.common.max_connections
             || self.common.socket.apply(&handed.socket, handed.peer, self.common.tricks).is_err()
         {
             return None;
