@@ -25,11 +25,12 @@ question: Who knows?
 volume: {size: 8MiB}
 factors:
   protocol: %s
-connection: {chap: {user: load, secret_env: IOTAX_TEST_SECRET}, dhchap: {secret_file: host}}
+connection: {%s}
 load: {read: 50%%, outstanding: 2, warmup: 20ms, runtime: 100ms}
 design: {replicates: 1}
 baseline: {protocol: %s}
 """
+CHAP_LOGIN, DHCHAP_LOGIN = "chap: {user: load, secret_env: IOTAX_TEST_SECRET}", "dhchap: {secret_file: host}"
 
 
 @pytest.fixture
@@ -62,10 +63,10 @@ def _studies(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     endpoints = {name: portal["endpoint"] for name, portal in zip(groups, ready["portals"], strict=True)}
     for name, levels in (("guarded", ("scsi", "nvme")), ("refused", ("closed", "nvme"))):
         protocols = json.dumps({level: endpoints[level] for level in levels})
-        Path(f"{name}.yaml").write_text(STUDY % (name, protocols, levels[0]))
+        Path(f"{name}.yaml").write_text(STUDY % (name, protocols, f"{CHAP_LOGIN}, {DHCHAP_LOGIN}", levels[0]))
     own = {"protocol": endpoints["closed"], "chap": {"user": "load", "secret_file": "wrong"}}
     both = json.dumps({"scsi": endpoints["scsi"], "closed": own})
-    Path("both.yaml").write_text(STUDY % ("both", both, "scsi"))
+    Path("both.yaml").write_text(STUDY % ("both", both, CHAP_LOGIN, "scsi"))
 
 
 def iotax(*words: str) -> subprocess.CompletedProcess[bytes]:
