@@ -296,8 +296,8 @@ def test_a_terminal_with_few_letters_gets_others_that_mean_the_same(tiny: Path) 
     tiny.write_text(tiny.read_text().replace("Does it run?", "Läuft es → in 5 µs?"))
     # The table is printed by one library, the rest by another.
     code = (
-        "import sys, typer; from iotax.cli import app; app.spell_out(); typer.echo('→ 3 × 2 · ‹x› \\udcff');"
-        f"sys.argv = ['iotax', 'plan', {str(tiny)!r}]; app.main()"
+        "import sys, typer; from iotax.cli import app; app.spell_out(); "
+        f"typer.echo({'→ 3 × 2 · ‹x› '!a} + chr(0xDCFF)); sys.argv = ['iotax', 'plan', {str(tiny)!r}]; app.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
     assert "-> 3 x 2 | <x> ?" in done.stdout.decode("ascii")
@@ -372,7 +372,9 @@ def test_an_export_has_validity_reads_apart_from_writes_every_run_and_the_series
     iotax("run", tiny, "--no-report")
     rows = list(csv.DictReader(io.StringIO(iotax("export").output)))
     assert [row["validity"] for row in rows[:4]] == [rows[1]["validity"], rows[0]["validity"], "doubtful", ""]
-    assert [row["excluded"] for row in rows[:4]] == ["False", "False", "True", ""]
+    # The fake's latencies hang on its process numbers: whether a calm run keeps Little's law is not the same every time.
+    assert [row["excluded"] for row in rows[:4]] == [*(str("little:" in row["doubts"]) for row in rows[:3]), ""]
+    assert rows[2]["excluded"] == "True"
     assert "little: " in rows[2]["doubts"]
     for row in rows:
         if row["status"] == "done":

@@ -36,7 +36,10 @@ design: {replicates: 2}
 baseline: {generator: iotax}
 """
 
-MIXED = "streams: {random: {read: 70%}, sequential: {random: 0%, read: 0%, block_size: 8KiB, share: 3}}, workers: 4"
+MIXED = (
+    "streams: {random: {read: 70%, share: 1}, sequential: {random: 0%, read: 0%, block_size: 8KiB, share: 3}}, "
+    "workers: 4"
+)
 
 
 @pytest.fixture

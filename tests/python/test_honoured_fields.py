@@ -24,6 +24,7 @@ SAMPLES: dict[str, Any] = {
     "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True,
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
+    "uid": 7, "gid": 7,
 }  # fmt: skip
 """A value of each field that is not its default."""
 
@@ -47,9 +48,19 @@ WHERE: dict[str, tuple[str, Any]] = {
     "fio": ("loopback", ["iscsi", "local"]),
 }
 
+OF_NFS = ("uid", "gid")
+WHERE_NFS: dict[str, Any] = {
+    "loopback": ["nfs3", "local"],
+    "vm": ["nfs3", "nfs4.1"],
+    "endpoint": {"a": "nfs://h/export/file", "b": "nfs://h/export/other"},
+    "fio": ["nfs3", "local"],
+}
+"""Levels of `protocol` for fields that NFS alone knows."""
+
 
 def study(where: str, section: str, field: str, value: Any, *, beside: bool = True) -> Study:
     lab, protocols = WHERE[where]
+    protocols = WHERE_NFS[where] if field in OF_NFS else protocols
     baseline = next(iter(protocols))
     document: dict[str, Any] = {
         "name": "x", "question": "?", "lab": lab, "volume": {"size": "1MiB"}, "factors": {"protocol": protocols},

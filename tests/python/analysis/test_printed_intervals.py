@@ -44,7 +44,7 @@ def cell_mean(replicates: int) -> Draw:
 
     def draw(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
         values = dict(zip((run.trial.id for run in runs), rng.lognormal(3.0, 0.05, replicates), strict=True))
-        found = Model(replace(IOPS, of=lambda run: values[run.trial.id]), grid, runs, layouts).absolute(cell)
+        found = Model(replace(IOPS, of_window=lambda run: values[run.trial.id]), grid, runs, layouts).absolute(cell)
         return (found.low, found.high), math.exp(3.0)
 
     return draw
