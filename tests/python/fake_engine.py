@@ -5,7 +5,7 @@ The folder in $FAKE_ENGINE counts the load runs (`runs`), keeps every document (
 `faults.json`: {"3": "die", "*": "slow"}, by the number of the run. Faults: die, hang, malformed, kill_server,
 wrong_shape, no_ios, slow, disturbed, error:KIND.
 `endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
-`server.json` with `capacity_iops` makes a queue of it.
+`server.json` with `capacity_iops` makes a queue of it; `series.json` is the series of each result.
 """
 
 import fcntl
@@ -142,7 +142,7 @@ def result(document, ios, disturbed, **more):
             "target": process(target, ios * 3000) if target else None,
             "machine": machine(ios * (5000 if target else 2000)),
         },
-        series=[],
+        series=known("series.json") or [],
         outstanding={
             "workers": document["workers"],
             "per_worker": document["outstanding"],
