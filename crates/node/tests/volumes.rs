@@ -268,6 +268,26 @@ fn long_work_that_was_aborted_goes_no_further() {
 }
 
 #[test]
+fn an_erased_volume_is_told_at_once_and_many_who_ask_at_once_share_the_search() {
+    const LARGE: u64 = 16 << 20;
+    let spec = VolumeSpec::new("v", LARGE, Media::Memory);
+    let memory = Heap::new(LARGE as usize);
+    let volumes = Volumes::new(&[spec], &mut |_| memory.clone(), None);
+    let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(Box::new(|len| Some(Heap::new(len)))))));
+    let operations = Operations::new(ConnId(3), Rc::new(volumes), disks);
+    let run_at = |now: u64| {
+        let run = operations.allocation(Instant(now), unit_of(0, false), 0).expect("memory can tell");
+        assert!(!run.is_mapped);
+        run.len
+    };
+    assert_eq!(run_at(5), LARGE, "all of it");
+    for _ in 0..1000 {
+        assert_eq!(run_at(5), 16 << 10, "the thread has others to serve");
+    }
+    assert_eq!(run_at(6), LARGE);
+}
+
+#[test]
 fn null_volume_reads_zeros_and_forgets() {
     let mut bench = Bench::new(Media::Null, |_| {});
     bench.write(0, &[9; 512]);

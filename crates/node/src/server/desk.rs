@@ -74,7 +74,7 @@ impl Backend for Desk {
     }
 
     fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
-        TreeUnit::from_unit(unit).is_none().then(|| self.operations.allocation(unit, offset))?
+        TreeUnit::from_unit(unit).is_none().then(|| self.operations.allocation(self.now, unit, offset))?
     }
 
     #[inline]

@@ -67,7 +67,7 @@ pub(super) fn allocation(region: &dyn Region, offset: u64, len: u64) -> Allocati
         let at = offset + run.len;
         let piece = &mut held[..(PIECE - at as usize % PIECE).min((len - run.len) as usize)];
         region.copy_out(at as usize, piece);
-        let is_mapped = piece.iter().any(|byte| *byte != 0);
+        let is_mapped = *piece != ZEROS[..piece.len()];
         if run.len == 0 {
             run.is_mapped = is_mapped;
         } else if run.is_mapped != is_mapped {

@@ -15,8 +15,6 @@ use super::{
 };
 use crate::node::{ConnId, DiskOp, DiskToken};
 
-/// How far `allocation` looks: as long as a thread should be kept from others.
-const ALLOCATION_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of memory that are changed by one command without data for each before others have their turn, and at a turn after that.
 /// A packet can bring thousands of such commands.
 const AT_ONCE_BYTES: u64 = 16 << 10;
@@ -121,11 +119,15 @@ impl Operations {
     }
 
     /// Memory that holds zeros is as good as unmapped: that is what unmapped memory holds.
-    pub fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
+    pub fn allocation(&self, now: Instant, unit: UnitId, offset: u64) -> Option<Allocation> {
         let index = self.volumes.find(unit, offset, 0, false).ok()?;
         let left = self.volumes.geometry(unit)?.size_bytes - offset;
         match &self.volumes.all[index].store {
-            Store::Memory(region) => Some(memory::allocation(region.as_ref(), offset, left.min(ALLOCATION_BYTES_MAX))),
+            Store::Memory(region) => {
+                let run = memory::allocation(region.as_ref(), offset, left.min(self.volumes.may_look(now)));
+                self.volumes.looked(run.len);
+                Some(run)
+            }
             Store::Null(_) | Store::Disk => None,
         }
     }

@@ -1,6 +1,7 @@
 //! One thread's view of a server's volumes, by the numbers that protocols know them by.
 
 use std::{
+    cell::Cell,
     rc::Rc,
     sync::{
         Arc,
@@ -8,12 +9,16 @@ use std::{
     },
 };
 
-use iotax_proto::{Geometry, Region, UnitError, UnitId};
+use iotax_proto::{Geometry, Instant, Region, UnitError, UnitId};
 
 use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec, claims::Claimant};
 
 /// A unit that may not be written, beside the same volume's that may.
 const READ_ONLY: u64 = 1 << 32;
+/// Bytes of memory that a thread searches for zeros at one instant, by all commands that came then: a few milliseconds' work.
+const LOOK_BYTES: u64 = 16 << 20;
+/// What each command after those still gets, so that its answer is of use.
+const LOOK_LEAST_BYTES: u64 = 16 << 10;
 
 /// The unit of volume `index`, as an export shows it.
 pub fn unit_of(index: usize, read_only: bool) -> UnitId {
@@ -25,6 +30,8 @@ pub struct Volumes {
     burn: Option<Burn>,
     /// Set when a claim is granted that an operation of this thread waits for.
     granted: Arc<AtomicBool>,
+    /// Bytes of memory searched for zeros, and when.
+    looked: Cell<(Instant, u64)>,
 }
 
 pub(super) struct Volume {
@@ -63,7 +70,7 @@ impl Volumes {
             let claimant = Claimant::new(Arc::clone(&spec.claims), Arc::clone(&granted));
             Volume { spec: spec.clone(), store, claimant, geometry }
         };
-        Self { all: specs.iter().enumerate().map(volume).collect(), burn, granted }
+        Self { all: specs.iter().enumerate().map(volume).collect(), burn, granted, looked: Cell::default() }
     }
 
     pub fn geometry(&self, unit: UnitId) -> Option<Geometry> {
@@ -86,6 +93,20 @@ impl Volumes {
         }
         let inside = offset.checked_add(len).is_some_and(|end| end <= volume.geometry.size_bytes);
         if inside { Ok(index) } else { Err(UnitError::OutOfRange) }
+    }
+
+    /// How many bytes of memory a command may search for zeros now.
+    pub(super) fn may_look(&self, now: Instant) -> u64 {
+        if self.looked.get().0 != now {
+            self.looked.set((now, 0));
+        }
+        LOOK_BYTES.saturating_sub(self.looked.get().1).max(LOOK_LEAST_BYTES)
+    }
+
+    /// That many bytes were searched at the instant of the last `may_look`.
+    pub(super) fn looked(&self, bytes: u64) {
+        let (at, before) = self.looked.get();
+        self.looked.set((at, before + bytes));
     }
 
     #[inline]
