@@ -15,7 +15,7 @@ use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec, claims:
 
 /// A unit that may not be written, beside the same volume's that may.
 const READ_ONLY: u64 = 1 << 32;
-/// Bytes of memory that a thread searches for zeros at one instant, by all commands that came then: a few milliseconds' work.
+/// Bytes of memory that a thread searches for zeros at one instant, by all commands that came then.
 const LOOK_BYTES: u64 = 16 << 20;
 /// What each command after those still gets, so that its answer is of use.
 const LOOK_LEAST_BYTES: u64 = 16 << 10;
