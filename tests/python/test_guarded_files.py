@@ -455,7 +455,7 @@ def test_paths_that_cannot_be_are_found_by_check(real_engine: Path, path: str, s
 @pytest.mark.parametrize(
     ("load", "says"),
     [
-        ("block_size: 64MiB", "carries at most"),
+        ("block_size: 64MiB", "accepts at most"),
         ("workers: 5000", "keeps 4096 connections"),
         ("outstanding: 5000", "more than one connection can have under way"),
     ],

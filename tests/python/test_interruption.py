@@ -76,7 +76,7 @@ def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
     process.send_signal(sent)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "interrupted with 5 trials left; run the same command again to go on" in said
+    assert "interrupted with 5 trials left; run the same command again to continue" in said
     assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "interrupted"]
     assert engines(engine) == []
     again = start()

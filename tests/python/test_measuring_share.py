@@ -16,6 +16,7 @@ from iotax import report
 from iotax.cli.app import app
 from iotax.notebook import Notebook, Writer
 from iotax.report import study_data
+from iotax.trial import Attempt
 from iotax.wording import measuring
 from report.factory import START_UNIX_NS, Simulation, study, write_notebook
 
@@ -29,7 +30,7 @@ def test_report_and_show_tell_it(tmp_path: Path) -> None:
         assert study_data(notebook).measuring_share == pytest.approx(36 * 4 / (2 + 35 * 4.7 + 4.6))
         page = report.write(notebook, tmp_path / "n.html").read_text(encoding="utf-8")
     assert "<dt>Time</dt><dd>84\u00a0% of the 2 min 51\u00a0s was spent measuring</dd>" in page
-    assert "\n84 % of 2 min 51 s measuring.\n" in CliRunner().invoke(app, ["show", str(path)]).output
+    assert "\n84 % of the 2 min 51 s was spent measuring.\n" in CliRunner().invoke(app, ["show", str(path)]).output
 
 
 def test_time_between_invocations_and_of_killed_ones_is_left_out(tmp_path: Path) -> None:
@@ -58,7 +59,13 @@ def test_a_guests_clock_and_no_times_tell_nothing() -> None:
     assert measuring(data) == ""
     known = replace(data, wall_ns=160 * S)
     assert measuring(known) == "90 % of the 2 min 40 s was spent measuring"
-    assert measuring(replace(known, environment={"clock": "icount"})) == ""
+    assert measuring(replace(known, attempts=[_by_instructions(each) for each in known.attempts])) == ""
+
+
+def _by_instructions(attempt: Attempt) -> Attempt:
+    assert attempt.result is not None
+    facts = attempt.result.facts.model_copy(update={"clock": "instructions"})
+    return attempt.model_copy(update={"result": attempt.result.model_copy(update={"facts": facts})})
 
 
 @pytest.mark.long

@@ -10,9 +10,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::Origin;
 
 /// Sessions that a target has at a time; an initiator that opens more is told that the target is out of resources.
-const SESSIONS_MAX: usize = 1024;
+const SESSIONS_MAX: usize = 4096;
 /// Of those, sessions of one origin: a peer alone cannot keep all others out.
-const SESSIONS_OF_ORIGIN_MAX: usize = 256;
+const SESSIONS_OF_ORIGIN_MAX: usize = 1024;
 
 /// The live sessions of a target, by which TSIHs are allotted and sessions are reinstated.
 #[derive(Debug, Default)]
