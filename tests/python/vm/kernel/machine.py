@@ -121,10 +121,17 @@ class Server:
 
 
 def file_volume(path: Path, size_bytes: int) -> dict[str, Any]:
-    """A volume that outlives its server."""
+    """A volume that outlives its server; what clients left there is foreign to the next one, which is told to go on."""
     with path.open("wb") as file:
         file.truncate(size_bytes)
-    return {"name": "v0", "media": "file", "path": str(path), "size_bytes": size_bytes, "direct": False}
+    return {
+        "name": "v0",
+        "media": "file",
+        "path": str(path),
+        "destroy": str(path),
+        "size_bytes": size_bytes,
+        "direct": False,
+    }
 
 
 def free_ports(count: int) -> list[int]:
