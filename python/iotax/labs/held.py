@@ -13,12 +13,15 @@ import fcntl
 import os
 import stat
 import struct
+import time
 from pathlib import Path
 
 from iotax.engine import EngineError
 
 _FLOCK = "hhqqi4x"
 """`struct flock`: kind, whence, start, length, process."""
+_RELEASE_WAITS_S = [2**power / 1000 for power in range(12)]
+"""Four seconds in all, as in the engine."""
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -31,7 +34,7 @@ class Held:
         if writes and stat.S_ISBLK(path.stat().st_mode):
             flags |= os.O_EXCL
         try:
-            self._descriptor = os.open(path, flags)
+            self._descriptor = _once_released(path, flags)
         except OSError as error:
             if error.errno == errno.EBUSY:
                 raise EngineError("in_use", "is in use: a file system or another program holds it", str(path)) from None
@@ -138,6 +141,21 @@ class Holdings:
         for each in {id(each): each for each in self._held.values()}.values():
             each.close()
         self._held.clear()
+
+
+def _once_released(path: Path, flags: int) -> int:
+    """Waits a few seconds for a device that is held alone.
+
+    An io_uring of a process that was killed lets go of its files some time after the process has ended.
+    """
+    for wait_s in _RELEASE_WAITS_S:
+        try:
+            return os.open(path, flags)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+        time.sleep(wait_s)
+    return os.open(path, flags)
 
 
 def _identity(status: os.stat_result) -> dict[str, int]:

@@ -13,6 +13,7 @@ use std::{
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 pub use candidate::{Candidate, Identity, Lock};
@@ -89,6 +90,7 @@ impl Disk {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => open(flags),
             result => result,
         };
+        let open = |flags: i32| once_released(|| open(flags));
         let (file, direct) = match (options.direct, open(if options.direct { libc::O_DIRECT } else { 0 })) {
             (true, Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => (open(0), false),
             (direct, result) => (result, direct),
@@ -192,6 +194,24 @@ impl Disk {
         self.file.as_raw_fd()
     }
 }
+
+/// Waits a few seconds, longer each time, for a device that somebody holds alone: the ring of a process that was killed lets go of its
+/// files some time after the process has ended.
+fn once_released(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+    let is_held = |result: &io::Result<File>| matches!(result, Err(error) if error.raw_os_error() == Some(libc::EBUSY));
+    let mut result = open();
+    for wait in RELEASE_WAITS_MS.map(Duration::from_millis) {
+        if !is_held(&result) {
+            break;
+        }
+        std::thread::sleep(wait);
+        result = open();
+    }
+    result
+}
+
+/// Four seconds in all.
+const RELEASE_WAITS_MS: [u64; 12] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
 /// Size and logical block size of a block device.
 fn device_geometry(file: &File) -> io::Result<(u64, u32)> {
