@@ -2,7 +2,7 @@
 
 use iotax_proto::{
     Initiator, Io, Payload, Target,
-    iscsi::{Wishes, target::Config},
+    iscsi::{Wishes, target_side::Config},
 };
 
 use crate::{

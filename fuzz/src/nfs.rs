@@ -2,7 +2,7 @@
 
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target,
-    nfs3::target::{Config, Connection},
+    nfs3::target_side::{Config, Connection},
 };
 
 use crate::{

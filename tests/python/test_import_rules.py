@@ -209,7 +209,7 @@ def test_initiators_and_targets_do_not_know_each_other() -> None:
     broken = []
     for path in rust_sources("proto"):
         parts = path.relative_to(CRATES / "proto" / "src").with_suffix("").parts
-        for own, other in (("initiator", "target"), ("target", "initiator")):
+        for own, other in (("initiator", "target_side"), ("target_side", "initiator")):
             if own in parts:
                 here = parts[: parts.index(own)]
                 broken += [

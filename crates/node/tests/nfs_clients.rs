@@ -22,7 +22,7 @@ use iotax_proto::{
     Instant, Target,
     nfs3::{
         MOUNT_PROGRAM, PROGRAM, VERSION,
-        target::{Config, Connection},
+        target_side::{Config, Connection},
     },
     rpc::{Mapping, Peer},
 };

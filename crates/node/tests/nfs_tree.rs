@@ -13,7 +13,7 @@ use iotax_proto::{
         arguments::WriteHead,
         mount::{MountEntry, MountError, decode_exports, decode_mounts},
         results::{FailureContext, Results},
-        target::Squash,
+        target_side::Squash,
         types::access,
     },
     rpc::{Mapping, RpcError, auth::NOBODY},

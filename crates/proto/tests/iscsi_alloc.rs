@@ -13,7 +13,7 @@ use iotax_proto::{
     iscsi::{
         DiscoveredTarget, Wishes,
         initiator::{self, Session},
-        target::{AuthPolicy, Config, Connection, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
+        target_side::{AuthPolicy, Config, Connection, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
     },
     scsi::{Device, Identity, LogicalUnit},
     wire::Chunk,

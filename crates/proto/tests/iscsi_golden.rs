@@ -10,7 +10,7 @@ use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
 
 use iotax_proto::{
     Io,
-    iscsi::{Wishes, decode::describe, target::Config},
+    iscsi::{Wishes, decode::describe, target_side::Config},
 };
 use iscsi_support::{Cut, MemoryBackend, Pair, pattern};
 

@@ -18,7 +18,7 @@ use iotax_proto::{
             RESERVED_TAG, Reject, ScsiCommand, ScsiResponse, Snack, TaskManagement, TaskManagementResponse,
             TextRequest, TextResponse,
         },
-        target::{Config, Connection},
+        target_side::{Config, Connection},
     },
 };
 use iscsi_support::{Cut, MemoryBackend, Pair, Peer, Recorder, config, pattern};

@@ -14,7 +14,7 @@ use iotax_proto::{
             ScsiResponse, Sender, TaskManagement, TaskManagementResponse,
             control::{async_event, function, function_response, reject_reason},
         },
-        target::Config,
+        target_side::Config,
     },
     scsi::{Sense, status},
 };

@@ -12,7 +12,7 @@ use iotax_proto::{
             LoginRequest,
             login::{login_status, stage},
         },
-        target::{AuthPolicy, Config, Connection, LoginRefusal},
+        target_side::{AuthPolicy, Config, Connection, LoginRefusal},
     },
 };
 use iscsi_support::{Cut, INITIATOR, MemoryBackend, Pair, Peer, TARGET, config};

@@ -13,7 +13,7 @@ use iotax_proto::{
             DataOut, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse,
             control::{function, function_response},
         },
-        target::Config,
+        target_side::Config,
     },
     scsi::{Sense, sense, status},
 };

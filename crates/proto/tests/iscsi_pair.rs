@@ -5,7 +5,7 @@ mod iscsi_support;
 
 use iotax_proto::{
     Initiator, Io, IoError, Payload, Target, ViolationKind,
-    iscsi::{DigestWish, Wishes, target},
+    iscsi::{DigestWish, Wishes, target_side},
 };
 use iscsi_support::{Cut, MemoryBackend, Pair, config, pattern};
 
@@ -59,7 +59,7 @@ fn every_variant_does_every_io_in_deliveries_of_any_size() {
             for cut in [Cut::Whole, Cut::Every(1), Cut::Every(7), Cut::Every(1000)] {
                 let mut backend = MemoryBackend::new(VOLUME_LEN);
                 backend.queues = queues;
-                let target = target::Config { wishes: wishes.clone(), ..target::Config::default() };
+                let target = target_side::Config { wishes: wishes.clone(), ..target_side::Config::default() };
                 let mut pair = Pair::ready(wishes.clone(), target, backend, cut);
                 exercise(&mut pair);
                 pair.close();
@@ -71,7 +71,7 @@ fn every_variant_does_every_io_in_deliveries_of_any_size() {
 #[test]
 fn streams_may_be_split_at_every_byte() {
     let run = |wishes: &Wishes, cut| {
-        let target = target::Config { wishes: wishes.clone(), ..target::Config::default() };
+        let target = target_side::Config { wishes: wishes.clone(), ..target_side::Config::default() };
         let mut pair = Pair::ready(wishes.clone(), target, MemoryBackend::new(8192), cut);
         let data = pattern(3, 1536);
         pair.write(0, 512, &data);
@@ -91,7 +91,7 @@ fn streams_may_be_split_at_every_byte() {
 fn many_ios_are_outstanding_at_once() {
     let mut pair = Pair::ready(
         Wishes::default(),
-        target::Config { command_window: 8, ..target::Config::default() },
+        target_side::Config { command_window: 8, ..target_side::Config::default() },
         MemoryBackend::new(VOLUME_LEN),
         Cut::Every(999),
     );
@@ -114,8 +114,8 @@ fn many_ios_are_outstanding_at_once() {
 #[test]
 fn a_refused_login_names_its_reason() {
     let mut backend = MemoryBackend::new(8192);
-    backend.refusal = Some(target::LoginRefusal::NotAuthorized);
-    let mut pair = Pair::new(config(Wishes::default()), target::Config::default(), backend, Cut::Whole);
+    backend.refusal = Some(target_side::LoginRefusal::NotAuthorized);
+    let mut pair = Pair::new(config(Wishes::default()), target_side::Config::default(), backend, Cut::Whole);
     let refused = pair.run().unwrap_err();
     assert_eq!(refused.kind, ViolationKind::Refused);
     assert!(Target::<MemoryBackend>::is_closing(&pair.target));
@@ -127,7 +127,7 @@ fn a_refused_login_names_its_reason() {
 #[test]
 fn a_lost_connection_completes_what_is_outstanding() {
     let mut pair =
-        Pair::ready(Wishes::default(), target::Config::default(), MemoryBackend::new(VOLUME_LEN), Cut::Whole);
+        Pair::ready(Wishes::default(), target_side::Config::default(), MemoryBackend::new(VOLUME_LEN), Cut::Whole);
     pair.initiator.submit(pair.now, 3, Io::Read { offset: 0, len: 512 }).unwrap();
     pair.initiator.disconnected(pair.now, &mut pair.events);
     assert_eq!(pair.events.completed.pop_front(), Some((3, Err(IoError::ConnectionLost))));

@@ -13,7 +13,7 @@ use iotax_proto::{
             control::{function, function_response, reject_reason},
             login::logout_response,
         },
-        target::Config,
+        target_side::Config,
     },
     scsi::{sense, status},
 };

@@ -14,7 +14,7 @@ use iotax_proto::{
     Started, Tag, Target, Transmit, UnitId, UnitOp,
     nfs3::{
         Attributes, FileType, Status, Time,
-        target::{
+        target_side::{
             Config, Connection, Export, ExportAccess, ExportId, FileId, Files, NfsBackend, OpenFile, ServerState,
             Squash,
         },

@@ -11,7 +11,7 @@ use iotax_proto::{
         arguments::WriteHead,
         decode::describe,
         initiator::ControlCall,
-        target::{Config, Connection, FileId},
+        target_side::{Config, Connection, FileId},
     },
     rpc::{
         Encoder, RpcError,

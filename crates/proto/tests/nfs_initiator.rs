@@ -226,18 +226,18 @@ fn an_idle_connection_is_kept_by_calls_for_nothing() {
 #[test]
 fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     let mut pair = Pair::new(config(), Server::new(4096));
-    let config_with_mappings = iotax_proto::nfs3::target::Config {
+    let config_with_mappings = iotax_proto::nfs3::target_side::Config {
         peer: Peer::default(),
         portmapper: Some(vec![Mapping::tcp(100_003, 3, 2049), Mapping::tcp(100_005, 3, 2050)]),
         ..Default::default()
     };
-    pair.connection = iotax_proto::nfs3::target::Connection::new(pair.now, config_with_mappings);
+    pair.connection = iotax_proto::nfs3::target_side::Connection::new(pair.now, config_with_mappings);
     let port = ask(&mut pair, ControlCall::port(1, 100_005, 3));
     assert_eq!(port, Some(2050));
     assert_eq!(ask(&mut pair, ControlCall::port(2, 100_021, 4)), None);
     assert_eq!(ask(&mut pair, ControlCall::mappings(3)).len(), 2);
     pair.connection =
-        iotax_proto::nfs3::target::Connection::new(pair.now, iotax_proto::nfs3::target::Config::default());
+        iotax_proto::nfs3::target_side::Connection::new(pair.now, iotax_proto::nfs3::target_side::Config::default());
     let identity = Identity::None;
     let exports = ask(&mut pair, ControlCall::exports(4, &identity));
     assert_eq!(exports.iter().map(|export| export.path.as_str()).collect::<Vec<_>>(), ["/export", "/gone"]);

@@ -10,7 +10,7 @@ use iotax_proto::{
     nfs3::{
         Stability,
         initiator::{Config, STATUS_VERIFIER_CHANGED},
-        target::{ExportAccess, Squash},
+        target_side::{ExportAccess, Squash},
     },
     rpc::{Credentials, auth::Identity},
 };

@@ -23,7 +23,7 @@ use iotax_proto::{
     Geometry, UnitError, UnitId,
     nfs3::{
         Attributes, MAX_IO_BYTES, MAX_NAME_LEN, Status, Time,
-        target::{ExportId, FileId, OpenFile},
+        target_side::{ExportId, FileId, OpenFile},
     },
     rpc::Credentials,
 };

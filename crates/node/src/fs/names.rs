@@ -3,7 +3,7 @@
 use iotax_proto::nfs3::{
     Attributes, CreateHow, FileType, MAX_PATH_LEN, NodeKind, SetAttributes, SetTime, Status, Time,
     results::{PathConf, Space},
-    target::{Caller, FileId, Listed, ListingEnd, NameSpace},
+    target_side::{Caller, FileId, Listed, ListingEnd, NameSpace},
 };
 
 use super::{

@@ -4,7 +4,7 @@ use iotax_proto::{
     UnitError, UnitId,
     nfs3::{
         CreateHow, FileType, NodeKind, SetAttributes, SetTime, Status, Time,
-        target::{Caller, FileId, NameSpace},
+        target_side::{Caller, FileId, NameSpace},
         types::access,
     },
     rpc::Credentials,

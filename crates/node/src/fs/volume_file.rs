@@ -6,7 +6,7 @@ use iotax_proto::{
     UnitId,
     nfs3::{
         Attributes, FileType, Status, Time,
-        target::{ExportId, FileId, OpenFile},
+        target_side::{ExportId, FileId, OpenFile},
     },
     rpc::Credentials,
 };

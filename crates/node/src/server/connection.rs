@@ -31,8 +31,8 @@ pub(super) struct Connection {
 
 /// Told apart here once for all, instead of at each call through a table.
 enum AnyTarget {
-    Nfs(Box<nfs3::target::Connection>),
-    Iscsi(Box<iscsi::target::Connection>),
+    Nfs(Box<nfs3::target_side::Connection>),
+    Iscsi(Box<iscsi::target_side::Connection>),
     Nvme(Box<nvme_tcp::TargetQueue>),
 }
 
@@ -51,13 +51,15 @@ impl Connection {
         let peer = Peer { address: desk.peer.ip(), port: desk.peer.port() };
         let target = match desk.portal().service {
             Service::Protocol(Protocol::Nfs3) | Service::Portmap => {
-                let handles = nfs3::target::Handles::new(desk.counter.server.handle_key);
-                let config = nfs3::target::Config { peer, portmapper: mappings(&desk), handles, ..Default::default() };
-                AnyTarget::Nfs(Box::new(nfs3::target::Connection::new(now, config)))
+                let handles = nfs3::target_side::Handles::new(desk.counter.server.handle_key);
+                let config =
+                    nfs3::target_side::Config { peer, portmapper: mappings(&desk), handles, ..Default::default() };
+                AnyTarget::Nfs(Box::new(nfs3::target_side::Connection::new(now, config)))
             }
-            Service::Protocol(Protocol::Iscsi) => {
-                AnyTarget::Iscsi(Box::new(iscsi::target::Connection::new(now, iscsi::target::Config::default())))
-            }
+            Service::Protocol(Protocol::Iscsi) => AnyTarget::Iscsi(Box::new(iscsi::target_side::Connection::new(
+                now,
+                iscsi::target_side::Config::default(),
+            ))),
             Service::Protocol(Protocol::NvmeTcp) => {
                 let config = nvme_tcp::TargetConfig::default();
                 AnyTarget::Nvme(Box::new(nvme_tcp::TargetQueue::new(now, config)))

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use iotax_proto::iscsi::target::AuthPolicy;
+use iotax_proto::iscsi::target_side::AuthPolicy;
 
 use crate::secrets::{Chap, auth};
 

@@ -7,7 +7,7 @@ use std::{
 
 use iotax_proto::iscsi::{
     DiscoveredTarget,
-    target::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal},
+    target_side::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal},
 };
 
 use super::{

@@ -20,7 +20,7 @@ mod shared;
 
 pub use groups::{Group, GroupError};
 pub use identity::{iscsi_name, nvme_name};
-pub use iotax_proto::nfs3::target::Squash;
+pub use iotax_proto::nfs3::target_side::Squash;
 pub use node::{Notice, ServerNode};
 pub use portals::{Export, Portal, Protocol, Service, plan_portals};
 pub use shared::{Server, ServerConfig};

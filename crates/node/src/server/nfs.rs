@@ -4,7 +4,9 @@ use iotax_proto::{
     Instant,
     nfs3::{
         Attributes, Status,
-        target::{Export, ExportAccess, ExportId, FileId, Files, NameSpace as _, NfsBackend, OpenFile, ServerState},
+        target_side::{
+            Export, ExportAccess, ExportId, FileId, Files, NameSpace as _, NfsBackend, OpenFile, ServerState,
+        },
     },
     rpc::{Credentials, Peer},
 };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use iotax_proto::nfs3::target::Squash;
+use iotax_proto::nfs3::target_side::Squash;
 
 use super::groups::Group;
 use crate::failure::Failure;

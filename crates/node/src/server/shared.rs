@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use iotax_proto::{
     Shared,
-    iscsi::target::Sessions,
+    iscsi::target_side::Sessions,
     nfs3::{
         Time,
-        target::{FileId, NameSpace as _, ServerState},
+        target_side::{FileId, NameSpace as _, ServerState},
     },
     nvme::{Namespace, Subsystem, SubsystemConfig},
     scsi::{Device, Identity, LogicalUnit, Provisioning},

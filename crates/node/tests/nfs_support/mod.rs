@@ -9,7 +9,7 @@ use iotax_proto::{
     nfs3::{
         Arguments, Attributes, FileHandle, PROGRAM, Procedure, Status, Time, VERSION,
         results::{Failure, Results},
-        target::{
+        target_side::{
             Config, Connection, Export, ExportAccess, ExportId, FileId, Files, NfsBackend, OpenFile, ServerState,
             Squash,
         },
@@ -123,7 +123,7 @@ impl NfsBackend for Server {
     }
 
     fn attributes(&mut self, _: ExportId, file: FileId) -> Option<Attributes> {
-        use iotax_proto::nfs3::target::NameSpace;
+        use iotax_proto::nfs3::target_side::NameSpace;
         if file == self.volume.id() { Some(self.volume.attributes()) } else { self.tree.attributes(file).ok() }
     }
 

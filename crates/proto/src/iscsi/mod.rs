@@ -9,7 +9,7 @@ mod keys;
 pub mod negotiate;
 pub mod pdu;
 mod serial;
-pub mod target;
+pub mod target_side;
 pub mod text;
 
 pub use chap::Credentials;

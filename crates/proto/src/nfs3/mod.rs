@@ -9,7 +9,7 @@ pub mod initiator;
 pub mod mount;
 pub mod procedure;
 pub mod results;
-pub mod target;
+pub mod target_side;
 pub mod types;
 
 pub use arguments::{Arguments, CreateHow, FileRange, NodeKind, Place, SetAttributes, SetTime, Stability};

@@ -5,7 +5,7 @@ pub mod initiator;
 pub mod pdu;
 mod receiver;
 mod sender;
-pub mod target;
+pub mod target_side;
 
 pub use initiator::{AdminQueue, ConnectConfig, ControllerInfo, Discovery, IoQueue};
-pub use target::{TargetConfig, TargetQueue};
+pub use target_side::{TargetConfig, TargetQueue};

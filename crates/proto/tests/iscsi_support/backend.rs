@@ -10,7 +10,7 @@ use iotax_proto::{
     Backend, Ending, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
     iscsi::{
         DiscoveredTarget,
-        target::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
+        target_side::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
     },
     scsi::{Device, Identity, LogicalUnit, Provisioning},
 };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub use backend::MemoryBackend;
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Target, Violation,
-    iscsi::{Wishes, decode::describe, initiator, pdu::Bhs, target},
+    iscsi::{Wishes, decode::describe, initiator, pdu::Bhs, target_side},
 };
 pub use peer::Peer;
 
@@ -60,7 +60,7 @@ pub enum Cut {
 pub struct Pair {
     pub now: Instant,
     pub initiator: initiator::Session,
-    pub target: target::Connection,
+    pub target: target_side::Connection,
     pub backend: MemoryBackend,
     pub events: Recorder,
     /// All that was sent by each side, kept for golden vectors.
@@ -72,12 +72,12 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(config: initiator::Config, target: target::Config, backend: MemoryBackend, cut: Cut) -> Self {
+    pub fn new(config: initiator::Config, target: target_side::Config, backend: MemoryBackend, cut: Cut) -> Self {
         let now = Instant(0);
         Self {
             now,
             initiator: initiator::Session::new(now, config),
-            target: target::Connection::new(now, target),
+            target: target_side::Connection::new(now, target),
             backend,
             events: Recorder::default(),
             to_target: Vec::new(),
@@ -88,7 +88,7 @@ impl Pair {
     }
 
     /// A pair that is logged in and ready, with the same wishes on the initiator's side as given.
-    pub fn ready(wishes: Wishes, target: target::Config, backend: MemoryBackend, cut: Cut) -> Self {
+    pub fn ready(wishes: Wishes, target: target_side::Config, backend: MemoryBackend, cut: Cut) -> Self {
         let mut pair = Self::new(config(wishes), target, backend, cut);
         pair.run().expect("login");
         assert!(pair.events.ready.is_some(), "ready after login");

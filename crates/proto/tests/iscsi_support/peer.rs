@@ -4,7 +4,7 @@ use iotax_proto::{
     Instant, Target, Transmit, Violation,
     iscsi::{
         pdu::{Bhs, Framer, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand, Sender, Step, login::stage},
-        target::{Config, Connection},
+        target_side::{Config, Connection},
         text,
     },
 };

@@ -7,7 +7,7 @@ use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Target, Violation,
     nfs3::{
         initiator::{Config, Mount},
-        target::{self, Connection},
+        target_side::{self, Connection},
     },
     rpc::{Credentials, auth::Identity},
 };
@@ -79,7 +79,7 @@ impl Pair {
         Self {
             now,
             mount: Mount::new(now, config),
-            connection: Connection::new(Instant::default(), target::Config::default()),
+            connection: Connection::new(Instant::default(), target_side::Config::default()),
             server,
             log: Log::default(),
             step: usize::MAX,

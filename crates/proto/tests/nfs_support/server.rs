@@ -7,7 +7,7 @@ use iotax_proto::{
     nfs3::{
         Attributes, CreateHow, FileType, NodeKind, SetAttributes, Status, Time,
         results::{PathConf, Space},
-        target::{
+        target_side::{
             Caller, Export, ExportAccess, ExportId, FileId, Files, Listed, ListingEnd, NameSpace, NfsBackend, OpenFile,
             ServerState, Squash,
         },
