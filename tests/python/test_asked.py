@@ -28,7 +28,8 @@ margin: 3%
 
 def test_the_settings_of_quick_are_said_in_full() -> None:
     assert asked(load_study("quick")[0]) == [
-        "Load: 1 worker × 1, 8 or 32 outstanding on 1 thread; closed loop; warm-up 300ms, measured 4s; reads verified.",
+        "Load: 1 worker × 1, 8 or 32 outstanding on 1 thread; closed loop; measured in 8 slices of 250ms a session; "
+        "reads verified.",
         "Mix: blocks of 4KiB, 75% read, 100% random.",
         "Volume: 512MiB, memory; filled with pattern, refilled before each block.",
         "Lab: loopback (driver auto, threads 1).",

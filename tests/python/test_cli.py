@@ -268,7 +268,7 @@ def test_bash_reads_its_script() -> None:
 
 def test_studies_lists_the_built_in_ones() -> None:
     done = iotax("studies")
-    assert re.search(r"^quick +36 +2 min \d+ s +What does each 4 KiB", done.output, re.MULTILINE)
+    assert re.search(r"^quick +72 +2 min \d+ s +What does each 4 KiB", done.output, re.MULTILINE)
 
 
 def test_check_of_the_quick_study_answers_for_each_protocol(engine: FakeEngine) -> None:

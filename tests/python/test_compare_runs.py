@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from iotax.analysis import Estimate, Verdict, summarise
@@ -155,11 +156,19 @@ def test_a_run_of_which_all_is_left_out_says_so_on_the_terminal(tmp_path: Path, 
 
 
 def test_an_aa_study_holds_one_treatment_twice():
-    twin, _ = _twin(load("quick")[0], "nvme-tcp", 6)
+    twin, _ = _twin(study(), "nvme-tcp", 6)
     assert [level.label for level in twin.levels()["protocol"]] == ["A", "B"]
     assert {endpoint.protocol for endpoint in twin.endpoints().values()} == {"nvme-tcp"}
     assert twin.load.outstanding == 1
     assert twin.design.replicates == 6
+
+
+def test_an_aa_study_of_rounds_is_measured_in_rounds():
+    twin, _ = _twin(load("quick")[0], None, 6)
+    assert twin.design.sessions == twin.design.replicates == 6
+    assert twin.design.slices == load("quick")[0].design.slices
+    assert twin.design.slices is not None
+    assert {endpoint.protocol for endpoint in twin.endpoints().values()} == {"iscsi"}
 
 
 def test_an_aa_study_keeps_what_its_label_has_of_its_own():
@@ -184,23 +193,36 @@ def test_an_interval_beyond_tenfold_is_told_in_factors():
 
 def test_a_plan_tells_each_response_by_the_scatter_of_an_earlier_run(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "by the scatter of" not in RUN.invoke(app, ["plan", "quick"]).output
+    Path("quick.yaml").write_text(yaml.safe_dump(QUICK, sort_keys=False))
+    assert "by the scatter of" not in RUN.invoke(app, ["plan", "quick.yaml"]).output
     (tmp_path / "out").mkdir()
     data = simulated(1, run_cv=0.02)
     write_notebook(tmp_path / "out" / "quick.iotax", data)
-    told = RUN.invoke(app, ["plan", "quick"]).output
+    told = RUN.invoke(app, ["plan", "quick.yaml"]).output
     for noise in summarise(data).noise:
         assert f"{noise.response.title}, by the scatter of {noise.cv:.1%} in out/quick.iotax (run of " in told
 
 
 def test_a_plan_takes_no_scatter_from_a_run_of_other_settings(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("quick.yaml").write_text(yaml.safe_dump(QUICK, sort_keys=False))
     (tmp_path / "out").mkdir()
     other = study(load=QUICK["load"] | {"runtime": "2s"}, factors={"protocol": ["nfs3", "iscsi"]})
     write_notebook(tmp_path / "out" / "quick.iotax", Simulation().data(other))
-    told = RUN.invoke(app, ["plan", "quick"]).output
+    told = RUN.invoke(app, ["plan", "quick.yaml"]).output
     assert "by the scatter of" not in told
     assert "does not apply to this plan: it differs in factors.protocol, load.runtime, factors.outstanding." in told
+
+
+def test_the_scatter_of_whole_runs_says_nothing_about_sessions(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rounds = QUICK | {"load": {"read": "75%"}, "design": {"sessions": 3, "rounds": 8}}
+    Path("quick.yaml").write_text(yaml.safe_dump(rounds, sort_keys=False))
+    (tmp_path / "out").mkdir()
+    write_notebook(tmp_path / "out" / "quick.iotax", Simulation().data(study(load={"read": "75%"})))
+    told = RUN.invoke(app, ["plan", "quick.yaml"]).output
+    assert "by the scatter of" not in told
+    assert "it differs in design.rounds, design.slice, design.settle." in told
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path):

@@ -71,10 +71,10 @@ def _by_instructions(attempt: Attempt) -> Attempt:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("real_engine")
-def test_quick_measures_for_85_percent_of_its_time(tmp_path: Path) -> None:
+def test_quick_measures_for_88_percent_of_its_time(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "iotax", "run", "quick", "--notebook", str(tmp_path / "q.iotax"), "--no-report"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said = re.search(r"^(\d+) % of the \d min \d\d s was spent measuring\.$", done.stdout, re.MULTILINE)
     assert said is not None, done.stdout
-    assert int(said[1]) >= 85
+    assert int(said[1]) >= 88

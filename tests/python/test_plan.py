@@ -115,9 +115,11 @@ def test_treatments_of_a_replicate_are_asked_the_same_addresses() -> None:
 def test_quick_takes_at_most_three_minutes_and_mostly_measures() -> None:
     quick, _ = load_study("quick")
     made = plan(quick)
+    slices = quick.design.slices
+    assert slices is not None
     assert made.duration_ns < 170e9
-    assert len(made.trials) * quick.load.runtime / made.duration_ns > 0.85
-    assert len(made.trials) == 36
+    assert len(made.trials) * slices.rounds * slices.slice_ns / made.duration_ns > 0.88
+    assert (made.blocks, len(made.trials)) == (6, 72)
 
 
 @pytest.mark.parametrize("refill", ["never", "trial"])

@@ -149,7 +149,9 @@ def settings(study: Study) -> dict[str, str]:
     """What is run under which settings, by dotted name: studies of equal settings run the same treatments."""
     dumped = study.model_dump(mode="json")
     sections = ("factors", "lab", "volume", "load", "connection", "topology")
-    return {name: text for section in sections for name, text in _flat(section, dumped.get(section)).items()}
+    found = {name: text for section in sections for name, text in _flat(section, dumped.get(section)).items()}
+    slices = {name: dumped["design"][name] for name in ("rounds", "slice", "settle")}
+    return found | _flat("design", slices)
 
 
 def _settings(data: StudyData) -> dict[str, str]:

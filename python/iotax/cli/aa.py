@@ -75,7 +75,7 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
         "name": "aa",
         "question": f"How much do runs of {only} vary when nothing differs?",
         "factors": {"protocol": dict.fromkeys(NAMES, target)},
-        "design": {"replicates": replicates, "seed": study.design.seed},
+        "design": {"replicates": replicates, "seed": study.design.seed, **_slices(document.get("design", {}))},
         "baseline": {"protocol": NAMES[0]},
     }
     source = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
@@ -83,6 +83,11 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
         return read_study("aa", source, Path.cwd()), source
     except StudyError as error:
         leave(Exit.USAGE, "\n".join(error.lines()))
+
+
+def _slices(design: dict[str, Any]) -> dict[str, Any]:
+    """How sessions are measured, where the study is one by rounds."""
+    return {name: design[name] for name in ("rounds", "slice", "settle") if name in design}
 
 
 def _plain(level: object) -> object:
