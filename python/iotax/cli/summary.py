@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import RESPONSES, CellSummary, Level, Response, Summary, Verdict, summarise
+from iotax.analysis.precision import half_width_percent, precisions
 from iotax.cli.console import console
 from iotax.cli.document import interval
 from iotax.cli.show import agreed
@@ -76,6 +77,9 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "margin_percent": data.study.margin,
         "baseline": summary.grid.baseline_arm if summary else None,
         "responses": [each.key for each in summary.responses] if summary else [],
+        "wall_s": data.wall_ns / 1e9,
+        "measured_percent": None if data.measuring_share is None else 100 * data.measuring_share,
+        "half_widths": _half_widths(summary) if summary and data.runs else {},
         "treatments": [_treatment_document(each, summary) for each in summary.cells] if summary and data.runs else [],
         "findings": [
             {"response": each.response_key or None, "sentence": each.sentence}
@@ -100,9 +104,25 @@ def _treatment_document(cell: CellSummary, summary: Summary) -> dict[str, Any]:
             for key, each in cell.values.items()
         },
         "relative": {
-            key: {**interval(each.ratio), "verdict": each.verdict.value if each.verdict else None}
+            key: {
+                **interval(each.ratio),
+                "half_width_percent": half_width_percent(each.ratio),
+                "verdict": each.verdict.value if each.verdict else None,
+            }
             for key, each in cell.ratios.items()
         },
+    }
+
+
+def _half_widths(summary: Summary) -> dict[str, dict[str, float | None]]:
+    """Response → how precise its ratios to the baseline are, in percent."""
+    return {
+        each.response.key: {
+            "all_loads_percent": each.overall_percent,
+            "one_load_median_percent": each.cell_median_percent,
+            "one_load_worst_percent": each.cell_worst_percent,
+        }
+        for each in precisions(summary)
     }
 
 
