@@ -291,6 +291,18 @@ def test_a_run_says_what_it_asks_before_it_loads_what_is_heavy(tiny: Path) -> No
     assert not {"scipy", "statsmodels", "pandas", "numpy", "jinja2", "vl_convert"} & set(loaded)
 
 
+@pytest.mark.parametrize("arguments", [("studies",), ("plan", "tr-3808")])
+def test_what_measures_nothing_loads_no_statistics(arguments: tuple[str, ...]) -> None:
+    """They take seconds to load, and a plan needs two functions of them."""
+    code = (
+        "import sys; from iotax.cli.app import app\n"
+        f"app({list(arguments)!r}, standalone_mode=False); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert not {"scipy.stats", "scipy.optimize", "statsmodels", "pandas", "jinja2"} & set(done.stderr.split())
+
+
 def test_a_terminal_with_few_letters_gets_others_that_mean_the_same(tiny: Path) -> None:
     environment = {**os.environ, "LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     tiny.write_text(tiny.read_text().replace("Does it run?", "Läuft es → in 5 µs?"))

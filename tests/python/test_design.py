@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import nct
+from scipy.stats import t as student
 from typer.testing import CliRunner
 
 from conftest import FakeEngine
@@ -20,7 +23,7 @@ from iotax.design import plan
 from iotax.design.describe import describe
 from iotax.design.doptimal import SingularDesignError, d_optimal, efficiency, log_determinant, model_matrix
 from iotax.design.fraction import fraction, letters
-from iotax.design.power import detectable_ratio, power, replicates_to_detect
+from iotax.design.power import detectable_ratio, replicates_to_detect
 from iotax.design.treatments import candidates, matrix, treatments
 from iotax.notebook import Notebook
 from iotax.study import Study
@@ -51,8 +54,17 @@ def test_replicates_for_a_power_of_90_percent_are_the_published_ones() -> None:
     assert [replicates_to_detect(cv, 1.05) for cv in (0.01, 0.02, 0.03, 0.05, 0.1)] == [3, 5, 10, 24, 89]
 
 
-def test_power_of_no_difference_is_the_size_of_the_test() -> None:
-    assert power(0.0, 1.0, 10) == pytest.approx(0.05)
+@pytest.mark.parametrize(("runs", "freedom"), [(2, 1), (2, 2), (3, 4), (5, 8), (40, 78), (1000, 1998)])
+def test_a_detectable_ratio_is_seen_in_nine_of_ten_studies(runs: int, freedom: int) -> None:
+    """By the power of the t-test as another library computes it, without the wrong side, where that library fails."""
+    ratio = detectable_ratio(0.02, runs, freedom)
+    assert ratio is not None
+    shift = math.log(ratio) / (math.sqrt(math.log1p(0.02**2)) * math.sqrt(2 / runs))
+    limit = student.ppf(0.975, freedom)
+    assert nct.sf(limit, freedom, shift) == pytest.approx(0.9, abs=2e-4)
+
+
+def test_without_degrees_of_freedom_nothing_is_promised() -> None:
     assert detectable_ratio(0.02, 3, 0) is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from iotax.design import plan
 from iotax.design.plan import trial_seed
 from iotax.design.random import derive_seed, shuffled
-from iotax.study import Study
+from iotax.study import Study, model
 from iotax.study.read import load_study
 
 
@@ -128,3 +128,13 @@ def test_refilling_before_each_trial_counts_as_time(refill: str, tiny: Path) -> 
     tiny.write_text(text)
     per_trial_s = plan(load_study(str(tiny))[0]).trial_ns["local/1/r1"] / 1e9
     assert (per_trial_s > 0.5) == (refill == "trial")
+
+
+def test_levels_are_written_by_types_that_were_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python compiles a section's type hints at each question, and a plan writes each level of each trial."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("type hints asked for again")
+
+    monkeypatch.setattr(model, "get_type_hints", refuse)
+    assert plan(load_study("grid")[0]).trials[0].treatment["block_size"]

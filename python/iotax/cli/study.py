@@ -19,7 +19,6 @@ from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
-from iotax.design.describe import describe, detectable
 from iotax.engine import EngineError, find_engine
 from iotax.labs.base import Finding, Lab
 from iotax.labs.loopback import LoopbackLab
@@ -31,7 +30,6 @@ from iotax.study.read import builtin_studies, builtin_study, load_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.units import show_minutes
-from iotax.wording import PERCENT_RATIO_MAX, figure
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
 
@@ -63,6 +61,8 @@ def planned(study: Study) -> Plan:
 
 
 def plan(name: str, document: Path | None) -> None:
+    from iotax.design.describe import describe
+
     study, _ = load(name)
     judged(document, Path(name))
     made = planned(study)
@@ -108,6 +108,7 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
     # Heavy, and of no use to a plan that nothing was measured for.
     from iotax.analysis import summarise
     from iotax.analysis.change import settings
+    from iotax.design.describe import detectable
     from iotax.report import study_data
 
     try:
@@ -133,6 +134,8 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
 
 
 def _difference(ratio: float) -> str:
+    from iotax.wording import PERCENT_RATIO_MAX, figure
+
     return f"{ratio - 1:.1%}" if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 

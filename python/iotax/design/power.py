@@ -4,44 +4,31 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
-from scipy.stats import nct
-from scipy.stats import t as student
+from scipy.special import nctdtrinc, stdtrit
 
 POWER = 0.9
 ALPHA = 0.05
 BLOCKS_ENOUGH = 5
 """More of them narrow the interval of a mean over blocks by little more than the root of their number."""
-_SHIFT_FAR = 4.0
 _REPLICATES_MAX = 100_000
-
-
-def power(difference: float, error: float, freedom: float) -> float:
-    """The chance to see a true `difference` whose estimate has the standard error `error` with `freedom` degrees."""
-    shift = abs(difference) / error
-    limit = float(student.ppf(1 - ALPHA / 2, freedom))
-    # Far out the wrong side has a chance below 1e-6, and its computation fails.
-    wrong_side = float(nct.cdf(-limit, freedom, shift)) if shift < _SHIFT_FAR else 0.0
-    return float(nct.sf(limit, freedom, shift)) + wrong_side
 
 
 def block_reach(blocks: int) -> float:
     """Standard errors to each side in the 95 % interval of a mean over so many blocks."""
-    return float(student.ppf(1 - ALPHA / 2, blocks - 1))
+    return float(stdtrit(blocks - 1, 1 - ALPHA / 2))
 
 
 def detectable_ratio(cv: float, runs: int, freedom: float) -> float | None:
     """The smallest ratio of two means of `runs` each that is seen with 90 % power; None without degrees of freedom.
 
-    `cv` is the scatter of runs, as a share; the logarithms then have about that standard deviation.
+    `cv` is the scatter of runs, as a share; the logarithms then have about that standard deviation. The chance to be
+    significant on the wrong side, below 1e-4 at this power, counts as none.
     """
     if freedom < 1:
         return None
     error = math.sqrt(math.log1p(cv * cv)) * math.sqrt(2 / runs)
-    high = error
-    while power(high, error, freedom) < POWER:
-        high *= 2
-    return math.exp(brentq(lambda difference: power(difference, error, freedom) - POWER, 0.0, high))
+    limit = stdtrit(freedom, 1 - ALPHA / 2)
+    return math.exp(error * float(nctdtrinc(freedom, 1 - POWER, limit)))
 
 
 def replicates_to_detect(cv: float, ratio: float) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import NoneType
+from functools import cache
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
@@ -307,14 +308,16 @@ LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels that stand for more than a word or a number."""
 
 
-def factor_names() -> dict[str, str]:
+@cache
+def factor_names() -> Mapping[str, str]:
     """Factor → section, for every field that may vary."""
-    return {
+    names = {
         name: section
         for section, model in SECTIONS.items()
         for name in model.model_fields
         if name not in _NEVER_FACTORS
     }
+    return MappingProxyType(names)
 
 
 _ProtocolNames: TypeAlias = Annotated[
@@ -354,6 +357,7 @@ with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}."""
         return {name: dumped[name] for name in self._order}
 
 
+@cache  # hints are text that Python compiles anew at each question
 def _level_type(name: str) -> Any:
     """The type of one level of a factor: its field's, without None."""
     section = SECTIONS[factor_names()[name]]
