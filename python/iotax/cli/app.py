@@ -94,6 +94,16 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
+class Rw(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    RANDREAD = "randread"
+    RANDWRITE = "randwrite"
+    RW = "rw"
+    READWRITE = "readwrite"
+    RANDRW = "randrw"
+
+
 class Format(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
@@ -165,6 +175,92 @@ def run(
         again=again or old_again,
         report=report,
         wait_for_target_s=wait_for_target,
+    )
+
+
+@app.command("vs", cls=JsonCommand)
+def versus(
+    endpoints: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LABEL=]ENDPOINT...",
+            help="Two or more: protocols that iotax serves itself (local, nfs3, iscsi, nvme-tcp), URIs of targets, "
+            "paths of files or devices. The first is the baseline.",
+            autocompletion=complete.endpoints,
+        ),
+    ],
+    rw: Annotated[Rw, typer.Option("--rw", help="fio's: what is read or written, and where.")] = Rw.RANDREAD,
+    rwmixread: Annotated[
+        float,
+        typer.Option(
+            "--rwmixread",
+            parser=quantity.percent,
+            metavar="PERCENT",
+            help="Share of reads in a mix.",
+            show_default="50",
+        ),
+    ] = 50,
+    bs: Annotated[
+        int, typer.Option("--bs", parser=quantity.size_bytes, metavar="SIZE", help="Block size.", show_default="4k")
+    ] = 4096,
+    iodepth: Annotated[int, typer.Option(min=1, help="I/Os in flight for each job.")] = 32,
+    numjobs: Annotated[int, typer.Option(min=1, help="Jobs, each with its own connection.")] = 1,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--size",
+            parser=quantity.size_bytes,
+            metavar="SIZE",
+            help="Bytes of each endpoint that are used, from its start.",
+            show_default="512m",
+        ),
+    ] = 512 << 20,
+    time: Annotated[
+        float,
+        typer.Option(
+            "--time",
+            parser=quantity.seconds,
+            metavar="DURATION",
+            help="How long it may take in all.",
+            show_default="2m",
+        ),
+    ] = 120,
+    destroy: Destroy = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            "--study",
+            metavar="FILE.yaml",
+            help="Where the study is written; in out/ when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Start a new run, even if an earlier one is finished.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    document: JsonFile = None,
+) -> None:
+    """Compare endpoints or protocols under one load, without a study file.
+
+    The load is given in fio's words. The study that this makes is written to a file, to be kept, changed and run again.
+    """
+    from iotax.cli import versus as command
+    from iotax.study.versus import Asked
+
+    command.versus(
+        endpoints,
+        Asked(rw.value, rwmixread, bs, iodepth, numjobs, size),
+        time,
+        command.Where(study, notebook, document, destroy or []),
+        again=again,
+        report=report,
     )
 
 

@@ -10,6 +10,8 @@ import typer
 
 PROGRAM = "iotax"
 _VARIABLE = "_IOTAX_COMPLETE"
+_EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
+"""As `iotax.study.endpoint` has them, which is too heavy for a press of Tab."""
 
 
 def script(shell: str) -> None:
@@ -29,6 +31,13 @@ def studies(incomplete: str) -> Iterator[str]:
     """The built-in studies, and study files."""
     yield from study_names(incomplete)
     yield from _files(incomplete, (".yaml", ".yml"))
+
+
+def endpoints(incomplete: str) -> Iterator[str]:
+    """Protocols that iotax serves itself; paths are completed as files."""
+    yield from (name for name in _EMBEDDED if name.startswith(incomplete))
+    if "/" in incomplete:
+        yield from _files(incomplete, ("",))
 
 
 def notebooks(incomplete: str) -> Iterator[str]:

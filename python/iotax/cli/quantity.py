@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import typer
 
-from iotax.units import parse_duration, parse_percent, parse_rate
+from iotax.units import parse_duration, parse_percent, parse_rate, parse_size
 
 _Value = TypeVar("_Value")
 
@@ -23,6 +23,10 @@ def rate(text: str) -> int:
 
 def seconds(text: str) -> float:
     return _read(parse_duration, text) / 1e9
+
+
+def size_bytes(text: str) -> int:
+    return _read(parse_size, text)
 
 
 def _read(parse: Callable[[object], _Value], text: str) -> _Value:

@@ -1,0 +1,101 @@
+"""`iotax vs`: a comparison without a file, in fio's words; the study that it runs is written down."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from iotax.cli import run as command
+from iotax.cli.document import STDOUT, write_output
+from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import OUT
+from iotax.design.shape import SETTLE_NS, SLICE_NS, Shape, best_shape
+from iotax.study.versus import Asked, VersusError, name_of, study_text, targets_of
+from iotax.units import format_duration
+
+
+@dataclass(frozen=True)
+class Where:
+    """What goes to which file, and what may be overwritten."""
+
+    study: Path | None
+    notebook: Path | None
+    document: Path | None
+    destroy: Sequence[str]
+
+
+def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, again: bool, report: bool) -> None:
+    try:
+        targets = _absolute(targets_of(words))
+        shape = _shape(len(targets), time_s)
+    except VersusError as error:
+        leave(Exit.USAGE, str(error))
+    text = study_text(
+        targets,
+        asked,
+        command=shlex.join(["iotax", "vs", *words, *_options(asked, time_s)]),
+        sessions=shape.sessions,
+        rounds=shape.rounds,
+        slice_ns=SLICE_NS,
+        settle_ns=SETTLE_NS,
+    )
+    path = _written(where.study, name_of(targets, asked), text)
+    typer.echo(
+        f"{asked.words}: {shape.sessions} sessions of {shape.rounds} rounds. Study: {path}",
+        err=where.document == STDOUT,
+    )
+    try:
+        command.run(
+            str(path), where.notebook, "", list(where.destroy), None, where.document, again=again, report=report
+        )
+    except typer.Exit as ended:
+        if ended.exit_code == Exit.REFUSED:
+            typer.echo("iotax: here `--rw read` or `--rw randread` only reads, and fills nothing", err=True)
+        raise
+
+
+def _absolute(targets: dict[str, str]) -> dict[str, str]:
+    """Paths as the command line's folder has them: the study may stand in another."""
+    return {
+        label: str(Path(target).expanduser().absolute())
+        if "/" in target and "://" not in target and not target.startswith("local:")
+        else target
+        for label, target in targets.items()
+    }
+
+
+def _shape(treatments: int, time_s: float) -> Shape:
+    try:
+        return best_shape(treatments, round(time_s * 1e9))
+    except ValueError as error:
+        raise VersusError(f"--time {format_duration(round(time_s * 1e9))} is too short: {error}") from None
+
+
+def _options(asked: Asked, time_s: float) -> list[str]:
+    """The load as it would be typed again."""
+    words = [word.split("=") for word in asked.words.split(", ")]
+    return [part for name, value in words for part in (f"--{name}", value)] + [
+        "--time",
+        format_duration(round(time_s * 1e9)),
+    ]
+
+
+def _written(path: Path | None, name: str, text: str) -> Path:
+    """The study's file; one that says the same is kept, one that says something else is never replaced."""
+    numbered = (OUT / f"{name}{'' if number == 1 else f'-{number}'}.yaml" for number in range(1, 1000))
+    some = numbered if path is None else (path,)
+    place = next((each for each in some if not each.exists() or _says(each, text)), None)
+    if place is None:
+        leave(Exit.USAGE, f"{path or name} is there already and asks something else; name another file with --study")
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_output(place, text)
+    return place
+
+
+def _says(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text

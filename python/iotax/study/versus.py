@@ -1,0 +1,157 @@
+"""A study from a command line in fio's words: `iotax vs` writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
+from iotax.study.model import NAME
+from iotax.units import format_duration, format_percent, format_size
+
+RW = {
+    "read": (100, 0),
+    "write": (0, 0),
+    "randread": (100, 100),
+    "randwrite": (0, 100),
+    "rw": (None, 0),
+    "readwrite": (None, 0),
+    "randrw": (None, 100),
+}
+"""fio's word → percent of reads (None: `rwmixread` says it) and of random places."""
+_NAMED = re.compile(r"(?P<label>[A-Za-z0-9][A-Za-z0-9._-]{0,39})=(?P<target>.+)")
+_NAME_MAX = 64
+
+
+class VersusError(ValueError):
+    """What was asked is no comparison; says what to write."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The load, in fio's words."""
+
+    rw: str
+    rwmixread: float
+    bs_bytes: int
+    iodepth: int
+    numjobs: int
+    size_bytes: int
+
+    @property
+    def read_percent(self) -> float:
+        read, _ = RW[self.rw]
+        return self.rwmixread if read is None else read
+
+    @property
+    def words(self) -> str:
+        """As fio's job file has them: `rw=randrw, rwmixread=75, bs=4KiB, …`."""
+        mixed = RW[self.rw][0] is None
+        found = {
+            "rw": self.rw,
+            **({"rwmixread": f"{self.rwmixread:g}"} if mixed else {}),
+            "bs": format_size(self.bs_bytes),
+            "iodepth": self.iodepth,
+            "numjobs": self.numjobs,
+            "size": format_size(self.size_bytes),
+        }
+        return ", ".join(f"{name}={value}" for name, value in found.items())
+
+
+def targets_of(words: Sequence[str]) -> dict[str, str]:
+    """Label → endpoint or embedded protocol, of `[LABEL=]ENDPOINT` words. Raises VersusError."""
+    if len(words) < 2:
+        raise VersusError("a comparison needs two endpoints or more")
+    given = [(found["label"], found["target"]) if (found := _NAMED.fullmatch(word)) else ("", word) for word in words]
+    targets: dict[str, str] = {}
+    for word, (label, target) in zip(words, given, strict=True):
+        try:
+            endpoint = parse_endpoint(target)
+        except ValueError as error:
+            raise VersusError(f"{word}: {error}") from None
+        if endpoint.embedded and endpoint.protocol not in EMBEDDED:
+            raise VersusError(f"{word} needs the kernels of the vm lab: `iotax init --from kernel-quick` is a start")
+        named = label or _free(_short(target, endpoint), targets)
+        if named in targets:
+            raise VersusError(f"{named} names two endpoints; give each a label of its own: LABEL=ENDPOINT")
+        if target in targets.values():
+            raise VersusError(f"{target} stands there twice; `iotax aa` compares a treatment with itself")
+        targets[named] = target
+    return targets
+
+
+def _short(target: str, endpoint: Endpoint) -> str:
+    """What tables call it: the protocol of an embedded one or of a URI, the file's own name of a path."""
+    if endpoint.embedded or endpoint.protocol != "local":
+        return endpoint.protocol
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rstrip("/").rpartition("/")[2]).strip("-.")
+    return name[:40] or "file"
+
+
+def _free(label: str, taken: Mapping[str, str]) -> str:
+    """`iscsi`, `iscsi 2`, …"""
+    numbered = (label if number == 1 else f"{label} {number}" for number in range(1, len(taken) + 2))
+    return next(each for each in numbered if each not in taken)
+
+
+def hosts_of(targets: Mapping[str, str]) -> dict[str, str]:
+    """Label → where it goes, for a title."""
+    return {
+        label: label if label == target else f"{label} ({urlsplit(target).netloc or target})"
+        for label, target in targets.items()
+    }
+
+
+def name_of(targets: Mapping[str, str], asked: Asked) -> str:
+    """Says what is compared under which load, within what a study may be called."""
+    load = f"{asked.rw}-{format_size(asked.bs_bytes)}-{asked.iodepth}x{asked.numjobs}"
+    arms = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(targets))
+    name = f"vs-{arms[: _NAME_MAX - len(load) - 4]}-{load}"
+    assert re.fullmatch(NAME, name), name
+    return name
+
+
+def study_text(
+    targets: Mapping[str, str], asked: Asked, *, command: str, sessions: int, rounds: int, slice_ns: int, settle_ns: int
+) -> str:
+    """The YAML of the study. The first endpoint is the baseline.
+
+    What only reads leaves endpoints that are not iotax's own as they are: nothing fills them, so nothing is verified.
+    """
+    endpoints = [parse_endpoint(target) for target in targets.values()]
+    ours = all(endpoint.embedded for endpoint in endpoints)
+    fills = ours or asked.read_percent < 100
+    document: dict[str, Any] = {
+        "name": name_of(targets, asked),
+        "question": f"How do {_listed(list(hosts_of(targets).values()))} compare at {asked.words}?",
+        "volume": {"size": format_size(asked.size_bytes), "fill": "pattern" if fills else "zeros"},
+        "factors": {"protocol": list(targets) if list(targets) == list(targets.values()) else dict(targets)},
+        "load": {
+            "block_size": format_size(asked.bs_bytes),
+            "read": format_percent(asked.read_percent),
+            "random": format_percent(RW[asked.rw][1]),
+            "outstanding": asked.iodepth,
+            "workers": asked.numjobs,
+            "verify": fills,
+        },
+        "design": {
+            "sessions": sessions,
+            "rounds": rounds,
+            "slice": format_duration(slice_ns),
+            "settle": format_duration(settle_ns),
+            "seed": 42,
+        },
+        "baseline": {"protocol": next(iter(targets))},
+    }
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    return f"# {command}\n# Change it and run it again: iotax run FILE\n{text}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}"
