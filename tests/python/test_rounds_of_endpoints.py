@@ -1,0 +1,88 @@
+"""Rounds over endpoints that are not the lab's own: files of the user's, and targets elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine_process import ready, started
+from iotax.cli.run import run
+from iotax.design import plan
+from iotax.labs.base import TrialFailed
+from iotax.labs.loopback import LoopbackLab
+from iotax.notebook import Notebook
+from iotax.study.read import read_study
+
+MIB = 1 << 20
+STUDY = """\
+name: endpoints
+question: Which?
+volume: {{size: 4MiB}}
+factors:
+  protocol: {{{protocols}}}
+  outstanding: [1, 4]
+load: {{read: 70%}}
+design: {{sessions: 2, rounds: 2, slice: 30ms, settle: 5ms}}
+baseline: {{protocol: base}}
+"""
+
+pytestmark = [pytest.mark.usefixtures("real_engine"), pytest.mark.timeout(300)]
+
+
+def zeros(path: Path) -> Path:
+    with path.open("wb") as file:
+        file.truncate(4 * MIB)
+    return path
+
+
+def measured(folder: Path, protocols: str) -> None:
+    """Runs it, and looks whether all treatments of both sessions have slices."""
+    file, notebook = folder / "s.yaml", folder / "n.iotax"
+    file.write_text(STUDY.format(protocols=protocols))
+    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    with Notebook(notebook) as reader:
+        attempts = reader.attempts()
+    assert [(each.status, each.reason) for each in attempts if each.status != "done"] == []
+    assert len({each.trial.id for each in attempts}) == len(attempts)
+    assert all(each.result and each.result.ios and len(each.result.slices) == 2 for each in attempts)
+
+
+def test_treatments_of_one_file_share_it_with_each_other_and_with_the_server(tmp_path: Path) -> None:
+    """Each load of a session opens the file that the study holds; none locks another out."""
+    measured(tmp_path, f"mine: {zeros(tmp_path / 'a')}, other: {zeros(tmp_path / 'b')}, base: iscsi")
+
+
+def test_targets_elsewhere_are_measured_in_rounds(tmp_path: Path, real_engine: Path) -> None:
+    document = {
+        "volumes": [{"name": "v0", "media": "memory", "size_bytes": 4 * MIB, "fill": "zeros", "seed": 1}],
+        "exports": [
+            {"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} for each in ("nfs3", "iscsi", "nvme-tcp")
+        ],
+    }
+    with started(real_engine, "serve", document) as server:
+        endpoints = {each["protocol"]: each["endpoint"] for each in ready(server)["portals"]}
+        named = f'base: "{endpoints["iscsi"]}", nvme: "{endpoints["nvme-tcp"]}", nfs: "{endpoints["nfs3"]}"'
+        measured(tmp_path, named)
+        assert server.stdin
+        server.stdin.close()
+
+
+def test_file_that_somebody_wrote_to_between_sessions_is_left_alone(tmp_path: Path, real_engine: Path) -> None:
+    path = zeros(tmp_path / "a")
+    study = read_study("s", STUDY.format(protocols=f"base: {path}, embedded: iscsi"), tmp_path)
+    made = plan(study)
+    lab = LoopbackLab(study, made, real_engine)
+    try:
+        lab.prepare(lambda _: None)
+        first, second = ([trial for trial in made.trials if trial.block == block] for block in (1, 2))
+        assert all(outcome.result.ios for outcome in lab.run_rounds(first, lambda _: None))
+        theirs = b"somebody's thesis, chapter 1. " * 1000
+        with path.open("r+b") as file:
+            file.write(theirs)
+        with pytest.raises(TrialFailed, match="somebody wrote to it since the study began") as failed:
+            lab.run_rounds(second, lambda _: None)
+        assert failed.value.permanent
+    finally:
+        lab.close()
+    assert path.read_bytes()[: len(theirs)] == theirs
