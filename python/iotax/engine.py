@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -72,10 +73,17 @@ def engine_version(program: Path) -> str:
 
 
 class Engine:
-    """One running engine process."""
+    """One running engine process. `on_log` hears each line of its standard error, on a thread of its own."""
 
-    def __init__(self, program: Path, command: str, document: dict[str, Any]) -> None:
-        self._command = command
+    def __init__(
+        self,
+        program: Path,
+        command: str,
+        document: dict[str, Any],
+        *,
+        on_log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._command, self._on_log = command, on_log
         self._events: queue.Queue[dict[str, Any] | EngineError | None] = queue.Queue()
         self._log: collections.deque[str] = collections.deque(maxlen=LOG_LINES_MAX)
         try:
@@ -188,7 +196,10 @@ class Engine:
 
     def _read_log(self, pipe: IO[bytes]) -> None:
         while line := pipe.readline(LOG_LINE_BYTES_MAX):
-            self._log.append(line.decode(errors="replace").rstrip("\n"))
+            text = line.decode(errors="replace").rstrip("\n")
+            self._log.append(text)
+            if self._on_log is not None:
+                self._on_log(text)
 
 
 def _parse(line: bytes) -> dict[str, Any] | EngineError:

@@ -7,6 +7,7 @@ mod document;
 mod failure;
 mod input;
 mod judge;
+mod lease;
 mod load;
 mod log;
 mod output;

@@ -7,7 +7,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::{
-    document::{Event, LoadDocument, ServeCommand, ServeDocument, SessionDocument},
+    document::{Event, LoadDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument},
     failure,
 };
 
@@ -22,6 +22,7 @@ fn all() -> Value {
         "command": schema(SchemaGenerator::into_root_schema_for::<ServeCommand>),
         "load": schema(SchemaGenerator::into_root_schema_for::<LoadDocument>),
         "session": schema(SchemaGenerator::into_root_schema_for::<SessionDocument>),
+        "session_command": schema(SchemaGenerator::into_root_schema_for::<SessionCommand>),
         "event": schema(SchemaGenerator::into_root_schema_for::<Event>),
     })
 }

@@ -20,6 +20,8 @@ pub enum FailureKind {
     Verify,
     DiskFull,
     PortTaken,
+    /// Told to start at a time that had passed.
+    Late,
     Io,
     Internal,
 }
@@ -43,6 +45,7 @@ impl FailureKind {
             Self::Verify => "verify",
             Self::DiskFull => "disk_full",
             Self::PortTaken => "port_taken",
+            Self::Late => "late",
             Self::Io => "io",
             Self::Internal => "internal",
         }

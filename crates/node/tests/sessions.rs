@@ -52,8 +52,10 @@ fn slices_of_a_session_are_measured_one_by_one() {
             assert_eq!(slice.read.ios, slice.read.latency.count(), "{protocol:?}");
             assert!(slice.verify.checked_blocks > 0 && slice.verify.wrong_blocks == 0, "{protocol:?}");
             let window: Vec<_> = slice.series.iter().filter(|sample| sample.in_window).collect();
-            assert_eq!(window.len(), 1, "{protocol:?}");
-            assert_eq!(window[0].duration_ns, SLICE.as_nanos() as u64, "{protocol:?}");
+            assert_eq!(window.len() as u128, SLICE.as_nanos() / RUN.sample.as_nanos(), "{protocol:?}");
+            let together_ns: u64 = window.iter().map(|sample| sample.duration_ns).sum();
+            assert_eq!(together_ns, SLICE.as_nanos() as u64, "{protocol:?}");
+            assert_eq!(window.iter().map(|sample| sample.reads).sum::<u64>(), slice.read.ios, "{protocol:?}");
         }
     }
 }

@@ -28,6 +28,19 @@ impl Clock {
         self.start_unix_ns + at.0
     }
 
+    /// The instant of this run at which the wall clock, as it stands now, will show a time; `None` where that has passed.
+    pub fn at_unix_ns(&self, unix_ns: u64) -> Option<Instant> {
+        let (now, wall_ns) = (self.now(), read_ns(ClockId::Realtime));
+        unix_ns.checked_sub(wall_ns).map(|left_ns| Instant(now.0 + left_ns))
+    }
+
+    /// The same instants, named by the wall clock as it stands now.
+    #[must_use]
+    pub fn with_wall_of_now(self) -> Self {
+        let now = self.now();
+        Self { start_unix_ns: read_ns(ClockId::Realtime).saturating_sub(now.0), ..self }
+    }
+
     /// `CLOCK_MONOTONIC` at an instant of this run: comparable between processes of one machine.
     pub fn monotonic_ns(&self, at: Instant) -> u64 {
         self.start_ns + at.0
@@ -36,6 +49,26 @@ impl Clock {
     /// The instant of this run at a `CLOCK_MONOTONIC` time, which must not lie before the run's start.
     pub fn at_monotonic_ns(&self, monotonic_ns: u64) -> Instant {
         Instant(monotonic_ns.saturating_sub(self.start_ns))
+    }
+}
+
+/// The wall clock, and how wrong the kernel takes it to be at most (`adjtimex(2)`).
+#[derive(Clone, Copy, Debug)]
+pub struct Wall {
+    pub unix_ns: u64,
+    /// `None` where nothing keeps it in step.
+    pub error_ns: Option<u64>,
+}
+
+impl Wall {
+    pub fn read() -> Self {
+        // SAFETY: `timex` is plain numbers; all zeros are one, and ask for nothing to be changed.
+        let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+        // SAFETY: the call reads and writes the one `timex` that it is given.
+        let state = unsafe { libc::adjtimex(&raw mut timex) };
+        let in_step = state >= 0 && state != libc::TIME_ERROR;
+        let error_ns = in_step.then(|| u64::try_from(timex.maxerror).unwrap_or(0).saturating_mul(1000));
+        Self { unix_ns: read_ns(ClockId::Realtime), error_ns }
     }
 }
 
@@ -62,5 +95,16 @@ mod tests {
         }
         assert_eq!(clock.at_monotonic_ns(clock.monotonic_ns(last)), last);
         assert!(clock.unix_ns(last) > 1_700_000_000_000_000_000);
+    }
+
+    #[test]
+    fn a_wall_time_is_an_instant_until_it_has_passed() {
+        let clock = Clock::start().with_wall_of_now();
+        let wall = Wall::read();
+        let at = clock.at_unix_ns(wall.unix_ns + 60_000_000_000).unwrap();
+        let left_ns = at.0 - clock.now().0;
+        assert!((50_000_000_000..=60_000_000_000).contains(&left_ns), "{left_ns}");
+        assert!(clock.unix_ns(at).abs_diff(wall.unix_ns + 60_000_000_000) < 5_000_000_000);
+        assert_eq!(clock.at_unix_ns(wall.unix_ns - 1_000_000_000), None);
     }
 }

@@ -353,6 +353,74 @@ def export(
 
 
 @app.command(cls=JsonCommand)
+def serve(
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="The file or block device to serve; memory when not given.", show_default=False),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Size of the volume, such as 10GiB; all of the file or device, or 1GiB of memory, when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Serve the data that the file holds, e.g. what clients wrote before a restart."),
+    ] = False,
+    destroy: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Let clients overwrite the data of others that PATH holds."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Let no client write.")] = False,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address of this machine to listen on; 0.0.0.0 for all of them.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROTOCOL=PORT",
+            help="Port of nfs3, iscsi or nvme-tcp in place of 2049, 3260, 4420; 0 takes a free one; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHO",
+            help="A network, address, IQN or NQN that may connect, instead of everybody; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the volume, in its IQN, NQN and NFS export.")] = "v0",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the server.")] = 1,
+    document: JsonFile = None,
+) -> None:
+    """Serve one volume over NFS, iSCSI and NVMe/TCP until Ctrl-C.
+
+    Prints the endpoints and the commands with which Linux clients connect. Data that iotax did not write are served
+    only with --keep.
+    """
+    from iotax.cli import serve as command
+
+    command.serve(
+        path,
+        name=name,
+        size=size,
+        keep=keep,
+        destroy=destroy,
+        read_only=read_only,
+        listen=listen,
+        ports=port or [],
+        allow=allow or [],
+        threads=threads,
+        document=document,
+    )
+
+
+@app.command(cls=JsonCommand)
 def size(
     notebook: NotebookPath = None,
     old_notebook: OldNotebook = None,

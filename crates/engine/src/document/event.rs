@@ -16,6 +16,10 @@ pub(crate) enum Event {
     Filled(FilledEvent),
     Status(StatusEvent),
     Connected(ConnectedEvent),
+    Armed(ArmedEvent),
+    Clock(ClockEvent),
+    Started(StartedEvent),
+    Observed(Box<ObservedEvent>),
     Sample(SampleEvent),
     Progress(ProgressEvent),
     Checked(CheckedEvent),
@@ -74,6 +78,8 @@ pub(crate) struct FilledEvent {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StatusEvent {
     pub(crate) connections: usize,
+    /// CPU time of the server since it started
+    pub(crate) cpu_ns: u64,
     pub(crate) max_rss_bytes: u64,
 }
 
@@ -91,6 +97,65 @@ pub(crate) struct ConnectedEvent {
     pub(crate) identity: BTreeMap<&'static str, String>,
     /// What login, connect or mount agreed on
     pub(crate) negotiated: BTreeMap<&'static str, String>,
+}
+
+/// A session whose connections all stand, and that waits to be told when to start.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ArmedEvent {
+    pub(crate) engine_version: &'static str,
+    pub(crate) pid: u32,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ClockEvent {
+    pub(crate) unix_ns: u64,
+    /// How wrong the kernel takes the wall clock to be at most; null where nothing keeps it in step
+    pub(crate) error_ns: Option<u64>,
+}
+
+/// The session has heard when to start, in time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StartedEvent {
+    pub(crate) at_unix_ns: u64,
+    /// From hearing it to the start
+    pub(crate) left_ns: u64,
+}
+
+/// The machine over one slice.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ObservedEvent {
+    pub(crate) engine_version: &'static str,
+    pub(crate) window: Window,
+    /// This process, which observed
+    pub(crate) observer: ProcessCpu,
+    /// By role
+    pub(crate) watched: BTreeMap<String, ProcessCpu>,
+    pub(crate) machine: MachineCpu,
+    /// Those that moved something
+    pub(crate) interfaces: Vec<InterfaceReport>,
+    /// Those that did something, partitions and devices built from others beside those below them
+    pub(crate) disks: Vec<DiskReport>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct InterfaceReport {
+    pub(crate) name: String,
+    pub(crate) received_bytes: u64,
+    pub(crate) received_packets: u64,
+    pub(crate) received_dropped: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_dropped: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DiskReport {
+    pub(crate) name: String,
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) writes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) busy_ns: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

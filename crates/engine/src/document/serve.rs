@@ -24,6 +24,8 @@ pub(crate) struct ServeDocument {
     /// How long a thread looks for work before it sleeps, while work comes that soon
     #[serde(default)]
     pub(crate) spin_ns: u64,
+    /// The server ends where it hears no line for so long; absent: only where its input ends
+    pub(crate) lease_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -36,6 +38,9 @@ pub(crate) struct VolumeSpec {
     pub(crate) path: Option<PathBuf>,
     /// The path, once more: foreign data there may be overwritten
     pub(crate) destroy: Option<PathBuf>,
+    /// Serve what the path holds, whatever it is: it must exist, and is neither filled nor made larger
+    #[serde(default)]
+    pub(crate) keep: bool,
     /// What an earlier server had there: another is refused
     pub(crate) expect: Option<Identity>,
     /// Bypass the page cache of a file volume
@@ -131,8 +136,12 @@ pub(crate) struct GroupSpec {
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum ServeCommand {
     Stop,
-    Fill { volume: String },
+    Fill {
+        volume: String,
+    },
     Status,
+    /// The master is still there
+    Renew,
 }
 
 fn one() -> usize {

@@ -1,20 +1,50 @@
 //! What `iotax-engine session` is told.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::LoadDocument;
 
-/// Loads that are connected once and measured in turns, a slice of time each.
+/// Loads that are connected once and measured in turns, a slice of time each; or a machine that is only observed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionDocument {
+    #[serde(default)]
     pub(crate) loads: Vec<SessionLoad>,
     /// Each round names loads by their place in `loads`, in the order in which they are measured
+    #[serde(default)]
     pub(crate) rounds: Vec<Vec<usize>>,
     /// Load before each slice that is not measured
     pub(crate) settle_ns: u64,
     pub(crate) slice_ns: u64,
+    /// Intervals of a slice's series; absent: a slice is one
+    pub(crate) sample_ns: Option<u64>,
+    #[serde(default)]
+    pub(crate) start: StartSpec,
+    /// Read the machine's CPU time and counters over one slice
+    pub(crate) observe: Option<ObserveSpec>,
+    /// The session ends where it hears no line for so long; absent: only where its input ends
+    pub(crate) lease_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StartSpec {
+    /// As soon as all connections stand
+    #[default]
+    Now,
+    /// When a `start` line says
+    Told,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ObserveSpec {
+    /// Processes whose CPU time is read, by role
+    #[serde(default)]
+    pub(crate) watch_pids: BTreeMap<String, u32>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -24,4 +54,16 @@ pub(crate) struct SessionLoad {
     pub(crate) id: String,
     /// A `run`; the session's slices stand in place of its warm-up, its window and its samples
     pub(crate) load: LoadDocument,
+}
+
+/// A line after the document.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum SessionCommand {
+    /// Begin when this machine's wall clock shows the time
+    Start { at_unix_ns: u64 },
+    /// What this machine's wall clock shows
+    Clock,
+    /// The master is still there
+    Renew,
 }

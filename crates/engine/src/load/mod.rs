@@ -4,6 +4,7 @@ mod begin;
 mod coordinator;
 mod idle;
 mod local;
+mod observe;
 mod report;
 mod session;
 mod threads;

@@ -188,7 +188,7 @@ fn series(samples: &[Sample]) -> Vec<SeriesPoint> {
 }
 
 /// By the precise clock in all; split into user and system as the tick-based account splits it.
-fn process((pid, times): &(u32, ProcessTimes)) -> ProcessCpu {
+pub(super) fn process((pid, times): &(u32, ProcessTimes)) -> ProcessCpu {
     let split_ns = u128::from(times.user_ns + times.system_ns).max(1);
     let user_ns = (u128::from(times.total_ns) * u128::from(times.user_ns) / split_ns) as u64;
     ProcessCpu {
@@ -201,7 +201,7 @@ fn process((pid, times): &(u32, ProcessTimes)) -> ProcessCpu {
     }
 }
 
-fn machine(times: &MachineTimes) -> MachineCpu {
+pub(super) fn machine(times: &MachineTimes) -> MachineCpu {
     let cores = times.cores.iter().map(|core| CoreCpu {
         cpu: core.cpu,
         user_ns: core.user_ns,

@@ -20,7 +20,9 @@ use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
 
 use crate::{
     document::{self, Event, FilledEvent, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, StatusEvent},
-    failure, input, output, secret,
+    failure, input,
+    lease::Lease,
+    output, secret,
 };
 use threads::Threads;
 use volumes::OpenVolume;
@@ -48,8 +50,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     });
     let threads = Threads::start(&document, &server, &volumes, listeners, clock)?;
     volumes.iter_mut().for_each(OpenVolume::keep);
+    let lease = Lease::start(document.lease_ns);
     output::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
-    obey(&volumes, &threads);
+    obey(&volumes, &threads, &lease);
     threads.stop()
 }
 
@@ -90,10 +93,12 @@ fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], thre
 }
 
 /// Does what the lines on standard input say until one says stop, or none comes any more, or a thread ends.
-fn obey(volumes: &[OpenVolume], threads: &Threads) {
+fn obey(volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
     let (sender, commands) = mpsc::channel();
     let ended = sender.clone();
+    let heard = lease.clone();
     input::follow(move |line| {
+        heard.renew();
         // Nobody listens any more: the server is ending.
         let _ = sender.send(line.map(str::to_owned));
     });
@@ -108,6 +113,7 @@ fn obey(volumes: &[OpenVolume], threads: &Threads) {
             Ok(ServeCommand::Stop) => return,
             Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
             Ok(ServeCommand::Status) => status(threads),
+            Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
         output::emit(&done.unwrap_or_else(|failure| Event::Error(failure::event(&failure))));
@@ -117,6 +123,9 @@ fn obey(volumes: &[OpenVolume], threads: &Threads) {
 fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
     let volume = volumes.iter().find(|volume| volume.spec.name == name);
     let volume = volume.ok_or_else(|| Failure::usage(format!("there is no volume '{name}'"), "volume"))?;
+    if volume.spec.keep {
+        return Err(Failure::usage("what it holds is kept", format!("volume {name}")));
+    }
     let started = std::time::Instant::now();
     fill::fill(volume)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -125,7 +134,11 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
 
 fn status(threads: &Threads) -> Result<Event, Failure> {
     let process = ProcessClock::of(std::process::id()).and_then(|clock| clock.read()).map_err(failure::internal)?;
-    Ok(Event::Status(StatusEvent { connections: threads.connections(), max_rss_bytes: process.max_rss_bytes }))
+    Ok(Event::Status(StatusEvent {
+        connections: threads.connections(),
+        cpu_ns: process.total_ns,
+        max_rss_bytes: process.max_rss_bytes,
+    }))
 }
 
 type SharedServer = Arc<Server>;

@@ -43,6 +43,11 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     {
         return usage("its name may hold letters, digits, '-', '_' and '.' only");
     }
+    if spec.keep
+        && (spec.media != document::Media::File || spec.fill != document::Fill::Zeros || spec.destroy.is_some())
+    {
+        return usage("only a file volume can be kept, and then it is neither filled nor given away");
+    }
     let size_bytes = usize::try_from(spec.size_bytes).unwrap_or(usize::MAX);
     let mut growth = None;
     let store = match (spec.media, &spec.path) {
@@ -73,7 +78,7 @@ fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> 
     }
     let options = DiskOptions { read_only: false, direct: spec.direct, claim: true };
     let mut disk = match (Candidate::open(path), spec.expect) {
-        (Err(DiskError::Io { source, .. }), None) if is_absent(&source) && spec.size_bytes > 0 => {
+        (Err(DiskError::Io { source, .. }), None) if is_absent(&source) && spec.size_bytes > 0 && !spec.keep => {
             check_new(path, spec.size_bytes).map_err(fail)?;
             Disk::make(path, options).map_err(fail)?
         }
@@ -84,19 +89,20 @@ fn open_disk(path: &Path, spec: &document::VolumeSpec) -> Result<Disk, Failure> 
             }
             candidate.expect_free().map_err(fail)?;
             candidate.lock(Lock::Exclusive).map_err(fail)?;
-            if spec.destroy.is_none() {
+            if spec.destroy.is_none() && !spec.keep {
                 refuse_foreign(&candidate, place(), |_| Ok(()))?;
             }
             Disk::of(candidate, options).map_err(fail)?
         }
     };
     match disk.kind() {
-        DiskKind::File => disk.grow(spec.size_bytes).map_err(fail)?,
-        DiskKind::BlockDevice if disk.size_bytes() < spec.size_bytes => {
+        DiskKind::File if !spec.keep => disk.grow(spec.size_bytes).map_err(fail)?,
+        _ if disk.size_bytes() < spec.size_bytes => {
             let message = format!("{} has {} bytes, the volume {}", path.display(), disk.size_bytes(), spec.size_bytes);
             return Err(Failure::new(FailureKind::TooSmall, message, place()));
         }
-        DiskKind::BlockDevice => {}
+        _ if disk.size_bytes() == 0 => return Err(Failure::usage("its size is 0", place())),
+        _ => {}
     }
     Ok(disk)
 }

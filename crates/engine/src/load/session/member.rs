@@ -40,7 +40,7 @@ const LOAD_BITS: u32 = 10;
 
 /// When and how long a load works next.
 #[derive(Clone, Copy)]
-pub(super) struct Slice {
+pub(in crate::load) struct Slice {
     pub(super) round: usize,
     pub(super) place: usize,
     pub(super) begin_at: Instant,
@@ -51,11 +51,11 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    pub(super) fn start(&self) -> Instant {
+    pub(in crate::load) fn start(&self) -> Instant {
         self.begin_at + self.settle
     }
 
-    pub(super) fn end(&self) -> Instant {
+    pub(in crate::load) fn end(&self) -> Instant {
         self.start() + self.runtime
     }
 }

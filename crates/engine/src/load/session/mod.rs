@@ -3,21 +3,24 @@
 //! One load works at a time; the others sleep on their open connections. Figures are kept here until the last slice has ended, so
 //! that whoever reads them does not share the processors with what is measured.
 
+mod commands;
 mod member;
 mod record;
 
 use std::time::{Duration, Instant as WallInstant};
 
 use iotax_node::failure::Failure;
+use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
-use self::{
-    member::{Member, Slice},
-    record::Record,
+pub(super) use self::member::Slice;
+use self::{commands::Commands, member::Member, record::Record};
+use super::{
+    observe::Observer,
+    report::{self, VERSION},
 };
-use super::report;
 use crate::{
-    document::{Event, SampleEvent, SessionDocument, Task},
+    document::{ArmedEvent, Event, ObserveSpec, SampleEvent, SessionDocument, StartSpec, Task},
     input, output,
 };
 
@@ -32,25 +35,28 @@ const SLICES_MAX: usize = 1 << 20;
 pub(crate) fn run() -> Result<(), Failure> {
     let document: SessionDocument = input::read_document()?;
     check(&document)?;
-    input::follow(|line| {
-        if line.is_none() {
-            std::process::exit(1);
-        }
-    });
-    let clock = Clock::start();
-    let mut session = Session::prepare(document, clock)?;
+    let commands = Commands::follow(document.lease_ns);
+    let start = document.start;
+    let mut session = Session::prepare(document, Clock::start())?;
+    if start == StartSpec::Told {
+        output::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
+        (session.clock, session.begin_at) = commands.start(session.clock)?;
+    }
     session.measure()?;
     session.release()
 }
 
 fn check(document: &SessionDocument) -> Result<(), Failure> {
     let count = document.loads.len();
+    let slices = document.rounds.iter().map(Vec::len).sum::<usize>();
     for (holds, message, place) in [
-        (count > 0, "must name at least one".to_owned(), "loads"),
+        (count > 0 || document.observe.is_some(), "must name at least one, or observe the machine".into(), "loads"),
         (count <= LOADS_MAX, format!("must be at most {LOADS_MAX}"), "loads"),
         (document.rounds.iter().all(|round| round.iter().all(|load| *load < count)), "names no load".into(), "rounds"),
-        (document.rounds.iter().map(Vec::len).sum::<usize>() <= SLICES_MAX, "too many slices".into(), "rounds"),
+        (slices <= SLICES_MAX, "too many slices".into(), "rounds"),
+        (document.observe.is_none() || slices <= 1, "must be one slice where the machine is observed".into(), "rounds"),
         (document.slice_ns > 0, "must be more than 0".into(), "slice_ns"),
+        (document.sample_ns != Some(0), "must be more than 0".into(), "sample_ns"),
         (document.loads.iter().all(|each| each.load.task == Task::Run), "must be `run`".into(), "loads.load.task"),
     ] {
         if !holds {
@@ -62,11 +68,14 @@ fn check(document: &SessionDocument) -> Result<(), Failure> {
 
 struct Session {
     clock: Clock,
+    /// Of the first slice's load, where somebody said it.
+    begin_at: Option<Instant>,
     settle: Duration,
     slice: Duration,
     rounds: Vec<Vec<usize>>,
     members: Vec<Member>,
     records: Vec<Record>,
+    observe: Option<ObserveSpec>,
 }
 
 impl Session {
@@ -77,24 +86,31 @@ impl Session {
         let mut members = Vec::new();
         for (index, mut each) in document.loads.into_iter().enumerate() {
             (each.load.warmup_ns, each.load.runtime_ns) = (document.settle_ns, document.slice_ns);
-            each.load.sample_ns = document.slice_ns;
+            each.load.sample_ns = document.sample_ns.unwrap_or(document.slice_ns);
             members.push(Member::start(index, each.id, each.load, clock)?);
         }
         for member in &mut members {
             output::emit(&Event::Connected(member.wait_until_ready()?));
         }
         let records = members.iter().map(|_| Record::default()).collect();
-        Ok(Self { clock, settle, slice, rounds: document.rounds, members, records })
+        let observe = document.observe;
+        Ok(Self { clock, begin_at: None, settle, slice, rounds: document.rounds, members, records, observe })
     }
 
     fn measure(&mut self) -> Result<(), Failure> {
         let mut told_at = WallInstant::now();
         let mut place = 0;
+        let mut first = Some(self.next_slice(1, 1));
+        let observer = match (&self.observe, first) {
+            (Some(spec), Some(slice)) => Some(Observer::start(spec, slice, self.clock)?),
+            _ => None,
+        };
         for round in 0..self.rounds.len() {
             for turn in 0..self.rounds[round].len() {
                 let index = self.rounds[round][turn];
                 place += 1;
-                let slice = self.next_slice(round + 1, place);
+                let slice = first.take().unwrap_or_else(|| self.next_slice(round + 1, place));
+                let slice = Slice { round: round + 1, ..slice };
                 let (measured, usage) = self.members[index].measure(&slice)?;
                 if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
                     told_at = WallInstant::now();
@@ -106,11 +122,14 @@ impl Session {
                 self.records[index].add(&slice, measured, usage);
             }
         }
+        if let Some(observer) = observer {
+            output::emit(&Event::Observed(Box::new(observer.result()?)));
+        }
         Ok(())
     }
 
-    fn next_slice(&self, round: usize, place: usize) -> Slice {
-        let begin_at = self.clock.now() + BEGIN_AFTER;
+    fn next_slice(&mut self, round: usize, place: usize) -> Slice {
+        let begin_at = self.begin_at.take().unwrap_or_else(|| self.clock.now() + BEGIN_AFTER);
         Slice {
             round,
             place,

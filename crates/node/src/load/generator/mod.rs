@@ -184,7 +184,7 @@ impl LoadNode {
             return;
         }
         if let TaskConfig::Run(config) = &mut self.config.task {
-            (config.warmup, config.runtime, config.sample) = (warmup, runtime, runtime);
+            (config.warmup, config.runtime) = (warmup, runtime);
         }
         for worker in &mut self.workers {
             if let Some(Task::Run(task)) = &mut worker.state.task {

@@ -1,0 +1,58 @@
+//! Ends a process whose master is gone without its input having ended: a host that lost its network keeps the connection for hours.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use iotax_node::failure::{Failure, FailureKind};
+use iotax_runtime::Clock;
+
+use crate::{document::Event, failure, log, output};
+
+/// How many times in its length a lease is looked at.
+const LOOKS: u32 = 8;
+
+/// Renewed by each line that is heard. Without a length it never ends.
+#[derive(Clone)]
+pub(crate) struct Lease {
+    clock: Clock,
+    heard_ns: Arc<AtomicU64>,
+}
+
+impl Lease {
+    /// From now on the process ends where nothing is heard for `lease_ns`.
+    pub(crate) fn start(lease_ns: Option<u64>) -> Self {
+        let lease = Self { clock: Clock::start(), heard_ns: Arc::default() };
+        if let Some(lease_ns) = lease_ns {
+            let watched = lease.clone();
+            std::thread::spawn(move || watched.watch(lease_ns));
+        }
+        lease
+    }
+
+    pub(crate) fn renew(&self) {
+        self.heard_ns.store(self.clock.now().0, Ordering::Relaxed);
+    }
+
+    fn watch(&self, lease_ns: u64) {
+        loop {
+            std::thread::sleep(Duration::from_nanos(lease_ns) / LOOKS);
+            if self.clock.now().0.saturating_sub(self.heard_ns.load(Ordering::Relaxed)) > lease_ns {
+                let seconds = Duration::from_nanos(lease_ns).as_secs_f64();
+                let message = format!("heard nothing for {seconds} s: whoever started this is gone");
+                // Nobody may be left to read it, and then writing waits: the end does not.
+                std::thread::spawn(move || {
+                    let failure = Failure::new(FailureKind::Lost, message, "standard input");
+                    output::emit(&Event::Error(failure::event(&failure)));
+                });
+                std::thread::sleep(Duration::from_millis(100));
+                log::finish();
+                std::process::exit(1);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The machine over one slice of a session: CPU time by core and by process, and what interfaces and disks moved.
+
+use std::{collections::BTreeMap, thread::JoinHandle};
+
+use iotax_node::failure::Failure;
+use iotax_runtime::{Clock, counters::MachineCounts};
+
+use super::{
+    report::{self, VERSION},
+    session::Slice,
+    window::{Usage, Window},
+};
+use crate::{
+    document::{self, DiskReport, InterfaceReport, ObserveSpec, ObservedEvent},
+    failure,
+};
+
+/// Sleeps but at the window's two ends.
+pub(super) struct Observer {
+    thread: JoinHandle<Result<ObservedEvent, Failure>>,
+}
+
+impl Observer {
+    pub(super) fn start(spec: &ObserveSpec, slice: Slice, clock: Clock) -> Result<Self, Failure> {
+        let watch_pids = spec.watch_pids.clone();
+        let body = move || observe(&watch_pids, slice, clock);
+        let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(body).map_err(failure::internal)?;
+        Ok(Self { thread })
+    }
+
+    pub(super) fn result(self) -> Result<ObservedEvent, Failure> {
+        self.thread.join().unwrap_or_else(|_| Err(failure::internal("the observer panicked")))
+    }
+}
+
+fn observe(watch_pids: &BTreeMap<String, u32>, slice: Slice, clock: Clock) -> Result<ObservedEvent, Failure> {
+    std::thread::sleep(slice.start().since(clock.now()));
+    let began = clock.now();
+    let window = Window::open(watch_pids, clock)?;
+    let before = MachineCounts::read().map_err(failure::internal)?;
+    std::thread::sleep(slice.end().since(clock.now()));
+    let usage = window.close()?;
+    let moved = MachineCounts::read().map_err(failure::internal)?.since(&before);
+    let window =
+        document::Window { start_unix_ns: clock.unix_ns(began), start_ns: began.0, duration_ns: usage.duration_ns };
+    Ok(event(window, &usage, moved))
+}
+
+fn event(window: document::Window, usage: &Usage, moved: MachineCounts) -> ObservedEvent {
+    let interfaces = moved.interfaces.into_iter().map(|each| InterfaceReport {
+        name: each.name,
+        received_bytes: each.received_bytes,
+        received_packets: each.received_packets,
+        received_dropped: each.received_dropped,
+        sent_bytes: each.sent_bytes,
+        sent_packets: each.sent_packets,
+        sent_dropped: each.sent_dropped,
+    });
+    let disks = moved.disks.into_iter().map(|each| DiskReport {
+        name: each.name,
+        reads: each.reads,
+        read_bytes: each.read_bytes,
+        writes: each.writes,
+        written_bytes: each.written_bytes,
+        busy_ns: each.busy_ns,
+    });
+    ObservedEvent {
+        engine_version: VERSION,
+        window,
+        observer: report::process(&usage.initiator),
+        watched: usage.watched.iter().map(|(role, used)| (role.clone(), report::process(used))).collect(),
+        machine: report::machine(&usage.machine),
+        interfaces: interfaces.collect(),
+        disks: disks.collect(),
+    }
+}

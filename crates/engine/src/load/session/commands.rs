@@ -1,0 +1,60 @@
+//! The lines after a session's document: when to start, what the clock shows, that the master is still there.
+
+use std::sync::mpsc;
+
+use iotax_node::failure::{Failure, FailureKind};
+use iotax_proto::Instant;
+use iotax_runtime::{Clock, clock::Wall};
+
+use super::BEGIN_AFTER;
+use crate::{
+    document::{ClockEvent, Event, SessionCommand, StartedEvent},
+    failure, input,
+    lease::Lease,
+    output,
+};
+
+pub(super) struct Commands {
+    starts: mpsc::Receiver<u64>,
+}
+
+impl Commands {
+    /// Answers lines as they come; the end of the input ends the process: nobody is left to measure for.
+    pub(super) fn follow(lease_ns: Option<u64>) -> Self {
+        let (sender, starts) = mpsc::channel();
+        let lease = Lease::start(lease_ns);
+        input::follow(move |line| {
+            lease.renew();
+            match line.map(serde_json::from_str) {
+                None => std::process::exit(1),
+                // A session that has ended hears nothing any more.
+                Some(Ok(SessionCommand::Start { at_unix_ns })) => _ = sender.send(at_unix_ns),
+                Some(Ok(SessionCommand::Clock)) => {
+                    let Wall { unix_ns, error_ns } = Wall::read();
+                    output::emit(&Event::Clock(ClockEvent { unix_ns, error_ns }));
+                }
+                Some(Ok(SessionCommand::Renew)) => {}
+                Some(Err(error)) => {
+                    let failure = Failure::usage(error.to_string(), "standard input");
+                    output::emit(&Event::Error(failure::event(&failure)));
+                }
+            }
+        });
+        Self { starts }
+    }
+
+    /// Waits to be told when to start. Gives the clock as the wall clock stands then, and the instant.
+    pub(super) fn start(&self, clock: Clock) -> Result<(Clock, Option<Instant>), Failure> {
+        let at_unix_ns = self.starts.recv().map_err(failure::internal)?;
+        let clock = clock.with_wall_of_now();
+        let now = clock.now();
+        let in_time = clock.at_unix_ns(at_unix_ns).filter(|at| at.since(now) >= BEGIN_AFTER);
+        let at = in_time.ok_or_else(|| {
+            let late_ns = Wall::read().unix_ns.saturating_sub(at_unix_ns);
+            Failure::new(FailureKind::Late, format!("heard of the start {late_ns} ns too late"), "start")
+        })?;
+        let left_ns = u64::try_from(at.since(now).as_nanos()).unwrap_or(u64::MAX);
+        output::emit(&Event::Started(StartedEvent { at_unix_ns, left_ns }));
+        Ok((clock, Some(at)))
+    }
+}

@@ -1,0 +1,253 @@
+"""`iotax serve`: one volume over every protocol, for anybody's clients, until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from iotax.cli.console import console_on
+from iotax.cli.document import STDOUT, judged, write_document
+from iotax.cli.exits import Exit, leave
+from iotax.engine import Engine, EngineError, find_engine
+from iotax.serving.clients import TITLES, commands, reachable
+from iotax.serving.notify import notify
+from iotax.serving.offer import PORTS, Offer
+from iotax.units import format_size, parse_size
+
+MEMORY_BYTES = 1 << 30
+"""Size of a memory volume that names none."""
+_READY_S = 24 * 3600.0
+"""All that stands at a path is read before it is served: as long as that may take."""
+_STATUS_S = 1.0
+_HINTS = {
+    "foreign_data": "--keep serves it as it is; --destroy {path} gives it away to be overwritten",
+    "port_taken": "--port PROTOCOL=PORT names another port, and port 0 any that is free",
+    "not_found": "name a file that exists, or its size with --size",
+    "too_small": "leave --size out to serve all that is there",
+    "denied": "name a file that this user may write to",
+}
+
+
+def serve(
+    path: Path | None,
+    *,
+    name: str,
+    size: str | None,
+    keep: bool,
+    destroy: str | None,
+    read_only: bool,
+    listen: str,
+    ports: Sequence[str],
+    allow: Sequence[str],
+    threads: int,
+    document: Path | None,
+) -> None:
+    judged(document, *([path] if path else []))
+    offer = Offer(
+        name=name,
+        path=path,
+        size_bytes=_size_bytes(size, path),
+        keep=keep,
+        destroy=_may_destroy(path, destroy),
+        read_only=read_only,
+        listen=_address(listen),
+        ports=_ports(ports),
+        allow=allow,
+        threads=threads,
+    )
+    if keep and (path is None or offer.destroy):
+        leave(Exit.USAGE, "--keep serves what a file holds; name the file, and do not give it away with --destroy")
+    console = console_on(sys.stderr if document == STDOUT else sys.stdout)
+    _hear_signals()
+    display = _display_on(console)
+    try:
+        if path is not None and path.exists() and not (keep or offer.destroy):
+            console.print(f"Checking what data {path} holds.", markup=False)
+        with Engine(find_engine(), "serve", offer.document(), on_log=display.say) as engine:
+            ready = engine.expect("ready", time.monotonic() + _READY_S)
+            said = _document(offer, ready)
+            if document != STDOUT:
+                _print(console, said)
+            if document is not None:
+                write_document(document, said, *([path] if path else []))
+            notify("READY=1")
+            _follow(engine, display)
+    except EngineError as error:
+        display.close()
+        _explain(error, offer)
+    except KeyboardInterrupt:
+        display.close()
+        notify("STOPPING=1")
+        console.print("Stopped." if path else "Stopped; the memory volume is gone.")
+
+
+def _size_bytes(size: str | None, path: Path | None) -> int:
+    if size is None:
+        return 0 if path else MEMORY_BYTES
+    try:
+        return parse_size(size)
+    except ValueError as error:
+        leave(Exit.USAGE, f"--size {size}: {error}")
+
+
+def _may_destroy(path: Path | None, destroy: str | None) -> bool:
+    if destroy is not None and (path is None or Path(destroy) != path):
+        leave(Exit.USAGE, f"--destroy {destroy}: name the very file or device that is served, spelled alike")
+    return destroy is not None
+
+
+def _address(listen: str) -> Any:
+    try:
+        return ip_address(listen)
+    except ValueError:
+        leave(Exit.USAGE, f"--listen {listen}: give an address of this machine, or 0.0.0.0 for all of them")
+
+
+def _ports(given: Sequence[str]) -> dict[str, int]:
+    ports = dict(PORTS)
+    for each in given:
+        protocol, _, port = each.partition("=")
+        if protocol not in ports or not port.isdecimal() or int(port) > 65535:
+            leave(Exit.USAGE, f"--port {each}: write PROTOCOL=PORT, with {', '.join(PORTS)} as the protocols")
+        ports[protocol] = int(port)
+    return ports
+
+
+def _hear_signals() -> None:
+    """SIGTERM and a hang-up stop it as Ctrl-C does; what the caller has ignored stays ignored."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        del number, frame
+        raise KeyboardInterrupt
+
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) != signal.SIG_IGN:
+            signal.signal(each, stop)
+
+
+def _document(offer: Offer, ready: dict[str, Any]) -> dict[str, Any]:
+    """What docs/reference/json.md promises."""
+    [volume] = ready["volumes"]
+    endpoints = []
+    for portal in ready["portals"]:
+        endpoint = reachable(portal["endpoint"])
+        told = commands(portal["protocol"], endpoint, offer.read_only)
+        endpoints.append({"protocol": portal["protocol"], "endpoint": endpoint, "commands": told})
+    return {
+        "pid": ready["pid"],
+        "volume": volume["name"],
+        "size_bytes": volume["size_bytes"],
+        "path": str(offer.path) if offer.path else None,
+        "read_only": offer.read_only,
+        "driver": ready["driver"],
+        "endpoints": endpoints,
+        "warnings": offer.warnings(),
+    }
+
+
+def _print(console: Console, said: dict[str, Any]) -> None:
+    what = said["path"] or "in memory"
+    mode = ", read-only" if said["read_only"] else ""
+    lines = [f"Serving {said['volume']}: {format_size(said['size_bytes'])}, {what}{mode}"]
+    for each in said["endpoints"]:
+        lines += ["", f"{TITLES[each['protocol']]}  {each['endpoint']}", *(f"  {line}" for line in each["commands"])]
+    lines += ["", "The same endpoints are levels of `protocol` in a study. Stop with Ctrl-C."]
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+    for warning in said["warnings"]:
+        console.print(f"Warning: {warning}.", style="yellow", markup=False, soft_wrap=True)
+
+
+def _explain(error: EngineError, offer: Offer) -> NoReturn:
+    code = Exit.LAB
+    if error.kind in ("foreign_data", "in_use", "swapped"):
+        code = Exit.REFUSED
+    elif error.kind == "usage":
+        code = Exit.USAGE
+    elif error.kind in ("died", "io", "internal"):
+        code = Exit.FAILED
+    hint = _HINTS.get(error.kind, "").format(path=offer.path)
+    leave(code, f"{error}; {hint}" if hint else str(error))
+
+
+class _Display(Protocol):
+    def say(self, line: str) -> None: ...
+
+    def status(self, connections: int, cores: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Lines:
+    """Where nobody watches: a line whenever the number of connections has changed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._connections = 0
+
+    def say(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def status(self, connections: int, cores: float) -> None:
+        if connections != self._connections:
+            self._connections = connections
+            self.say(_status(connections, cores))
+
+    def close(self) -> None:
+        pass
+
+
+class _Line(_Lines):
+    """A terminal: the last line says how it stands."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live: Live | None = None
+
+    def status(self, connections: int, cores: float) -> None:
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(Text(_status(connections, cores)), refresh=True)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _display_on(console: Console) -> _Display:
+    return _Line(console) if console.is_terminal else _Lines(console)
+
+
+def _status(connections: int, cores: float) -> str:
+    return f"{connections} connection{'s'[: connections != 1]} · {cores:.2f} cores busy"
+
+
+def _follow(engine: Engine, display: _Display) -> None:
+    """Asks how the server stands until it ends or somebody says stop."""
+    before_ns = before_s = 0.0
+    engine.send({"command": "status"})
+    while True:
+        try:
+            status = engine.expect("status", time.monotonic() + _STATUS_S)
+        except EngineError as error:
+            if error.kind == "silent":
+                continue  # busy: it answers later
+            raise
+        now_s = time.monotonic()
+        cores = (status["cpu_ns"] - before_ns) / 1e9 / (now_s - before_s) if before_s else 0.0
+        before_ns, before_s = status["cpu_ns"], now_s
+        display.status(status["connections"], cores)
+        notify(f"STATUS={_status(status['connections'], cores)}")
+        time.sleep(_STATUS_S)
+        engine.send({"command": "status"})

@@ -1,0 +1,79 @@
+"""What is served, as the engine's `serve` document (docs/reference/engine.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import Any, TypeAlias
+
+PORTS = {"nfs3": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+"""Where clients look for each protocol: IANA's nfs, iscsi-target, nvme."""
+Address: TypeAlias = IPv4Address | IPv6Address
+_GROUP = "allowed"
+_LOOPBACK = IPv4Address("127.0.0.1")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One volume behind every protocol."""
+
+    name: str = "v0"
+    """Part of the IQN, the NQN and the NFS export's path."""
+    path: Path | None = None
+    """The file or device behind it; memory where there is none."""
+    size_bytes: int = 0
+    """0: all that stands at the path."""
+    keep: bool = False
+    destroy: bool = False
+    read_only: bool = False
+    listen: Address = _LOOPBACK
+    ports: Mapping[str, int] = field(default_factory=lambda: dict(PORTS))
+    allow: Sequence[str] = ()
+    """IQNs, NQNs, addresses and networks that may come in; none: whoever reaches the address."""
+    threads: int = 1
+
+    def document(self) -> dict[str, Any]:
+        volume: dict[str, Any] = {
+            "name": self.name,
+            "media": "memory" if self.path is None else "file",
+            "size_bytes": self.size_bytes,
+        }
+        if self.path is not None:
+            volume |= {"path": str(self.path)}
+            volume |= {"keep": True} if self.keep else {}
+            volume |= {"destroy": str(self.path)} if self.destroy else {}
+        export: dict[str, Any] = {"volume": self.name, "read_only": self.read_only}
+        if self.allow:
+            export["groups"] = [_GROUP]
+        return {
+            "volumes": [volume],
+            "exports": [
+                {"protocol": protocol, "listen": socket_address(self.listen, port), **export}
+                for protocol, port in self.ports.items()
+            ],
+            "groups": [{"name": _GROUP, "initiators": list(self.allow)}] if self.allow else [],
+            "threads": self.threads,
+        }
+
+    def warnings(self) -> list[str]:
+        """What whoever starts it should know of its network and its data."""
+        found = []
+        if not self.listen.is_loopback:
+            where = "every network of this machine" if self.listen.is_unspecified else f"the network of {self.listen}"
+            who = f"only {', '.join(self.allow)} may connect" if self.allow else "whoever reaches it may connect"
+            may = "read" if self.read_only else "read, overwrite and erase"
+            found.append(
+                f"listening on {where}: {who}, and {may} the volume. Nothing is encrypted, and no one has to prove "
+                "who they are" + ("" if self.allow else "; --allow names the hosts and networks that may connect")
+            )
+        if self.path is None:
+            found.append("the volume is in memory: its data are lost when this ends")
+        elif self.keep and not self.read_only:
+            found.append(f"{self.path} is served as it is, and clients may overwrite what it holds")
+        return found
+
+
+def socket_address(address: Address, port: int) -> str:
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
