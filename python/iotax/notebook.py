@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from iotax import __version__
 from iotax.older_results import completed
 from iotax.study import Study
+from iotax.study.imported import kept_study
 from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
 
 SCHEMA_VERSION = 1
@@ -141,7 +142,7 @@ class Notebook:
         [(text,)] = self._rows("SELECT study FROM studies WHERE id = ?", chosen)
         revised = {of: study for of, _, study, _ in self._revisions()}
         with _understood(self.path):
-            return Study.model_validate_json(revised.get(chosen, text))
+            return kept_study(revised.get(chosen, text))
 
     def trials(self, run: int | None = None) -> list[Trial]:
         """Every trial that was planned, in run order, done or not."""
@@ -339,28 +340,32 @@ class Writer(Notebook):
         log: str = "",
     ) -> None:
         with self._append() as database:
-            database.execute(
-                """INSERT INTO endings (attempt_id, status, reason, ended_unix_ns, connected, log)
-                   VALUES (?, ?, ?, ?, ?, ?)""",
-                (attempt, status, reason, time.time_ns(), connected.model_dump_json() if connected else None, log),
+            _insert_ending(
+                database,
+                attempt,
+                status,
+                reason=reason,
+                ended_unix_ns=time.time_ns(),
+                result=result,
+                connected=connected,
+                log=log,
             )
-            if result is not None:
-                database.execute(
-                    """INSERT INTO results (attempt_id, rate_iops, latency_mean_ns, latency_p50_ns, latency_p99_ns,
-                                            cpu_initiator_ns, cpu_target_ns, ios, result)
-                       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-                    (
-                        attempt,
-                        result.rate_iops,
-                        result.latency_mean_ns,
-                        result.latency_ns(50),
-                        result.latency_ns(99),
-                        result.cpu_ns("initiator"),
-                        result.cpu_ns("target"),
-                        result.ios,
-                        result.model_dump_json(),
-                    ),
+
+    def add_results(self, session: int, run: int, trials: list[Trial], results: list[TrialResult]) -> None:
+        """Writes down trials that were measured elsewhere, each done in one attempt, all of them or none."""
+        with self._append() as database:
+            _insert_trials(database, run, trials)
+            for trial, result in zip(trials, results, strict=True):
+                began_ns = result.window.start_unix_ns
+                attempt = _id(
+                    database.execute(
+                        "INSERT INTO attempts (session_id, study_id, trial_id, number, started_unix_ns) "
+                        "VALUES (?, ?, ?, 1, ?)",
+                        (session, run, trial.id, began_ns),
+                    )
                 )
+                ended_ns = began_ns + result.window.duration_ns
+                _insert_ending(database, attempt, "done", ended_unix_ns=ended_ns, result=result)
 
     def add_background(self, session: int, run: int, background: Background) -> None:
         with self._append() as database:
@@ -391,6 +396,40 @@ def _insert_trials(database: sqlite3.Connection, run: int, trials: list[Trial]) 
         "INSERT INTO trials (study_id, id, run_order, block, replicate, treatment) VALUES (?, ?, ?, ?, ?, ?)",
         [(run, t.id, t.order, t.block, t.replicate, json.dumps(t.treatment)) for t in trials],
     )
+
+
+def _insert_ending(
+    database: sqlite3.Connection,
+    attempt: int,
+    status: Status,
+    *,
+    ended_unix_ns: int,
+    reason: str = "",
+    result: TrialResult | None = None,
+    connected: Connected | None = None,
+    log: str = "",
+) -> None:
+    database.execute(
+        "INSERT INTO endings (attempt_id, status, reason, ended_unix_ns, connected, log) VALUES (?, ?, ?, ?, ?, ?)",
+        (attempt, status, reason, ended_unix_ns, connected.model_dump_json() if connected else None, log),
+    )
+    if result is not None:
+        database.execute(
+            """INSERT INTO results (attempt_id, rate_iops, latency_mean_ns, latency_p50_ns, latency_p99_ns,
+                                    cpu_initiator_ns, cpu_target_ns, ios, result)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                attempt,
+                result.rate_iops,
+                result.latency_mean_ns,
+                result.latency_ns(50),
+                result.latency_ns(99),
+                result.cpu_ns("initiator"),
+                result.cpu_ns("target"),
+                result.ios,
+                result.model_dump_json(),
+            ),
+        )
 
 
 class _Lock:

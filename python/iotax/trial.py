@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from iotax.records import Core, CpuTime, CpuUse, Facts, Record
+from iotax.records import Core, CpuTime, CpuUse, Facts, Origin, Record
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -73,21 +73,32 @@ class Latency(Record):
         return percentile(merge_counts(self.histogram), percent)
 
 
+LatencyKnown: TypeAlias = Literal["histogram", "percentiles", "mean", "none"]
+"""How much of a latency is known. iotax itself keeps histograms, which add up over runs. Of what others measured there
+may be percentiles only, which belong to one run and do not add up, a mean only, or nothing."""
+
+
 class Stream(Record):
     """The reads or the writes that completed inside the window."""
 
     ios: int
     bytes: int
     errors: int = 0
+    latency: LatencyKnown = "histogram"
     latency_sum_ns: int
+    """0, as the next two, where it is not known."""
     latency_min_ns: int
     latency_max_ns: int
     histogram: Histogram = Histogram()
+    percentiles: list[tuple[float, int]] = Field(default=[])
+    """(percent, ns), where that is all that is known."""
     service: Latency | None = None
     """From submission on; of an open loop, where the latency above runs from the intended start."""
 
     def percentile_ns(self, percent: float) -> float:
-        """nan where there were none."""
+        """nan where there were none, or where it is not known."""
+        if self.latency != "histogram":
+            return float(dict(self.percentiles).get(percent, float("nan")))
         return percentile(merge_counts(self.histogram), percent)
 
 
@@ -134,9 +145,15 @@ class Second(Record):
 class Outstanding(Record):
     """I/Os in flight: asked for and found (time average over the window)."""
 
-    workers: int
-    per_worker: int
+    workers: int | None
+    per_worker: int | None
+    """None where another program's file does not say."""
     mean: float
+
+    @property
+    def total(self) -> int | None:
+        """None where not known."""
+        return None if self.workers is None or self.per_worker is None else self.workers * self.per_worker
 
 
 class Verify(Record):
@@ -150,8 +167,9 @@ class Verify(Record):
 class Checks(Record):
     """What the engine can say about the run's own validity."""
 
-    errors: int = 0
-    start_skew_ns: int = 0
+    errors: int | None = 0
+    """None, as the next, where another program's file does not say."""
+    start_skew_ns: int | None = 0
     cpu_window_ns: int | None = None
     """Between the two readings of the process clocks; close to the window's own length."""
     run_queue_wait: float | None = None
@@ -242,7 +260,7 @@ class TrialResult(Record):
     """What one attempt measured."""
 
     generator: str = "iotax"
-    """What issued the I/O: iotax or fio."""
+    """What issued the I/O: iotax, fio, or another program that results were imported from."""
     engine_version: str
     """Of the generator."""
     driver: str
@@ -251,6 +269,8 @@ class TrialResult(Record):
     read: Stream
     write: Stream
     """All streams of the load together."""
+    percentiles: list[tuple[float, int]] = Field(default=[])
+    """(percent, ns) of reads and writes together, where there is no histogram."""
     streams: list[StreamPart] = Field(default=[])
     """One by one, where the load has several."""
     open: Open | None = None
@@ -266,6 +286,8 @@ class TrialResult(Record):
     """How it came about, as the lab knows."""
     slices: tuple[Slice, ...] = ()
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
+    origin: Origin | None = None
+    """Of a result that was imported."""
 
     @property
     def ios(self) -> int:
@@ -284,8 +306,38 @@ class TrialResult(Record):
         return (self.read.bytes + self.write.bytes) / self.duration_s
 
     @property
+    def active(self) -> list[Stream]:
+        """Reads and writes, as far as there were any."""
+        return [each for each in (self.read, self.write) if each.ios]
+
+    @property
+    def latency_known(self) -> LatencyKnown:
+        """Of reads and writes together."""
+        known = {each.latency for each in self.active}
+        if known <= {"histogram"}:
+            return "histogram"
+        if "none" in known:
+            return "none"
+        return "percentiles" if self.own_percentiles else "mean"
+
+    @property
+    def own_percentiles(self) -> dict[float, int]:
+        """Percent → ns, of all I/Os, as the program that measured them gave them; those of reads and of writes alone
+        do not give those of both."""
+        only = self.active[0].percentiles if len(self.active) == 1 else []
+        return dict(self.percentiles or only)
+
+    @property
     def latency_mean_ns(self) -> float:
-        return (self.read.latency_sum_ns + self.write.latency_sum_ns) / self.ios if self.ios else float("nan")
+        """nan where there were none, or where it is not known."""
+        if not self.ios or self.latency_known == "none":
+            return float("nan")
+        return (self.read.latency_sum_ns + self.write.latency_sum_ns) / self.ios
+
+    @property
+    def latency_max_ns(self) -> int | None:
+        """Of the slowest I/O; None where it is not known."""
+        return max((each.latency_max_ns for each in self.active if each.latency != "none"), default=0) or None
 
     @property
     def service_mean_ns(self) -> float:
@@ -301,17 +353,25 @@ class TrialResult(Record):
         return self.open is not None and self.open.rate_iops == 0
 
     def latency_counts(self) -> dict[int, int]:
-        """Latency bins of reads and writes together: value_ns → count."""
+        """Latency bins of reads and writes together: value_ns → count; empty where a part of them has none."""
+        if self.latency_known != "histogram":
+            return {}
         return merge_counts(self.read.histogram, self.write.histogram)
 
     def latency_ns(self, percent: float) -> float:
-        """The latency below which `percent` of the I/Os completed; nan where there were none."""
+        """The latency below which `percent` of the I/Os completed; nan where there were none, or where it is not
+        known."""
+        if self.latency_known != "histogram":
+            return float(self.own_percentiles.get(percent, float("nan")))
         return percentile(self.latency_counts(), percent)
 
     @property
     def cpu_initiator(self) -> CpuTime | None:
         """What the path needs: of a path in the kernel, whose threads work outside the load process, the whole machine
-        (None where its background is not known); else the guest or the process."""
+        (None where its background is not known); else the guest or the process. A machine that does nothing but
+        initiate, as somebody who imported its figures said, is taken whole."""
+        if (own := self.cpu.part("initiator", "machine")) is not None:
+            return own
         if self.facts.stack == "kernel" and self.cpu.part("initiator", "guest") is None:
             machine = self.cpu.part("other", "machine")
             return machine if machine is not None and machine.background_ns is not None else None
@@ -321,7 +381,7 @@ class TrialResult(Record):
         """CPU time of a part, background taken off where it is known but for the machine's; None where not measured."""
         if part == "machine":
             return self.cpu.machine_ns
-        chosen = self.cpu_initiator if part == "initiator" else self.cpu.part(part, "guest", "process")
+        chosen = self.cpu_initiator if part == "initiator" else self.cpu.part(part, "guest", "process", "machine")
         return None if chosen is None else chosen.net_ns
 
     def cpu_per_io_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> float | None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from typer.testing import CliRunner, Result
 
+from iotax.cli.app import app
 from iotax.engine import EngineError, find_engine
 
 # A busy machine is slow, not wrong.
@@ -106,3 +108,17 @@ def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     return path
+
+
+@pytest.fixture
+def iotax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The command line in this process and in the test's folder, with the exit code that is expected."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words: object, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        return result
+
+    return run

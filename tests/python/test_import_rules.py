@@ -91,13 +91,30 @@ def test_analysis_reads_a_trials_facts_from_its_record() -> None:
     assert importers_of({"iotax"}, modules_of("records")) == importers_of({"iotax.records"}, modules_of("records"))
 
 
-def test_only_the_runner_writes_measurements() -> None:
+def test_only_the_runner_and_imports_write_measurements() -> None:
     writers = importers_of({"iotax.notebook.Writer"}, sorted(PACKAGE.rglob("*.py")))
     allowed = {
         "python/iotax/runner.py imports iotax.notebook.Writer",
         "python/iotax/cli/run.py imports iotax.notebook.Writer",
+        "python/iotax/cli/imports.py imports iotax.notebook.Writer",
+        "python/iotax/imports/write.py imports iotax.notebook.Writer",
     }
     assert set(writers) <= allowed
+
+
+def test_imported_formats_know_neither_studies_nor_notebooks() -> None:
+    """They turn files into results; what becomes of those is decided in four modules beside them."""
+    beyond = {
+        f"iotax.{each}" for each in ("labs", "engine", "runner", "analysis", "wording", "report", "cli", "design")
+    }
+    everything = modules_of("imports")
+    assert importers_of(beyond, everything) == []
+    deciding = {"campaign.py", "study.py", "naming.py", "write.py"}
+    formats = [path for path in everything if path.name not in deciding]
+    assert importers_of({"iotax.notebook", "iotax.study"}, formats) == []
+    assert importers_of({"iotax.notebook"}, everything) == importers_of(
+        {"iotax.notebook"}, [PACKAGE / "imports" / "write.py"]
+    )
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

@@ -50,7 +50,10 @@ def limit_of(runs: Sequence[Run]) -> Limit:
     idle += f", target {100 * target:.0f} %" if target is not None else ""
     if achieved:
         return Limit("unknown", f"the rate was not held, and no processor was busy throughout ({idle})")
-    shared = sum(run.total_outstanding for run in runs) / len(runs)
+    in_flight = [run.total_outstanding for run in runs]
+    if None in in_flight:
+        return Limit("unknown", f"not known how many I/Os were in flight; processors had time ({idle})")
+    shared = sum(each or 0 for each in in_flight) / len(runs)
     return Limit("outstanding", f"{shared:g} in flight, each waits for its answer; processors had time ({idle})")
 
 

@@ -1,5 +1,6 @@
 """What is compared: a number for each run, its unit, and which way is good."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +25,9 @@ class Run:
 
     @cached_property
     def latency(self) -> histogram.Histogram:
-        """Reads and writes together."""
-        return histogram.of(self.result.read.histogram, self.result.write.histogram)
+        """Reads and writes together; empty where a part of them has no histogram."""
+        merged = self.result.latency_known == "histogram"
+        return histogram.of(*([self.result.read.histogram, self.result.write.histogram] if merged else []))
 
     @property
     def local(self) -> bool:
@@ -37,8 +39,9 @@ class Run:
         return self.result.window.duration_ns / 1e9
 
     @property
-    def total_outstanding(self) -> int:
-        return self.result.outstanding.workers * self.result.outstanding.per_worker
+    def total_outstanding(self) -> int | None:
+        """None where not known."""
+        return self.result.outstanding.total
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,23 @@ class Response:
 
 
 def _latency_us(percent: float) -> Callable[[Run], float | None]:
-    """None where a run has too few I/Os to carry the percentile."""
+    """None where a run has too few I/Os to carry the percentile, or where it is not known."""
     enough = histogram.smallest_count(percent)
-    return lambda run: run.latency.percentile_ns(percent) / 1e3 if run.latency.total >= enough else None
+
+    def of(run: Run) -> float | None:
+        if run.result.latency_known != "histogram":
+            return _known_us(run.result.latency_ns(percent)) if run.result.ios >= enough else None
+        return run.latency.percentile_ns(percent) / 1e3 if run.latency.total >= enough else None
+
+    return of
 
 
 def _latency_mean_us(run: Run) -> float | None:
-    return run.result.latency_mean_ns / 1e3 if run.result.ios else None
+    return _known_us(run.result.latency_mean_ns)
+
+
+def _known_us(value_ns: float) -> float | None:
+    return None if math.isnan(value_ns) else value_ns / 1e3
 
 
 def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:

@@ -1,5 +1,6 @@
 """Is a run valid? Checks look at how it ran, never at its result."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,6 +23,7 @@ LATENESS_SHARE_MAX = 0.05
 UNEVEN_MAX = 0.1
 """Of an equal share, by which a path may be off under a policy that promises one."""
 STEADY_SAMPLE_S_MIN = 0.5
+NOT_RECORDED = "not recorded"
 
 
 class Level(IntEnum):
@@ -125,13 +127,17 @@ def overall(checks: Iterable[Check]) -> Level:
     return max((check.level for check in checks), default=Level.UNKNOWN)
 
 
-def little_error(run: Run) -> float:
+def little_error(run: Run) -> float | None:
     """|N - X·R| / N. In a closed loop N is as set: how far the run is from the load that it was meant to be; in an open
-    one it is the mean found, and R runs from submission."""
+    one it is the mean found, and R runs from submission. None where N or R is not known."""
+    if run.result.ios and math.isnan(run.result.latency_mean_ns):
+        return None
     if run.result.open is not None:
         found = run.result.outstanding.mean
         busy = run.result.rate_iops * run.result.service_mean_ns / 1e9 if run.result.ios else 0.0
         return abs(found - busy) / found if found else 0.0
+    if run.total_outstanding is None:
+        return None
     busy = run.result.rate_iops * run.result.latency_mean_ns / 1e9
     return abs(run.total_outstanding - busy) / run.total_outstanding
 
@@ -161,8 +167,14 @@ def foreign_cores(run: Run) -> float | None:
     return max(0.0, (machine.busy_ns - ours_ns - interrupts_ns) / window_ns)
 
 
+def _loop_unknown(run: Run) -> bool:
+    return run.result.origin is not None and run.result.origin.loop == "unknown"
+
+
 def _errors(run: Run) -> tuple[Level, str]:
-    count = run.result.checks.errors + run.result.read.errors + run.result.write.errors
+    count = (run.result.checks.errors or 0) + run.result.read.errors + run.result.write.errors
+    if not count and run.result.checks.errors is None:
+        return Level.UNKNOWN, NOT_RECORDED
     return (Level.INVALID, f"{count:,} I/Os failed") if count else (Level.GOOD, "none")
 
 
@@ -181,12 +193,16 @@ def _little(run: Run) -> tuple[Level, str]:
     if not run.result.ios:
         return (Level.GOOD, "nothing was asked") if run.result.idle else (Level.INVALID, "no I/O completed")
     error = little_error(run)
+    if error is None:
+        return Level.UNKNOWN, "outstanding I/Os or mean latency not known"
     text = f"|N − X·R|/N = {100 * error:.1f} %"
     return (Level.DOUBTFUL if error > LITTLE_MAX else Level.GOOD), text
 
 
 def _achieved(run: Run) -> tuple[Level, str]:
     held = run.result.open
+    if held is None and _loop_unknown(run):
+        return Level.UNKNOWN, "not known whether a rate was set"
     if held is None:
         return Level.GOOD, "closed loop: no rate was set"
     text = f"{held.achieved:.1%} of {held.offered:,} I/Os offered"
@@ -197,6 +213,8 @@ def _achieved(run: Run) -> tuple[Level, str]:
 
 def _lateness(run: Run) -> tuple[Level, str]:
     held = run.result.open
+    if held is None and _loop_unknown(run):
+        return Level.UNKNOWN, "not known whether a rate was set"
     if held is None:
         return Level.GOOD, "closed loop: nothing is due"
     if held.lateness is None:
@@ -246,8 +264,11 @@ def _foreign(run: Run) -> tuple[Level, str]:
 
 
 def _skew(run: Run) -> tuple[Level, str]:
-    share = run.result.checks.start_skew_ns / run.result.window.duration_ns
-    return (Level.DOUBTFUL if share > START_SKEW_MAX else Level.GOOD), f"{run.result.checks.start_skew_ns / 1e6:.2f} ms"
+    skew_ns = run.result.checks.start_skew_ns
+    if skew_ns is None:
+        return Level.UNKNOWN, NOT_RECORDED
+    share = skew_ns / run.result.window.duration_ns
+    return (Level.DOUBTFUL if share > START_SKEW_MAX else Level.GOOD), f"{skew_ns / 1e6:.2f} ms"
 
 
 def _generator(run: Run) -> tuple[Level, str]:
@@ -274,6 +295,8 @@ def _unwritten(run: Run) -> tuple[Level, str]:
 
 def _balance(run: Run) -> tuple[Level, str]:
     paths = run.result.paths
+    if paths is None and run.result.origin is not None:
+        return Level.UNKNOWN, NOT_RECORDED
     if paths is None:
         return Level.GOOD, "one path"
     total = sum(path.ios for path in paths.used)

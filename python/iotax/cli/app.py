@@ -264,6 +264,111 @@ def versus(
     )
 
 
+@app.command("import", cls=JsonCommand)
+def import_(
+    form: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="Which program wrote the files; `iotax import list` names them.",
+            autocompletion=complete.import_formats,
+        ),
+    ],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH...", help="Files, or folders of them.", show_default=False),
+    ] = None,
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--notebook", "-n", help="Where results are kept; out/NAME.iotax when not given.", show_default=False
+        ),
+    ] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--factor",
+            metavar="NAME=VALUE",
+            help="A factor of all these files, such as protocol=iscsi; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    name_pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Factors by the files' names, such as '{protocol}-{bs}-r{replicate}.json'; * matches anything.",
+            show_default=False,
+        ),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="SETTING",
+            help="A setting within the files that is a factor, such as outstanding; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    cpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cpu",
+            metavar="ROLE=FILE",
+            help="CPU recorded beside the runs by sar, mpstat or esxtop, joined by time; ROLE is initiator, target or "
+            "hypervisor; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LEVEL", help="What counts as 100; the first level when not given.", show_default=False
+        ),
+    ] = None,
+    floor: Annotated[
+        str, typer.Option(metavar="LEVEL", help="The level of protocol that is the volume without a protocol.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="What the study is called; as the first path when not given.")] = "",
+    question: Annotated[str, typer.Option(help="What it is to answer, for the report.")] = "",
+    margin: Annotated[
+        float,
+        typer.Option(
+            parser=quantity.percent, metavar="PERCENT", help="Differences that count as equivalent.", show_default="5%"
+        ),
+    ] = 5.0,
+    label: Annotated[str, typer.Option(help="Distinguishes imports, such as `before` and `after`.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Go on and add files as they appear, until Ctrl-C.")] = False,
+    document: JsonFile = None,
+) -> None:
+    """Read other programs' results into a notebook, for report, compare, size and export.
+
+    Without factors of your own, the settings that differ between the files are the factors. What cannot be read is
+    named with file, line and field; the rest is kept.
+    """
+    from iotax.cli import imports as command
+
+    command.import_(
+        command.Request(
+            form,
+            tuple(paths or ()),
+            notebook,
+            tuple(factor or ()),
+            name_pattern,
+            tuple(by or ()),
+            tuple(cpu or ()),
+            tuple(baseline or ()),
+            floor,
+            name,
+            question,
+            margin,
+            label,
+        ),
+        document,
+        watch=watch,
+    )
+
+
 @app.command(cls=JsonCommand)
 def plan(study: StudyName, document: JsonFile = None) -> None:
     """Show the trials of a study in run order; run nothing."""

@@ -46,6 +46,13 @@ def notebooks(incomplete: str) -> Iterator[str]:
         yield from _files("out/", (".iotax",))
 
 
+def import_formats(incomplete: str) -> Iterator[str]:
+    """What `iotax import` reads."""
+    from iotax.imports.formats import FORMATS
+
+    yield from (name for name in FORMATS if name.startswith(incomplete))
+
+
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     """Files with one of these suffixes, and folders, whose paths begin so."""
     folder, slash, name = incomplete.rpartition("/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
-from iotax.trial import Attempt, Second, Stream
+from iotax.trial import Attempt, Second, Stream, TrialResult
 
 FORMATS = ("csv", "parquet", "json")
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99_9": 99.9, "p99_99": 99.99}
@@ -143,15 +144,18 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "writes": result and result.write.ios,
         "rate_iops": result and result.rate_iops,
         "rate_bytes_per_s": result and result.rate_bytes_per_s,
-        "latency_mean_ns": result and result.latency_mean_ns,
-        **{f"latency_{name}_ns": result and result.latency_ns(percent) for name, percent in _PERCENTILES.items()},
-        "service_mean_ns": result and result.service_mean_ns,
+        "latency_mean_ns": result and _known(result, result.latency_mean_ns),
+        **{
+            f"latency_{name}_ns": result and _known(result, result.latency_ns(percent))
+            for name, percent in _PERCENTILES.items()
+        },
+        "service_mean_ns": result and _known(result, result.service_mean_ns),
         "offered": arrived and arrived.offered,
         "dropped": arrived and arrived.dropped,
         "backlog_peak": arrived and arrived.backlog_peak,
         "backlog_end": arrived and arrived.backlog_end,
         "achieved": arrived and arrived.achieved,
-        "latency_max_ns": result and max(result.read.latency_max_ns, result.write.latency_max_ns),
+        "latency_max_ns": result and result.latency_max_ns,
         **_stream("read", result.read if result else None, result.duration_s if result else 0),
         **_stream("write", result.write if result else None, result.duration_s if result else 0),
         "cpu_initiator_ns_per_io": result and result.cpu_per_io_ns("initiator"),
@@ -167,16 +171,27 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
     return row | _factors(attempt, {*row, *figures}) | figures
 
 
+def _known(result: TrialResult, value_ns: float) -> float | None:
+    """None where another program's files do not say; iotax itself measures every latency that exists."""
+    return None if result.origin is not None and math.isnan(value_ns) else value_ns
+
+
 def _stream(name: str, stream: Stream | None, duration_s: float) -> Row:
     """Reads or writes alone; without latencies where there were none."""
-    some = stream if stream is not None and stream.ios else None
+    some = stream if stream is not None and stream.ios and stream.latency != "none" else None
     return {
         f"{name}_rate_iops": stream and stream.ios / duration_s,
         f"{name}_rate_bytes_per_s": stream and stream.bytes / duration_s,
         f"{name}_latency_mean_ns": some and some.latency_sum_ns / some.ios,
-        **{f"{name}_latency_{key}_ns": some and some.percentile_ns(percent) for key, percent in _PERCENTILES.items()},
+        **{f"{name}_latency_{key}_ns": _percentile(some, percent) for key, percent in _PERCENTILES.items()},
         f"{name}_latency_max_ns": some and some.latency_max_ns,
     }
+
+
+def _percentile(stream: Stream | None, percent: float) -> float | None:
+    if stream is None:
+        return None
+    return None if math.isnan(value_ns := stream.percentile_ns(percent)) else value_ns
 
 
 def _factors(attempt: Attempt, taken: set[str]) -> Row:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
-from iotax.cli.exits import Exit
+from iotax.cli.exits import Exit, leave
 from iotax.study import Study
 from iotax.study.notes import notes
 from iotax.study.read import load_study
@@ -13,6 +15,7 @@ from iotax.study.source import StudyError
 
 def load(name: str, driver: str | None = None) -> tuple[Study, str]:
     """The study and its text, with the command line's driver over the study's. Ends with everything that is wrong."""
+    _refuse_notebook(name)
     try:
         study, source = load_study(name)
     except StudyError as error:
@@ -25,3 +28,23 @@ def load(name: str, driver: str | None = None) -> tuple[Study, str]:
         loopback = study.lab.loopback.model_copy(update={"driver": driver})
         study = study.model_copy(update={"lab": study.lab.model_copy(update={"loopback": loopback})})
     return study, source
+
+
+def _refuse_notebook(name: str) -> None:
+    """A notebook is no study file: says what it holds."""
+    path = Path(name)
+    if path.suffix != ".iotax" or not path.is_file():
+        return
+    from iotax.notebook import Notebook, NotebookError
+    from iotax.study.imported import ImportedStudy
+
+    try:
+        with Notebook(path) as notebook:
+            study = notebook.study()
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
+    if isinstance(study, ImportedStudy):
+        leave(Exit.USAGE, study.no_plan)
+    leave(
+        Exit.USAGE, f"{path} is a notebook, not a study; to continue it, run its study: iotax run {study.name} {path}"
+    )

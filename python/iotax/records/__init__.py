@@ -3,5 +3,6 @@
 from iotax.records.base import Record
 from iotax.records.cpu import Core, CpuTime, CpuUse, Layer, Role
 from iotax.records.facts import Carrier, Facts, Link
+from iotax.records.origin import Origin
 
-__all__ = ["Carrier", "Core", "CpuTime", "CpuUse", "Facts", "Layer", "Link", "Record", "Role"]
+__all__ = ["Carrier", "Core", "CpuTime", "CpuUse", "Facts", "Layer", "Link", "Origin", "Record", "Role"]

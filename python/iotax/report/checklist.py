@@ -7,6 +7,7 @@ from iotax.analysis import Level, Summary
 from iotax.analysis.limits import Limit
 from iotax.report import link
 from iotax.report.charts import is_sweep
+from iotax.study.imported import ImportedStudy
 
 _CLOCK_ERROR = 0.01
 """Clocks of processes and of the window are not read at one instant."""
@@ -65,6 +66,8 @@ def _before(summary: Summary) -> Item:
     )
     rules = f"; runs with findings of {', '.join(study.exclude)} are left out" if study.exclude else ""
     ask = "Question, primary response, margin and stopping rule fixed before any data"
+    if isinstance(study, ImportedStudy):
+        return Item(ask, "no", "The results were imported: nothing shows what was fixed before the data.")
     if not summary.data.planned_count:
         return Item(ask, "no", "The notebook holds no plan: nothing shows what was fixed before the data.")
     beyond = len(summary.data.measured) - summary.data.planned_count
@@ -81,6 +84,8 @@ def _configuration(summary: Summary) -> Item:
     ask = "Full configuration, link ceilings, and every difference other than the protocol listed as a confounder"
     study = summary.data.study
     known = "Study, machine, versions and what each connection negotiated are printed"
+    if isinstance(study, ImportedStudy):
+        return Item(ask, "no", "The files do not describe machines, links and targets; see what they say.")
     if not summary.data.environment:
         return Item(ask, "no", "The notebook does not record machine and versions.")
     links = {run.result.facts.link.kind for run in summary.data.runs if not run.local}
@@ -101,6 +106,8 @@ def _configuration(summary: Summary) -> Item:
 def _shown(summary: Summary) -> Item:
     data = summary.data
     ask = "Design, blocks, seed, actual order, failed and excluded runs shown"
+    if isinstance(data.study, ImportedStudy):
+        return Item(ask, "no", "Imported files tell what was measured, not what was planned, failed or left out.")
     if not data.planned_count:
         return Item(ask, "no", "The notebook holds no plan to compare the runs with.")
     complete = len(data.measured) == data.planned_count
@@ -131,6 +138,8 @@ def _sound(summary: Summary) -> Item:
     levels = [level for key in ("errors", "data", "unwritten") for level in _of(summary, key)]
     if Level.INVALID in levels or Level.DOUBTFUL in levels:
         return Item(ask, "no", "See the findings under Validity.")
+    if Level.UNKNOWN in _of(summary, "errors"):
+        return Item(ask, "partly", "Whether I/Os failed, or read what had been written, was not recorded for all runs.")
     if Level.UNKNOWN in levels or not levels:
         return Item(ask, "partly", "No I/O failed; not all data read were checked.")
     return Item(ask, "yes", "No I/O failed, and every block read was what had been written.")
@@ -213,12 +222,15 @@ def _loop(summary: Summary) -> Item:
     held = sum(run.result.open is not None for run in summary.data.runs)
     if not count:
         return Item(ask, "no", "There is no run.")
+    if not held and Level.UNKNOWN in _of(summary, "achieved"):
+        return Item(ask, "no", "The files do not say whether a rate was set.")
     if not held:
-        depths = sorted(
-            {run.result.outstanding.workers * run.result.outstanding.per_worker for run in summary.data.runs}
-        )
+        depths = sorted({each for run in summary.data.runs if (each := run.total_outstanding) is not None})
         kept = ", ".join(map(str, depths)) if len(depths) <= _DEPTHS_MAX else f"{depths[0]} to {depths[-1]}"
-        text = f"Closed loop of {kept or 'no'} I/Os: each completion starts the next, so the load follows the target."
+        text = (
+            f"Closed loop of {kept or 'an unknown number of'} I/Os: each completion starts the next, so the load "
+            "follows the target."
+        )
         return Item(ask, "yes", text)
     if submitted := [run for run in summary.data.runs if run.result.open and run.result.open.lateness is None]:
         text = (
@@ -237,7 +249,8 @@ def _loop(summary: Summary) -> Item:
 def _percentiles(summary: Summary) -> Item:
     ask = "The full percentile curve to the maximum, from merged counts"
     if not any(cell.latency.total for cell in summary.cells):
-        return Item(ask, "no", "No latency was recorded.")
+        known = any(run.result.own_percentiles for run in summary.data.runs)
+        return Item(ask, "no", "Percentiles of single runs only." if known else "No latency was recorded.")
     return Item(ask, "yes", "Counts of all runs of a treatment are added; no percentile is averaged.")
 
 

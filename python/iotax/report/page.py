@@ -17,10 +17,11 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.report import charts, cost, font, generators, link, palette, published, search, tables
+from iotax.report import charts, cost, font, generators, imported, link, palette, published, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
+from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
 from iotax.wording import cost_cautions, figure, measuring, title, trust, verdicts
 
@@ -124,6 +125,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "base": title(summary.grid.baseline_arm),
         "looks": _looks(summary),
         "names": {arm: title(arm) for arm in summary.grid.arms},
+        "imported": study.source if isinstance(study, ImportedStudy) else "",
+        "import_notes": imported.notes(summary),
         "measuring": measuring(data),
         "slice_time": show_time(study.design.slice) if study.design.slice else "",
         "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
@@ -268,6 +271,8 @@ _HOW_CPU_VM = (
 
 
 def _how_cpu(summary: Summary) -> list[str]:
+    if isinstance(summary.data.study, ImportedStudy):
+        return imported.how_cpu(summary)
     layers = {part.layer for run in summary.data.runs for part in run.result.cpu}
     if "guest" in layers:
         return list(_HOW_CPU_VM)
@@ -321,7 +326,7 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
     flat = {**found.pop("machine", {}), **found}
     rows = []
     for key, value in flat.items():
-        if key in ("command_line", "engine_path"):
+        if key in ("command_line", "engine_path", "import_notes", "not_imported"):
             continue
         if isinstance(value, dict):
             text = ", ".join(f"{name} {each}" for name, each in value.items())
@@ -330,11 +335,11 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         rows.append((_ENVIRONMENT.get(key, key.removesuffix("_bytes").replace("_", " ")), text))
-    drivers = sorted({run.result.driver for run in summary.data.runs})
+    drivers = sorted({run.result.driver for run in summary.data.runs} - {""})
     engines = sorted({run.result.engine_version for run in summary.data.runs})
     if drivers:
         rows.append(("I/O driver of the load", ", ".join(drivers)))
-    if engines and "engine" not in flat:
+    if engines and "engine" not in flat and not isinstance(summary.data.study, ImportedStudy):
         rows.append(("Engine", ", ".join(engines)))
     return rows
 

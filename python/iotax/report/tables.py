@@ -93,9 +93,15 @@ def detail_groups(summary: Summary) -> list[Group]:
 
     def figures(cell: CellSummary) -> list[Figure]:
         own = [absolute(cell.values.get(r.key)) for r in DETAIL]
-        return [*own, Figure(figure(cell.latency.percentile_ns(100) / 1e3)), Figure(f"{cell.latency.total:,}")]
+        return [*own, Figure(_slowest(cell)), Figure(f"{sum(run.result.ios for run in cell.runs):,}")]
 
     return by_condition(summary.cells, figures)
+
+
+def _slowest(cell: CellSummary) -> str:
+    """In µs, of all runs."""
+    known = [run.result.latency_max_ns for run in cell.runs]
+    return "–" if None in known else figure(max(each or 0 for each in known) / 1e3)
 
 
 def quantile_columns(summary: Summary) -> list[Column]:

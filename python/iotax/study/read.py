@@ -12,6 +12,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
+from iotax.study.imported import IMPORTED
 from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.rules import broken_rules
 from iotax.study.setup import Setup
@@ -67,6 +68,9 @@ def read_study(name: str, text: str, folder: Path) -> Study:
             name, [Problem(None, (), "a study is a mapping that begins with `name:`; `iotax init` writes one")]
         )
     problems = list(document.problems)
+    if IMPORTED in document.data:
+        message = "results of other programs have no plan to run; to measure here, leave it out and name real factors"
+        raise StudyError(name, [Problem(document.mark((IMPORTED,)), (IMPORTED,), message)])
     problems += _factor_problems(document)
     _settle_endpoints(document, folder, problems)
     study: Study | None = None

@@ -8,6 +8,7 @@ from iotax.analysis.noise import Noise
 from iotax.analysis.sessions import SessionScatter
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Level
+from iotax.study.imported import ImportedStudy
 from iotax.units import show_minutes
 from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent
 from iotax.wording.names import title
@@ -22,6 +23,8 @@ def trust(summary: Summary) -> list[Finding]:
     data, runs = summary.data, summary.run_checks
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.measured)} of {planned} planned trials were measured"
+    if isinstance(data.study, ImportedStudy):
+        text = f"{count(len(data.measured), 'result')} imported from {data.study.source}: iotax did not measure them"
     if data.not_done:
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {count(len(data.not_done), 'failed or interrupted attempt')} {are} listed"

@@ -1,0 +1,209 @@
+"""`iotax import`: other programs' results into a notebook."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from iotax import __version__
+from iotax.cli.document import STDOUT, judged, write_document
+from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import OUT
+from iotax.imports.campaign import Campaign, Naming, read_campaign
+from iotax.imports.formats import FORMATS, Format
+from iotax.imports.naming import NamePattern, PatternError, given_factors
+from iotax.imports.study import Kept, Wanted, remarks, study_of
+from iotax.imports.write import write
+from iotax.notebook import Notebook, NotebookError, Writer
+from iotax.study.imported import ImportedStudy
+
+WATCH_S = 2.0
+"""Between looks at the folders."""
+_SHOWN_MAX = 20
+"""Notes on the screen; the report has all."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command line."""
+
+    form: str
+    paths: tuple[Path, ...]
+    notebook: Path | None
+    factors: tuple[str, ...]
+    pattern: str | None
+    by: tuple[str, ...]
+    cpu: tuple[str, ...]
+    baseline: tuple[str, ...]
+    floor: str
+    name: str
+    question: str
+    margin: float
+    label: str
+
+
+def import_(request: Request, document: Path | None, *, watch: bool) -> None:
+    if request.form == "list":
+        _list()
+        return
+    form = _format(request)
+    name = request.name or _name(request.paths)
+    path = request.notebook or OUT / f"{name}.iotax"
+    _refuse_output(path, request)
+    judged(document, path, *request.paths)
+    if watch:
+        _watch(request, form, name, path)
+        return
+    read = _read(request, form, name)
+    run, new = _write(path, read, request.label)
+    if document != STDOUT:
+        _say(read, path, run, new)
+    for each in read.campaign.unreadable:
+        typer.echo(f"iotax: not imported: {each}", err=True)
+    if document is not None:
+        write_document(document, _document(read, path, run, new), path, *request.paths)
+    if read.campaign.unreadable:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _name(paths: tuple[Path, ...]) -> str:
+    """As the only path, else as the folder of them all."""
+    found = [each.resolve() for each in paths]
+    return found[0].stem if len(found) == 1 else found[0].parent.name or "imported"
+
+
+def _list() -> None:
+    width = max(map(len, FORMATS))
+    for each in FORMATS.values():
+        typer.echo(f"{each.name:{width}}  {each.title}; latency: {each.latency}")
+
+
+def _format(request: Request) -> Format:
+    if request.form not in FORMATS:
+        leave(Exit.USAGE, f"{request.form} is no format that iotax imports; there are {', '.join(FORMATS)}")
+    if not request.paths:
+        leave(Exit.USAGE, f"no files are named: iotax import {request.form} PATH...")
+    if missing := [each for each in request.paths if not each.exists()]:
+        leave(Exit.USAGE, f"{missing[0]}: no such file or folder")
+    return FORMATS[request.form]
+
+
+def _refuse_output(path: Path, request: Request) -> None:
+    """The notebook must not be one of the files that are read."""
+    if path.suffix != ".iotax":
+        leave(Exit.USAGE, f"{path}: name a notebook, such as {path.with_suffix('.iotax')}")
+    if any(path.resolve() == each.resolve() for each in request.paths):
+        leave(Exit.USAGE, f"{path} is what this command reads; name another notebook")
+
+
+@dataclass(frozen=True)
+class _Read:
+    campaign: Campaign
+    study: ImportedStudy
+    kept: list[Kept]
+    notes: list[str]
+
+
+def _read(request: Request, form: Format, name: str) -> _Read:
+    """Ends with the reason where nothing could be read, or not be told apart."""
+    try:
+        naming = Naming(
+            given_factors(list(request.factors)),
+            NamePattern(request.pattern) if request.pattern else None,
+            request.by,
+        )
+        campaign = read_campaign(form, request.paths, naming)
+        if not campaign.placed:
+            reasons = "".join(f"\n  {each}" for each in campaign.unreadable)
+            leave(Exit.USAGE, f"nothing was imported: no {form.title} among {campaign.files} files{reasons}")
+        baseline = given_factors(list(request.baseline))
+        study, kept = study_of(campaign, Wanted(name, request.question, baseline, request.floor, request.margin))
+    except PatternError as error:
+        leave(Exit.USAGE, str(error))
+    return _Read(campaign, study, kept, [*campaign.notes.said, *remarks(campaign.placed)])
+
+
+def _write(path: Path, read: _Read, label: str) -> tuple[int, int]:
+    """What this machine is says nothing about those that measured."""
+    around = {
+        "iotax": __version__,
+        "command_line": sys.argv,
+        "import_notes": read.notes,
+        "not_imported": read.campaign.unreadable,
+    }
+    try:
+        with Writer(path) as writer:
+            return write(writer, read.study, read.kept, label=label, environment=around)
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
+
+
+def _say(read: _Read, path: Path, run: int, new: int) -> None:
+    from iotax.cli.summary import print_summary
+
+    with Notebook(path) as notebook:
+        print_summary(notebook, run)
+    for each in read.notes[:_SHOWN_MAX]:
+        typer.echo(f"note: {each}")
+    if len(read.notes) > _SHOWN_MAX:
+        typer.echo(f"… and {len(read.notes) - _SHOWN_MAX} more notes; the report has all.")
+    if new:
+        typer.echo(f"Imported {new} {'result' if new == 1 else 'results'} from {read.study.source}.")
+    else:
+        typer.echo(f"All {len(read.kept)} results were imported before.")
+    typer.echo(f"Notebook: {path}")
+    typer.echo(f"Next: iotax report {path}")
+
+
+def _document(read: _Read, path: Path, run: int, new: int) -> dict[str, Any]:
+    return {
+        "notebook": str(path),
+        "run": run,
+        "study": read.study.name,
+        "programs": read.study.imported.programs,
+        "files": read.campaign.files,
+        "results": len(read.kept),
+        "results_new": new,
+        "factors": {name: [level.label for level in levels] for name, levels in read.study.levels().items()},
+        "notes": read.notes,
+        "not_imported": read.campaign.unreadable,
+    }
+
+
+def _watch(request: Request, form: Format, name: str, path: Path) -> None:
+    """Adds what appears. A file that cannot be read yet is probably still being written: it is looked at again."""
+    seen: dict[Path, tuple[int, int]] = {}
+    typer.echo(f"Watching {', '.join(map(str, request.paths))}; Ctrl-C ends it. Notebook: {path}")
+    try:
+        while True:
+            files = {each: _state(each) for given in request.paths for each in form.files(given)}
+            if files and files != seen:
+                seen = files
+                _add(request, form, name, path)
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        typer.echo(f"Next: iotax report {path}")
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when a file does; nothing for one that went away meanwhile."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_mtime_ns, found.st_size
+
+
+def _add(request: Request, form: Format, name: str, path: Path) -> None:
+    try:
+        read = _read(request, form, name)
+    except typer.Exit:
+        return  # the reason was printed; the next file may mend it
+    _, new = _write(path, read, request.label)
+    waiting = f", {len(read.campaign.unreadable)} not readable yet" if read.campaign.unreadable else ""
+    typer.echo(f"{time.strftime('%H:%M:%S')} {len(read.kept)} results, {new} of them new{waiting}")

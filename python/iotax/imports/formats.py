@@ -1,0 +1,51 @@
+"""The formats that can be imported: one table."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from iotax.imports.measured import Measured
+from iotax.imports.problems import Notes
+
+
+class Reader(Protocol):
+    def __call__(self, path: Path, notes: Notes) -> list[Measured]:
+        """Every result in the file. Raises Unreadable where there is none to be had."""
+        ...
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file."""
+
+    name: str
+    title: str
+    module: str
+    suffixes: tuple[str, ...]
+    """Of the files that are taken from a folder."""
+    latency: str
+    """How much of it the files hold, for the documentation."""
+
+    @property
+    def read(self) -> Reader:
+        """Imported when it is used: nobody pays for formats that they do not have."""
+        return importlib.import_module(f"iotax.imports.{self.module}").read
+
+    def files(self, path: Path) -> Iterator[Path]:
+        """The file, or those of a folder and the folders in it, by name."""
+        if not path.is_dir():
+            yield path
+            return
+        for each in sorted(path.rglob("*")):
+            if each.is_file() and each.name.endswith(self.suffixes) and not each.name.startswith("."):
+                yield each
+
+
+FORMATS = {
+    each.name: each
+    for each in (Format("fio", "fio JSON and JSON+", "fio_json", (".json",), "JSON+: histograms; JSON: percentiles"),)
+}

@@ -1,0 +1,150 @@
+"""One result as a file holds it, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from iotax.records import CpuTime, CpuUse, Facts, Origin
+from iotax.trial import (
+    Checks,
+    Histogram,
+    LatencyKnown,
+    LevelValue,
+    Open,
+    Outstanding,
+    Second,
+    Stream,
+    TrialResult,
+    Window,
+    merge_counts,
+)
+
+BLOCK_SIZE, OUTSTANDING, WORKERS, RATE = "block_size", "outstanding", "workers", "rate_iops"
+"""Settings that every format calls by these names, as studies do; others keep the program's own."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one program measured in one run. Times in ns, sizes in bytes."""
+
+    path: Path
+    program: str
+    version: str
+    read: Stream
+    write: Stream
+    duration_ns: int
+    part: str = ""
+    """Which of a file's results; empty where it holds one."""
+    start_unix_ns: int | None = None
+    percentiles: Sequence[tuple[float, int]] = ()
+    """Of reads and writes together."""
+    settings: Mapping[str, LevelValue] = field(default_factory=dict)
+    """What may be a factor: block_size, outstanding, workers, rw and what else the file says."""
+    workers: int | None = None
+    per_worker: int | None = None
+    rate_iops: float | None = None
+    """That was asked for."""
+    loop: Literal["open", "closed", "unknown"] = "unknown"
+    errors: int | None = None
+    start_skew_ns: int | None = None
+    warmup_ns: int | None = None
+    stack: Literal["user", "kernel", "unknown"] = "unknown"
+    driver: str = ""
+    cpu: Sequence[CpuTime] = ()
+    series: Sequence[Second] = ()
+    unit: str = "I/O"
+    notes: Sequence[str] = ()
+    together: str = ""
+    """Of results that are one run's, measured on several machines or by several programs at once: the same text."""
+
+    @property
+    def end_unix_ns(self) -> int | None:
+        return None if self.start_unix_ns is None else self.start_unix_ns + self.duration_ns
+
+    def result(self, files: Sequence[Path], more_cpu: Sequence[CpuTime] = ()) -> TrialResult:
+        """As the notebook keeps it. `more_cpu` was recorded by others at the same time."""
+        ios = self.read.ios + self.write.ios
+        held = None
+        if self.rate_iops:
+            offered = round(self.rate_iops * self.duration_ns / 1e9)
+            held = Open(rate_iops=self.rate_iops, offered=offered, achieved=ios / max(1, offered))
+        known_sum = self.read.latency_sum_ns + self.write.latency_sum_ns
+        return TrialResult(
+            generator=self.program,
+            engine_version=self.version,
+            driver=self.driver,
+            endpoint="",
+            window=Window(start_unix_ns=self.start_unix_ns or 0, start_ns=0, duration_ns=self.duration_ns),
+            read=self.read,
+            write=self.write,
+            percentiles=list(self.percentiles),
+            open=held,
+            cpu=CpuUse([*self.cpu, *more_cpu]),
+            series=list(self.series),
+            # No program here samples the number in flight: by Little's law.
+            outstanding=Outstanding(
+                workers=self.workers, per_worker=self.per_worker, mean=known_sum / max(1, self.duration_ns)
+            ),
+            checks=Checks(errors=self.errors, start_skew_ns=self.start_skew_ns, clock=self.program),
+            facts=Facts(lab="elsewhere", stack=self.stack, threads=self.workers, warmup_ns=self.warmup_ns),
+            origin=Origin(
+                program=self.program,
+                version=self.version,
+                files=tuple(str(path) for path in files),
+                part=self.part,
+                loop=self.loop,
+                unit=self.unit,
+                settings={name: str(value) for name, value in self.settings.items()},
+                notes=tuple(self.notes),
+            ),
+        )
+
+
+def no_stream() -> Stream:
+    """Of a direction in which there was no I/O."""
+    return Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+
+
+def merged(streams: Sequence[Stream]) -> Stream:
+    """Streams that ran at the same time, as one. Histograms add up; percentiles of several do not."""
+    active = [each for each in streams if each.ios]
+    if len(active) < 2:
+        return active[0] if active else no_stream()
+    return Stream(
+        ios=sum(each.ios for each in active),
+        bytes=sum(each.bytes for each in active),
+        errors=sum(each.errors for each in active),
+        latency=_merged_known([each.latency for each in active]),
+        latency_sum_ns=sum(each.latency_sum_ns for each in active),
+        latency_min_ns=min(each.latency_min_ns for each in active),
+        latency_max_ns=max(each.latency_max_ns for each in active),
+        histogram=Histogram(
+            significant_digits=min(each.histogram.significant_digits for each in active),
+            counts=list(merge_counts(*(each.histogram for each in active)).items()),
+        ),
+    )
+
+
+def _merged_known(parts: Sequence[LatencyKnown]) -> LatencyKnown:
+    if "none" in parts:
+        return "none"
+    return "histogram" if set(parts) == {"histogram"} else "mean"
+
+
+def bins_stream(
+    counts: Mapping[int, int], size_bytes: int, *, digits: int, sum_ns: int | None = None, worst_ns: int | None = None
+) -> Stream:
+    """Of counts by latency in ns, where nothing else is known: mean and extremes are those of the bins."""
+    pairs = sorted((value, count) for value, count in counts.items() if count)
+    ios = sum(count for _, count in pairs)
+    return Stream(
+        ios=ios,
+        bytes=size_bytes,
+        latency_sum_ns=sum(value * count for value, count in pairs) if sum_ns is None else sum_ns,
+        latency_min_ns=pairs[0][0] if pairs else 0,
+        latency_max_ns=(pairs[-1][0] if pairs else 0) if worst_ns is None else worst_ns,
+        histogram=Histogram(significant_digits=digits, counts=pairs),
+    )

@@ -1,0 +1,158 @@
+"""A campaign as a study with its trials: what the notebook keeps and the analysis reads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from iotax.imports.campaign import Campaign, Placed
+from iotax.imports.naming import PatternError, level_of
+from iotax.study.imported import Imported, ImportedStudy
+from iotax.study.model import Design
+from iotax.trial import LevelValue, Trial, TrialResult
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says of the study; empty where it says nothing."""
+
+    name: str
+    question: str = ""
+    baseline: Mapping[str, str] | None = None
+    floor: str = ""
+    margin: float = 5.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One result, as it goes into the notebook."""
+
+    trial: Trial
+    result: TrialResult
+
+
+def study_of(campaign: Campaign, wanted: Wanted) -> tuple[ImportedStudy, list[Kept]]:
+    """Raises PatternError where the results cannot be told apart, or the baseline is not among them."""
+    placed = campaign.placed
+    factors = _factors([each.treatment for each in placed])
+    replicates = _replicates(placed, factors)
+    programs = Counter(f"{each.measured.program} {each.measured.version}".strip() for each in placed)
+    study = ImportedStudy(
+        name=_plain_name(wanted.name),
+        question=wanted.question or _question(factors),
+        imported=Imported(programs=sorted(programs), files=campaign.files, digest=campaign.digest, factors=factors),
+        design=Design(replicates=max(replicates.values(), default=1), blocks="none"),
+        baseline=_baseline(factors, wanted.baseline),
+        floor=wanted.floor or None,
+        margin=wanted.margin,
+    )
+    if wanted.floor and study.level("protocol", wanted.floor) is None:
+        raise PatternError(f"--floor {wanted.floor}: no level of protocol; there are {_levels(factors, 'protocol')}")
+    kept, used = [], Counter[tuple]()
+    for order, each in enumerate(placed, start=1):
+        treatment = {name: each.treatment.get(name, "unknown") for name in factors}
+        used[_key(treatment)] += 1
+        replicate = each.replicate or used[_key(treatment)]
+        labels = [_label(study, name, treatment[name]) for name in factors]
+        trial = Trial(
+            id="/".join([*labels, f"r{replicate}"]),
+            study=study.name,
+            treatment=treatment,
+            block=each.block,
+            replicate=replicate,
+            order=order,
+        )
+        kept.append(Kept(trial, each.measured.result(each.files)))
+    _refuse_twins(kept)
+    return study, kept
+
+
+def remarks(placed: Sequence[Placed]) -> list[str]:
+    """What a reader of the figures must know of the campaign as a whole."""
+    found = []
+    versions = sorted({each.measured.version for each in placed})
+    if len({each.measured.program for each in placed}) == 1 and len(versions) > 1:
+        found.append(
+            f"Files of several versions of {placed[0].measured.program} are mixed ({', '.join(versions)}): a "
+            "difference may be the program's."
+        )
+    if programs := sorted({each.measured.program for each in placed})[1:]:
+        found.append(f"Results of several programs are mixed, {', '.join(programs)} among them.")
+    runs = Counter(_key(each.treatment) for each in placed)
+    if alone := [key for key, count in runs.items() if count == 1]:
+        which = "Every treatment has" if len(alone) == len(runs) else f"{len(alone)} of {len(runs)} treatments have"
+        found.append(f"{which} one replicate only: no interval can be given. Run it again.")
+    return found
+
+
+def _factors(treatments: Sequence[Mapping[str, LevelValue]]) -> dict[str, list[LevelValue]]:
+    """Levels in the order of the files; numbers by size."""
+    names = dict.fromkeys(name for treatment in treatments for name in treatment)
+    found: dict[str, list[LevelValue]] = {}
+    for name in names:
+        levels = list(dict.fromkeys(treatment.get(name, "unknown") for treatment in treatments))
+        numbers = [level for level in levels if isinstance(level, int | float)]
+        found[name] = sorted(numbers) + [level for level in levels if not isinstance(level, int | float)]
+    return found
+
+
+def _baseline(factors: Mapping[str, list[LevelValue]], wanted: Mapping[str, str] | None) -> dict[str, LevelValue]:
+    if not wanted:
+        first = "protocol" if "protocol" in factors else next(iter(factors))
+        return {first: factors[first][0]}
+    found: dict[str, LevelValue] = {}
+    for name, text in wanted.items():
+        level = next(
+            (each for each in factors.get(name, ()) if text == str(each) or level_of(name, text) == each), None
+        )
+        if level is None:
+            known = f"there are {_levels(factors, name)}" if name in factors else f"factors are {', '.join(factors)}"
+            raise PatternError(f"--baseline {name}={text}: no such level; {known}")
+        found[name] = level
+    return found
+
+
+def _levels(factors: Mapping[str, list[LevelValue]], name: str) -> str:
+    return ", ".join(map(str, factors.get(name, ()))) or "none"
+
+
+def _question(factors: Mapping[str, list[LevelValue]]) -> str:
+    varied = [name.replace("_", " ") for name, levels in factors.items() if len(levels) > 1]
+    return f"How do results differ by {' and '.join(varied)}?" if varied else "What was measured?"
+
+
+def _replicates(placed: Sequence[Placed], factors: Mapping[str, object]) -> Counter[tuple]:
+    return Counter(_key({name: each.treatment.get(name, "unknown") for name in factors}) for each in placed)
+
+
+def _key(treatment: Mapping[str, LevelValue]) -> tuple:
+    return tuple(treatment.items())
+
+
+def _label(study: ImportedStudy, factor: str, value: LevelValue) -> str:
+    level = next(each for each in study.levels()[factor] if each.value == value)
+    return level.label.replace("/", "_")
+
+
+def _refuse_twins(kept: Sequence[Kept]) -> None:
+    seen: dict[str, Kept] = {}
+    for each in kept:
+        other = seen.setdefault(each.trial.id, each)
+        if other is not each:
+            files = [_file(one.result) for one in (other, each)]
+            raise PatternError(
+                f"{files[0]} and {files[1]} are both replicate {each.trial.replicate} of one treatment "
+                f"({each.trial.id}): name what differs, with --factor, --name-pattern or --by"
+            )
+
+
+def _file(result: TrialResult) -> str:
+    return result.origin.files[0] if result.origin else ""
+
+
+def _plain_name(name: str) -> str:
+    """What a study may be called."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:64]
+    return plain if plain and plain[0].isalnum() else "imported"

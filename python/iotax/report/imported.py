@@ -1,0 +1,60 @@
+"""Results that iotax did not measure: where they come from, and what they cannot answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from iotax.analysis import Summary
+from iotax.trial import LatencyKnown
+
+_LATENCY: dict[LatencyKnown, str] = {
+    "histogram": "histograms: percentiles of several runs are those of their counts together",
+    "percentiles": "percentiles of each run only: they are shown as geometric means over runs, since percentiles of "
+    "several runs cannot be merged; there are no percentile curves and no shift functions",
+    "mean": "means only: no percentile can be given",
+    "none": "no latency",
+}
+
+
+def notes(summary: Summary) -> list[str]:
+    """What the files say of themselves, in sentences; empty for what iotax measured."""
+    origins = [run.result.origin for run in summary.data.measured if run.result.origin is not None]
+    if not origins:
+        return []
+    known = Counter(run.result.latency_known for run in summary.data.measured)
+    found = [f"Latency: {_LATENCY[kind]}{_of(count, len(origins))}." for kind, count in known.most_common()]
+    units = sorted({origin.unit for origin in origins} - {"I/O"})
+    found += [f"One I/O here is one {unit}." for unit in units]
+    if not any(run.result.cpu_ns("initiator") is not None for run in summary.data.measured):
+        found.append(f"CPU per I/O: {_no_cpu(summary)}")
+    found += summary.data.environment.get("import_notes", [])
+    found += [f"Not imported: {each}" for each in summary.data.environment.get("not_imported", [])]
+    return found
+
+
+def _of(count: int, whole: int) -> str:
+    return "" if count == whole else f" ({count} of {whole} results)"
+
+
+def _no_cpu(summary: Summary) -> str:
+    if any(run.result.cpu.initiator for run in summary.data.measured):
+        return (
+            "none. The files count the load program's own time only; the kernel's threads and interrupts are not in "
+            "it. Record sar, mpstat or esxtop beside the runs and import it with --cpu."
+        )
+    return "none. The files hold no CPU time; record sar, mpstat or esxtop beside the runs and import it with --cpu."
+
+
+def how_cpu(summary: Summary) -> list[str]:
+    """How CPU was counted, as far as that is known."""
+    text = []
+    parts = [part for run in summary.data.runs for part in run.result.cpu]
+    if any(part.layer == "process" for part in parts):
+        text.append(
+            "The load program’s own threads, as it counted them; the kernel’s threads and interrupts are not in it."
+        )
+    if any(part.layer == "machine" for part in parts):
+        text.append(
+            "Machines: all that was busy while a run lasted, by their own monitor; what they do without load is in it."
+        )
+    return text

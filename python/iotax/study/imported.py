@@ -1,0 +1,90 @@
+"""A study made of results that other programs measured: its factors are free, and it has no plan to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from iotax.study.endpoint import Endpoint
+from iotax.study.fields import Section
+from iotax.study.model import Factors, Level, Settings, Study
+from iotax.trial import LevelValue
+from iotax.units import format_size
+
+IMPORTED = "imported"
+"""The section by which such a study is known."""
+SIZES = ("block_size",)
+"""Factors whose levels are bytes, and are shown so."""
+
+
+class Imported(Section):
+    """Where the results come from, and under which names they are compared."""
+
+    programs: list[str]
+    """Each with its version: fio 3.36."""
+    files: int
+    """How many were read."""
+    digest: str
+    """Names what was read: equal for equal files."""
+    factors: Annotated[dict[str, Annotated[list[bool | int | float | str], Field(min_length=1)]], Field(min_length=1)]
+    """Factor → levels, as names of files, the command line or the files themselves gave them."""
+
+
+class ImportedStudy(Study):
+    """As the notebook keeps it. A study file cannot be one."""
+
+    imported: Imported
+    factors: Factors = Factors()  # ty: ignore[invalid-type-form]
+
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        return {
+            name: tuple(Level(_label(name, value), value) for value in values)
+            for name, values in self.imported.factors.items()
+        }
+
+    def level(self, factor: str, wanted: LevelValue) -> Level | None:
+        found = self.levels().get(factor, ())
+        return next((each for each in found if wanted == each.value or str(wanted) == each.label), None)
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Nobody can connect to them; their protocols are as they were called."""
+        return {level.label: Endpoint(level.label, "elsewhere") for level in self.levels().get("protocol", ())}
+
+    def settings(self, treatment: Mapping[str, LevelValue]) -> Settings:
+        raise ValueError(self.no_plan)
+
+    @property
+    def no_plan(self) -> str:
+        """Why it cannot be run."""
+        return (
+            f"{self.name} was imported from {self.source}: it has no plan to run. To measure here, write a study "
+            "(`iotax init`, or `iotax init --from JOB.fio`); to add results, import them with the same NOTEBOOK"
+        )
+
+    @property
+    def source(self) -> str:
+        """ "3 fio 3.36 files"."""
+        plural = "file" if self.imported.files == 1 else "files"
+        return f"{self.imported.files} {' and '.join(self.imported.programs)} {plural}"
+
+
+def kept_study(text: str) -> Study:
+    """A study as a notebook keeps it. Raises pydantic's ValidationError."""
+    try:
+        data: Any = json.loads(text)
+    except ValueError:
+        return Study.model_validate_json(text)
+    if isinstance(data, dict) and IMPORTED in data:
+        return ImportedStudy.model_validate_json(text)
+    return Study.model_validate_json(text)
+
+
+def _label(factor: str, value: LevelValue) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if factor in SIZES and isinstance(value, int):
+        return format_size(value)
+    return str(value)

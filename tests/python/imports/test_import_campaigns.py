@@ -1,0 +1,177 @@
+"""Many files together: their factors, what does not fit, and that nothing is lost or overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from import_samples import fio_campaign, fio_file, fio_job
+
+from iotax.cli import imports as command
+from iotax.notebook import Notebook
+from iotax.study.read import read_study
+from iotax.study.source import StudyError
+
+PATTERN = ("--name-pattern", "{protocol}-{bs}-r{replicate}.json")
+
+
+def imported(iotax, *words: object, code: int = 0) -> dict:
+    return json.loads(iotax("import", *words, "--json", code=code).stdout)
+
+
+def test_factors_come_from_names_and_from_the_command_line(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    said = imported(iotax, "fio", folder, *PATTERN, "--factor", "array=A400", "-n", "c.iotax")
+    assert said["factors"] == {"array": ["A400"], "protocol": ["iscsi", "nfs"], "block_size": ["4KiB"]}
+    assert said["results_new"] == 6
+
+
+def test_without_names_what_differs_within_the_files_is_the_factor(tmp_path: Path, iotax) -> None:
+    for depth in (1, 8, 32):
+        fio_file(tmp_path / f"x{depth}.json", fio_job(options={"iodepth": str(depth)}))
+    said = imported(iotax, "fio", *sorted(tmp_path.glob("x*.json")), "-n", "c.iotax")
+    assert said["factors"] == {"outstanding": ["1", "8", "32"]}
+    assert any("one replicate only: no interval can be given. Run it again" in note for note in said["notes"])
+
+
+def test_settings_that_differ_within_a_treatment_are_told(tmp_path: Path, iotax) -> None:
+    for replicate, depth in ((1, 8), (2, 16)):
+        fio_file(tmp_path / f"nfs-r{replicate}.json", fio_job(options={"iodepth": str(depth)}))
+    words = ("fio", *sorted(tmp_path.glob("*.json")), "--name-pattern", "{protocol}-r{replicate}.json")
+    said = imported(iotax, *words, "-n", "c.iotax")
+    assert any(
+        "differing settings within one treatment (protocol nfs): outstanding is 8, 16" in n for n in said["notes"]
+    )
+    by = imported(iotax, *words, "-n", "d.iotax", "--by", "outstanding")
+    assert by["factors"]["outstanding"] == ["8", "16"]
+
+
+def test_mixed_versions_are_told(tmp_path: Path, iotax) -> None:
+    fio_file(tmp_path / "a-r1.json", version="3.28")
+    fio_file(tmp_path / "b-r1.json", version="3.36")
+    said = imported(iotax, "fio", tmp_path, "--name-pattern", "{protocol}-r{replicate}.json", "-n", "c.iotax")
+    assert any("versions of fio are mixed (3.28, 3.36)" in note for note in said["notes"])
+
+
+def test_one_bad_file_costs_its_own_result_only(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    (folder / "nfs-4k-r2.json").write_text('{"fio version": "fio-3.36", "jobs": [{"read": {"iops')
+    result = iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", code=1)
+    assert "not imported: " in result.output and "nfs-4k-r2.json:1" in result.output
+    assert "Imported 5 results" in result.output
+    iotax("report", "c.iotax")
+    assert "nfs-4k-r2.json:1" in (tmp_path / "c.html").read_text()
+
+
+def test_two_files_of_one_place_are_refused(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    (folder / "x").mkdir()
+    fio_file(folder / "x" / "nfs-4k-r1.json")
+    result = iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", code=2)
+    assert "are both replicate 1 of one treatment" in result.output
+    assert not (tmp_path / "c.iotax").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nosuch", "c"), "no format that iotax imports"),
+        (("fio",), "no files are named"),
+        (("fio", "missing.json"), "no such file"),
+        (("fio", "c", "--factor", "protocol"), "write NAME=VALUE"),
+        (("fio", "c", "--name-pattern", "x.json"), "it names no factor"),
+        (("fio", "c", "--name-pattern", "{a}_{b}.json"), "does not match"),
+        (("fio", "c", "--by", "colour"), "--by colour: the files say block_size"),
+        (("fio", "c", *PATTERN, "--baseline", "protocol=smb"), "there are iscsi, nfs"),
+        (("fio", "c", *PATTERN, "--floor", "disk"), "there are iscsi, nfs"),
+        (("fio", "c", "-n", "c/nfs-4k-r1.json"), "name a notebook"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path: Path, iotax, words: tuple, said: str) -> None:
+    before = (fio_campaign(tmp_path / "c") / "nfs-4k-r1.json").read_bytes()
+    assert said in iotax("import", *words, code=2).output
+    assert (tmp_path / "c" / "nfs-4k-r1.json").read_bytes() == before
+
+
+def test_the_same_files_are_imported_once_and_more_of_them_are_added(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    last = (folder / "nfs-4k-r3.json").read_bytes()
+    (folder / "nfs-4k-r3.json").unlink()
+    assert imported(iotax, "fio", folder, *PATTERN, "-n", "c.iotax")["results_new"] == 5
+    assert imported(iotax, "fio", folder, *PATTERN, "-n", "c.iotax")["results_new"] == 0
+    (folder / "nfs-4k-r3.json").write_bytes(last)
+    said = imported(iotax, "fio", folder, *PATTERN, "-n", "c.iotax")
+    assert (said["run"], said["results_new"]) == (1, 1)
+    assert json.loads(iotax("show", "c.iotax", "--json").stdout)["trials_planned"] == 6
+
+
+def test_other_results_of_the_same_name_are_a_run_of_their_own(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    assert imported(iotax, "fio", folder, *PATTERN, "-n", "c.iotax")["run"] == 1
+    fio_file(folder / "nfs-4k-r3.json")
+    assert imported(iotax, "fio", folder, *PATTERN, "-n", "c.iotax")["run"] == 2
+
+
+def test_before_and_after_are_compared_as_any_runs_are(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", "--label", "before")
+    for path in folder.glob("*.json"):
+        path.write_text(path.read_text().replace('"runtime": 1000', '"runtime": 800'))
+    iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", "--label", "after")
+    changes = json.loads(iotax("compare", "before", "after", "c.iotax", "--json").stdout)["changes"]
+    iops = next(each for each in changes if each["response"] == "iops" and each["treatment"] is None)
+    assert iops["ratio"] == pytest.approx(1.25)
+    levels = json.loads(iotax("compare", "iscsi", "nfs", "c.iotax", "--json").stdout)["changes"]
+    assert next(each for each in levels if each["response"] == "iops")["ratio"] == pytest.approx(2.0)
+
+
+def test_export_and_size_read_it_as_any_notebook(tmp_path: Path, iotax) -> None:
+    iotax("import", "fio", fio_campaign(tmp_path / "c", bins=False), *PATTERN, "-n", "c.iotax")
+    lines = iotax("export", "c.iotax").stdout.splitlines()
+    assert len(lines) == 7
+    row = dict(zip(lines[0].split(","), lines[1].split(","), strict=True))
+    assert (row["protocol"], row["latency_p99_ns"], row["latency_p95_ns"]) == ("iscsi", "400000.0", "")
+    assert "no run measured CPU time" in iotax("size", "c.iotax", "--iops", "70k", code=5).output
+
+
+def test_percentiles_of_single_runs_are_shown_and_no_curve_is_drawn(tmp_path: Path, iotax) -> None:
+    iotax("import", "fio", fio_campaign(tmp_path / "c", bins=False), *PATTERN, "-n", "c.iotax")
+    iotax("report", "c.iotax")
+    page = (tmp_path / "c.html").read_text()
+    assert "percentiles of each run only" in page
+    assert "no percentile curve can be drawn" in page
+    shown = json.loads(iotax("show", "c.iotax", "--json").stdout)
+    assert shown["treatments"][0]["values"]["latency_p99"]["value"] == pytest.approx(400)
+
+
+def test_an_imported_study_has_no_plan_to_run(tmp_path: Path, iotax) -> None:
+    iotax("import", "fio", fio_campaign(tmp_path / "c"), *PATTERN, "-n", "c.iotax")
+    said = iotax("run", "c.iotax", code=2).output
+    assert "c was imported from 6 fio 3.36 files: it has no plan to run" in said
+    with Notebook(tmp_path / "c.iotax") as notebook, pytest.raises(StudyError) as refused:
+        read_study("c.yaml", json.dumps(notebook.study().model_dump(mode="json")), tmp_path)
+    assert "have no plan to run" in refused.value.lines()[0]
+
+
+def test_watching_adds_files_as_they_appear(tmp_path: Path, iotax, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    late = {path: path.read_text() for path in folder.glob("nfs*.json")}
+    for path in late:
+        path.unlink()
+    steps = iter([
+        lambda: next(iter(late)).write_text("{ half"),
+        lambda: [path.write_text(text) for path, text in late.items()],
+    ])  # fmt: skip
+
+    def wait(_: float) -> None:
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(command.time, "sleep", wait)
+    said = iotax("import", "fio", folder, *PATTERN, "-n", "c.iotax", "--watch").output
+    assert "3 results, 3 of them new" in said
+    assert "1 not readable yet" in said
+    assert "6 results, 3 of them new" in said

@@ -1,0 +1,189 @@
+"""fio's files: figures as fio printed them, and everything that is wrong told with its place."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from import_samples import BINS, IDLE, fio_campaign, fio_file, fio_job, fio_output, fio_side
+
+from iotax.imports import fio_json
+from iotax.imports.measured import Measured
+from iotax.imports.problems import Notes, Unreadable
+
+
+def read(path: Path) -> tuple[list[Measured], list[str]]:
+    notes = Notes()
+    return fio_json.read(path, notes), notes.said
+
+
+def one(path: Path) -> Measured:
+    (measured,), _ = read(path)
+    return measured
+
+
+def test_figures_are_those_that_fio_printed(tmp_path: Path) -> None:
+    result = one(fio_file(tmp_path / "a.json", fio_job(read=fio_side(bins=BINS)))).result([])
+    assert result.rate_iops == pytest.approx(1000.0)
+    assert result.rate_bytes_per_s == pytest.approx(1000 * 4096)
+    assert result.latency_mean_ns == pytest.approx(180_000.5)
+    assert [result.latency_ns(percent) for percent in (50, 99, 99.9)] == [100_000, 400_000, 1_600_000]
+    assert result.latency_max_ns == 1_650_000
+    assert result.outstanding.total == 8
+
+
+def test_plain_json_has_percentiles_that_belong_to_one_run(tmp_path: Path) -> None:
+    result = one(fio_file(tmp_path / "a.json")).result([])
+    assert result.latency_known == "percentiles"
+    assert result.latency_ns(99) == 400_000
+    assert math.isnan(result.latency_ns(95))
+    assert result.latency_counts() == {}
+
+
+def test_percentiles_of_a_mixed_load_are_not_those_of_its_reads(tmp_path: Path) -> None:
+    result = one(fio_file(tmp_path / "a.json", fio_job(write=fio_side(500)))).result([])
+    assert result.latency_known == "mean"
+    assert math.isnan(result.latency_ns(99))
+    assert result.read.percentile_ns(99) == 400_000
+
+
+def test_fio_2_counts_microseconds_and_kibibytes(tmp_path: Path) -> None:
+    latency = {"min": 90, "max": 1650, "mean": 180.5, "stddev": 1.0}
+    clat = latency | {"percentile": {"99.000000": 400, "0.00": 0}}
+    side = {"io_bytes": 4000, "iops": 1000.0, "runtime": 1000, "total_ios": 1000, "lat": latency, "clat": clat}
+    idle = {"io_bytes": 0, "iops": 0.0, "runtime": 0, "total_ios": 0, "lat": {}, "clat": {}}
+    result = one(fio_file(tmp_path / "a.json", fio_job(read=side, write=idle), version="2.21")).result([])
+    assert result.latency_mean_ns == pytest.approx(180_500)
+    assert result.own_percentiles == {99.0: 400_000}
+    assert result.rate_bytes_per_s == pytest.approx(1000 * 4096)
+
+
+def test_text_before_the_json_is_skipped_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("fio: {warning} of an option\n\n" + fio_output())
+    _, notes = read(path)
+    assert notes == [f"{path}:1: skipped what is no JSON: 'fio: {{warning}} of an option'"]
+
+
+def test_truncated_json_is_told_with_line_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    text = fio_output()
+    cut = text[: text.index('"total_ios"') + 30]
+    path.write_text(cut)
+    with pytest.raises(Unreadable, match=rf"a.json:{cut.count(chr(10)) + 1}: .*ends in the middle"):
+        read(path)
+
+
+@pytest.mark.parametrize("content", ["", "  \n", "no json at all", '{"a": 1}', "[1, 2]"])
+def test_files_without_a_result_are_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(Unreadable, match=re.escape(str(path))):
+        read(path)
+
+
+def test_a_field_that_is_missing_is_named(tmp_path: Path) -> None:
+    side = {key: value for key, value in fio_side().items() if key != "runtime"}
+    path = fio_file(tmp_path / "a.json", fio_job("seq", read=side))
+    with pytest.raises(Unreadable, match=r"jobs, seq, read: .*runtime"):
+        read(path)
+
+
+def test_only_the_last_of_several_reports_counts(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(fio_output(fio_job(read=fio_side(10))) + "\n" + fio_output(fio_job(read=fio_side(1000))))
+    (measured,), notes = read(path)
+    assert measured.read.ios == 1000
+    assert "2 reports in one file" in notes[0]
+
+
+def test_clients_are_added_up_once(tmp_path: Path) -> None:
+    rows = [fio_job("a", hostname=host, read=fio_side(bins=BINS)) for host in ("h1", "h2")]
+    total = fio_job("All clients", read=fio_side(2000, bins={key: 2 * count for key, count in BINS.items()}))
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"fio version": "fio-3.36", "client_stats": [*rows, total]}))
+    result = one(path).result([])
+    assert result.ios == 2000
+    assert result.latency_ns(99) == 400_000
+    assert result.outstanding.total == 16
+
+
+def test_percentiles_that_fio_made_of_all_clients_are_taken_where_theirs_cannot_be_merged(tmp_path: Path) -> None:
+    rows = [fio_job("a", hostname=host) for host in ("h1", "h2")]
+    path = tmp_path / "a.json"
+    path.write_text(
+        json.dumps({"fio version": "fio-3.36", "client_stats": [*rows, fio_job("All clients", read=fio_side(2000))]})
+    )
+    assert one(path).result([]).latency_ns(99) == 400_000
+
+
+def test_stonewalled_groups_are_results_of_their_own(tmp_path: Path) -> None:
+    path = fio_file(tmp_path / "a.json", fio_job("read"), fio_job("write", groupid=1, read=IDLE, write=fio_side(500)))
+    measured, _ = read(path)
+    assert [(each.part, each.read.ios, each.write.ios) for each in measured] == [("read", 1000, 0), ("write", 0, 500)]
+
+
+def test_groups_that_ran_at_the_same_time_are_one_load(tmp_path: Path) -> None:
+    jobs = [fio_job("a", job_start=1_700_000_000_000), fio_job("b", groupid=1, job_start=1_700_000_000_010)]
+    measured = one(fio_file(tmp_path / "a.json", *jobs))
+    assert measured.read.ios == 2000
+    assert measured.start_skew_ns == 10_000_000
+    assert measured.start_unix_ns == 1_700_000_000_000_000_000
+
+
+def test_jobs_that_did_not_overlap_are_told(tmp_path: Path) -> None:
+    jobs = [fio_job("a", job_start=1_700_000_000_000), fio_job("b", job_start=1_700_000_000_800)]
+    measured = one(fio_file(tmp_path / "a.json", *jobs))
+    assert any("ran together for only 0.2 of 1.0 s" in note for note in measured.notes)
+
+
+def test_a_job_that_ended_with_an_error_makes_its_run_invalid(tmp_path: Path) -> None:
+    (measured,), notes = read(fio_file(tmp_path / "a.json", fio_job(error=5)))
+    assert measured.result([]).checks.errors == 1
+    assert "job job ended with error 5" in notes[0]
+
+
+def test_clones_reported_together_count_as_the_workers_they_are(tmp_path: Path) -> None:
+    grouped = fio_job(options={"numjobs": "4", "group_reporting": ""}, job_runtime=4000)
+    assert one(fio_file(tmp_path / "a.json", grouped)).workers == 4
+    clones = [fio_job(options={"numjobs": "2"}) for _ in range(2)]
+    assert one(fio_file(tmp_path / "b.json", *clones)).workers == 2
+    other_jobs_hidden = fio_job(options={"group_reporting": ""}, job_runtime=3000)
+    assert one(fio_file(tmp_path / "c.json", other_jobs_hidden)).workers is None
+
+
+def test_synchronous_engines_have_one_in_flight(tmp_path: Path) -> None:
+    measured = one(fio_file(tmp_path / "a.json", fio_job(options={"ioengine": "psync", "iodepth": "32"})))
+    assert measured.per_worker == 1
+
+
+def test_a_rate_that_was_asked_for_is_an_open_loop(tmp_path: Path) -> None:
+    result = one(fio_file(tmp_path / "a.json", fio_job(options={"rate_iops": "1250"}))).result([])
+    assert result.open is not None
+    assert result.open.achieved == pytest.approx(0.8)
+
+
+def test_cpu_is_that_of_fios_own_threads(tmp_path: Path) -> None:
+    result = one(fio_file(tmp_path / "a.json")).result([])
+    assert result.cpu.initiator is not None
+    assert result.cpu.initiator.busy_ns == 300_000_000
+    assert result.cpu_per_io_ns("initiator") is None  # the kernel's work for a kernel path is not in it
+
+
+def test_a_campaign_gives_a_report_with_the_figures_of_its_files(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    iotax("import", "fio", folder, "--name-pattern", "{protocol}-{bs}-r{replicate}.json", "-n", "c.iotax")
+    iotax("report", "c.iotax")
+    page = (tmp_path / "c.html").read_text()
+    assert "imported from 6 fio 3.36 files" in page
+    text = re.sub(r"<[^>]+>", " ", page)
+    assert re.search(r"iSCSI\s+3 runs\s+1,010", text)
+    assert re.search(r"nfs\s+3 runs\s+2,020", text)
+    shown = json.loads(iotax("show", "c.iotax", "--json").output)
+    values = {cell["levels"]["protocol"]: cell["values"] for cell in shown["treatments"]}
+    assert values["iscsi"]["iops"]["value"] == pytest.approx((1000 * 1010 * 1020) ** (1 / 3))
+    assert values["nfs"]["latency"]["value"] == pytest.approx(180.0005)
+    assert values["nfs"]["latency_p99"]["value"] == pytest.approx(400)
