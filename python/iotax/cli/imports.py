@@ -110,7 +110,7 @@ class _Read:
 
 
 def _read(request: Request, form: Format, name: str) -> _Read:
-    """Ends with the reason where nothing could be read, or not be told apart."""
+    """Ends with the reason where nothing could be read, or two results claim one place."""
     try:
         naming = Naming(
             given_factors(list(request.factors)),

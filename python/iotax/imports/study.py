@@ -34,7 +34,7 @@ class Kept:
 
 
 def study_of(campaign: Campaign, wanted: Wanted) -> tuple[ImportedStudy, list[Kept]]:
-    """Raises PatternError where the results cannot be told apart, or the baseline is not among them."""
+    """Raises PatternError where two results claim one place, or the baseline is not among them."""
     placed = campaign.placed
     factors = _factors([each.treatment for each in placed])
     replicates = _replicates(placed, factors)
