@@ -11,7 +11,7 @@ from iotax.analysis.data import Cell, Grid
 from iotax.analysis.estimate import Contrast, Estimate, mean_of
 from iotax.analysis.model import CellModel, Layout, Weights, correlations
 from iotax.analysis.multiplicity import dunnett, each_confidence
-from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
+from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_TARGET, IOPS, LATENCY, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.analysis.withheld import withheld
@@ -65,6 +65,10 @@ class Tax:
     """Share of the local throughput that is lost; None where the study imposed the rate."""
     carrier: Carrier
     """Of the treatment."""
+    initiator_us: Estimate | None
+    """Of CPU, beyond what the local load spends."""
+    target_us: Estimate | None
+    """Of CPU: all of it, since nobody serves what is local."""
 
 
 class Model:
@@ -232,9 +236,17 @@ def taxes(models: dict[str, Model]) -> list[Tax]:
                 cpu.response if cpu else CPU,
                 None if arm in throughput.withheld else _lost(throughput, cell, local),
                 latency.carriers[cell],
+                _initiator_us(models[CPU_INITIATOR.key], cell, local),
+                models[CPU_TARGET.key].absolute(cell) if cell in models[CPU_TARGET.key] else None,
             )
         )
     return result
+
+
+def _initiator_us(model: Model, cell: Cell, local: Cell) -> Estimate | None:
+    if cell not in model or local not in model:
+        return None
+    return Estimate.plain(model.model.difference_of_means(cell, local))
 
 
 def _lost(throughput: Model, cell: Cell, local: Cell) -> Estimate:

@@ -11,6 +11,7 @@ from iotax.analysis.compare import Comparison, compare_overall
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import RESPONSES, Response
 from iotax.analysis.summary import Summary
+from iotax.design.power import block_reach, seen_errors
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ def half_width_percent(ratio: Estimate) -> float | None:
     if ratio.low is None or ratio.high is None or ratio.low <= 0:
         return None
     return 100 * (math.sqrt(ratio.high / ratio.low) - 1)
+
+
+def detectable_percent(half_width: float, sessions: int) -> float | None:
+    """The smallest difference that is seen with 90 % power where intervals have this half-width (percent), over so
+    many sessions or replicates; None for fewer than two."""
+    if sessions < 2:
+        return None
+    return half_width * seen_errors(sessions - 1) / block_reach(sessions)
 
 
 def precisions(summary: Summary) -> list[Precision]:

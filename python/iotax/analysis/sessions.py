@@ -13,7 +13,7 @@ from iotax.analysis.responses import Response, Run
 from iotax.analysis.rounds import SLICED, Scatter, scatter, slice_logs
 from iotax.design.power import block_reach
 
-_SESSIONS_MAX = 1000
+SESSIONS_MAX = 1000
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,14 @@ def session_scatter(runs: Sequence[Run], grid: Grid, response: Response) -> Sess
         return None
     whole = Scatter(sum(part.sessions for part in parts), sum(part.slices for part in parts))
     sessions = min(len(arm.by_session) for arm in arms)
-    return SessionScatter(response, sessions, whole.share_of_sessions, _for_half(sessions))
+    return SessionScatter(response, sessions, whole.share_of_sessions, for_width(sessions, 0.5) or SESSIONS_MAX)
 
 
-def _for_half(sessions: int) -> int:
-    """Sessions whose mean has an interval half as wide: t(n - 1) / √n falls to its half."""
-    wanted = block_reach(sessions) / math.sqrt(sessions) / 2
-    more = range(sessions + 1, _SESSIONS_MAX)
-    return next((count for count in more if block_reach(count) / math.sqrt(count) <= wanted), _SESSIONS_MAX)
+def for_width(sessions: int, share: float) -> int | None:
+    """Sessions, or replicates, whose interval has this share of the width of so many: t(n - 1) / √n falls to it.
+
+    None where it takes more than 1,000.
+    """
+    wanted = share * block_reach(sessions) / math.sqrt(sessions)
+    more = range(sessions, SESSIONS_MAX + 1)
+    return next((count for count in more if block_reach(count) / math.sqrt(count) <= wanted * (1 + 1e-9)), None)

@@ -16,7 +16,7 @@ from iotax.cli.show import agreed
 from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate
-from iotax.wording import indexed, measuring, trust, verdict_word, verdicts
+from iotax.wording import answer, indexed, measuring, precision, trust, verdict_word, verdicts
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _CPU_PARTS = ("initiator", "target", "hypervisor")
@@ -41,10 +41,14 @@ def print_summary(notebook: Notebook, run: int) -> None:
         style="dim",
         soft_wrap=True,
     )
-    headlines = [finding for finding in verdicts(summary) if finding.response_key == primary.key]
-    for finding in headlines:
-        out.print(Text(finding.sentence), soft_wrap=True)
+    for part in answer(summary):
+        out.print(Text(f"{part.title}:", style="bold"))
+        for finding in part.findings:
+            out.print(Text(finding.sentence), soft_wrap=True)
     _print_warnings(summary)
+    for note in (precision(summary), *(each for each in trust(summary) if each.subject == "sessions")):
+        if note is not None:
+            out.print(note.text, style="dim", soft_wrap=True, highlight=False)
     if said := measuring(data):
         out.print(f"{said}.", style="dim", soft_wrap=True)
 
@@ -84,6 +88,10 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "findings": [
             {"response": each.response_key or None, "sentence": each.sentence}
             for each in (verdicts(summary) if summary else [])
+        ],
+        "answer": [
+            {"title": part.title, "sentences": [each.sentence for each in part.findings]}
+            for part in (answer(summary) if summary else [])
         ],
         "trust": [
             {"tone": each.tone, "text": each.text, "details": list(each.details)}

@@ -90,7 +90,7 @@ def _written(path: Path | None, name: str, text: str) -> Path:
     some = numbered if path is None else (path,)
     place = next((each for each in some if not each.exists() or _says(each, text)), None)
     if place is None:
-        leave(Exit.USAGE, f"{path or name} is there already and asks something else; name another file with --study")
+        leave(Exit.USAGE, f"{path or name} already exists and asks something else; name another file with --study")
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         write_output(place, text)

@@ -27,8 +27,12 @@ def detectable_ratio(cv: float, runs: int, freedom: float) -> float | None:
     if freedom < 1:
         return None
     error = math.sqrt(math.log1p(cv * cv)) * math.sqrt(2 / runs)
-    limit = stdtrit(freedom, 1 - ALPHA / 2)
-    return math.exp(error * float(nctdtrinc(freedom, 1 - POWER, limit)))
+    return math.exp(error * seen_errors(freedom))
+
+
+def seen_errors(freedom: float) -> float:
+    """The smallest difference that is seen with 90 % power, in its standard errors."""
+    return float(nctdtrinc(freedom, 1 - POWER, stdtrit(freedom, 1 - ALPHA / 2)))
 
 
 def replicates_to_detect(cv: float, ratio: float) -> int:

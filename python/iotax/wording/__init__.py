@@ -4,10 +4,12 @@
 No sentence states a difference without its interval, and one that withholds a verdict says why.
 
 - `verdicts(summary)`, `trust(summary)`: the answer and how far to believe it, each a `Finding`;
+- `answer(summary)`: the same in parts, for a first screen; `precision(summary)`: how narrow its intervals are;
 - `verdict_word(response, verdict)`: a verdict in a cell of a table; `because(withheld, arm, base)`: why there is none;
 - `title`, `figure`, `signed`, `span`: names and numbers as they are written everywhere.
 """
 
+from iotax.wording.answer import Part, answer, precision
 from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, indexed, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, title
 from iotax.wording.sizing import comparable, cost_cautions
@@ -19,7 +21,9 @@ __all__ = [
     "PERCENT_RATIO_MAX",
     "PROTOCOL_TITLES",
     "Finding",
+    "Part",
     "Tone",
+    "answer",
     "because",
     "change",
     "comparable",
@@ -30,6 +34,7 @@ __all__ = [
     "measuring",
     "percent",
     "points",
+    "precision",
     "signed",
     "span",
     "title",

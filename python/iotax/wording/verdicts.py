@@ -64,13 +64,19 @@ _WORDS = {
 
 def verdicts(summary: Summary) -> list[Finding]:
     """For each response and arm one finding, then what the protocols cost beyond local."""
+    return [finding for finding, _ in judged(summary)] + not_achieved(summary) + taxes(summary.taxes)
+
+
+def judged(summary: Summary) -> list[tuple[Finding, list[Comparison]]]:
+    """For each response and arm one finding, and the comparisons that it rests on: by condition where it depends."""
     found = []
     for response in summary.responses:
         for overall in (o for o in summary.overalls if o.response is response):
             by_condition = [c for c in summary.comparisons if c.response is response and c.arm == overall.arm]
             finding = against_baseline(overall, by_condition, title(summary.grid.baseline_arm))
-            found.append(_cautioned(finding, summary.doubt(overall.arm)))
-    return found + _not_achieved(summary) + _taxes(summary.taxes)
+            rests_on = by_condition if overall.depends and len(by_condition) > 1 else [overall.comparison]
+            found.append((_cautioned(finding, summary.doubt(overall.arm)), rests_on))
+    return found
 
 
 def caution(doubt: Doubt) -> str:
@@ -122,7 +128,7 @@ def _cautioned(finding: Finding, doubt: Doubt) -> Finding:
     return replace(finding, text=f"{finding.text}; but {said}", tone="warning") if said else finding
 
 
-def _not_achieved(summary: Summary) -> list[Finding]:
+def not_achieved(summary: Summary) -> list[Finding]:
     """Open-loop treatments that fell behind the rate that they were offered: a finding, though the rate is none."""
     found = []
     for arm in summary.grid.arms:
@@ -211,24 +217,44 @@ def _words(response: Response) -> _Words:
     return _WORDS.get(response.key, _Words(name, f"more ({name})", f"less ({name})", "shows", up, down))
 
 
-def _taxes(taxes: Sequence[Tax]) -> list[Finding]:
+def taxes(found: Sequence[Tax]) -> list[Finding]:
     """The tax under the lightest load, which the study names first: queueing adds least to it. None without an
     interval."""
-    found = []
-    for arm in dict.fromkeys(tax.arm for tax in taxes):
-        tax = next(t for t in taxes if t.arm == arm)
+    said = []
+    for arm in dict.fromkeys(tax.arm for tax in found):
+        tax = next(t for t in found if t.arm == arm)
         where = f" at {tax.condition}" if tax.condition else ""
         parts = [
             f"{_us(estimate)} of {what}"
-            for estimate, what in ((tax.latency_us, "latency"), (tax.cpu_us, "CPU"))
+            for estimate, what in ((tax.latency_us, "latency"), *_cpu_by_side(tax))
             if estimate is not None and estimate.low is not None
         ]
         if parts:
-            text = f"adds {' and '.join(parts)} to each I/O, compared with the same volume reached locally{where}"
+            text = f"adds {_listed(parts)} to each I/O"
+            if (lost := tax.throughput_percent) is not None and lost.low is not None and lost.low > 0:
+                text += f" and takes {_share(lost)} of the throughput"
+            text += f", compared with the same volume reached locally{where}"
             if tax.carrier.emulated:
                 text += f"; it runs here over {described(tax.carrier)}, whose cost is in these figures"
-            found.append(Finding(title(arm), text))
-    return found
+            said.append(Finding(title(arm), text))
+    return said
+
+
+def _cpu_by_side(tax: Tax) -> list[tuple[Estimate | None, str]]:
+    """Of both sides apart where both were measured, else together."""
+    if tax.initiator_us is None or tax.target_us is None:
+        return [(tax.cpu_us, "CPU")]
+    return [(tax.initiator_us, "initiator CPU"), (tax.target_us, "target CPU")]
+
+
+def _listed(parts: Sequence[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _share(lost: Estimate) -> str:
+    assert lost.low is not None and lost.high is not None
+    return f"{figure(lost.value)} % (95 % CI {figure(lost.low)} to {figure(lost.high)})"
 
 
 def _us(estimate: Estimate) -> str:

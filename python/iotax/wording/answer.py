@@ -1,0 +1,107 @@
+"""The first screen: what each protocol adds, what differs, what is equivalent, what is not settled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from iotax.analysis.compare import Comparison
+from iotax.analysis.precision import Precision, detectable_percent, half_width_percent, precisions
+from iotax.analysis.sessions import SESSIONS_MAX, for_width
+from iotax.analysis.summary import Summary
+from iotax.analysis.verdict import Verdict
+from iotax.units import show_minutes
+from iotax.wording.figures import count
+from iotax.wording.verdicts import Finding, judged, not_achieved, taxes
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sentences under one title."""
+
+    title: str
+    findings: tuple[Finding, ...]
+
+
+def answer(summary: Summary) -> list[Part]:
+    """Absolute before relative; what was found before what was not. Parts without a sentence are left out."""
+    significant, equivalent, open_, withheld = [], [], [], []
+    for finding, comparisons in judged(summary):
+        found = {each.verdict for each in comparisons}
+        if found & {Verdict.BETTER, Verdict.WORSE}:
+            significant.append(finding)
+        elif Verdict.INCONCLUSIVE in found:
+            open_.append(_with_what_it_takes(finding, comparisons, summary))
+        elif Verdict.EQUIVALENT in found:
+            equivalent.append(finding)
+        else:
+            withheld.append(finding)
+    margin = f"{summary.data.study.margin:g} %"
+    parts = [
+        Part("What each protocol adds to an I/O", tuple(taxes(summary.taxes))),
+        Part("Significant differences", tuple(significant)),
+        Part(f"No difference beyond the margin of {margin}", tuple(equivalent)),
+        Part("Not settled", tuple(open_)),
+        Part("No verdict", tuple(withheld)),
+        Part("Offered and not completed", tuple(not_achieved(summary))),
+    ]
+    return [part for part in parts if part.findings]
+
+
+def precision(summary: Summary) -> Finding | None:
+    """How wide the intervals of the primary response are, what difference they show, and what half of it takes, where
+    no sentence about sessions says that."""
+    if not summary.responses:
+        return None
+    primary = summary.responses[0]
+    own = next((each for each in precisions(summary) if each.response is primary), None)
+    if own is None or (widest := _widest(own)) is None:
+        return None
+    blocks = _blocks(summary)
+    seen = detectable_percent(widest, blocks)
+    text = f"{primary.short}: ratios are known to " + " and ".join(_widths(own))
+    if seen is not None:
+        text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
+        text += f"{seen:.1f} %"
+        text += "" if summary.session_scatter else f"; half of it takes {_effort(summary, 0.5)}"
+    return Finding("precision", text + ".")
+
+
+def _widest(own: Precision) -> float | None:
+    return own.overall_percent if own.overall_percent is not None else own.cell_worst_percent
+
+
+def _widths(own: Precision) -> list[str]:
+    found = [] if own.overall_percent is None else [f"±{own.overall_percent:.1f} % over all loads"]
+    if own.cell_median_percent is not None and own.cell_worst_percent is not None:
+        found.append(f"±{own.cell_median_percent:.1f} % under one load (median; worst ±{own.cell_worst_percent:.1f} %)")
+    return found
+
+
+def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], summary: Summary) -> Finding:
+    """Intervals that either leave out "no difference" or lie within the margin, if the estimates stay as they are."""
+    margin_percent = summary.data.study.margin
+    shares = []
+    for each in comparisons:
+        width = half_width_percent(each.ratio)
+        if each.verdict is Verdict.INCONCLUSIVE and width:
+            away = 100 * abs(each.ratio.value - 1)
+            shares.append(max(margin_percent - away, away) / width)
+    if not shares:
+        return finding
+    return replace(finding, text=f"{finding.text}; to settle it takes {_effort(summary, min(*shares, 1.0))}")
+
+
+def _effort(summary: Summary, share: float) -> str:
+    """What gives intervals of this share of the width: "about 14 sessions (6 min 10 s)"."""
+    blocks = _blocks(summary)
+    unit = "session" if summary.data.study.design.slices else "replicate"
+    wanted = for_width(blocks, share) if blocks > 1 else None
+    if wanted is None:
+        return f"more than {count(SESSIONS_MAX, unit)}"
+    wall_ns = summary.data.wall_ns
+    took = f" ({show_minutes(wall_ns / 1e9 * wanted / blocks)})" if wall_ns else ""
+    return f"about {count(wanted, unit)}{took}"
+
+
+def _blocks(summary: Summary) -> int:
+    """Sessions, or replicates of the treatment with the fewest."""
+    return min((len(cell.runs) for cell in summary.cells), default=0)
