@@ -4,12 +4,10 @@ use std::{
     fmt, io,
     net::{SocketAddr, TcpListener},
     os::fd::OwnedFd,
-    sync::Arc,
     time::Duration,
 };
 
-use iotax_node::{CloseReason, ConnId, Input, ListenerId, Node, Output};
-use iotax_proto::Instant;
+use iotax_node::{CloseReason, ConnId, DiskId, DiskToken, Input, ListenerId, Node};
 use rustix::{
     buffer::spare_capacity,
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
@@ -20,15 +18,15 @@ use rustix::{
 
 use super::{
     DriverConfig,
-    gather::{Gather, Sent},
-    life::{Life, Step},
+    connections::Connection,
+    gather::Sent,
+    life::Life,
     pool::Pool,
-    run::{Common, MAX_RECEIVE_BYTES, Port, Until, settle},
+    port::{Common, MAX_RECEIVE_BYTES, Port, Until, receive_limit, settle},
     socket,
-    table::Table,
     waker::Handed,
 };
-use crate::disk::{Disk, Transfer};
+use crate::disk::Transfer;
 
 /// Receives from one connection before the others have their turn.
 const RECEIVES_A_TURN: usize = 8;
@@ -47,30 +45,18 @@ const WAKER: u64 = 2;
 const POOL: u64 = 3;
 
 pub(super) struct EpollPort {
-    common: Common,
+    common: Common<Conn>,
     epoll: OwnedFd,
     listeners: Vec<TcpListener>,
-    conns: Table<Conn>,
-    /// Connections that may have bytes for us; an id that is not `queued` any more is passed over.
-    ready: Vec<ConnId>,
-    ready_now: Vec<ConnId>,
-    /// Connections with bytes to send.
-    dirty: Vec<ConnId>,
-    dirty_now: Vec<ConnId>,
-    /// Readable connections whose bytes the node does not want for now.
-    paused: Vec<ConnId>,
-    closing_count: usize,
     events: Vec<Event>,
     /// One for all connections: bytes stay in it only while the node looks at them.
     receive_buffer: Vec<u8>,
-    gather: Gather,
-    disks: Vec<Arc<Disk>>,
     pool: Pool,
 }
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a socket, not the states of a machine")]
-struct Conn {
+pub(super) struct Conn {
     socket: OwnedFd,
     connecting: bool,
     /// The system has said since the last `EAGAIN` that a receive may bring something.
@@ -80,9 +66,6 @@ struct Conn {
     streak_bytes: usize,
     /// The peer has ended its side: receive until that shows, short receives or not.
     ended: bool,
-    queued: bool,
-    dirty: bool,
-    paused: bool,
     life: Life,
 }
 
@@ -95,11 +78,26 @@ impl Conn {
             writable: !connecting,
             streak_bytes: 0,
             ended: false,
-            queued: false,
-            dirty: false,
-            paused: false,
             life: Life::default(),
         }
+    }
+}
+
+impl Connection for Conn {
+    fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn is_connecting(&self) -> bool {
+        self.connecting
     }
 }
 
@@ -119,17 +117,8 @@ impl EpollPort {
             common,
             epoll,
             listeners: config.listeners,
-            conns: Table::new(),
-            ready: Vec::new(),
-            ready_now: Vec::new(),
-            dirty: Vec::new(),
-            dirty_now: Vec::new(),
-            paused: Vec::new(),
-            closing_count: 0,
             events: Vec::with_capacity(EVENTS),
             receive_buffer: vec![0; MAX_RECEIVE_BYTES],
-            gather: Gather::new(config.tricks),
-            disks: config.disks,
             pool,
         };
         for (index, listener) in port.listeners.iter().enumerate() {
@@ -140,96 +129,21 @@ impl EpollPort {
     }
 
     fn register(&mut self, id: ConnId, conn: Conn) -> io::Result<()> {
-        self.conns.insert(id, conn);
-        let data = EventData::new_u64((CONNECTION << KIND_SHIFT) | self.conns.key(id));
+        self.common.conns.insert(id, conn);
+        let data = EventData::new_u64((CONNECTION << KIND_SHIFT) | self.common.conns.key(id));
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if let Some(conn) = self.conns.get(id) {
+        if let Some(conn) = self.common.conns.get(id) {
             epoll::add(&self.epoll, &conn.socket, data, interest)?;
         }
         Ok(())
-    }
-
-    fn connect(&mut self, id: ConnId, to: SocketAddr) {
-        let begun = socket::new_stream(to, self.common.socket, self.common.tricks).and_then(|socket| {
-            rustix::io::ioctl_fionbio(&socket, true)?;
-            match rustix::net::connect(&socket, &to) {
-                Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-                Err(error) => Err(error.into()),
-            }
-        });
-        let registered = match begun {
-            // A connection that stands at once is told of by the first event like any other.
-            Ok(socket) => self.register(id, Conn::new(socket, true)),
-            Err(error) => {
-                self.conns.reserve(id);
-                Err(error)
-            }
-        };
-        if let Err(error) = registered {
-            self.end(id, CloseReason::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
-        }
-    }
-
-    /// Begins an orderly end.
-    fn close(&mut self, id: ConnId) {
-        let key = self.conns.key(id);
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        if !conn.life.start_closing() {
-            return;
-        }
-        if conn.connecting {
-            self.end(id, CloseReason::Ended);
-            return;
-        }
-        self.closing_count += 1;
-        self.common.start_closing(key);
-        self.has_bytes(id);
-        self.queue(id);
-    }
-
-    /// Drops the socket and remembers to tell the node.
-    fn end(&mut self, id: ConnId, reason: CloseReason) {
-        if let Some(conn) = self.conns.remove(id)
-            && conn.life.is_closing()
-            && !conn.connecting
-        {
-            self.closing_count -= 1;
-        }
-        self.common.gone.push_back((id, reason));
-    }
-
-    fn take_step(&mut self, id: ConnId, step: Step) {
-        match step {
-            Step::Stay => {}
-            Step::Close => {
-                self.close(id);
-                self.has_bytes(id);
-            }
-            Step::ShutDown => {
-                if let Some(conn) = self.conns.get(id) {
-                    socket::end_sending(&conn.socket);
-                }
-            }
-            Step::End(reason) => self.end(id, reason),
-        }
-    }
-
-    /// Queues a connection for `process`.
-    fn queue(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id)
-            && !conn.queued
-        {
-            conn.queued = true;
-            self.ready.push(id);
-        }
     }
 
     fn take_event(&mut self, event: Event) {
         let data = event.data.u64();
         match data >> KIND_SHIFT {
             CONNECTION => {
-                let Some(id) = self.conns.find(data) else { return };
-                let Some(conn) = self.conns.get_mut(id) else { return };
+                let Some(id) = self.common.conns.find(data) else { return };
+                let Some(conn) = self.common.conns.get_mut(id) else { return };
                 let flags = event.flags;
                 if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
                     conn.ended = true;
@@ -239,10 +153,10 @@ impl EpollPort {
                 if flags.contains(EventFlags::OUT) && !conn.writable {
                     conn.writable = true;
                     if !conn.connecting {
-                        self.has_bytes(id);
+                        self.common.conns.has_bytes(id);
                     }
                 }
-                self.queue(id);
+                self.common.conns.queue(id);
             }
             LISTENER => self.accept((data & 0xFFFF_FFFF) as usize),
             POOL => self.pool.take_done(&mut self.common.disk_done),
@@ -272,50 +186,24 @@ impl EpollPort {
         }
     }
 
-    /// The turn of one connection that may have news.
-    fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.queued = false;
-        if conn.connecting {
-            if !conn.writable && !conn.ended {
-                return;
-            }
-            match sockopt::socket_error(&conn.socket) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) | Err(error) => {
-                    self.end(id, CloseReason::Failed(error.raw_os_error()));
-                    return;
-                }
-            }
-            conn.connecting = false;
-            node.handle(self.common.clock.now(), Input::Connected { conn: id });
-            settle(node, self);
-            self.has_bytes(id);
-        }
-        self.receive(id, node);
-    }
-
     fn receive<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let mut buffer = std::mem::take(&mut self.receive_buffer);
         let mut received = 0;
-        while let Some(conn) = self.conns.get_mut(id)
+        while let Some(conn) = self.common.conns.get_mut(id)
             && conn.readable
             && conn.life.receives()
         {
             if received == RECEIVES_A_TURN {
-                self.queue(id);
+                self.common.conns.queue(id);
                 break;
             }
             let wanted = node.wants_receive(id);
             let discard = conn.life.discards(wanted);
             if !discard && !wanted {
-                if !conn.paused {
-                    conn.paused = true;
-                    self.paused.push(id);
-                }
+                self.common.conns.pause(id);
                 break;
             }
-            let limit = self.common.receive_limit(conn.streak_bytes);
+            let limit = receive_limit(self.common.tricks, conn.streak_bytes);
             match rustix::net::recv(&conn.socket, &mut buffer[..limit], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
                     let step = conn.life.peer_ended();
@@ -345,9 +233,64 @@ impl EpollPort {
         }
         self.receive_buffer = buffer;
     }
+}
+
+impl Port for EpollPort {
+    type Conn = Conn;
+
+    fn common(&mut self) -> &mut Common<Conn> {
+        &mut self.common
+    }
+
+    fn connect(&mut self, id: ConnId, to: SocketAddr) {
+        let begun = socket::new_stream(to, self.common.socket, self.common.tricks).and_then(|socket| {
+            rustix::io::ioctl_fionbio(&socket, true)?;
+            match rustix::net::connect(&socket, &to) {
+                Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+                Err(error) => Err(error.into()),
+            }
+        });
+        let registered = match begun {
+            // A connection that stands at once is told of by the first event like any other.
+            Ok(socket) => self.register(id, Conn::new(socket, true)),
+            Err(error) => {
+                self.common.conns.reserve(id);
+                Err(error)
+            }
+        };
+        if let Err(error) = registered {
+            self.end(id, CloseReason::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+        }
+    }
+
+    fn take_over(&mut self, id: ConnId, socket: OwnedFd) -> bool {
+        if rustix::io::ioctl_fionbio(&socket, true).is_err() {
+            return false;
+        }
+        let registered = self.register(id, Conn::new(socket, false)).is_ok();
+        if !registered {
+            self.common.conns.remove(id);
+            self.common.conns.release(id);
+        }
+        registered
+    }
+
+    fn end(&mut self, id: ConnId, reason: CloseReason) {
+        if let Some(conn) = self.common.conns.remove(id)
+            && conn.life.is_closing()
+            && !conn.connecting
+        {
+            self.common.conns.has_closed();
+        }
+        self.common.conns.gone.push_back((id, reason));
+    }
+
+    fn start_transfer(&mut self, token: DiskToken, _: DiskId, transfer: Transfer) {
+        self.pool.submit(token, transfer);
+    }
 
     fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(conn) = self.common.conns.get_mut(id) else { return };
         if conn.connecting {
             return;
         }
@@ -355,14 +298,14 @@ impl EpollPort {
             if conn.life.send_failed() {
                 transmit.clear();
             } else if conn.writable {
-                match self.gather.send(transmit, &conn.socket) {
+                match self.common.gather.send(transmit, &conn.socket) {
                     Sent::All => {}
                     Sent::Blocked => conn.writable = false,
                     Sent::Failed(error) => {
                         // The peer's last words, and its end, are to be received.
                         conn.readable = true;
                         let step = conn.life.set_send_error(error);
-                        self.queue(id);
+                        self.common.conns.queue(id);
                         self.take_step(id, step);
                         return;
                     }
@@ -375,77 +318,26 @@ impl EpollPort {
         let step = conn.life.all_sent();
         self.take_step(id, step);
     }
-}
 
-impl Port for EpollPort {
-    fn common(&mut self) -> &mut Common {
-        &mut self.common
-    }
-
-    fn output(&mut self, output: Output) {
-        match output {
-            Output::Connect { conn, to } => self.connect(conn, to),
-            Output::Close { conn } => self.close(conn),
-            Output::Disk { token, disk, op } => match Transfer::new(Arc::clone(&self.disks[disk.0 as usize]), op) {
-                Ok(transfer) => self.pool.submit(token, transfer),
-                Err(error) => self.common.disk_done.push_back((token, Err(error))),
-            },
-        }
-    }
-
-    fn has_bytes(&mut self, id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(id)
-            && !conn.dirty
-        {
-            conn.dirty = true;
-            self.dirty.push(id);
-        }
-    }
-
-    fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
-        let refused = rustix::io::ioctl_fionbio(&handed.socket, true).is_err()
-            || self.common.socket.apply(&handed.socket, handed.peer, self.common.tricks).is_err();
-        if self.conns.len().saturating_sub(self.closing_count) >= self.common.max_connections || refused {
-            return None;
-        }
-        let conn = self.conns.free_id();
-        if self.register(conn, Conn::new(handed.socket, false)).is_err() {
-            self.conns.remove(conn);
-            self.conns.release(conn);
-            return None;
-        }
-        Some(Input::Accepted { conn, listener: handed.listener, peer: handed.peer })
-    }
-
-    fn release(&mut self, conn: ConnId) {
-        self.conns.release(conn);
-    }
-
-    fn resume<N: Node + ?Sized>(&mut self, node: &N) {
-        let mut at = 0;
-        while let Some(&id) = self.paused.get(at) {
-            let over = |conn: &Conn| conn.life.discards(false);
-            if self.conns.get(id).is_none_or(over) || node.wants_receive(id) {
-                self.paused.swap_remove(at);
-                if let Some(conn) = self.conns.get_mut(id) {
-                    conn.paused = false;
+    fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
+        let Some(conn) = self.common.conns.get_mut(id) else { return };
+        if conn.connecting {
+            if !conn.writable && !conn.ended {
+                return;
+            }
+            match sockopt::socket_error(&conn.socket) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) | Err(error) => {
+                    self.end(id, CloseReason::Failed(error.raw_os_error()));
+                    return;
                 }
-                self.queue(id);
-            } else {
-                at += 1;
             }
+            conn.connecting = false;
+            node.handle(self.common.clock.now(), Input::Connected { conn: id });
+            settle(node, self);
+            self.common.conns.has_bytes(id);
         }
-    }
-
-    fn expire(&mut self, now: Instant) {
-        while let Some(key) = self.common.take_expired(now) {
-            if let Some(id) = self.conns.find(key)
-                && let Some(conn) = self.conns.get(id)
-            {
-                let reason = conn.life.overdue();
-                self.end(id, reason);
-            }
-        }
+        self.receive(id, node);
     }
 
     fn listen_again(&mut self) {
@@ -455,32 +347,12 @@ impl Port for EpollPort {
         }
     }
 
-    fn flush<N: Node + ?Sized>(&mut self, node: &mut N) {
-        std::mem::swap(&mut self.dirty, &mut self.dirty_now);
-        for at in 0..self.dirty_now.len() {
-            let id = self.dirty_now[at];
-            if let Some(conn) = self.conns.get_mut(id) {
-                conn.dirty = false;
-                self.send(id, node);
-            }
-        }
-        self.dirty_now.clear();
-    }
-
-    fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.dirty.is_empty() || !self.events.is_empty()
-    }
-
-    fn connections(&self) -> usize {
-        self.conns.len()
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     fn is_alone(&self) -> bool {
-        self.conns.is_empty() && self.listeners.is_empty() && self.pool.is_idle()
-    }
-
-    fn is_closing(&self) -> bool {
-        self.closing_count > 0
+        self.common.conns.is_empty() && self.listeners.is_empty() && self.pool.is_idle()
     }
 
     fn wait(&mut self, until: Until) -> io::Result<()> {
@@ -500,26 +372,18 @@ impl Port for EpollPort {
         }
     }
 
-    fn process<N: Node + ?Sized>(&mut self, node: &mut N) {
+    fn take_events<N: Node + ?Sized>(&mut self, _: &mut N) {
         for at in 0..self.events.len() {
             let event = self.events[at];
             self.take_event(event);
         }
         self.events.clear();
-        std::mem::swap(&mut self.ready, &mut self.ready_now);
-        for at in 0..self.ready_now.len() {
-            let id = self.ready_now[at];
-            if self.conns.get(id).is_some_and(|conn| conn.queued) {
-                self.serve(id, node);
-            }
-        }
-        self.ready_now.clear();
     }
 }
 
 impl fmt::Debug for EpollPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EpollPort").field("common", &self.common).field("conns", &self.conns).finish_non_exhaustive()
+        f.debug_struct("EpollPort").field("common", &self.common).finish_non_exhaustive()
     }
 }
 

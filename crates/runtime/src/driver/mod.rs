@@ -2,13 +2,14 @@
 //!
 //! Two drivers behave alike: io_uring, and epoll where io_uring is refused. README.md beside this file says how.
 
+mod connections;
 mod epoll;
 mod gather;
 mod life;
 mod pool;
+mod port;
 mod run;
 mod socket;
-mod table;
 mod tricks;
 mod uring;
 mod waker;

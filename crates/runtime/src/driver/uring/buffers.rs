@@ -8,7 +8,7 @@ use std::{
 use io_uring::types::BufRingEntry;
 use iotax_proto::Region;
 
-use super::{super::run::MAX_RECEIVE_BYTES, ring::Ring};
+use super::{super::port::MAX_RECEIVE_BYTES, ring::Ring};
 use crate::memory::SharedRegion;
 
 /// Buffers, a power of two. Few, so that they stay in the processor's cache; when all are in use, receiving waits for one.

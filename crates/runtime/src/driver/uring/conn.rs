@@ -4,11 +4,10 @@ use std::os::fd::OwnedFd;
 
 use iotax_node::CloseReason;
 
-use super::super::life::Life;
+use super::super::{connections::Connection, life::Life};
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a socket, not the states of a machine")]
-pub(super) struct Conn {
+pub(in crate::driver) struct Conn {
     pub(super) socket: OwnedFd,
     pub(super) life: Life,
     /// Where a connect goes, while the kernel has it; boxed, so that it stays where it is.
@@ -21,9 +20,6 @@ pub(super) struct Conn {
     pub(super) streak_bytes: usize,
     /// The socket is full, and the kernel watches for room.
     pub(super) blocked: bool,
-    pub(super) queued: bool,
-    pub(super) dirty: bool,
-    pub(super) paused: bool,
     /// Bytes that arrived when the node no longer wanted any: those of one receive at most.
     pub(super) held: Vec<u8>,
     /// The connection is over: once the kernel has given everything back, the node is told.
@@ -40,9 +36,6 @@ impl Conn {
             more_waits: false,
             streak_bytes: 0,
             blocked: false,
-            queued: false,
-            dirty: false,
-            paused: false,
             held: Vec::new(),
             ending: None,
         }
@@ -51,5 +44,27 @@ impl Conn {
     /// The kernel has nothing of this connection.
     pub(super) fn is_still(&self) -> bool {
         self.connecting.is_none() && !self.receiving && !self.blocked
+    }
+}
+
+impl Connection for Conn {
+    fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn is_connecting(&self) -> bool {
+        self.connecting.is_some()
+    }
+
+    fn is_over(&self) -> bool {
+        self.ending.is_some()
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, io, os::fd::AsRawFd, time::Duration};
 use io_uring::{Probe, opcode};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::{super::run::Until, buffers::Buffers, receive, ring::Ring};
+use super::{super::port::Until, buffers::Buffers, receive, ring::Ring};
 use crate::clock::Clock;
 
 /// Why io_uring cannot be used; `None` where it can. Tries what the driver needs on a pair of sockets of its own.

@@ -4,7 +4,7 @@ use std::{io, os::fd::RawFd};
 
 use io_uring::{IoUring, cqueue, squeue, types};
 
-use super::super::run::Until;
+use super::super::port::Until;
 use crate::clock::Clock;
 
 /// Entries of the submission queue; more operations than these in one turn cost a system call more.

@@ -1,0 +1,263 @@
+//! What the driver's turn needs of io_uring or epoll, and what both do alike.
+
+use std::{collections::VecDeque, io, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use iotax_node::{CloseReason, ConnId, DiskId, DiskToken, Input, Node, Output};
+use iotax_proto::Instant;
+
+use super::{
+    DriverConfig,
+    connections::{Connection, Connections},
+    gather::Gather,
+    life::Step,
+    socket::{self, SocketOptions},
+    tricks::Tricks,
+    waker::{Handed, Waker},
+};
+use crate::{
+    clock::Clock,
+    disk::{Disk, Transfer},
+};
+
+/// Bytes taken in one receive at the start of a streak, which lasts while a connection has more to receive at once. The replies
+/// to them are sent before the rest is received, so that the peer works on those while we work on the rest: with both sides asleep
+/// between lumps an exchange would go in lock step. Smaller costs more system calls, larger wakes the peer later;
+/// `examples/raw_limit.rs` shows it at depth 32.
+const FIRST_RECEIVE_BYTES: usize = 32 * 1024;
+
+/// Bytes of a streak after which both sides are busy anyway, and larger receives cost less.
+const STREAK_BYTES: usize = 4 * FIRST_RECEIVE_BYTES;
+
+/// The most bytes taken in one receive.
+pub(super) const MAX_RECEIVE_BYTES: usize = 128 * 1024;
+
+/// How long to leave a listener alone that could not accept for want of file descriptors or memory.
+const LISTENER_REST: Duration = Duration::from_millis(100);
+
+/// When a port that found nothing to do comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// At once: there is work already.
+    Now,
+    At(Instant),
+    Woken,
+}
+
+pub(super) trait Port {
+    type Conn: Connection;
+
+    fn common(&mut self) -> &mut Common<Self::Conn>;
+    fn connect(&mut self, id: ConnId, to: SocketAddr);
+    /// Begins to serve an accepted socket under a free id; false where the system refuses.
+    fn take_over(&mut self, id: ConnId, socket: OwnedFd) -> bool;
+    /// Ends a connection as it stands. The node is told once the kernel has nothing of it any more.
+    fn end(&mut self, id: ConnId, reason: CloseReason);
+    fn start_transfer(&mut self, token: DiskToken, disk: DiskId, transfer: Transfer);
+    /// Sends what the node has for a connection.
+    fn send<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N);
+    /// The turn of one connection that may have news.
+    fn serve<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N);
+    /// Accepts again where a shortage stopped it.
+    fn listen_again(&mut self);
+    /// True where the last wait brought news.
+    fn has_events(&self) -> bool;
+    /// True where nothing but the waker can bring news.
+    fn is_alone(&self) -> bool;
+    /// Sleeps until there is news, until the time given, or until woken.
+    fn wait(&mut self, until: Until) -> io::Result<()>;
+    /// Takes the news that the last wait brought.
+    fn take_events<N: Node + ?Sized>(&mut self, node: &mut N);
+
+    /// Carries out, or queues, what the node asked for.
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Connect { conn, to } => self.connect(conn, to),
+            Output::Close { conn } => self.close(conn),
+            Output::Disk { token, disk, op } => {
+                let common = self.common();
+                match Transfer::new(Arc::clone(&common.disks[disk.0 as usize]), op) {
+                    Ok(transfer) => self.start_transfer(token, disk, transfer),
+                    Err(error) => common.disk_done.push_back((token, Err(error))),
+                }
+            }
+        }
+    }
+
+    /// Takes an accepted socket over, unless there are too many.
+    fn adopt(&mut self, handed: Handed) -> Option<Input<'static>> {
+        let Handed { socket, listener, peer } = handed;
+        let common = self.common();
+        let full = common.conns.open_count() >= common.max_connections;
+        if full || common.socket.apply(&socket, peer, common.tricks).is_err() {
+            return None;
+        }
+        let conn = common.conns.free_id();
+        self.take_over(conn, socket).then_some(Input::Accepted { conn, listener, peer })
+    }
+
+    /// Begins an orderly end.
+    fn close(&mut self, id: ConnId) {
+        let common = self.common();
+        let Some(conn) = common.conns.get_mut(id) else { return };
+        if conn.is_over() || !conn.life_mut().start_closing() {
+            return;
+        }
+        if conn.is_connecting() {
+            self.end(id, CloseReason::Ended);
+            return;
+        }
+        let deadline = common.clock.now() + common.close_timeout;
+        common.conns.start_closing(id, deadline);
+        common.conns.has_bytes(id);
+        common.conns.queue(id);
+    }
+
+    fn take_step(&mut self, id: ConnId, step: Step) {
+        match step {
+            Step::Stay => {}
+            Step::Close => {
+                self.close(id);
+                self.common().conns.has_bytes(id);
+            }
+            Step::ShutDown => {
+                if let Some(conn) = self.common().conns.get(id) {
+                    socket::end_sending(conn.socket());
+                }
+            }
+            Step::End(reason) => self.end(id, reason),
+        }
+    }
+
+    /// Gives up what did not end in time.
+    fn expire(&mut self, now: Instant) {
+        while let Some(key) = self.common().conns.take_expired(now) {
+            let conns = &self.common().conns;
+            if let Some(id) = conns.find(key)
+                && let Some(conn) = conns.get(id)
+            {
+                let reason = conn.life().overdue();
+                self.end(id, reason);
+            }
+        }
+    }
+
+    /// Sends what was queued.
+    fn flush<N: Node + ?Sized>(&mut self, node: &mut N) {
+        let dirty = self.common().conns.take_dirty();
+        for &id in &dirty {
+            if self.common().conns.take_dirty_mark(id) {
+                self.send(id, node);
+            }
+        }
+        self.common().conns.give_back_dirty(dirty);
+    }
+
+    /// Tells the node what happened.
+    fn process<N: Node + ?Sized>(&mut self, node: &mut N) {
+        self.take_events(node);
+        let ready = self.common().conns.take_ready();
+        for &id in &ready {
+            if self.common().conns.take_turn(id) {
+                self.serve(id, node);
+            }
+        }
+        self.common().conns.give_back_ready(ready);
+    }
+
+    /// True where `process` has something to do without waiting.
+    fn has_work(&mut self) -> bool {
+        self.has_events() || self.common().conns.has_work()
+    }
+}
+
+/// What both ports keep.
+#[derive(Debug)]
+pub(super) struct Common<C> {
+    pub(super) clock: Clock,
+    pub(super) waker: Waker,
+    pub(super) socket: SocketOptions,
+    pub(super) spin: Duration,
+    pub(super) tricks: Tricks,
+    pub(super) conns: Connections<C>,
+    pub(super) gather: Gather,
+    pub(super) disk_done: VecDeque<(DiskToken, Result<u32, i32>)>,
+    pub(super) accepted: VecDeque<Handed>,
+    pub(super) listen_again_at: Option<Instant>,
+    disks: Vec<Arc<Disk>>,
+    max_connections: usize,
+    close_timeout: Duration,
+    accept_to: Vec<Waker>,
+    next_turn: usize,
+}
+
+impl<C> Common<C> {
+    pub(super) fn new(config: &DriverConfig) -> Self {
+        Self {
+            clock: config.clock,
+            waker: config.waker.clone(),
+            socket: config.socket,
+            spin: config.spin,
+            tricks: config.tricks,
+            conns: Connections::new(),
+            gather: Gather::new(config.tricks),
+            disk_done: VecDeque::new(),
+            accepted: VecDeque::new(),
+            listen_again_at: None,
+            disks: config.disks.clone(),
+            max_connections: config.max_connections,
+            close_timeout: config.close_timeout,
+            accept_to: config.accept_to.clone(),
+            next_turn: 0,
+        }
+    }
+
+    /// Gives an accepted socket to the driver that has the fewest connections with work.
+    pub(super) fn distribute(&mut self, handed: Handed) {
+        if self.accept_to.is_empty() {
+            self.waker.announce();
+            self.accepted.push_back(handed);
+            return;
+        }
+        let count = self.accept_to.len();
+        let in_turn = (0..count).map(|at| (self.next_turn + at) % count);
+        // The first in turn of those that have least to do.
+        let Some(chosen) = in_turn.min_by_key(|index| self.accept_to[*index].load()) else { return };
+        self.next_turn = chosen + 1;
+        let to = &self.accept_to[chosen];
+        to.announce();
+        if to.is_same(&self.waker) {
+            self.accepted.push_back(handed);
+        } else {
+            to.hand_over(handed);
+        }
+    }
+
+    pub(super) fn rest_listeners(&mut self) {
+        self.listen_again_at = Some(self.clock.now() + LISTENER_REST);
+    }
+
+    pub(super) fn has_undelivered(&self) -> bool {
+        !self.conns.gone.is_empty() || !self.accepted.is_empty() || !self.disk_done.is_empty()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.conns.next_deadline().into_iter().chain(self.listen_again_at).min()
+    }
+}
+
+/// Bytes to ask for in the next receive of a streak.
+#[inline]
+pub(super) fn receive_limit(tricks: Tricks, streak_bytes: usize) -> usize {
+    if tricks.pieces && streak_bytes < STREAK_BYTES { FIRST_RECEIVE_BYTES } else { MAX_RECEIVE_BYTES }
+}
+
+/// Carries out what the node wants after a `handle`.
+#[inline]
+pub(super) fn settle<N: Node + ?Sized>(node: &mut N, port: &mut impl Port) {
+    while let Some(output) = node.poll_output() {
+        port.output(output);
+    }
+    while let Some(conn) = node.poll_transmit() {
+        port.common().conns.has_bytes(conn);
+    }
+}
