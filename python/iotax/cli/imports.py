@@ -17,6 +17,8 @@ from iotax.cli.notebooks import OUT
 from iotax.imports.campaign import Campaign, Naming, read_campaign
 from iotax.imports.formats import FORMATS, Format
 from iotax.imports.naming import NamePattern, PatternError, given_factors
+from iotax.imports.problems import Unreadable
+from iotax.imports.processors import recorded
 from iotax.imports.study import Kept, Wanted, remarks, study_of
 from iotax.imports.write import write
 from iotax.notebook import Notebook, NotebookError, Writer
@@ -122,8 +124,11 @@ def _read(request: Request, form: Format, name: str) -> _Read:
             reasons = "".join(f"\n  {each}" for each in campaign.unreadable)
             leave(Exit.USAGE, f"nothing was imported: no {form.title} among {campaign.files} files{reasons}")
         baseline = given_factors(list(request.baseline))
-        study, kept = study_of(campaign, Wanted(name, request.question, baseline, request.floor, request.margin))
-    except PatternError as error:
+        monitors = [recorded(word, campaign.notes) for word in request.cpu]
+        study, kept = study_of(
+            campaign, Wanted(name, request.question, baseline, request.floor, request.margin), monitors
+        )
+    except (PatternError, Unreadable) as error:
         leave(Exit.USAGE, str(error))
     return _Read(campaign, study, kept, [*campaign.notes.said, *remarks(campaign.placed)])
 

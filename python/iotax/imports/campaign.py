@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iotax.imports.formats import Format
-from iotax.imports.measured import Measured
+from iotax.imports.measured import Measured, together
 from iotax.imports.naming import BLOCK, REPLICATE, NamePattern, PatternError, level_of, run_number
 from iotax.imports.problems import Notes, Unreadable
 from iotax.trial import LevelValue
@@ -68,7 +68,7 @@ def read_campaign(form: Format, paths: Sequence[Path], naming: Naming) -> Campai
             unreadable.append(f"{path}: cannot be read: {error.strerror or error}")
         else:
             found += [(result, _named(path, naming)) for result in results]
-    placed = _placed(found, naming, notes)
+    placed = _placed(_parts_together(found), naming, notes)
     for each in placed:
         for remark in each.measured.notes:
             notes.add(None, _of_all(remark, placed, each))
@@ -78,6 +78,15 @@ def read_campaign(form: Format, paths: Sequence[Path], naming: Naming) -> Campai
 def _distinct(paths: Iterable[Path]) -> list[Path]:
     """Each file once, though it was named twice."""
     return list({path.resolve(): path for path in paths}.values())
+
+
+def _parts_together(found: list[tuple[Measured, dict[str, str]]]) -> list[tuple[Measured, dict[str, str]]]:
+    """With the parts of one run as one result; named as the first of them."""
+    runs: dict[object, list[tuple[Measured, dict[str, str]]]] = {}
+    for at, (result, values) in enumerate(found):
+        # Each thread's file has a number of its own, which names no replicate.
+        runs.setdefault((result.together, result.part) if result.together else at, []).append((result, values))
+    return [(together([result for result, _ in parts]), parts[0][1]) for parts in runs.values()]
 
 
 def _named(path: Path, naming: Naming) -> dict[str, str]:
@@ -102,7 +111,7 @@ def _placed(found: list[tuple[Measured, dict[str, str]]], naming: Naming, notes:
         placed.append(
             Placed(
                 result,
-                (result.path,),
+                result.parts or (result.path,),
                 whole or dict([UNNAMED]),
                 run_number(values, REPLICATE, result.path),
                 run_number(values, BLOCK, result.path) or 1,

@@ -47,5 +47,17 @@ class Format:
 
 FORMATS = {
     each.name: each
-    for each in (Format("fio", "fio JSON and JSON+", "fio_json", (".json",), "JSON+: histograms; JSON: percentiles"),)
+    for each in (
+        Format("fio", "fio JSON and JSON+, client mode too", "fio_json", (".json",), "JSON+ merged; JSON per run"),
+        Format("fio-hist", "fio histogram logs", "fio_histogram", (".log",), "merged"),
+        Format("diskspd", "DiskSpd XML", "diskspd", (".xml",), "percentiles per run"),
+        Format("vdbench", "vdbench flatfile.html", "vdbench", ("flatfile.html",), "means"),
+        Format("iometer", "Iometer CSV", "iometer", (".csv",), "means"),
+        Format("elbencho", "elbencho CSV", "elbencho", (".csv",), "means"),
+        Format("spdk-perf", "SPDK spdk_nvme_perf text", "spdk_perf", (".txt", ".log"), "-LL merged; -L per run"),
+        Format("bdevperf", "SPDK bdevperf JSON", "bdevperf", (".json",), "means"),
+        Format("hcibench", "HCIBench folders with fio", "hcibench", (".json",), "as fio"),
+        Format("pgbench", "pgbench -l logs, or its text", "pgbench", ("",), "logs merged; text means"),
+        Format("sysbench", "sysbench text", "sysbench", (".txt", ".log"), "--histogram merged; else per run"),
+    )
 }

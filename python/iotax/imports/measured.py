@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from iotax.records import CpuTime, CpuUse, Facts, Origin
 from iotax.trial import (
@@ -24,6 +24,9 @@ from iotax.trial import (
 
 BLOCK_SIZE, OUTSTANDING, WORKERS, RATE = "block_size", "outstanding", "workers", "rate_iops"
 """Settings that every format calls by these names, as studies do; others keep the program's own."""
+
+_TOGETHER_MIN = 0.9
+"""Share of the longest part that all must have run together; less is no load that ever was."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Measured:
     notes: Sequence[str] = ()
     together: str = ""
     """Of results that are one run's, measured on several machines or by several programs at once: the same text."""
+    parts: tuple[Path, ...] = ()
+    """The files, where there are several."""
 
     @property
     def end_unix_ns(self) -> int | None:
@@ -126,6 +131,68 @@ def merged(streams: Sequence[Stream]) -> Stream:
             counts=list(merge_counts(*(each.histogram for each in active)).items()),
         ),
     )
+
+
+def together(parts: Sequence[Measured]) -> Measured:
+    """One run that several machines, or threads with files of their own, measured at once."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    starts = [each.start_unix_ns for each in parts if each.start_unix_ns is not None]
+    skew_ns = max(starts) - min(starts) if len(starts) == len(parts) else None
+    longest_ns = max(each.duration_ns for each in parts)
+    shared_ns = min(each.duration_ns for each in parts) - (skew_ns or 0)
+    said = list(dict.fromkeys(remark for each in parts for remark in each.notes))
+    if shared_ns < _TOGETHER_MIN * longest_ns:
+        said.append(
+            f"its {len(parts)} files ran together for only {max(0, shared_ns) / 1e9:.1f} of {longest_ns / 1e9:.1f} s: "
+            "their sum is no rate that was ever reached"
+        )
+    depths = {each.per_worker for each in parts}
+    return replace(
+        first,
+        read=merged([each.read for each in parts]),
+        write=merged([each.write for each in parts]),
+        duration_ns=longest_ns,
+        start_unix_ns=min(starts) if skew_ns is not None else None,
+        percentiles=(),
+        workers=_sum([each.workers for each in parts]),
+        per_worker=depths.pop() if len(depths) == 1 else None,
+        rate_iops=_sum([each.rate_iops for each in parts]),
+        errors=_sum([each.errors for each in parts]),
+        start_skew_ns=skew_ns,
+        cpu=_cpu_together([part for each in parts for part in each.cpu]),
+        series=(),
+        notes=tuple(said),
+        parts=tuple(each.path for each in parts),
+    )
+
+
+def _cpu_together(parts: Sequence[CpuTime]) -> list[CpuTime]:
+    found: dict[tuple[str, str], CpuTime] = {}
+    for part in parts:
+        key = (part.role, part.layer)
+        if key in found:
+            other = found[key]
+            part = part.model_copy(  # noqa: PLW2901
+                update={
+                    "busy_ns": part.busy_ns + other.busy_ns,
+                    "user_ns": _sum([part.user_ns, other.user_ns]),
+                    "system_ns": _sum([part.system_ns, other.system_ns]),
+                    "processors": _sum([part.processors, other.processors]),
+                }
+            )
+        found[key] = part
+    return list(found.values())
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _sum(values: Sequence[_Number | None]) -> _Number | None:
+    """None where one of them is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(values) else None
 
 
 def _merged_known(parts: Sequence[LatencyKnown]) -> LatencyKnown:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from iotax.imports.campaign import Campaign, Placed
 from iotax.imports.naming import PatternError, level_of
+from iotax.imports.problems import Notes
+from iotax.imports.processors import Recorded
+from iotax.records import CpuTime
 from iotax.study.imported import Imported, ImportedStudy
 from iotax.study.model import Design
 from iotax.trial import LevelValue, Trial, TrialResult
@@ -33,7 +36,7 @@ class Kept:
     result: TrialResult
 
 
-def study_of(campaign: Campaign, wanted: Wanted) -> tuple[ImportedStudy, list[Kept]]:
+def study_of(campaign: Campaign, wanted: Wanted, monitors: Sequence[Recorded] = ()) -> tuple[ImportedStudy, list[Kept]]:
     """Raises PatternError where two results claim one place, or the baseline is not among them."""
     placed = campaign.placed
     factors = _factors([each.treatment for each in placed])
@@ -64,9 +67,22 @@ def study_of(campaign: Campaign, wanted: Wanted) -> tuple[ImportedStudy, list[Ke
             replicate=replicate,
             order=order,
         )
-        kept.append(Kept(trial, each.measured.result(each.files)))
+        kept.append(Kept(trial, each.measured.result(each.files, _beside(each, monitors, campaign.notes))))
     _refuse_twins(kept)
     return study, kept
+
+
+def _beside(placed: Placed, monitors: Sequence[Recorded], notes: Notes) -> list[CpuTime]:
+    """What monitors recorded while it ran."""
+    start_ns, end_ns = placed.measured.start_unix_ns, placed.measured.end_unix_ns
+    found = []
+    for monitor in monitors:
+        part = monitor.during(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
+        if part is not None:
+            found.append(part)
+        else:
+            notes.add(placed.files[0], f"no CPU of {monitor.host or monitor.role} was recorded while it ran")
+    return found
 
 
 def remarks(placed: Sequence[Placed]) -> list[str]:

@@ -1,0 +1,155 @@
+"""DiskSpd's XML (`-Rxml`). Latencies in ms, and only with `-L`; percentiles, which belong to one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured
+from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.records import CpuTime
+from iotax.trial import LevelValue, Stream
+
+PROGRAM = "DiskSpd"
+_NS_PER_MS = 1e6
+
+
+def read(path: Path, notes: Notes) -> list[Measured]:
+    """One result for each time span. Raises Unreadable."""
+    text = text_of(path)
+    begin = text.find("<Results")
+    if begin < 0:
+        raise Unreadable(path, "no `<Results>` of DiskSpd: run it with -Rxml")
+    if skipped := text[:begin].strip().removeprefix('<?xml version="1.0" encoding="utf-8"?>'):
+        notes.add(path, f"skipped what stands before the results: {skipped.splitlines()[0][:100]!r}", line=1)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise Unreadable(path, "it declares a document type, which DiskSpd never writes")
+    try:
+        root = Xml.fromstring(text[begin:])  # noqa: S314 - as above
+    except Xml.ParseError as error:
+        line = text.count("\n", 0, begin) + error.position[0]
+        raise Unreadable(
+            path, "the XML ends in the middle or is damaged; measure again or leave this file out", line=line
+        ) from None
+    spans = root.findall("TimeSpan")
+    if not spans:
+        raise Unreadable(path, "no result in it", at="Results/TimeSpan")
+    profiles = root.findall("Profile/TimeSpans/TimeSpan")
+    asked = profiles if len(profiles) == len(spans) else [None] * len(spans)
+    version = (root.findtext("System/Tool/Version") or "").strip()
+    several = len(spans) > 1
+    return [
+        _span(path, span, profile, version, f"time span {at}" if several else "")
+        for at, (span, profile) in enumerate(zip(spans, asked, strict=True), start=1)
+    ]
+
+
+def _span(path: Path, span: Xml.Element, profile: Xml.Element | None, version: str, part: str) -> Measured:
+    seconds = _figure(path, span, "TestTimeSeconds")
+    if seconds <= 0:
+        raise Unreadable(path, "it lasted no time", at="TimeSpan/TestTimeSeconds")
+    targets = span.findall("Thread/Target")
+    latency = span.find("Latency")
+    read = _stream(path, targets, latency, "Read")
+    write = _stream(path, targets, latency, "Write")
+    said = [] if latency is not None else ["latency was not measured: run DiskSpd with -L"]
+    settings, workers, per_worker = _settings(profile)
+    return Measured(
+        path=path,
+        program=PROGRAM,
+        version=version,
+        part=part,
+        read=read,
+        write=write,
+        duration_ns=round(seconds * 1e9),
+        percentiles=_percentiles(path, latency, "Total"),
+        settings=settings,
+        workers=workers,
+        per_worker=per_worker,
+        loop="unknown" if profile is None or _throttled(profile) else "closed",
+        warmup_ns=round(float(text) * 1e9) if profile is not None and (text := profile.findtext("Warmup")) else None,
+        stack="kernel",
+        cpu=_cpu(path, span, seconds),
+        notes=said,
+    )
+
+
+def _stream(path: Path, targets: Iterable[Xml.Element], latency: Xml.Element | None, name: str) -> Stream:
+    ios = sum(int(_figure(path, each, f"{name}Count")) for each in targets)
+    size = sum(int(_figure(path, each, f"{name}Bytes")) for each in targets)
+    mean = latency.findtext(f"Average{name}Milliseconds") if latency is not None else None
+    if not ios or mean is None:
+        return Stream(ios=ios, bytes=size, latency="none", latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+    percentiles = _percentiles(path, latency, name)
+    extremes = dict(_percentiles(path, latency, name, ends=True))
+    return Stream(
+        ios=ios,
+        bytes=size,
+        latency="percentiles" if percentiles else "mean",
+        latency_sum_ns=round(number(path, mean, at=f"Average{name}Milliseconds") * _NS_PER_MS * ios),
+        latency_min_ns=extremes.get(0.0, 0),
+        latency_max_ns=extremes.get(100.0, 0),
+        percentiles=percentiles,
+    )
+
+
+def _percentiles(path: Path, latency: Xml.Element | None, name: str, *, ends: bool = False) -> list[tuple[float, int]]:
+    """(percent, ns), without minimum and maximum unless they are asked for."""
+    found = []
+    for bucket in latency.findall("Bucket") if latency is not None else ():
+        value = bucket.findtext(f"{name}Milliseconds")
+        percent = _figure(path, bucket, "Percentile")
+        if value is not None and (ends or 0 < percent < 100):
+            found.append((percent, round(number(path, value, at=f"Bucket/{name}Milliseconds") * _NS_PER_MS)))
+    return found
+
+
+def _settings(profile: Xml.Element | None) -> tuple[dict[str, LevelValue], int | None, int | None]:
+    """Of the only target, or of all where they are alike."""
+    targets = profile.findall("Targets/Target") if profile is not None else []
+    if not targets:
+        return {}, None, None
+    names = {BLOCK_SIZE: "BlockSize", OUTSTANDING: "RequestCount", WORKERS: "ThreadsPerFile", "write": "WriteRatio"}
+    found: dict[str, LevelValue] = {}
+    for name, field in names.items():
+        values = dict.fromkeys((each.findtext(field) or "").strip() for each in targets)
+        text = "+".join(values)
+        if text:
+            found[name] = int(text) if text.isdecimal() else text
+    random = any(each.find("Random") is not None or each.find("RandomRatio") is not None for each in targets)
+    found["access"] = "random" if random else "sequential"
+    per_worker, threads = found.get(OUTSTANDING), found.get(WORKERS)
+    workers = threads * len(targets) if isinstance(threads, int) and threads else None
+    return found, workers, per_worker if isinstance(per_worker, int) else None
+
+
+def _throttled(profile: Xml.Element) -> bool:
+    return any((each.text or "0").strip() not in ("", "0") for each in profile.iter("Throughput"))
+
+
+def _cpu(path: Path, span: Xml.Element, seconds: float) -> list[CpuTime]:
+    """Of the whole machine on which DiskSpd ran."""
+    average = span.find("CpuUtilization/Average")
+    processors = len(span.findall("CpuUtilization/CPU"))
+    if average is None or not processors:
+        return []
+    whole_ns = seconds * processors * 1e9
+    return [
+        CpuTime(
+            role="initiator",
+            layer="machine",
+            busy_ns=round(_figure(path, average, "UsagePercent") / 100 * whole_ns),
+            user_ns=round(_figure(path, average, "UserPercent") / 100 * whole_ns),
+            system_ns=round(_figure(path, average, "KernelPercent") / 100 * whole_ns),
+            window_ns=round(seconds * 1e9),
+            processors=processors,
+        )
+    ]
+
+
+def _figure(path: Path, element: Xml.Element, name: str) -> float:
+    text = element.findtext(name)
+    if text is None:
+        raise Unreadable(path, "missing", at=f"{element.tag}/{name}")
+    return number(path, text.replace(",", "."), at=f"{element.tag}/{name}")

@@ -1,0 +1,338 @@
+"""Each format: figures as its program gave them, and what is wrong with a file told with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from import_samples import BINS, fio_file, fio_job, fio_side
+
+from iotax.imports.fio_histogram import _middle
+from iotax.imports.formats import FORMATS
+from iotax.imports.measured import Measured, together
+from iotax.imports.problems import Notes, Unreadable
+
+DISKSPD = """\
+<Results>
+  <System><Tool><Version>2.2.0</Version></Tool></System>
+  <Profile><TimeSpans><TimeSpan><Warmup>5</Warmup><Targets><Target>
+    <BlockSize>8192</BlockSize><RequestCount>16</RequestCount><ThreadsPerFile>2</ThreadsPerFile>
+    <WriteRatio>0</WriteRatio><Random>8192</Random><Throughput>0</Throughput>
+  </Target></Targets></TimeSpan></TimeSpans></Profile>
+  <TimeSpan>
+    <TestTimeSeconds>2.00</TestTimeSeconds>
+    <CpuUtilization><CPU/><CPU/><CPU/><CPU/>
+      <Average><UsagePercent>25.00</UsagePercent><UserPercent>5.00</UserPercent>
+        <KernelPercent>20.00</KernelPercent></Average>
+    </CpuUtilization>
+    <Latency><AverageReadMilliseconds>1.500</AverageReadMilliseconds>
+      <Bucket><Percentile>0</Percentile><ReadMilliseconds>0.100</ReadMilliseconds>
+        <TotalMilliseconds>0.100</TotalMilliseconds></Bucket>
+      <Bucket><Percentile>99</Percentile><ReadMilliseconds>4.250</ReadMilliseconds>
+        <TotalMilliseconds>4.250</TotalMilliseconds></Bucket>
+      <Bucket><Percentile>100</Percentile><ReadMilliseconds>9.000</ReadMilliseconds>
+        <TotalMilliseconds>9.000</TotalMilliseconds></Bucket>
+    </Latency>
+    <Thread><Target><ReadBytes>8192000</ReadBytes><ReadCount>1000</ReadCount>
+      <WriteBytes>0</WriteBytes><WriteCount>0</WriteCount></Target></Thread>
+    <Thread><Target><ReadBytes>8192000</ReadBytes><ReadCount>1000</ReadCount>
+      <WriteBytes>0</WriteBytes><WriteCount>0</WriteCount></Target></Thread>
+  </TimeSpan>
+</Results>
+"""
+VDBENCH = """\
+<pre>* vdbench flatfile
+* comments
+       tod      Run  Interval reqrate    rate  MB/sec bytes/io read%   resp read_resp write_resp resp_max threads xfersize
+10:00:01.000    rd1         1  999988  900.00    3.52     4096 75.00  2.000     2.000      2.000   20.000      16     4096
+10:00:06.000    rd1         2  999988 1000.00    3.91     4096 75.00  2.000     1.500      3.500   40.000      16     4096
+10:00:11.000    rd1         3  999988 1000.00    3.91     4096 75.00  2.000     1.500      3.500   40.000      16     4096
+10:00:11.000    rd1   avg_2-3  999988 1000.00    3.91     4096 75.00  2.000     1.500      3.500   40.000      16     4096
+"""  # noqa: E501
+IOMETER = """\
+'Test Type,Test Description
+0,
+'Version
+1.1.0
+'Time Stamp
+2026-05-01 10:00:00:123
+'Access specifications
+'Access specification name,default assignment
+4K read,1
+'size,% of size,% reads,% random,delay,burst,align,reply
+4096,100,100,100,0,1,0,0
+'Results
+'Target Type,Target Name,Access Specification Name,# Managers,# Workers,# Disks,IOps,Read IOps,Write IOps,Average Response Time,Average Read Response Time,Average Write Response Time,Maximum Read Response Time,Maximum Write Response Time,Errors,Bytes Read,Bytes Written,Read I/Os,Write I/Os,Queue Depth
+ALL,All,4K read,1,2,2,5000.5,5000.5,0,3.2,3.2,0,25.5,0,0,204820480,0,50005,0,16
+MANAGER,HOST,4K read,,2,2,5000.5,5000.5,0,3.2,3.2,0,25.5,0,0,204820480,0,50005,0,16
+"""  # noqa: E501
+ELBENCHO = """\
+ISO date,label,path type,paths,hosts,threads,block size,random,IO depth,operation,time ms [first],time ms [last],IOPS [first],IOPS [last],MiB/s [first],MiB/s [last],CPU% [first],CPU% [last],IO lat us [min],IO lat us [avg],IO lat us [max]
+2026-05-22T16:09:38,,dir,1,2,8,1048576,0,4,MKDIRS,2,5,,,,,8,7,,,
+2026-05-22T16:09:38,,dir,1,2,8,1048576,0,4,WRITE,1000,2000,3000,2500,3000,2500,10,9,1661,9383,120903
+2026-05-22T16:09:41,,dir,1,2,8,1048576,0,4,READ,1950,2000,9673,9048,9673,9048,9,8,553,3223,6922
+"""  # noqa: E501
+PERF = """\
+spdk_nvme_perf -q 8 -o 4096 -w randread -t 2 -LL
+========================================================
+Device Information                    :       IOPS      MiB/s    Average        min        max
+TCP (addr:10.0.0.1) NSID 1 from core  0:    1000.00       3.91     500.00     100.00    2000.00
+TCP (addr:10.0.0.1) NSID 1 from core  1:    1000.00       3.91     700.00      90.00    3000.00
+========================================================
+Total                                 :    2000.00       7.81     600.00      90.00    3000.00
+
+"""
+PERF_BINS = """\
+Latency histogram for TCP (addr:10.0.0.1) NSID 1                  from core {}:
+       Range in us     Cumulative    IO count
+  100.000 -   200.000:   50.0000%  (     1000)
+  200.000 -  2000.000:  100.0000%  (     1000)
+
+"""
+PERF_CUTS = """\
+Summary latency data for TCP (addr:10.0.0.1) NSID 1                  from core {}:
+  50.00000% :   200.000us
+  99.00000% :  1900.000us
+
+"""
+BDEVPERF = {
+    "results": [
+        {"job": "n1", "workload": "randwrite", "queue_depth": 32, "io_size": 4096, "runtime": 2.0, "iops": 1000.0,
+         "mibps": 3.90625, "io_failed": 1, "avg_latency_us": 640.0, "min_latency_us": 90.0, "max_latency_us": 4000.0},
+    ],
+}  # fmt: skip
+SYSBENCH = """\
+sysbench 1.0.20 (using system LuaJIT)
+Number of threads: 4
+SQL statistics:
+    transactions:                        1000   (500.00 per sec.)
+    ignored errors:                      2      (1.00 per sec.)
+General statistics:
+    total time:                          2.0000s
+    total number of events:              1000
+
+Latency (ms):
+         min:                                    1.10
+         avg:                                    8.00
+         max:                                   50.25
+         95th percentile:                       20.50
+         sum:                                 8000.00
+"""
+PGBENCH = """\
+pgbench (16.4)
+scaling factor: 10
+number of clients: 4
+number of transactions actually processed: 1482
+number of failed transactions: 0 (0.000%)
+latency average = 8.057 ms
+tps = 494.000000 (without initial connection time)
+"""
+
+
+def read(name: str, path: Path, text: str) -> tuple[list[Measured], list[str]]:
+    path.write_text(text)
+    notes = Notes()
+    return FORMATS[name].read(path, notes), notes.said
+
+
+def test_diskspd(tmp_path: Path) -> None:
+    (measured,), _ = read("diskspd", tmp_path / "a.xml", DISKSPD)
+    result = measured.result([])
+    assert (result.rate_iops, result.rate_bytes_per_s) == (1000, 8_192_000)
+    assert result.latency_mean_ns == 1_500_000
+    assert result.own_percentiles == {99.0: 4_250_000}
+    assert result.latency_max_ns == 9_000_000
+    assert result.outstanding.total == 32
+    # A quarter of four processors over 2 s and 2,000 I/Os: 1 ms of CPU per I/O, kernel included.
+    assert result.cpu_per_io_ns("initiator") == pytest.approx(1_000_000)
+    assert measured.settings["block_size"] == 8192 and measured.settings["access"] == "random"
+
+
+def test_diskspd_without_latency_still_has_rates(tmp_path: Path) -> None:
+    start, end = DISKSPD.index("<Latency>"), DISKSPD.index("</Latency>") + len("</Latency>")
+    (measured,), _ = read("diskspd", tmp_path / "a.xml", DISKSPD[:start] + DISKSPD[end:])
+    assert measured.result([]).rate_iops == 1000
+    assert measured.result([]).latency_known == "none"
+    assert measured.notes == ["latency was not measured: run DiskSpd with -L"]
+
+
+def test_vdbench_rows_are_read_by_their_header(tmp_path: Path) -> None:
+    (measured,), _ = read("vdbench", tmp_path / "flatfile.html", VDBENCH)
+    result = measured.result([])
+    assert result.rate_iops == 1000
+    assert (result.read.ios, result.write.ios) == (7500, 2500)
+    assert result.latency_mean_ns == pytest.approx(2_000_000)
+    assert result.duration_s == 10
+    assert [each.reads + each.writes for each in result.series] == [5000, 5000]
+    assert result.open is None  # a request rate of 999988 means: as fast as it goes
+    assert result.facts.warmup_ns == 5_000_000_000
+
+
+def test_vdbench_at_a_rate_is_an_open_loop(tmp_path: Path) -> None:
+    (measured,), _ = read("vdbench", tmp_path / "flatfile.html", VDBENCH.replace("999988", "  1250"))
+    held = measured.result([]).open
+    assert held is not None and held.achieved == pytest.approx(0.8)
+
+
+def test_a_vdbench_run_that_did_not_end_is_told(tmp_path: Path) -> None:
+    more = VDBENCH + VDBENCH.splitlines()[3].replace("rd1", "rd2") + "\n"
+    measured, notes = read("vdbench", tmp_path / "flatfile.html", more)
+    assert len(measured) == 1
+    assert "run rd2 has no mean" in notes[0]
+
+
+def test_iometer_whole_tests(tmp_path: Path) -> None:
+    (measured,), _ = read("iometer", tmp_path / "a.csv", IOMETER)
+    result = measured.result([])
+    assert result.rate_iops == pytest.approx(5000.5)
+    assert result.latency_mean_ns == pytest.approx(3_200_000)
+    assert result.rate_bytes_per_s == pytest.approx(5000.5 * 4096)
+    assert result.outstanding.total == 32
+    assert measured.version == "1.1.0"
+
+
+def test_elbencho_phases_that_do_io(tmp_path: Path) -> None:
+    (write, reads), notes = read("elbencho", tmp_path / "a.csv", ELBENCHO)
+    assert (write.result([]).rate_iops, reads.result([]).rate_iops) == (2500, 9048)
+    assert write.result([]).latency_mean_ns == pytest.approx(9_383_000)
+    assert write.result([]).rate_bytes_per_s == 2500 * (1 << 20)
+    assert any("first worker ended at 1.0 s, the last at 2.0 s" in note for note in write.notes)
+    assert "left out MKDIRS" in notes[0]
+
+
+def test_spdk_perf_histograms_merge_over_cores(tmp_path: Path) -> None:
+    text = PERF + PERF_BINS.format(0) + PERF_BINS.format(1)
+    (measured,), _ = read("spdk-perf", tmp_path / "a.txt", text)
+    result = measured.result([])
+    assert result.rate_iops == 2000
+    assert result.latency_mean_ns == pytest.approx(600_000)
+    assert (result.latency_ns(50), result.latency_ns(99)) == (200_000, 2_000_000)
+    assert result.outstanding.total == 16
+
+
+def test_spdk_perf_percentiles_of_several_cores_are_not_merged(tmp_path: Path) -> None:
+    (measured,), _ = read("spdk-perf", tmp_path / "a.txt", PERF + PERF_CUTS.format(0) + PERF_CUTS.format(1))
+    assert measured.result([]).latency_known == "mean"
+    assert "run spdk_nvme_perf with -LL" in measured.notes[0]
+    one_core = "\n".join(line for line in PERF.splitlines() if "core  1" not in line) + "\n\n" + PERF_CUTS.format(0)
+    (measured,), _ = read("spdk-perf", tmp_path / "b.txt", one_core)
+    assert measured.result([]).latency_ns(99) == 1_900_000
+
+
+def test_spdk_perf_without_its_length_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="does not say how long it ran"):
+        read("spdk-perf", tmp_path / "a.txt", PERF.partition("\n")[2])
+
+
+def test_bdevperf(tmp_path: Path) -> None:
+    (measured,), _ = read("bdevperf", tmp_path / "a.json", json.dumps(BDEVPERF))
+    result = measured.result([])
+    assert (result.write.ios, result.rate_iops, result.checks.errors) == (2000, 1000, 1)
+    assert result.latency_mean_ns == pytest.approx(640_000)
+
+
+def test_sysbench(tmp_path: Path) -> None:
+    (measured,), _ = read("sysbench", tmp_path / "a.txt", SYSBENCH)
+    result = measured.result([])
+    assert (result.rate_iops, result.latency_mean_ns, result.checks.errors) == (500, 8_000_000, 2)
+    assert result.own_percentiles == {95.0: 20_500_000}
+
+
+def test_sysbench_histogram(tmp_path: Path) -> None:
+    bins = "Latency histogram (values are in milliseconds)\n       7.000 |****   900\n      20.000 |*       100\n"
+    (measured,), _ = read("sysbench", tmp_path / "a.txt", SYSBENCH + bins)
+    result = measured.result([])
+    assert result.latency_known == "histogram"
+    assert (result.latency_ns(50), result.latency_ns(99)) == (7_000_000, 20_000_000)
+
+
+def test_pgbench_text(tmp_path: Path) -> None:
+    (measured,), _ = read("pgbench", tmp_path / "out.txt", PGBENCH)
+    result = measured.result([])
+    assert result.rate_iops == pytest.approx(494)
+    assert result.latency_mean_ns == pytest.approx(8_057_000)
+    assert measured.unit == "transaction"
+
+
+def test_pgbench_logs_of_all_threads_are_one_run(tmp_path: Path) -> None:
+    parts = []
+    for name, start in (("pgbench_log.77", 0), ("pgbench_log.77.1", 500)):
+        lines = [f"0 {n} {1000 + n} 0 1700000000 {start + 2000 * (n + 1)}" for n in range(100)]
+        measured, _ = read("pgbench", tmp_path / name, "\n".join(lines) + "\n")
+        parts += measured
+    assert parts[0].together == parts[1].together
+    result = together(parts).result([])
+    assert result.ios == 200
+    assert result.latency_ns(50) == 1_049_000
+    assert result.latency_mean_ns == pytest.approx(1_049_500)
+
+
+@pytest.mark.parametrize(("groups", "unit_ns"), [(29, 1), (19, 1000)])
+def test_the_columns_of_fio_histogram_logs_tell_their_unit(tmp_path: Path, groups: int, unit_ns: int) -> None:
+    rows = []
+    for at_ms in (500, 1000):
+        counts = [0] * (groups * 64)
+        counts[100], counts[300] = 90, 10
+        rows.append(", ".join(map(str, [at_ms, 0, 4096, *counts])))
+    (measured,), _ = read("fio-hist", tmp_path / "x_clat_hist.1.log", "\n".join(rows) + "\n")
+    result = measured.result([])
+    assert result.rate_iops == 200
+    assert (result.latency_ns(50), result.latency_ns(99)) == (100 * unit_ns, _middle(300) * unit_ns)
+
+
+def test_bins_of_fio_are_named_by_their_middle() -> None:
+    assert [_middle(at) for at in (0, 127, 128, 191, 192)] == [0, 127, 129, 255, 258]
+
+
+def test_a_log_that_is_cut_off_loses_its_last_line_only(tmp_path: Path) -> None:
+    row = ", ".join(["500", "1", "4096", *(["0"] * 1855), "3"])
+    _, notes = read("fio-hist", tmp_path / "x_clat_hist.1.log", row + "\n1000, 1, 40")
+    assert "2: the last line is cut off" in notes[0]
+
+
+def test_hcibench_machines_are_added_up_from_their_own_files(tmp_path: Path, iotax) -> None:
+    case = tmp_path / "h" / "case-4k"
+    case.mkdir(parents=True)
+    for vm in (1, 2):
+        fio_file(case / f"vm-ds-{vm}.json", fio_job(read=fio_side(bins=BINS)))
+    said = json.loads(iotax("import", "hcibench", tmp_path / "h", "-n", "h.iotax", "--json").stdout)
+    assert (said["files"], said["results"]) == (2, 1)
+    shown = json.loads(iotax("show", "h.iotax", "--json").stdout)["treatments"][0]["values"]
+    assert shown["iops"]["value"] == pytest.approx(2000)
+    assert shown["latency_p99"]["value"] == pytest.approx(400)
+
+
+GOOD = {
+    "diskspd": DISKSPD, "vdbench": VDBENCH, "iometer": IOMETER, "elbencho": ELBENCHO, "spdk-perf": PERF,
+    "sysbench": SYSBENCH, "pgbench": PGBENCH, "bdevperf": json.dumps(BDEVPERF),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("content", ["", "\n", "no such thing\n", "{}", "<x>", "1,2,3\n4,5\n", "\x00\xff\x00"])
+def test_what_is_no_file_of_the_format_is_refused_with_its_name(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / "a.json"
+    with pytest.raises(Unreadable, match=r"a\.json"):
+        read(name, path, content)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_file_cut_anywhere_gives_a_result_or_a_reason(tmp_path: Path, name: str) -> None:
+    text = GOOD[name]
+    for end in range(0, len(text), max(1, len(text) // 60)):
+        try:
+            measured, _ = read(name, tmp_path / "a.json", text[:end])
+        except Unreadable:
+            continue
+        assert all(each.duration_ns > 0 for each in measured)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_format_becomes_a_report(tmp_path: Path, name: str, iotax) -> None:
+    for protocol in ("nfs", "iscsi"):
+        (tmp_path / f"{protocol}.in").write_text(GOOD[name])
+    paths = [tmp_path / "nfs.in", tmp_path / "iscsi.in"]
+    iotax("import", name, *paths, "--name-pattern", "{protocol}.in", "-n", "x.iotax")
+    iotax("report", "x.iotax")
+    assert f"imported from 2 {FORMATS[name].title.split()[0]}"[:16] in (tmp_path / "x.html").read_text()
