@@ -6,6 +6,7 @@ from functools import cached_property
 
 from iotax.analysis import histogram
 from iotax.analysis.capacity import REPORT_RATE_IOPS
+from iotax.analysis.carryover import CarryOver, carry_over
 from iotax.analysis.compare import (
     Comparison,
     Estimate,
@@ -99,6 +100,11 @@ class Summary:
     def session_scatter(self) -> SessionScatter | None:
         """Of the primary response, where the study was measured in rounds: what scatters its ratios."""
         return session_scatter(self.data.runs, self.grid, self.responses[0]) if self.responses else None
+
+    @cached_property
+    def carry_over(self) -> CarryOver | None:
+        """Of the primary response, where the study was measured in rounds: does a slice show what ran before it?"""
+        return carry_over(self.data.runs, self.grid, self.responses[0]) if self.responses else None
 
     @cached_property
     def steady(self) -> dict[str, SteadyState]:

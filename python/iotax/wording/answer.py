@@ -12,6 +12,9 @@ from iotax.units import show_minutes
 from iotax.wording.figures import count
 from iotax.wording.verdicts import Finding, judged, not_achieved, taxes
 
+_PERCENT_MAX = 100
+"""What is known no better than to a factor of two is not known to a tenth of a percent."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -58,7 +61,7 @@ def precision(summary: Summary) -> Finding | None:
     blocks = _blocks(summary)
     seen = detectable_percent(widest, blocks)
     text = f"{primary.short}: ratios are known to " + " and ".join(_widths(own))
-    if seen is not None:
+    if seen is not None and seen <= _PERCENT_MAX:
         text += f"; minimum detectable difference (90 % power) {'over all loads ' if own.overall_percent else ''}"
         text += f"{seen:.1f} %"
         text += "" if summary.session_scatter else f"; half of it takes {_effort(summary, 0.5)}"
@@ -70,10 +73,16 @@ def _widest(own: Precision) -> float | None:
 
 
 def _widths(own: Precision) -> list[str]:
-    found = [] if own.overall_percent is None else [f"±{own.overall_percent:.1f} % over all loads"]
+    found = [] if own.overall_percent is None else [f"{_reach(own.overall_percent)} over all loads"]
     if own.cell_median_percent is not None and own.cell_worst_percent is not None:
-        found.append(f"±{own.cell_median_percent:.1f} % under one load (median; worst ±{own.cell_worst_percent:.1f} %)")
+        found.append(
+            f"{_reach(own.cell_median_percent)} under one load (median; worst {_reach(own.cell_worst_percent)})"
+        )
     return found
+
+
+def _reach(half_width: float) -> str:
+    return f"±{half_width:.1f} %" if half_width <= _PERCENT_MAX else f"more than ±{_PERCENT_MAX} %"
 
 
 def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], summary: Summary) -> Finding:

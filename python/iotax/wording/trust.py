@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from iotax.analysis.carryover import CarryOver
 from iotax.analysis.compare import Overall
 from iotax.analysis.data import StudyData
 from iotax.analysis.noise import Noise
@@ -10,10 +11,11 @@ from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Level
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_minutes
-from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent
+from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent, signed
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
 
+_CARRIED_P = 0.05
 _NAMED_MAX = 8
 """Runs that a sentence names; the tables list all."""
 
@@ -39,7 +41,8 @@ def trust(summary: Summary) -> list[Finding]:
         found.append(_left_out(data, summary.both_ways))
     found += _flagged(summary)
     found += [_noise(each) for each in summary.noise[:1]]
-    return [*found, *([_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else [])]
+    found += [_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else []
+    return [*found, *([_carried_over(summary.carry_over)] if summary.carry_over else [])]
 
 
 def measuring(data: StudyData) -> str:
@@ -100,6 +103,19 @@ def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
     if wall_ns:
         text += f" ({show_minutes(wall_ns / 1e9 * found.sessions_for_half / found.sessions)})"
     return Finding("sessions", text + ".")
+
+
+def _carried_over(found: CarryOver) -> Finding:
+    """Whether slices show what ran before them."""
+    name, test = found.response.short.lower(), f"Kruskal-Wallis, p = {found.p:.2g}"
+    if found.p >= _CARRIED_P:
+        return Finding("carry-over", f"No significant effect on {name} of what ran in the slice before ({test}).")
+    return Finding(
+        "carry-over",
+        f"What ran in the slice before changes {name} ({test}): by {signed(found.percent / 100)} after "
+        f"{title(found.after)}. Each treatment follows each other one equally often, so the comparison stays fair; a "
+        "longer `settle:` under design reduces the effect.",
+    )
 
 
 def _noise(noise: Noise) -> Finding:

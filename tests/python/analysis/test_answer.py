@@ -99,3 +99,10 @@ def test_precision_is_said_of_the_primary_response() -> None:
         found.text,
     ), found.text
     assert precision(summarise(Simulation().data(study(design={"replicates": 1})))) is None
+
+
+def test_two_wild_replicates_are_not_known_to_a_tenth_of_a_percent() -> None:
+    found = precision(summarise(Simulation(seed=1, run_cv=0.5).data(study(design={"replicates": 2}))))
+    assert found is not None
+    assert "under one load (median; worst more than ±100 %)" in found.text or "more than ±100 % under" in found.text
+    assert not re.search(r"\d{4,}", found.text)
