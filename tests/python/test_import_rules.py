@@ -97,6 +97,7 @@ def test_only_the_runner_and_imports_write_measurements() -> None:
         "python/iotax/runner.py imports iotax.notebook.Writer",
         "python/iotax/cli/run.py imports iotax.notebook.Writer",
         "python/iotax/cli/imports.py imports iotax.notebook.Writer",
+        "python/iotax/api.py imports iotax.notebook.Writer",
         "python/iotax/imports/write.py imports iotax.notebook.Writer",
     }
     assert set(writers) <= allowed

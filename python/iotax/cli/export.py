@@ -5,21 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import sys
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
-from iotax.trial import Attempt, Second, Stream, TrialResult
+from iotax.rows import Row, attempt_rows, is_judged, judged_runs, series_rows
 
 FORMATS = ("csv", "parquet", "json")
-_PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99_9": 99.9, "p99_99": 99.99}
-
-Row: TypeAlias = dict[str, Any]
 
 
 def export(path: Path | None, form: str | None, output: Path | None, run: str | None, *, series: bool) -> None:
@@ -64,157 +60,23 @@ def _written(notebook: Notebook, form: str, runs: list[StudyRun], *, series: boo
     if form == "json":
         whole = [_everything(notebook, run) for run in runs]
         return (json.dumps({"runs": whole} if all_runs else whole[0], indent=1) + "\n").encode()
-    table = _series if series else _attempts
+    table = series_rows if series else attempt_rows
     rows = [row for run in runs for row in table(notebook, run)]
     return _parquet(rows) if form == "parquet" else _csv(rows).encode()
 
 
 def _everything(notebook: Notebook, run: StudyRun) -> dict[str, Any]:
-    judgements = _judged(notebook, run)
+    judgements = judged_runs(notebook, run)
     return {
         "run": {"id": run.id, "label": run.label, "started_unix_ns": run.started_unix_ns},
         "study": notebook.study(run.id).model_dump(mode="json"),
         "environments": notebook.environments(run.id),
         "backgrounds": [each.model_dump(mode="json") for each in notebook.backgrounds(run.id)],
         "attempts": [
-            each.model_dump(mode="json") | ({"validity": judgements[each.trial.id]} if _is_judged(each) else {})
+            each.model_dump(mode="json") | ({"validity": judgements[each.trial.id]} if is_judged(each) else {})
             for each in notebook.attempts(run.id)
         ],
     }
-
-
-def _is_judged(attempt: Attempt) -> bool:
-    return attempt.status == "done" and attempt.result is not None
-
-
-def _judged(notebook: Notebook, run: StudyRun) -> dict[str, Row]:
-    """Trial → what the report says of whether its run can be believed."""
-    # Heavy.
-    from iotax.analysis.responses import Run
-    from iotax.analysis.validity import Level, against_rules, check_run, overall
-
-    study = notebook.study(run.id)
-    found = {}
-    for attempt in notebook.attempts(run.id):
-        if attempt.result is not None and _is_judged(attempt):
-            checks = check_run(Run(attempt.trial, attempt.result))
-            found[attempt.trial.id] = {
-                "level": overall(checks).name.lower(),
-                "excluded": bool(against_rules(checks, study.exclude)),
-                "doubts": [f"{check.key}: {check.text}" for check in checks if check.level >= Level.NOTE],
-            }
-    return found
-
-
-def _attempts(notebook: Notebook, run: StudyRun) -> list[Row]:
-    judgements = _judged(notebook, run)
-    return [
-        {"run": run.id, "label": run.label, **_row(each, judgements.get(each.trial.id) if _is_judged(each) else None)}
-        for each in notebook.attempts(run.id)
-    ]
-
-
-def _row(attempt: Attempt, judgement: Row | None) -> Row:
-    """One attempt; a failed one has its reason and no figures."""
-    trial, result = attempt.trial, attempt.result
-    arrived = result.open if result else None
-    row: Row = {
-        "study": trial.study,
-        "trial": trial.id,
-        "order": trial.order,
-        "block": trial.block,
-        "replicate": trial.replicate,
-        "role": trial.role,
-        "attempt": attempt.number,
-        "status": attempt.status,
-        "reason": attempt.reason,
-        "started_unix_ns": attempt.started_unix_ns,
-        "ended_unix_ns": attempt.ended_unix_ns,
-        "validity": judgement and judgement["level"],
-        "excluded": judgement and judgement["excluded"],
-        "doubts": judgement and "; ".join(judgement["doubts"]),
-    }
-    figures: Row = {
-        "driver": result and result.driver,
-        "carrier": result and result.facts.carrier.kind,
-        "carrier_name": result and result.facts.carrier.name,
-        "carrier_usual": result and result.facts.carrier.usual,
-        "duration_ns": result and result.window.duration_ns,
-        "reads": result and result.read.ios,
-        "writes": result and result.write.ios,
-        "rate_iops": result and result.rate_iops,
-        "rate_bytes_per_s": result and result.rate_bytes_per_s,
-        "latency_mean_ns": result and _known(result, result.latency_mean_ns),
-        **{
-            f"latency_{name}_ns": result and _known(result, result.latency_ns(percent))
-            for name, percent in _PERCENTILES.items()
-        },
-        "service_mean_ns": result and _known(result, result.service_mean_ns),
-        "offered": arrived and arrived.offered,
-        "dropped": arrived and arrived.dropped,
-        "backlog_peak": arrived and arrived.backlog_peak,
-        "backlog_end": arrived and arrived.backlog_end,
-        "achieved": arrived and arrived.achieved,
-        "latency_max_ns": result and result.latency_max_ns,
-        **_stream("read", result.read if result else None, result.duration_s if result else 0),
-        **_stream("write", result.write if result else None, result.duration_s if result else 0),
-        "cpu_initiator_ns_per_io": result and result.cpu_per_io_ns("initiator"),
-        "cpu_target_ns_per_io": result and result.cpu_per_io_ns("target"),
-        "cpu_hypervisor_ns_per_io": result and result.cpu_per_io_ns("hypervisor"),
-        "cpu_machine_ns_per_io": result and result.cpu_per_io_ns("machine"),
-        "outstanding_mean": result and result.outstanding.mean,
-        "errors": result and result.checks.errors,
-        "verify_checked_blocks": result and result.verify and result.verify.checked_blocks,
-        "verify_never_written_blocks": result and result.verify and result.verify.never_written_blocks,
-        "verify_wrong_blocks": result and result.verify and result.verify.wrong_blocks,
-    }
-    return row | _factors(attempt, {*row, *figures}) | figures
-
-
-def _known(result: TrialResult, value_ns: float) -> float | None:
-    """None where another program's files do not say; iotax itself measures every latency that exists."""
-    return None if result.origin is not None and math.isnan(value_ns) else value_ns
-
-
-def _stream(name: str, stream: Stream | None, duration_s: float) -> Row:
-    """Reads or writes alone; without latencies where there were none."""
-    some = stream if stream is not None and stream.ios and stream.latency != "none" else None
-    return {
-        f"{name}_rate_iops": stream and stream.ios / duration_s,
-        f"{name}_rate_bytes_per_s": stream and stream.bytes / duration_s,
-        f"{name}_latency_mean_ns": some and some.latency_sum_ns / some.ios,
-        **{f"{name}_latency_{key}_ns": _percentile(some, percent) for key, percent in _PERCENTILES.items()},
-        f"{name}_latency_max_ns": some and some.latency_max_ns,
-    }
-
-
-def _percentile(stream: Stream | None, percent: float) -> float | None:
-    if stream is None:
-        return None
-    return None if math.isnan(value_ns := stream.percentile_ns(percent)) else value_ns
-
-
-def _factors(attempt: Attempt, taken: set[str]) -> Row:
-    """A factor may have the name of what is measured: the rate that was asked for is not the rate achieved."""
-    levels = attempt.trial.treatment
-    return {f"factor_{name}" if name in taken else name: level for name, level in levels.items()}
-
-
-def _series(notebook: Notebook, run: StudyRun) -> list[Row]:
-    """A row for each interval of each attempt that was done."""
-    rows = []
-    for attempt in notebook.attempts(run.id):
-        for number, each in enumerate(attempt.result.series if attempt.result else [], start=1):
-            row: Row = {
-                "run": run.id,
-                "label": run.label,
-                "study": attempt.trial.study,
-                "trial": attempt.trial.id,
-                "attempt": attempt.number,
-                "interval": number,
-            }
-            rows.append(row | _factors(attempt, {*row, *Second.model_fields}) | each.model_dump())
-    return rows
 
 
 def _csv(rows: list[Row]) -> str:

@@ -19,9 +19,9 @@ from iotax.cli.notebooks import OUT
 from iotax.cli.template import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
-from iotax.engine import EngineError, find_engine
+from iotax.engine import EngineError
+from iotax.labs import choice
 from iotax.labs.base import Finding, Lab
-from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.asked import asked
@@ -36,20 +36,10 @@ _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]err
 
 def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
     """The lab that the study names. Raises EngineError where there is no engine."""
-    known = {endpoint.uri for endpoint in study.endpoints().values() if not endpoint.embedded}
-    if study.volume.path is not None:
-        known.add(f"local:{Path(study.volume.path).absolute()}")
-    given = {
-        each if "://" in each or each.startswith("local:") else f"local:{Path(each).absolute()}" for each in destroy
-    }
-    if strange := sorted(given - known):
-        named = ", ".join(sorted(known)) or "none: all its protocols are embedded"
-        leave(Exit.USAGE, f"--destroy {strange[0]}: the study has no such endpoint; its endpoints are {named}")
-    if study.lab.vm is not None:
-        from iotax.labs.vm.lab import VmLab
-
-        return VmLab(study, plan, find_engine())
-    return LoopbackLab(study, plan, find_engine(), frozenset(given))
+    try:
+        return choice.open_lab(study, plan, destroy)
+    except ValueError as error:
+        leave(Exit.USAGE, f"--destroy {error}")
 
 
 def planned(study: Study) -> Plan:

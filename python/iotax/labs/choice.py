@@ -1,0 +1,34 @@
+"""Which lab a study runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from iotax.design import Plan
+from iotax.engine import find_engine
+from iotax.labs.base import Lab
+from iotax.labs.loopback import LoopbackLab
+from iotax.study import Study
+
+
+def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
+    """The lab that the study names, which may overwrite what is on the endpoints in `destroy`.
+
+    Raises EngineError where there is no engine, and ValueError where `destroy` names none of the study's endpoints.
+    """
+    known = {endpoint.uri for endpoint in study.endpoints().values() if not endpoint.embedded}
+    if study.volume.path is not None:
+        known.add(f"local:{Path(study.volume.path).absolute()}")
+    given = {
+        each if "://" in each or each.startswith("local:") else f"local:{Path(each).absolute()}" for each in destroy
+    }
+    if strange := sorted(given - known):
+        named = ", ".join(sorted(known)) or "none: all its protocols are embedded"
+        raise ValueError(f"{strange[0]}: the study has no such endpoint; its endpoints are {named}")
+    if study.lab.vm is not None:
+        # Heavy, and used by few.
+        from iotax.labs.vm.lab import VmLab  # noqa: PLC0415
+
+        return VmLab(study, plan, find_engine())
+    return LoopbackLab(study, plan, find_engine(), frozenset(given))
