@@ -106,31 +106,46 @@ impl Framer {
                 Ok(Some(Step::Data { offset, bytes }))
             }
             State::Tail => {
-                let digest_len = if self.data_digest && self.data_len > 0 { DIGEST_LEN } else { 0 };
-                let padding_len = padding(self.data_len as usize);
-                let need = padding_len + digest_len;
-                let len = input.len().min(need - self.tail_seen);
-                let (bytes, rest) = input.split_at(len);
-                *input = rest;
-                self.tail[self.tail_seen..self.tail_seen + len].copy_from_slice(bytes);
-                self.tail_seen += len;
-                if self.tail_seen < need {
-                    return Ok(None);
-                }
+                let Some(intact) = self.tail(input) else { return Ok(None) };
                 self.state = State::Head;
                 self.head.clear();
-                let intact = digest_len == 0 || {
-                    // RFC 7143 §13.1: padding is covered by the data digest.
-                    self.crc.update(&self.tail[..padding_len]);
-                    self.crc.finish().to_le_bytes() == self.tail[padding_len..need]
-                };
                 Ok(Some(Step::End { intact }))
             }
         }
     }
 
+    /// Takes padding and digest: whether the data are intact, once all of it is there.
+    #[inline]
+    fn tail(&mut self, input: &mut &[u8]) -> Option<bool> {
+        if self.data_len == 0 {
+            return Some(true);
+        }
+        let padding_len = padding(self.data_len as usize);
+        let need = padding_len + if self.data_digest { DIGEST_LEN } else { 0 };
+        if need == 0 {
+            return Some(true);
+        }
+        let len = input.len().min(need - self.tail_seen);
+        let (bytes, rest) = input.split_at(len);
+        *input = rest;
+        self.tail[self.tail_seen..self.tail_seen + len].copy_from_slice(bytes);
+        self.tail_seen += len;
+        if self.tail_seen < need {
+            return None;
+        }
+        let is_digest_right = need == padding_len || {
+            // RFC 7143 §13.1: padding is covered by the data digest.
+            self.crc.update(&self.tail[..padding_len]);
+            self.crc.finish().to_le_bytes() == self.tail[padding_len..need]
+        };
+        Some(is_digest_right)
+    }
+
     /// Takes a header with all that belongs to it.
     fn head(&mut self, input: &mut &[u8]) -> Result<Option<Bhs>, Violation> {
+        if input.is_empty() {
+            return Ok(None);
+        }
         if self.head.is_empty()
             && !self.header_digest
             && let Some((header, rest)) = input.split_first_chunk::<BHS_LEN>()

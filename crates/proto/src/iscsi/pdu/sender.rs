@@ -56,7 +56,9 @@ impl Sender {
     /// Padding, and the digest over data and padding (RFC 7143 §13.1).
     fn finish(self, transmit: &mut Transmit, len: usize, mut crc: Crc32c) {
         let padding = &[0; 3][..padding(len)];
-        transmit.put(padding);
+        if !padding.is_empty() {
+            transmit.put(padding);
+        }
         if self.data_digest {
             crc.update(padding);
             transmit.put(&crc.finish().to_le_bytes());

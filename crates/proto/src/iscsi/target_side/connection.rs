@@ -210,6 +210,12 @@ impl Connection {
         }
     }
 
+    /// Whether the next PDU may be taken: the connection stands, and there is room for its answer.
+    #[inline]
+    fn may_go_on(&self) -> bool {
+        !matches!(self.phase, Phase::Closed) && !self.link.transmit.is_full()
+    }
+
     /// Looks again soon where something waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
@@ -225,9 +231,13 @@ impl<B: IscsiBackend> Target<B> for Connection {
         self.last_heard = now;
         self.pinged = false;
         let mut input = bytes;
-        while !matches!(self.phase, Phase::Closed) && !self.link.transmit.is_full() {
+        let mut may_go_on = self.may_go_on();
+        while may_go_on {
             let Some(step) = self.framer.next(&mut input)? else { break };
+            // Asked once for each PDU, which ends with its answer.
+            let is_end = matches!(step, Step::End { .. });
             self.step(now, step, backend)?;
+            may_go_on = !is_end || self.may_go_on();
         }
         self.look_soon(now);
         // What comes after the end is nobody's.
