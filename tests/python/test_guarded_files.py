@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from engine_process import ready, started
 from iotax.design import plan as make_plan
 from iotax.labs.base import Finding, LabUnusable, TrialFailed
 from iotax.labs.loopback import LoopbackLab
@@ -92,12 +94,21 @@ def holding(path: Path, at: int, size_bytes: int = SIZE) -> None:
         file.write(FOREIGN)
 
 
-def ours(real_engine: Path, path: Path) -> None:
+def ours(path: Path) -> None:
     """A file that a study of ours left."""
-    del real_engine
     zeros(path)
     with contextlib.closing(lab_of(study_text("endpoint", path, "pattern", verify=True))) as lab:
         lab.prepare(lambda _: None)
+
+
+def ours_at_the_path(place: Place) -> Path:
+    ours(place.path)
+    return place.path
+
+
+def found_after(make: Callable[[Place], Path], place: Place) -> dict[str, tuple[int, bytes]]:
+    make(place)
+    return found(place)
 
 
 def absent(place: Place) -> Path:
@@ -275,11 +286,12 @@ def study_text(media: str, path: Path, fill: str, *, verify: bool, read: str = "
     return STUDY.format(volume="", protocols=f'{{disk: "{path}"}}', baseline="disk", **named)
 
 
-def lab_of(text: str, destroy: tuple[Path, ...] = ()) -> LoopbackLab:
+def lab_of(text: str, destroy: tuple[Path | str, ...] = ()) -> LoopbackLab:
+    """`destroy`: paths of this machine, and endpoints."""
     from iotax.engine import find_engine
 
     study = read_study("guarded.yaml", text, Path("/"))
-    given = frozenset(f"local:{path}" for path in destroy)
+    given = frozenset(f"local:{each}" if isinstance(each, Path) else each for each in destroy)
     return LoopbackLab(study, make_plan(study), find_engine(), given)
 
 
@@ -356,7 +368,8 @@ def test_what_is_given_away_is_written(
 
 @pytest.mark.parametrize("media", ["file", "endpoint"])
 def test_what_a_study_left_may_be_used_again(real_engine: Path, place: Place, media: str) -> None:
-    ours(real_engine, place.path)
+    del real_engine
+    ours(place.path)
     text = study_text(media, place.path, "pattern", verify=True, read="50%")
     for _ in range(2):
         with contextlib.closing(lab_of(text)) as lab:
@@ -419,6 +432,111 @@ def test_two_studies_on_one_file_do_not_both_run(real_engine: Path, place: Place
             second.prepare(lambda _: None)
         first.close()
         second.prepare(lambda _: None)
+
+
+@contextlib.contextmanager
+def served(real_engine: Path, protocol: str, path: Path) -> Iterator[str]:
+    """The endpoint at which another server, to which we are one host of many, offers the file or device at a path."""
+    document = {
+        "volumes": [{"name": "v0", "media": "file", "path": str(path), "size_bytes": 0, "destroy": str(path)}],
+        "exports": [{"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}],
+    }
+    with started(real_engine, "serve", document) as server:
+        yield ready(server)["portals"][0]["endpoint"]
+        assert server.stdin
+        server.stdin.close()
+
+
+def network_study(endpoint: str, fill: str, *, verify: bool, read: str = "0%") -> str:
+    protocols = f'{{array: "{endpoint}"}}'
+    text = STUDY.format(
+        volume="", protocols=protocols, baseline="array", fill=fill, verify=str(verify).lower(), read=read
+    )
+    return text.replace("200ms", "500ms")
+
+
+NETWORKS = ["iscsi", "nvme-tcp", "nfs3"]
+FOREIGN_UNITS = [foreign_head, foreign_middle, foreign_tail, backup_gpt]
+
+
+@pytest.mark.parametrize("make", FOREIGN_UNITS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("fill", "verify"), FILLS)
+@pytest.mark.parametrize("protocol", NETWORKS)
+def test_a_unit_reached_over_a_network_keeps_what_others_wrote(
+    real_engine: Path, place: Place, protocol: str, fill: str, verify: bool, make: Callable[[Place], Path]
+) -> None:
+    path = make(place)
+    before = found(place)
+    with served(real_engine, protocol, path) as endpoint:
+        text = network_study(endpoint, fill, verify=verify)
+        with contextlib.closing(lab_of(text)) as lab:
+            [refused] = [each for each in lab.check() if each.kind in ("error", "refused")]
+            assert refused.kind == "refused"
+            assert f"--destroy {endpoint}" in refused.message
+            with pytest.raises(LabUnusable) as unusable:
+                lab.prepare(lambda _: None)
+            assert unusable.value.refused
+    assert found(place) == before
+
+
+@pytest.mark.parametrize("make", [foreign_head, made_zero, ours_at_the_path], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("protocol", NETWORKS)
+def test_a_unit_reached_over_a_network_is_written_where_it_is_given_away_or_free(
+    real_engine: Path, place: Place, protocol: str, make: Callable[[Place], Path]
+) -> None:
+    path = make(place)
+    with served(real_engine, protocol, path) as endpoint:
+        text = network_study(endpoint, "pattern", verify=True)
+        given = (endpoint,) if make is foreign_head else ()
+        with contextlib.closing(lab_of(text, given)) as lab:
+            assert [each.kind for each in lab.check() if each.kind in ("error", "refused")] == []
+            trials(lab, text)
+    assert FOREIGN not in path.read_bytes()
+
+
+@pytest.mark.parametrize("protocol", NETWORKS)
+def test_foreign_data_behind_a_network_may_be_read(real_engine: Path, place: Place, protocol: str) -> None:
+    before = found_after(foreign_head, place)
+    with served(real_engine, protocol, place.path) as endpoint:
+        text = network_study(endpoint, "zeros", verify=False, read="100%")
+        with contextlib.closing(lab_of(text)) as lab:
+            trials(lab, text)
+    assert found(place) == before
+
+
+@pytest.mark.parametrize("media", ["memory", "null"])
+def test_volumes_without_a_file_touch_none(
+    real_engine: Path, place: Place, monkeypatch: pytest.MonkeyPatch, media: str
+) -> None:
+    del real_engine
+    before = found_after(foreign_head, place)
+    monkeypatch.chdir(place.folder)
+    # A name such as the volume's own, v0, is no file's.
+    text = STUDY.format(
+        volume=f", media: {media}",
+        protocols="[nfs3, iscsi, nvme-tcp]",
+        baseline="iscsi",
+        fill="zeros" if media == "null" else "pattern",
+        verify="false" if media == "null" else "true",
+        read="50%",
+    ).replace("200ms", "500ms")
+    with contextlib.closing(lab_of(text)) as lab:
+        trials(lab, text)
+    assert found(place) == before
+
+
+@pytest.mark.parametrize("media", ["memory", "null"])
+def test_volumes_without_a_file_take_no_path(real_engine: Path, place: Place, media: str) -> None:
+    before = found_after(foreign_head, place)
+    document = {
+        "volumes": [{"name": "v0", "media": media, "size_bytes": SIZE, "path": str(place.path), "fill": "pattern"}],
+        "exports": [{"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0"}],
+    }
+    with started(real_engine, "serve", document) as server:
+        assert server.stdout
+        refused = json.loads(server.stdout.readline())
+    assert (refused["kind"], "only a file volume has a path" in refused["message"]) == ("usage", True)
+    assert found(place) == before
 
 
 def errors(text: str) -> list[Finding]:

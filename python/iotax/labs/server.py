@@ -130,9 +130,8 @@ def serve_document(
         "burn_ns": volume.burn,
         "file_io": file_io,
     }
-    if volume.path:
-        described["path"] = volume.path
     if volume.media == "file":
+        described["path"] = volume.path
         described |= {"expect": expect} if expect else {}
         described |= {"destroy": volume.path} if destroy else {}
     return {

@@ -52,6 +52,7 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     let mut growth = None;
     let store = match (spec.media, &spec.path) {
         (document::Media::Memory | document::Media::Null, _) if size_bytes == 0 => return usage("its size is 0"),
+        (document::Media::Memory | document::Media::Null, Some(_)) => return usage("only a file volume has a path"),
         (document::Media::Memory, _) => {
             let open = if spec.file_io { SharedRegion::plain } else { SharedRegion::new };
             let memory = open(&spec.name, size_bytes, true)
