@@ -115,14 +115,16 @@ def served(document, capacity_iops):
 
 
 def result(document, ios, disturbed, **more):
+    pacing = document["pacing"]
     latency_ns = 10_000 + sum(document["endpoint"].encode()) % 1000 * 10
+    if pacing["kind"] != "open" and ios:  # Little's law
+        latency_ns = document["workers"] * document["outstanding"] * document["runtime_ns"] // ios
     if "capacity_iops" in known("server.json"):
         ios, latency_ns = served(document, known("server.json")["capacity_iops"])
     if disturbed:
         latency_ns *= 1000
     reads = ios * document["read_percent"] // 100
     target = document["watch_pids"].get("target")
-    pacing = document["pacing"]
     offered = pacing["rate_iops"] * document["runtime_ns"] // 10**9 if pacing["kind"] == "open" else 0
     say(
         event="result",
