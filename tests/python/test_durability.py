@@ -1,56 +1,74 @@
-"""What a write that was answered leaves on stable storage, proven by the system calls that were made until then.
+"""What a command that was answered leaves on stable storage.
 
-A kill of the server proves nothing, for it keeps the page cache.
+A kill of the server proves nothing, for it keeps the page cache. With epoll the system calls tell in which order a
+volume was changed and flushed. Those of io_uring cannot be seen; the kernel's count of flushes tells of both drivers.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import struct
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import write_commands
 from bench.process import UnavailableError, program
 from engine_process import ready, started
-from raw_iscsi import Session, cdb_10, cdb_16
+from raw_iscsi import Session
+from raw_nfs import Client
+from raw_nvme import Controller
+from write_commands import Command
 
-FUA = 0x08
-_CALLS = "pwrite64,pwritev,pwritev2,write,fallocate,fsync,fdatasync,sync_file_range,io_uring_enter,io_submit"
-
-
-@dataclass(frozen=True)
-class Command:
-    name: str
-    has_fua: bool
-    cdb: bytes
-    data: bytes
+_CALLS = "pwrite64,pwritev,pwritev2,write,pread64,preadv,fallocate,fsync,fdatasync,sync_file_range"
+SIZE = 4 << 20
 
 
-def commands(flags: int, block: int) -> list[Command]:
-    """Every command of ours that changes blocks of `block` bytes; `flags` go into those that have a FUA bit."""
-    one = b"\1" * block
-    compare_and_write = struct.pack(">BBQ3sBBB", 0x89, flags, 64, bytes(3), 1, 0, 0)
-    descriptors = struct.pack(">HH4xQI4x", 22, 16, 8, 8)
-    return [
-        Command("WRITE(10)", True, cdb_10(0x2A, flags, 0, 1), one),
-        Command("WRITE(16)", True, cdb_16(0x8A, flags, 1, 1), one),
-        Command("ORWRITE(16)", True, cdb_16(0x8B, flags, 2, 1), one),
-        Command("COMPARE AND WRITE", True, compare_and_write, bytes(2 * block)),
-        Command("WRITE SAME(10)", False, cdb_10(0x41, 0, 128, 16), one),
-        Command("WRITE SAME(16) of zeros", False, cdb_16(0x93, 0, 128, 16), bytes(block)),
-        Command("WRITE SAME(16) with UNMAP and NDOB", False, cdb_16(0x93, 0x09, 128, 16), b""),
-        Command("UNMAP", False, struct.pack(">B6xHx", 0x42, len(descriptors)), descriptors),
-    ]
+@contextmanager
+def served(engine: Path, volume: dict[str, object], driver: str) -> Iterator[dict[str, str]]:
+    """Endpoints of a volume by protocol."""
+    document = {
+        "volumes": [{"name": "v0", "size_bytes": SIZE} | volume],
+        "exports": [
+            {"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}
+            for protocol in ("iscsi", "nvme-tcp", "nfs3")
+        ],
+        "driver": driver,
+    }
+    with started(engine, "serve", document) as server:
+        event = ready(server)
+        assert event["driver"] == driver
+        yield {portal["protocol"]: portal["endpoint"] for portal in event["portals"]}
+        assert server.stdin
+        server.stdin.close()
+        server.wait(timeout=30)
+
+
+@contextmanager
+def commands(endpoints: dict[str, str]) -> Iterator[Iterable[Command]]:
+    """Every command of every protocol, those of iSCSI with a write cache and then without."""
+    with ExitStack() as opened:
+        nvme = opened.enter_context(Controller(endpoints["nvme-tcp"]))
+        nfs = opened.enter_context(Client(endpoints["nfs3"]))
+        session = opened.enter_context(Session(endpoints["iscsi"]))
+        yield [
+            *write_commands.of_nvme(nvme),
+            *write_commands.of_nfs(nfs),
+            *write_commands.of_iscsi(session),
+            write_commands.turn_the_cache_off(session),
+            *write_commands.of_iscsi(session, has_cache=False),
+        ]
 
 
 @dataclass
 class Traced:
-    endpoint: str
-    path: str | None
+    endpoints: dict[str, str]
+    path: str
     trace: Path
     seen: int = 0
 
@@ -58,8 +76,6 @@ class Traced:
         """Calls on the volume's file since this was asked, by name and flags."""
         lines = self.trace.read_text().splitlines()
         new, self.seen = lines[self.seen :], len(lines)
-        if self.path is None:
-            return []
         return [line for line in new if self.path in line and "= -1 " not in line]
 
 
@@ -77,61 +93,110 @@ def traced(request: pytest.FixtureRequest, real_engine: Path, tmp_path: Path) ->
     # `-y` names the files behind descriptors.
     wrapper.write_text(f'#!/bin/sh\nexec {strace} -f -y -e trace={_CALLS} -o {trace} {real_engine} "$@"\n')
     wrapper.chmod(0o755)
-    volume = {"name": "v0", "media": media, "size_bytes": 4 << 20}
-    if media == "file":
-        volume |= {"path": str(tmp_path / "volume"), "direct": direct}
-    document = {
-        "volumes": [volume],
-        "exports": [{"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0"}],
-        # The calls that io_uring makes are not to be seen; both drivers do what one and the same operation says.
-        "driver": "epoll",
-    }
-    with started(wrapper, "serve", document) as server:
-        endpoint = ready(server)["portals"][0]["endpoint"]
-        yield Traced(endpoint, volume.get("path"), trace)
-        assert server.stdin
-        server.stdin.close()
-        server.wait(timeout=30)
+    path = tmp_path / "volume"
+    volume = {"media": media} | ({"path": str(path), "direct": direct} if media == "file" else {})
+    with served(wrapper, volume, "epoll") as endpoints:
+        yield Traced(endpoints, str(path), trace)
 
 
-def is_durable(calls: list[str]) -> bool:
-    """Whether nothing that was changed could be lost after these calls."""
+def is_volatile(calls: list[str]) -> bool:
+    """Whether anything that was changed could be lost after these calls."""
     volatile = False
     for call in calls:
         if re.search(r"\b(fsync|fdatasync)\(", call):
             volatile = False
-        elif "RWF_DSYNC" not in call and "RWF_SYNC" not in call:
+        elif re.search(r"\b(pwrite\w*|write|fallocate)\(", call) and not re.search("RWF_D?SYNC", call):
             volatile = True
-    return not volatile
+    return volatile
 
 
-_FILES = [("file", False), ("file", True)]
+def is_flushed_first(calls: list[str]) -> bool:
+    """Whether every read comes after a flush."""
+    names = [match[1] for call in calls if (match := re.search(r"\b(fdatasync|fsync|pread\w*)\(", call))]
+    return bool(names) and names[0] in ("fdatasync", "fsync")
 
 
-@pytest.mark.parametrize("traced", _FILES, indirect=True, ids=["buffered", "direct"])
-@pytest.mark.parametrize("has_cache", [True, False], ids=["WCE=1", "WCE=0"])
-def test_files_hold_what_was_written_with_fua_or_without_a_cache(traced: Traced, has_cache: bool) -> None:
-    with Session(traced.endpoint) as session:
-        block = 512
-        if not has_cache:
-            # MODE SELECT(6) of the caching page; what the cache held is flushed by it.
-            assert session.run(bytes([0x15, 0x10, 0, 0, 24, 0]), bytes(4) + bytes([0x08, 18]) + bytes(18)) == 0
-            assert any("fdatasync(" in call for call in traced.calls())
-        for flags in (0, FUA):
-            for command in commands(flags, block):
-                traced.calls()
-                assert session.run(command.cdb, command.data) == 0, command.name
-                calls = traced.calls()
-                assert calls, f"{command.name} changed nothing"
-                expected = not has_cache or (command.has_fua and flags == FUA)
-                assert is_durable(calls) == expected, f"{command.name}, flags {flags:#x}: {calls}"
-        assert session.run(cdb_10(0x35, 0, 0, 0)) == 0
-        assert any("fdatasync(" in call for call in traced.calls()), "SYNCHRONIZE CACHE"
+@pytest.mark.parametrize("traced", [("file", False), ("file", True)], indirect=True, ids=["buffered", "direct"])
+def test_nothing_durable_is_answered_before_it_is_on_the_file_s_storage(traced: Traced) -> None:
+    with commands(traced.endpoints) as every:
+        for command in every:
+            traced.calls()
+            assert command.run(), command.name
+            calls = traced.calls()
+            if command.kind == "change":
+                assert any(re.search(r"\b(pwrite\w*|fallocate)\(", call) for call in calls), f"{command.name}: {calls}"
+                assert is_volatile(calls) is not command.durable, f"{command.name}: {calls}"
+            elif command.kind == "read":
+                assert is_flushed_first(calls) is command.durable, f"{command.name}: {calls}"
+            else:
+                assert any("fdatasync(" in call for call in calls), f"{command.name}: {calls}"
 
 
 @pytest.mark.parametrize("traced", [("memory", True), ("null", True)], indirect=True, ids=["memory", "null"])
 def test_memory_and_null_answer_all_of_it_without_a_file(traced: Traced) -> None:
-    with Session(traced.endpoint) as session:
-        for command in commands(FUA, 512):
-            assert session.run(command.cdb, command.data) == 0, command.name
+    with commands(traced.endpoints) as every:
+        done = {command.name for command in every if command.run()}
+        assert any("FUA" in name for name in done)
+        assert any("Flush" in name for name in done)
     assert not re.search(r"(fsync|fdatasync|fallocate)\(", traced.trace.read_text())
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A loop device, and a file on a file system on another; whatever flushes the file flushes that device."""
+
+    device: Path
+    file: Path
+    beneath: Path
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    if os.geteuid() != 0 or shutil.which("losetup") is None or shutil.which("mkfs.ext4") is None:
+        pytest.skip("loop devices need root, losetup and mkfs.ext4")
+    folder = tmp_path_factory.mktemp("disks")
+    with ExitStack() as undo:
+
+        def loop(name: str, size_bytes: int) -> Path:
+            with (folder / name).open("wb") as file:
+                file.truncate(size_bytes)
+            done = subprocess.run(
+                ["losetup", "--find", "--show", folder / name], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                pytest.skip(f"no loop device: {done.stderr.strip()}")
+            device = done.stdout.strip()
+            undo.callback(subprocess.run, ["losetup", "--detach", device], check=False)
+            return Path(device)
+
+        device, beneath, at = loop("plain", SIZE), loop("beneath", 32 << 20), folder / "mounted"
+        # A journal would flush by itself now and then.
+        quiet = ["-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=0"]
+        subprocess.run(["mkfs.ext4", *quiet, beneath], check=True, capture_output=True)
+        at.mkdir()
+        done = subprocess.run(["mount", beneath, at], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+        undo.callback(subprocess.run, ["umount", at], check=False)
+        yield Disk(device, at / "volume", beneath)
+
+
+def flushes(device: Path) -> int:
+    """Flushes that a block device has completed (Documentation/block/stat.rst)."""
+    return int(Path("/sys/block", device.name, "stat").read_text().split()[15])
+
+
+@pytest.mark.parametrize("driver", ["epoll", "io_uring"])
+@pytest.mark.parametrize("direct", [False, True], ids=["buffered", "direct"])
+@pytest.mark.parametrize("media", ["file", "device"])
+def test_a_disk_is_flushed_for_what_is_durable_and_for_nothing_else(
+    real_engine: Path, disk: Disk, media: str, direct: bool, driver: str
+) -> None:
+    path, counted = (disk.file, disk.beneath) if media == "file" else (disk.device, disk.device)
+    volume = {"media": "file", "path": str(path), "direct": direct, "destroy": str(path)}
+    with served(real_engine, volume, driver) as endpoints, commands(endpoints) as every:
+        for command in every:
+            before = flushes(counted)
+            assert command.run(), command.name
+            assert (flushes(counted) > before) is command.durable, command.name
+    disk.file.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ use iotax_node::{
     ConnId, DiskId, DiskOp,
     volume::{Buffers, Disks, Media, Operations, VolumeSpec, Volumes, unit_of},
 };
-use iotax_proto::{Instant, Started, UnitOp};
+use iotax_proto::{Instant, Payload, Started, UnitError, UnitOp};
 use support::{Heap, perform};
 
 const NOW: Instant = Instant(5);
@@ -45,9 +45,24 @@ struct Seen {
     flushes: usize,
     pieces: Vec<u64>,
     changed: u64,
+    reads: usize,
+    reads_before_flush: usize,
 }
 
 fn carry_out(media: Media, op: UnitOp, data: &[u8]) -> Seen {
+    let name = format!("{op:?} on {media:?}");
+    let (seen, result) = carry_out_with(media, op, data, None);
+    result.expect(&name);
+    seen
+}
+
+/// As a disk does it on which flushes fail with an error number, or not.
+fn carry_out_with(
+    media: Media,
+    op: UnitOp,
+    data: &[u8],
+    flushes_fail: Option<i32>,
+) -> (Seen, Result<Option<Payload>, UnitError>) {
     let disk = Heap::new(SIZE as usize);
     let region: Rc<dyn iotax_proto::Region> = disk.clone();
     let spec = VolumeSpec::new("v", SIZE, media);
@@ -61,8 +76,7 @@ fn carry_out(media: Media, op: UnitOp, data: &[u8]) -> Seen {
         started = operations.finish(NOW, 0);
     }
     if let Started::Done(result) = started {
-        result.expect(&name);
-        return seen;
+        return (seen, result);
     }
     loop {
         let turn = disks.borrow_mut().next_turn();
@@ -70,7 +84,10 @@ fn carry_out(media: Media, op: UnitOp, data: &[u8]) -> Seen {
         let done = match (turn, request) {
             (Some((_, id)), _) => operations.take_turn(NOW, id),
             (None, Some(request)) => {
-                let result = perform(&disk, &request.op);
+                let result = match (&request.op, flushes_fail) {
+                    (DiskOp::Sync, Some(errno)) => Err(errno),
+                    (op, _) => perform(&disk, op),
+                };
                 match &request.op {
                     DiskOp::Write { from, durable, .. } => {
                         seen.changed += from.len() as u64;
@@ -85,7 +102,10 @@ fn carry_out(media: Media, op: UnitOp, data: &[u8]) -> Seen {
                         seen.volatile = 0;
                         seen.flushes += 1;
                     }
-                    DiskOp::Read { .. } => {}
+                    DiskOp::Read { .. } => {
+                        seen.reads += 1;
+                        seen.reads_before_flush += usize::from(seen.flushes == 0);
+                    }
                 }
                 let (_, id) = disks.borrow_mut().done(request.token).expect("somebody waits");
                 operations.disk_done(NOW, id, result)
@@ -93,8 +113,7 @@ fn carry_out(media: Media, op: UnitOp, data: &[u8]) -> Seen {
             (None, None) => panic!("{name} is never answered"),
         };
         if let Some(result) = done {
-            result.expect(&name);
-            return seen;
+            return (seen, result);
         }
     }
 }
@@ -120,10 +139,40 @@ fn operation_that_need_not_be_durable_costs_no_flush() {
     }
 }
 
+/// Every operation that reads a volume, with the data that it takes.
+fn reads(durable: bool) -> Vec<(UnitOp, Vec<u8>)> {
+    vec![
+        (UnitOp::Read { offset: 0, len: 4096, durable }, Vec::new()),
+        (UnitOp::Read { offset: 777, len: 1000, durable }, Vec::new()),
+        (UnitOp::Compare { offset: 4096, len: 4096, durable }, vec![0; 4096]),
+    ]
+}
+
+#[test]
+fn durable_read_flushes_before_it_reads() {
+    for media in [disk(1), disk(512), disk(4096)] {
+        for durable in [false, true] {
+            for (op, data) in reads(durable) {
+                let seen = carry_out(media, op.clone(), &data);
+                assert_eq!(seen.flushes, usize::from(durable), "{op:?} on {media:?}");
+                assert_eq!((seen.reads, seen.reads_before_flush), (1, usize::from(!durable)), "{op:?} on {media:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn durable_read_fails_with_its_flush() {
+    for (op, data) in reads(true) {
+        let failed = carry_out_with(disk(512), op.clone(), &data, Some(5)).1;
+        assert_eq!(failed.err(), Some(UnitError::Medium), "{op:?}");
+    }
+}
+
 #[test]
 fn memory_and_null_have_nothing_to_flush() {
     for media in [Media::Memory, Media::Null] {
-        for (op, data) in operations(true) {
+        for (op, data) in operations(true).into_iter().chain(reads(true)) {
             let seen = carry_out(media, op, &data);
             assert_eq!((seen.changed, seen.flushes), (0, 0));
         }

@@ -81,7 +81,7 @@ impl Bench {
     }
 
     fn read(&mut self, offset: u64, len: u32) -> Vec<u8> {
-        self.run(UnitOp::Read { offset, len }, &[]).expect("read")
+        self.run(UnitOp::Read { offset, len, durable: false }, &[]).expect("read")
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) {
@@ -110,7 +110,7 @@ fn reads_give_what_was_written_at_any_alignment() {
 fn compare_says_where_data_first_differ() {
     for mut bench in Bench::all() {
         bench.write(4096, &[7; 1024]);
-        let compare = UnitOp::Compare { offset: 4096, len: 1024 };
+        let compare = UnitOp::Compare { offset: 4096, len: 1024, durable: false };
         assert_eq!(bench.run(compare.clone(), &[7; 1024]), Ok(vec![]));
         let mut data = [7; 1024];
         data[900] = 1;
@@ -173,7 +173,7 @@ fn ranges_units_and_rights_are_checked_before_data() {
         other => panic!("{other:?}"),
     };
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(0, false), write)), UnitError::OutOfRange);
-    let far = UnitOp::Read { offset: u64::MAX, len: 512 };
+    let far = UnitOp::Read { offset: u64::MAX, len: 512, durable: false };
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(0, false), far.clone())), UnitError::OutOfRange);
     assert_eq!(error(bench.operations.start(NOW, 0, unit_of(1, false), far)), UnitError::NoUnit);
     let zero = UnitOp::WriteZeroes { offset: 0, len: 512, durable: false };
@@ -201,7 +201,7 @@ fn delay_is_waited_and_an_aborted_operation_is_never_told() {
 fn operation_aborted_on_the_disk_is_forgotten_and_its_id_used_again() {
     let mut bench = Bench::on_disk(512);
     bench.write(512, &[4; 512]);
-    let read = |offset| UnitOp::Read { offset, len: 512 };
+    let read = |offset| UnitOp::Read { offset, len: 512, durable: false };
     assert!(matches!(bench.operations.start(NOW, 0, unit_of(0, false), read(0)), Started::Queued));
     let (ending, mut endings) = (Ending::default(), Endings::default());
     endings.add(&ending);
@@ -246,7 +246,8 @@ fn long_work_on_memory_lets_others_have_their_turn_in_between() {
                 assert!(done.is_ok());
                 break;
             }
-            let read = operations.start(NOW, 1, unit_of(0, false), UnitOp::Read { offset: 0, len: 512 });
+            let read =
+                operations.start(NOW, 1, unit_of(0, false), UnitOp::Read { offset: 0, len: 512, durable: false });
             assert!(matches!(read, Started::Done(Ok(Some(_)))), "others are served meanwhile");
         }
         assert_eq!((changed as u64, turns), (LARGE, 8));

@@ -141,12 +141,14 @@ pub type IoId = u32;
 pub struct UnitId(pub u64);
 
 /// An operation on a unit. Offsets and lengths are bytes, already checked for alignment by the target, not for range.
-/// `durable`: complete only when what it changed is on stable storage (FUA, a write cache that is off, `FILE_SYNC`).
+/// `durable`: complete only when what it changed is on stable storage (FUA, a write cache that is off, `FILE_SYNC`); of what reads,
+/// what it reads is put there first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitOp {
     Read {
         offset: u64,
         len: u32,
+        durable: bool,
     },
     /// Takes `len` bytes of data.
     Write {
@@ -168,6 +170,7 @@ pub enum UnitOp {
     Compare {
         offset: u64,
         len: u32,
+        durable: bool,
     },
     /// Takes 2 × `len` bytes: what must be there, then what to write, atomically.
     CompareAndWrite {

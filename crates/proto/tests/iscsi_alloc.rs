@@ -66,7 +66,9 @@ impl Backend for Volume {
 
     fn start(&mut self, _now: Instant, id: IoId, _unit: UnitId, op: UnitOp) -> Started {
         match op {
-            UnitOp::Read { offset, len } => Started::Done(Ok(Some(self.bytes.slice(offset as usize, len as usize)))),
+            UnitOp::Read { offset, len, .. } => {
+                Started::Done(Ok(Some(self.bytes.slice(offset as usize, len as usize))))
+            }
             UnitOp::Write { offset, .. } => {
                 self.offsets[id as usize] = offset;
                 Started::NeedData

@@ -64,7 +64,7 @@ impl Backend for InPlace {
 
     fn start(&mut self, _: Instant, id: IoId, _: UnitId, op: UnitOp) -> Started {
         match op {
-            UnitOp::Read { offset, len } => {
+            UnitOp::Read { offset, len, .. } => {
                 Started::Done(Ok(Some(Payload::new(self.memory.clone(), offset as usize, len as usize))))
             }
             UnitOp::Write { offset, .. } => {

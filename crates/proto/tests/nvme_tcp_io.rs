@@ -85,13 +85,25 @@ fn forced_unit_access_reaches_the_backend() {
     let mut sqe = in_capsule(nvm::WRITE, 1, 4);
     sqe.0[51] |= 0x40;
     assert_eq!(io.one(&mut server, &sqe, &[1; BLOCK]).status(), 0);
-    assert_eq!(server.durable_writes, 1);
+    assert_eq!(server.durable_ops, 1);
     for (byte, durable) in [(0, 1), (0x40, 2)] {
         let mut sqe = Sqe::new(nvm::WRITE_ZEROES, 5, 1);
         sqe.set_range(4, 2);
         sqe.0[51] |= byte;
         assert_eq!(io.one(&mut server, &sqe, &[]).status(), 0);
-        assert_eq!(server.durable_writes, durable, "Write Zeroes");
+        assert_eq!(server.durable_ops, durable, "Write Zeroes");
+    }
+    for (byte, durable) in [(0, 2), (0x40, 3)] {
+        let mut sqe = transfer(nvm::READ, 6, 8, 1);
+        sqe.0[51] |= byte;
+        io.send(&mut server, &capsule(&sqe, &[])).expect("stands");
+        assert_eq!(server.durable_ops, durable, "Read");
+    }
+    for (byte, durable) in [(0, 3), (0x40, 4)] {
+        let mut sqe = in_capsule(nvm::COMPARE, 7, 4);
+        sqe.0[51] |= byte;
+        io.one(&mut server, &sqe, &[0; BLOCK]);
+        assert_eq!(server.durable_ops, durable, "Compare");
     }
 }
 

@@ -24,7 +24,7 @@ struct FileWrite {
 impl FileWrites {
     pub(super) fn start(&mut self, server: &Server, now: Instant, id: IoId, unit: TreeUnit, op: &UnitOp) -> Started {
         Started::Done(match *op {
-            UnitOp::Read { offset, len } => with_tree(server, unit, |tree| {
+            UnitOp::Read { offset, len, .. } => with_tree(server, unit, |tree| {
                 tree.read(unit.number, offset, len, server.time(now)).map(|bytes| Some(Payload::from_vec(bytes)))
             }),
             UnitOp::Write { offset, len, .. } if len <= MAX_IO_BYTES => {

@@ -87,6 +87,8 @@ struct OnDisk {
     task: DiskTask,
     /// The blocks that it changes now.
     claim: Option<Claim>,
+    /// What the disk does for it once it has flushed.
+    after_flush: Option<DiskOp>,
 }
 
 /// What an operation on a disk waits for.
@@ -103,7 +105,7 @@ enum DiskState {
 #[derive(Clone, Copy, Debug)]
 enum Staged {
     Write { offset: u64, durable: bool },
-    Compare { offset: u64 },
+    Compare { offset: u64, durable: bool },
     CompareAndWrite { offset: u64, len: u32, durable: bool },
     OrWrite { offset: u64, durable: bool },
     WriteSame { offset: u64, len: u64, durable: bool },
@@ -203,7 +205,11 @@ impl Operations {
     pub fn disk_done(&mut self, now: Instant, id: IoId, result: Result<u32, i32>) -> Option<Finished> {
         let Some(Slot::Disk { volume, work, .. }) = self.slots.get_mut(id as usize) else { return None };
         let volume = *volume;
-        match work.task.done(result) {
+        let after = match work.after_flush.take() {
+            Some(op) if result.is_ok() => After::Next(op),
+            _ => work.task.done(result),
+        };
+        match after {
             After::Next(op) => {
                 self.ask(id, op);
                 None
@@ -309,7 +315,7 @@ impl Operations {
             return Err(UnitError::OutOfRange);
         }
         let (offset, len, writes) = match &op {
-            UnitOp::Read { offset, len } | UnitOp::Compare { offset, len } => (*offset, u64::from(*len), false),
+            UnitOp::Read { offset, len, .. } | UnitOp::Compare { offset, len, .. } => (*offset, u64::from(*len), false),
             UnitOp::Write { offset, len, .. }
             | UnitOp::OrWrite { offset, len, .. }
             | UnitOp::CompareAndWrite { offset, len, .. } => (*offset, u64::from(*len), true),
@@ -350,7 +356,7 @@ impl Operations {
         op: UnitOp,
     ) -> Result<Started, UnitError> {
         Ok(match op {
-            UnitOp::Read { offset, len } => {
+            UnitOp::Read { offset, len, .. } => {
                 let payload = Payload::new(Rc::clone(region), offset as usize, len as usize);
                 self.end(now, id, index, Ok(Some(payload)))
             }
@@ -376,8 +382,13 @@ impl Operations {
     fn start_disk(&mut self, now: Instant, id: IoId, index: usize, op: UnitOp) -> Result<Started, UnitError> {
         let block_size = self.volumes.all[index].disk_block_size();
         let (task, op) = match op {
-            UnitOp::Read { offset, len } => {
-                disk::read(&mut self.disks.borrow_mut().buffers, self.conn, block_size, offset, len)?
+            UnitOp::Read { offset, len, durable } => {
+                let (task, op) = disk::read(&mut self.disks.borrow_mut().buffers, self.conn, block_size, offset, len)?;
+                return Ok(if durable {
+                    self.begin_flushed(id, index, task, op)
+                } else {
+                    self.begin(id, index, task, op, None)
+                });
             }
             UnitOp::Flush => disk::flush(),
             UnitOp::WriteZeroes { offset, len, durable } => {
@@ -392,7 +403,9 @@ impl Operations {
             UnitOp::Write { offset, len, durable } => {
                 return self.stage(id, index, Staged::Write { offset, durable }, len);
             }
-            UnitOp::Compare { offset, len } => return self.stage(id, index, Staged::Compare { offset }, len),
+            UnitOp::Compare { offset, len, durable } => {
+                return self.stage(id, index, Staged::Compare { offset, durable }, len);
+            }
             UnitOp::CompareAndWrite { offset, len, durable } => {
                 return self.stage(id, index, Staged::CompareAndWrite { offset, len, durable }, 2 * len);
             }
@@ -459,7 +472,14 @@ impl Operations {
         let buffers = &mut disks.buffers;
         let (task, op) = match staged {
             Staged::Write { offset, durable } => disk::write(buffers, conn, block_size, offset, buffer, durable)?,
-            Staged::Compare { offset } => disk::compare(buffers, conn, offset, buffer, None, false)?,
+            Staged::Compare { offset, durable } => {
+                let (task, op) = disk::compare(buffers, conn, offset, buffer, None, false)?;
+                if durable {
+                    drop(disks);
+                    return Ok(self.begin_flushed(id, index, task, op));
+                }
+                (task, op)
+            }
             Staged::CompareAndWrite { offset, len, durable } => {
                 let (sent, replacement) = halves(&buffer, len);
                 disk::compare(buffers, conn, offset, sent, Some(replacement), durable)?
@@ -523,8 +543,17 @@ impl Operations {
     }
 
     fn begin(&mut self, id: IoId, volume: usize, task: DiskTask, op: DiskOp, claim: Option<Claim>) -> Started {
-        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work: Box::new(OnDisk { task, claim }) };
+        let work = Box::new(OnDisk { task, claim, after_flush: None });
+        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work };
         self.ask(id, op);
+        Started::Queued
+    }
+
+    /// Reads what is on stable storage.
+    fn begin_flushed(&mut self, id: IoId, volume: usize, task: DiskTask, op: DiskOp) -> Started {
+        let work = Box::new(OnDisk { task, claim: None, after_flush: Some(op) });
+        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work };
+        self.ask(id, DiskOp::Sync);
         Started::Queued
     }
 
@@ -532,7 +561,8 @@ impl Operations {
         if matches!(&task, DiskTask::Long { left, .. } if left.is_over()) {
             return self.end(now, id, volume, Ok(None));
         }
-        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work: Box::new(OnDisk { task, claim: None }) };
+        let work = Box::new(OnDisk { task, claim: None, after_flush: None });
+        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work };
         self.wait_for_turn(id);
         Started::Queued
     }
@@ -593,7 +623,7 @@ fn finished(started: Started) -> Option<Finished> {
 fn perform_in_memory(region: &dyn Region, staged: Staged, buffer: &Payload) -> Result<(), UnitError> {
     match staged {
         Staged::Write { offset, .. } => memory::copy_in(region, offset as usize, buffer),
-        Staged::Compare { offset } => compare_in_memory(region, offset, buffer)?,
+        Staged::Compare { offset, .. } => compare_in_memory(region, offset, buffer)?,
         Staged::CompareAndWrite { offset, len, .. } => {
             let (sent, replacement) = halves(buffer, len);
             compare_in_memory(region, offset, &sent)?;

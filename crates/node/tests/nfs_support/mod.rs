@@ -77,7 +77,7 @@ impl Backend for Server {
     fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
         self.now = Time::from_nanos(now.0);
         match op {
-            UnitOp::Read { offset, len } => Started::Done(self.read(unit, offset, len)),
+            UnitOp::Read { offset, len, .. } => Started::Done(self.read(unit, offset, len)),
             UnitOp::Write { offset, len, .. } => {
                 if unit == VOLUME && offset + u64::from(len) > self.memory.len() as u64 {
                     return Started::Done(Err(UnitError::OutOfRange));

@@ -55,7 +55,7 @@ impl NamespaceTable {
         let op = match sqe.opcode() {
             nvm::READ => {
                 let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
-                UnitOp::Read { offset, len }
+                UnitOp::Read { offset, len, durable: sqe.is_durable() }
             }
             nvm::WRITE => {
                 let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
@@ -64,7 +64,7 @@ impl NamespaceTable {
             nvm::FLUSH => UnitOp::Flush,
             nvm::COMPARE => {
                 let (offset, len) = entry.transfer(sqe, max_transfer_bytes)?;
-                UnitOp::Compare { offset, len }
+                UnitOp::Compare { offset, len, durable: sqe.is_durable() }
             }
             nvm::WRITE_ZEROES => {
                 let offset = entry.bytes(sqe.lba())?;

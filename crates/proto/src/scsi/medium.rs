@@ -10,7 +10,8 @@ use super::{
 };
 use crate::UnitOp;
 
-/// READ (6), (10), (12), (16).
+/// READ (6), (10), (12), (16). With FUA the blocks come from the medium, where a cache holds newer ones after those were written
+/// to it (SBC-4 §4.15).
 pub(crate) fn read(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let (offset, len) = bytes_of(&view, call.cdb.extent())?;
@@ -18,13 +19,17 @@ pub(crate) fn read(call: &mut Call<'_>) -> Handled {
         return good();
     }
     let after = AfterMedium { returns_data: true, ..AfterMedium::new(&view) };
-    Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len }, after })
+    Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len, durable: has_fua(call) }, after })
 }
 
 /// WRITE (6), (10), (12), (16). FUA, or a write cache that is off, makes it durable.
 pub(crate) fn write(call: &mut Call<'_>) -> Handled {
-    let fua = call.cdb.opcode() != 0x0a && call.cdb.bit(1, 3);
-    write_extent(call, fua)
+    write_extent(call, has_fua(call))
+}
+
+/// READ (6) and WRITE (6) have a part of the address where others have FUA.
+fn has_fua(call: &Call<'_>) -> bool {
+    call.cdb.opcode() > 0x1f && call.cdb.bit(1, 3)
 }
 
 /// WRITE AND VERIFY (10), (12), (16): what is on stable storage is verified by the volume beneath.
@@ -37,8 +42,7 @@ pub(crate) fn write_and_verify(call: &mut Call<'_>) -> Handled {
 
 /// ORWRITE (16): bits that are set stay set.
 pub(crate) fn or_write(call: &mut Call<'_>) -> Handled {
-    let durable = call.cdb.bit(1, 3);
-    change_extent(call, durable, |offset, len, durable| UnitOp::OrWrite { offset, len, durable })
+    change_extent(call, has_fua(call), |offset, len, durable| UnitOp::OrWrite { offset, len, durable })
 }
 
 fn write_extent(call: &Call<'_>, durable: bool) -> Handled {
@@ -55,7 +59,7 @@ fn change_extent(call: &Call<'_>, durable: bool, op: impl FnOnce(u64, u32, bool)
 }
 
 /// VERIFY (10), (12), (16). BYTCHK 00b reads and drops the data, 01b compares; 11b, one block against all, is supported for
-/// one block only, where it is the same as 01b.
+/// one block only, where it is the same as 01b. What is verified is on the medium: a cache is written to it first (SBC-4 §4.15).
 pub(crate) fn verify(call: &mut Call<'_>) -> Handled {
     let view = call.unit()?;
     let extent = call.cdb.extent();
@@ -63,9 +67,11 @@ pub(crate) fn verify(call: &mut Call<'_>) -> Handled {
     let after = AfterMedium::new(&view);
     match byte_check(call) {
         0 if len == 0 => good(),
-        0 => Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len }, after }),
-        1 => take_data(call, &view, len, after, |len| UnitOp::Compare { offset, len }),
-        3 if extent.blocks <= 1 => take_data(call, &view, len, after, |len| UnitOp::Compare { offset, len }),
+        0 => Ok(Next::Medium { unit: view.unit, op: UnitOp::Read { offset, len, durable: true }, after }),
+        1 => take_data(call, &view, len, after, |len| UnitOp::Compare { offset, len, durable: true }),
+        3 if extent.blocks <= 1 => {
+            take_data(call, &view, len, after, |len| UnitOp::Compare { offset, len, durable: true })
+        }
         _ => Err(Sense::cdb_field(1, Some(2)).into()),
     }
 }
@@ -90,7 +96,7 @@ pub(crate) fn compare_and_write(call: &mut Call<'_>) -> Handled {
         return good();
     }
     let after = AfterMedium { writes: true, data_out_len: 2 * len, ..AfterMedium::new(&view) };
-    let durable = call.cdb.bit(1, 3) || !view.mode.write_cache;
+    let durable = has_fua(call) || !view.mode.write_cache;
     let op = UnitOp::CompareAndWrite { offset: view.offset_of(extent.lba), len, durable };
     Ok(Next::Medium { unit: view.unit, op, after })
 }

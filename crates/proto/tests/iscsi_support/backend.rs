@@ -102,7 +102,7 @@ impl MemoryBackend {
 
     fn apply(&mut self, op: &UnitOp, data: &[u8]) -> Result<Option<Payload>, UnitError> {
         match op {
-            UnitOp::Read { offset, len } => {
+            UnitOp::Read { offset, len, .. } => {
                 return Ok(Some(Payload::from_vec(self.range(*offset, (*len).into())?.to_vec())));
             }
             UnitOp::Write { offset, len, .. } => self.range(*offset, (*len).into())?.copy_from_slice(data),
@@ -113,7 +113,7 @@ impl MemoryBackend {
                     self.range(*offset, *len)?.fill(0);
                 }
             }
-            UnitOp::Compare { offset, len } => compare(self.range(*offset, (*len).into())?, data)?,
+            UnitOp::Compare { offset, len, .. } => compare(self.range(*offset, (*len).into())?, data)?,
             UnitOp::CompareAndWrite { offset, len, .. } => {
                 let (expected, new) = data.split_at(*len as usize);
                 let range = self.range(*offset, (*len).into())?;

@@ -93,7 +93,7 @@ impl Backend for Server {
         }
         let memory = Rc::clone(&self.directory.files[unit.0 as usize].1);
         match op {
-            UnitOp::Read { offset, len } => {
+            UnitOp::Read { offset, len, .. } => {
                 let len = (len as usize).min(self.read_limit.unwrap_or(usize::MAX));
                 self.answer(id, Ok(Some(Payload::new(memory, offset as usize, len))))
             }

@@ -65,7 +65,7 @@ pub struct Server {
     taking: BTreeMap<IoId, (UnitOp, Vec<u8>, usize)>,
     pub queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
     pub aborted: Vec<IoId>,
-    pub durable_writes: usize,
+    pub durable_ops: usize,
 }
 
 impl Server {
@@ -99,7 +99,7 @@ impl Server {
             taking: BTreeMap::new(),
             queued: Vec::new(),
             aborted: Vec::new(),
-            durable_writes: 0,
+            durable_ops: 0,
         }
     }
 
@@ -132,20 +132,21 @@ impl Server {
 
     fn execute(&mut self, op: &UnitOp, data: &[u8]) -> Result<Option<Payload>, UnitError> {
         match op {
-            UnitOp::Read { offset, len } => {
+            UnitOp::Read { offset, len, durable } => {
+                self.durable_ops += usize::from(*durable);
                 let range = self.range(*offset, u64::from(*len))?;
                 return Ok(Some(Payload::from_vec(self.volume[range].to_vec())));
             }
             UnitOp::Write { offset, len, durable } => {
                 let range = self.range(*offset, u64::from(*len))?;
                 self.volume[range].copy_from_slice(data);
-                self.durable_writes += usize::from(*durable);
+                self.durable_ops += usize::from(*durable);
             }
             UnitOp::Flush => {}
             UnitOp::WriteZeroes { offset, len, durable } => {
                 let range = self.range(*offset, *len)?;
                 self.volume[range].fill(0);
-                self.durable_writes += usize::from(*durable);
+                self.durable_ops += usize::from(*durable);
             }
             UnitOp::Unmap { ranges, .. } => {
                 for (offset, len) in ranges {
@@ -153,7 +154,8 @@ impl Server {
                     self.volume[range].fill(0xdd);
                 }
             }
-            UnitOp::Compare { offset, len } => {
+            UnitOp::Compare { offset, len, durable } => {
+                self.durable_ops += usize::from(*durable);
                 let range = self.range(*offset, u64::from(*len))?;
                 if let Some(at) = self.volume[range].iter().zip(data).position(|(have, sent)| have != sent) {
                     return Err(UnitError::Miscompare(at as u32));
@@ -184,7 +186,7 @@ impl Backend for Server {
         if let Some(error) = self.fails_with {
             return Started::Done(Err(error));
         }
-        if let UnitOp::Write { offset, len, .. } | UnitOp::Compare { offset, len } = op {
+        if let UnitOp::Write { offset, len, .. } | UnitOp::Compare { offset, len, .. } = op {
             if let Err(error) = self.range(offset, u64::from(len)) {
                 return Started::Done(Err(error));
             }

@@ -99,6 +99,35 @@ fn fua_makes_a_write_durable_and_dpo_does_not() {
 }
 
 #[test]
+fn fua_makes_a_read_one_of_the_medium() {
+    let mut rig = Rig::new();
+    let mut session = rig.session("a");
+    for (flags, is_durable) in [(0x00, false), (0x10, false), (0x08, true), (0x18, true)] {
+        for cdb in each_size(READ, flags, 0, 1) {
+            rig.volume.was_durable = !is_durable;
+            rig.good(&mut session, &cdb, &[]);
+            assert_eq!(rig.volume.was_durable, is_durable, "{cdb:02x?}");
+        }
+    }
+    // READ (6) has no such bit: there it is the address's, as it is of WRITE (6).
+    rig.volume.was_durable = true;
+    rig.run(&mut session, &[0x08, 0x08, 0, 0, 1, 0], &[]);
+    rig.good(&mut session, &[0x08, 0, 0, 0, 1, 0], &[]);
+    assert!(!rig.volume.was_durable);
+}
+
+#[test]
+fn what_is_verified_is_on_the_medium() {
+    let mut rig = Rig::new();
+    let mut session = rig.session("a");
+    for (byte_check, data) in [(0, Vec::new()), (2, block_of(0)), (6, block_of(0))] {
+        rig.volume.was_durable = false;
+        rig.good(&mut session, &cdb_10(0x2f, byte_check, 0, 1), &data);
+        assert!(rig.volume.was_durable, "BYTCHK {byte_check:#x}");
+    }
+}
+
+#[test]
 fn a_write_with_fewer_blocks_of_data_writes_those() {
     let mut rig = Rig::new();
     let mut session = rig.session("a");

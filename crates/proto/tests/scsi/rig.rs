@@ -36,7 +36,7 @@ pub(crate) struct Volume {
     pub(crate) bytes: Vec<u8>,
     pub(crate) read_only: bool,
     pub(crate) flushes: u32,
-    /// The last write was durable.
+    /// The last operation on blocks was durable.
     pub(crate) was_durable: bool,
     pub(crate) unmapped: Vec<(u64, u64)>,
     pub(crate) fails_with: Option<UnitError>,
@@ -54,7 +54,8 @@ impl Volume {
             return Err(error);
         }
         match *op {
-            UnitOp::Read { offset, len } => {
+            UnitOp::Read { offset, len, durable } => {
+                self.was_durable = durable;
                 return Ok(Some(Payload::from_vec(self.bytes[range(offset, len.into())?].to_vec())));
             }
             UnitOp::Write { offset, len, durable } => {
@@ -73,7 +74,10 @@ impl Volume {
                 }
                 self.unmapped.extend_from_slice(ranges);
             }
-            UnitOp::Compare { offset, len } => compare(&self.bytes[range(offset, len.into())?], data)?,
+            UnitOp::Compare { offset, len, durable } => {
+                self.was_durable = durable;
+                compare(&self.bytes[range(offset, len.into())?], data)?;
+            }
             UnitOp::CompareAndWrite { offset, len, durable } => {
                 let (expected, new) = data.split_at(len as usize);
                 let range = range(offset, len.into())?;

@@ -74,7 +74,7 @@ impl Connection {
         let Some(id) = self.ios.begin(xid, &reached, Kind::Read { len, eof }) else {
             return self.reply_failure(xid, Procedure::Read, Status::Jukebox);
         };
-        match backend.start(now, id, open.unit, UnitOp::Read { offset, len }) {
+        match backend.start(now, id, open.unit, UnitOp::Read { offset, len, durable: false }) {
             Started::Done(result) => {
                 self.ios.end(id);
                 self.read_done(xid, len, eof, Some(open.attributes), result);
