@@ -11,8 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from conftest import FakeEngine, wait_for
+from iotax.cli.app import app
 from iotax.cli.run import run
 from iotax.design import plan
 from iotax.design.describe import describe
@@ -135,6 +137,40 @@ def test_every_session_is_one_process_that_measures_all_treatments(tmp_path: Pat
             for server, session in zip(servers, sessions, strict=True)
         ]
         assert cpus[0] == cpus[2] == cpus[1][::-1]
+
+
+def test_stopping_rule_is_asked_after_each_session(tmp_path: Path, engine: FakeEngine) -> None:
+    """The fake engine's sessions are all alike: their intervals have no width."""
+    file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
+    file.write_text(ROUNDS.replace("settle: 5ms", "settle: 5ms, stop: {half_width: 5%, at_least: 2}"))
+    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    with Notebook(notebook) as reader:
+        assert {each.trial.block for each in reader.attempts()} == {1, 2}
+    assert len(engine.documents("session")) == 2
+
+
+def test_open_loops_are_asked_of_a_session_as_of_single_runs(tmp_path: Path, engine: FakeEngine) -> None:
+    file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
+    file.write_text(ROUNDS.replace("{read: 70%}", "{rate_iops: 5k, arrivals: poisson}"))
+    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    paces = [each["load"]["pacing"] for each in engine.documents("session")[0]["loads"]]
+    assert len(paces) == 6
+    assert all((pace["kind"], pace["rate_iops"], pace["arrivals"]) == ("open", 5000, "poisson") for pace in paces)
+
+
+def test_aa_and_compare_work_on_rounds(tmp_path: Path, engine: FakeEngine) -> None:
+    file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
+    file.write_text(ROUNDS)
+    done = CliRunner().invoke(app, ["aa", str(file), str(notebook), "--replicates", "3"])
+    with Notebook(notebook) as reader:
+        attempts = reader.attempts()
+    assert len(attempts) == 6
+    assert all(each.result and len(each.result.slices) == 4 for each in attempts), done.output
+    assert len(engine.documents("session")) == 3
+    for label in ("before", "after"):
+        run(str(file), tmp_path / "c.iotax", label, [], None, None, again=False, report=False)
+    levels = CliRunner().invoke(app, ["compare", "nfs3", "iscsi", str(tmp_path / "c.iotax")])
+    assert levels.exit_code == 0, levels.output
 
 
 def test_session_that_fails_is_tried_once_more_whole(tmp_path: Path, engine: FakeEngine) -> None:

@@ -99,6 +99,7 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
     from iotax.analysis import summarise
     from iotax.analysis.change import settings
     from iotax.design.describe import detectable
+    from iotax.design.shape import advice
     from iotax.report import study_data
 
     try:
@@ -114,12 +115,18 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
             f"{', '.join(different)}."
         ]
     found = []
-    for each in summarise(data).noise:
+    summary = summarise(data)
+    for each in summary.noise:
         told = ", ".join(f"{_difference(ratio)} between {words}" for words, ratio in detectable(study, each.cv))
         if told:
             found.append(
                 f"{each.response.title}, by the scatter of {each.cv:.1%} in {earlier} (run of {date}): {told}."
             )
+    if (slices := study.design.slices) is not None and (scatter := summary.session_scatter) is not None:
+        made = make_plan(study)
+        count = len(made.trials) // made.blocks
+        said = advice(count, slices, study.design.replicates, made.duration_ns, scatter.share_of_sessions)
+        found += [said] if said else []
     return found
 
 

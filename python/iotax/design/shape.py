@@ -12,10 +12,14 @@ from dataclasses import dataclass
 
 from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, TURN_NS
 from iotax.design.power import block_reach
+from iotax.study.model import Slices
 
 SESSIONS_MIN = 4
 """Fewer give an interval of more than 3.2 standard errors to each side."""
 SESSIONS_MAX = 60
+_SHARE_MAX = 0.99
+_WORTH = 0.1
+"""Intervals narrower by less are not worth another plan."""
 SLICE_NS, SETTLE_NS = 250_000_000, 10_000_000
 START_NS = 500_000_000
 """A server and its volume, made anew."""
@@ -66,3 +70,24 @@ def best_shape(
 
 def reach(sessions: int, rounds: int, start_of_slice: float) -> float:
     return block_reach(sessions) * math.sqrt((start_of_slice + 1 / rounds) / sessions)
+
+
+def advice(treatments: int, slices: Slices, sessions: int, duration_ns: int, share_of_sessions: float) -> str | None:
+    """What a pilot says of a plan by rounds: other numbers that give narrower intervals in the same time; None where
+    none gives them much narrower.
+
+    `share_of_sessions`: of the variance of a session's ratio, what a fresh start brings, with the plan's own rounds.
+    """
+    share = min(share_of_sessions, _SHARE_MAX)
+    start_of_slice = share / (1 - share) / slices.rounds
+    try:
+        best = best_shape(treatments, duration_ns, start_of_slice, slice_ns=slices.slice_ns, settle_ns=slices.settle_ns)
+    except ValueError:
+        return None
+    narrower = 1 - best.reach / reach(sessions, slices.rounds, start_of_slice) if sessions > 1 else 1.0
+    if narrower < _WORTH:
+        return None
+    return (
+        f"By the scatter of that run `sessions: {best.sessions}, rounds: {best.rounds}` would give intervals "
+        f"{narrower:.0%} narrower in the same time."
+    )
