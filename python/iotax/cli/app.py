@@ -108,6 +108,7 @@ class Format(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     JSON = "json"
+    BENCHER = "bencher"
 
 
 def _version(wanted: bool) -> None:
@@ -435,7 +436,8 @@ def export(
         typer.Option(
             "--format",
             "-f",
-            help="The output's by its name, else csv. csv and parquet: a row for each attempt; json: everything.",
+            help="The output's by its name, else csv. csv and parquet: a row for each attempt; json: everything; "
+            "bencher: Bencher Metric Format, a benchmark for each treatment.",
             show_default=False,
         ),
     ] = None,
@@ -595,6 +597,16 @@ def compare(
             "--fail-on-regression", help="Exit with code 6 if B is significantly worse, by more than the margin."
         ),
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Also write it as Markdown for a pull request (.md), or as a page (.html).",
+            show_default=False,
+        ),
+    ] = None,
     document: JsonFile = None,
 ) -> None:
     """Compare two runs of a study, or two levels of a factor.
@@ -604,7 +616,7 @@ def compare(
     """
     from iotax.cli import compare as command
 
-    command.compare(before, after, _one(notebook, old_notebook), margin, document, fail=fail_on_regression)
+    command.compare(before, after, _one(notebook, old_notebook), margin, output, document, fail=fail_on_regression)
 
 
 @app.command(cls=JsonCommand)
@@ -657,7 +669,7 @@ def init(
         typer.Option(
             "--from",
             metavar="NAME",
-            help="Copy this built-in study (`iotax studies`).",
+            help="Start from this built-in study (`iotax studies`), or from a job file of fio (JOB.fio).",
             show_default=False,
             autocompletion=complete.study_names,
         ),

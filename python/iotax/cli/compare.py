@@ -13,8 +13,9 @@ from rich.text import Text
 from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
 from iotax.analysis.verdict import Cause
+from iotax.cli import change_page
 from iotax.cli.console import console
-from iotax.cli.document import STDOUT, interval, judged, write_document
+from iotax.cli.document import STDOUT, interval, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
 from iotax.cli.summary import COLORS
@@ -27,15 +28,30 @@ SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
 def compare(
-    before: str, after: str, notebook: Path | None, margin: float | None, document: Path | None, *, fail: bool
+    before: str,
+    after: str,
+    notebook: Path | None,
+    margin: float | None,
+    output: Path | None,
+    document: Path | None,
+    *,
+    fail: bool,
 ) -> None:
-    judged(document, *(Path(named) for named in (before, after)), *([notebook] if notebook else []))
+    inputs = (*(Path(named) for named in (before, after)), *([notebook] if notebook else []))
+    for each in (document, output):
+        judged(each, *inputs)
+    if output is not None and output.suffix not in change_page.SUFFIXES:
+        leave(Exit.USAGE, f"--output {output}: name a .md file, for a pull request, or a .html file")
     found, margin_percent, notes = _compared(before, after, notebook, margin)
     worse = [change for change in found.found if change.regressed(margin_percent)]
     if document != STDOUT:
         _print(found, margin_percent, notes, worse)
     if document is not None:
         write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
+    if output is not None:
+        write = change_page.markdown if output.suffix == ".md" else change_page.page
+        text = write(found, f"{before} → {after}", margin_percent, [note for note, _ in notes])
+        write_output(output, text, *inputs)
     if worse and fail:
         raise typer.Exit(Exit.REGRESSED)
 

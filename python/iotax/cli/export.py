@@ -16,12 +16,16 @@ from iotax.notebook import Notebook, NotebookError, StudyRun
 from iotax.rows import Row, attempt_rows, is_judged, judged_runs, series_rows
 
 FORMATS = ("csv", "parquet", "json")
+BENCHER = "bencher"
+"""Bencher Metric Format, which is JSON too."""
 
 
 def export(path: Path | None, form: str | None, output: Path | None, run: str | None, *, series: bool) -> None:
     form = _format(form, output)
     if form == "parquet" and output is None and sys.stdout.isatty():
         leave(Exit.USAGE, "Parquet is a binary format; name a file with --output")
+    if form == BENCHER and (series or run == "all"):
+        leave(Exit.USAGE, "bencher: a benchmark is a treatment of one run; leave out --series, and name one run")
     if form == "json" and series:
         leave(Exit.USAGE, "--series: JSON has the series of each attempt anyway; leave it out")
     with open_notebook(path) as notebook:
@@ -40,6 +44,8 @@ def _format(form: str | None, output: Path | None) -> str:
     """By the file's name, which must not lie."""
     named = output.suffix.removeprefix(".").lower() if output is not None else ""
     if named in FORMATS:
+        if form == BENCHER and named == "json":
+            return form
         if form not in (None, named):
             leave(Exit.USAGE, f"--format {form} into {output}: the name says {named}; leave --format out")
         return named
@@ -57,6 +63,8 @@ def _runs(notebook: Notebook, run: str | None) -> list[StudyRun]:
 
 
 def _written(notebook: Notebook, form: str, runs: list[StudyRun], *, series: bool, all_runs: bool) -> bytes:
+    if form == BENCHER:
+        return (json.dumps(_bencher(notebook, runs[0]), indent=1) + "\n").encode()
     if form == "json":
         whole = [_everything(notebook, run) for run in runs]
         return (json.dumps({"runs": whole} if all_runs else whole[0], indent=1) + "\n").encode()
@@ -77,6 +85,33 @@ def _everything(notebook: Notebook, run: StudyRun) -> dict[str, Any]:
             for each in notebook.attempts(run.id)
         ],
     }
+
+
+_MEASURES = {
+    "iops": ("throughput", 1.0),
+    "latency": ("latency", 1e3),
+    "latency_p99": ("latency-p99", 1e3),
+    "cpu": ("cpu-per-io", 1e3),
+    "cpu_initiator": ("cpu-per-io-initiator", 1e3),
+}
+"""Response → Bencher's measure, and its unit in ours: `throughput` is in operations per second, `latency` in ns
+(https://bencher.dev/docs/reference/bencher-metric-format)."""
+
+
+def _bencher(notebook: Notebook, run: StudyRun) -> dict[str, dict[str, dict[str, float]]]:
+    """Treatment → measure → mean with the ends of its 95 % interval."""
+    # Heavy.
+    from iotax.analysis import summarise
+    from iotax.report import study_data
+
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for cell in summarise(study_data(notebook, run.id)).cells:
+        own = found.setdefault("/".join((run.name, *cell.cell)), {})
+        for key, (measure, unit) in _MEASURES.items():
+            if (estimate := cell.values.get(key)) is not None:
+                ends = {"value": estimate.value, "lower_value": estimate.low, "upper_value": estimate.high}
+                own[measure] = {name: value * unit for name, value in ends.items() if value is not None}
+    return found
 
 
 def _csv(rows: list[Row]) -> str:

@@ -26,7 +26,7 @@ from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.asked import asked
 from iotax.study.model import format_level
-from iotax.study.read import builtin_studies, builtin_study, load_study
+from iotax.study.read import builtin_studies, builtin_study, load_study, read_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.units import show_minutes
@@ -194,10 +194,31 @@ def init(path: Path, source: str | None) -> None:
     judged(path)
     if path == schema or (schema.exists() and not _is_schema(schema)):
         leave(Exit.USAGE, f"{schema} is not a schema of iotax; name a study in another folder")
-    write_output(path, TEMPLATE if source is None else from_study(_builtin(source), path.stem))
+    write_output(path, _begun(source, path.stem), *([Path(source)] if source else []))
     write_output(schema, schema_text())
     typer.echo(f"{path} is a study to start from; editors complete and check it with {schema}.")
     typer.echo(f"Next: iotax plan {path}")
+
+
+def _begun(source: str | None, name: str) -> str:
+    """The text to start from: the template, a built-in study, or a job file of fio."""
+    if source is None:
+        return TEMPLATE
+    if not source.endswith(".fio"):
+        return from_study(_builtin(source), name)
+    from iotax.imports.fio_job import study_of_job
+    from iotax.imports.problems import Unreadable
+
+    try:
+        text, notes = study_of_job(Path(source), name)
+        read_study(source, text, Path.cwd())
+    except Unreadable as problem:
+        leave(Exit.USAGE, str(problem))
+    except StudyError as error:
+        leave(Exit.USAGE, "\n".join(error.lines()))
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    return from_study(text, name)
 
 
 def _builtin(name: str) -> str:

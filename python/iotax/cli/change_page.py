@@ -1,0 +1,136 @@
+"""What changed, as Markdown for a pull request or as a page of HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+
+from iotax.analysis import Estimate, Shift
+from iotax.analysis.change import Change, Changes
+from iotax.analysis.verdict import Cause
+from iotax.wording import PERCENT_RATIO_MAX, figure, points, title, verdict_word
+
+SUFFIXES = (".md", ".html")
+QUANTILES_PERCENT = (50.0, 90.0, 99.0, 99.9)
+_COLUMNS = ("Response", "Treatment", "Before", "After", "Change [95 % CI]", "Runs", "Verdict")
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color-scheme: light dark }
+table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .3rem .8rem; border-bottom: 1px solid #8884 }
+th { text-align: left } td.num { text-align: right; font-variant-numeric: tabular-nums } .worse { font-weight: 600 }
+"""  # noqa: E501
+
+
+def markdown(found: Changes, heading: str, margin_percent: float, notes: Sequence[str]) -> str:
+    """Tables as GitHub and GitLab show them."""
+    lines = [f"### {_escaped(heading)}", "", _headline(found, margin_percent, strong=lambda text: f"**{text}**"), ""]
+    lines += _markdown_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))
+    if rows := _quantile_rows(found.shifts):
+        lines += ["", "<details><summary>Latency at each quantile</summary>", ""]
+        lines += _markdown_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))
+        lines += ["", "</details>"]
+    lines += ["", _explained(margin_percent), *(f"\n{_escaped(note)}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def page(found: Changes, heading: str, margin_percent: float, notes: Sequence[str]) -> str:
+    """One page that loads nothing from elsewhere."""
+    said = _headline(found, margin_percent, strong=lambda text: f"<b>{html.escape(text)}</b>")
+    body = [f"<h1>{html.escape(heading)}</h1>", f"<p>{said}</p>"]
+    body += [_html_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))]
+    if rows := _quantile_rows(found.shifts):
+        body += ["<h2>Latency at each quantile</h2>"]
+        body += [_html_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))]
+    body += [f"<p>{html.escape(text)}</p>" for text in (_explained(margin_percent), *notes)]
+    return (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(heading)}</title>\n<style>{_STYLE}</style>\n" + "\n".join(body) + "\n</html>\n"
+    )
+
+
+def _headline(found: Changes, margin_percent: float, strong: Callable[[str], str]) -> str:
+    worse = [each for each in found.found if each.regressed(margin_percent)]
+    if not worse:
+        return "No regression beyond the margin."
+    return " ".join(
+        strong(f"Regression: {each.response.title} of {_treatment(each)}, {_step(each)}.") for each in worse
+    )
+
+
+def _explained(margin_percent: float) -> str:
+    return f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent."
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    return (
+        f"{change.response.title} ({change.response.unit})",
+        _treatment(change),
+        figure(change.before),
+        figure(change.after),
+        _changed(change.ratio),
+        f"{change.runs[0]} + {change.runs[1]}",
+        _verdict(change),
+    )
+
+
+def _treatment(change: Change) -> str:
+    return title(change.treatment) if change.treatment else "all together"
+
+
+def _verdict(change: Change) -> str:
+    if change.verdict is None:
+        carriers = change.withheld is not None and change.withheld.cause is Cause.CARRIER
+        return "none: carriers differ" if carriers else "too few runs"
+    return "differs by treatment" if change.mixed else verdict_word(change.response, change.verdict)
+
+
+def _changed(ratio: Estimate) -> str:
+    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
+    times = not 0.5 < ratio.value < 2 or (ratio.high is not None and ratio.high > PERCENT_RATIO_MAX)
+    write = figure if times else points
+    said = f"× {figure(ratio.value)}" if times else f"{points(ratio.value)} %"
+    if ratio.low is None or ratio.high is None:
+        return said
+    return f"{said} [{write(ratio.low)}, {write(ratio.high)}]"
+
+
+def _step(change: Change) -> str:
+    return _changed(Estimate(change.ratio.value, None, None))
+
+
+def _quantile_columns() -> tuple[str, ...]:
+    return ("Treatment", *(f"p{percent:g}" for percent in QUANTILES_PERCENT))
+
+
+def _quantile_rows(shifts: Sequence[Shift]) -> list[tuple[str, ...]]:
+    rows = []
+    for shift in shifts:
+        known = {point.percent: _changed(point.ratio) for point in shift.points}
+        if known:
+            rows.append((title(shift.arm), *(known.get(percent, "–") for percent in QUANTILES_PERCENT)))
+    return rows
+
+
+def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> list[str]:
+    rule = ["---:" if at in numeric else "---" for at in range(len(columns))]
+    cells = [columns, rule, *([_escaped(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def _escaped(text: str) -> str:
+    """Names may hold what Markdown or HTML would read."""
+    for letter in "\\|`*_[]<>":
+        text = text.replace(letter, f"\\{letter}")
+    return text
+
+
+def _html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    lines = [f"<tr>{head}</tr>"]
+    for row in rows:
+        cells = (
+            f'<td class="num">{html.escape(cell)}</td>' if at in numeric else f"<td>{html.escape(cell)}</td>"
+            for at, cell in enumerate(row)
+        )
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
