@@ -7,6 +7,8 @@ ENGINE := target/release/iotax-engine
 STUDY  ?= quick
 # Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
+# Of skipped tests, what `make test` says at its end need not be said by each part.
+REASONS  := $(if $(SKIPPED),-r fE)
 
 .PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench fuzz engine install test-packages clean
 
@@ -40,15 +42,16 @@ check-python: $(VENV)/.installed
 	$(BIN)/ty check python bench
 	$(BIN)/pytest --quiet tests/python/test_import_rules.py
 
-# Everything that does not take too long: what needs no virtual machine, then what does.
-test: test-here test-vm
+# Everything that does not take too long: what needs no virtual machine, then what does; last, what was skipped and why.
+test: install test-packages
+	@scripts/skipped $(MAKE) --no-print-directory test-here test-vm
 
 test-here: install test-packages
 	cargo test --locked --workspace --quiet
-	scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) --ignore tests/python/vm tests/python
+	scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
 
 test-vm: install test-packages
-	$(BIN)/pytest tests/python/vm
+	$(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages

@@ -83,6 +83,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError("this pytest-xdist does not see the groups of tests with this pytest")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was skipped, and why, for the end of `make test` (scripts/skipped)."""
+    if place := os.environ.get("SKIPPED"):
+        skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
+        with Path(place).open("a") as out:
+            for path, line, reason in skipped:
+                out.write(f"{os.path.relpath(path)}:{line}: {reason.removeprefix('Skipped: ')}\n")
+
+
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     folder = tmp_path / "engine"
