@@ -40,6 +40,17 @@ def program(needed: list[str], loader: str | None = None) -> bytes:
     return _header(segments=count) + b"".join(segments) + strings + interpreter + dynamic
 
 
+def with_note(name: str, type_: int) -> bytes:
+    """A program that has nothing but notes; the one asked for comes second."""
+    data = b"".join(
+        struct.pack("<III", len(text) + 1, 3, number)
+        + (text.encode() + b"\0").ljust(-(-(len(text) + 1) // 4) * 4, b"\0")
+        + bytes(4)
+        for text, number in (("Linux", 257), (name, type_))
+    )
+    return _header(segments=1) + _segment(4, 64 + 56, 0, len(data)) + data
+
+
 def _header(segments: int = 0, sections_at: int = 0, sections: int = 0, names_index: int = 0) -> bytes:
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     return ident + struct.pack(

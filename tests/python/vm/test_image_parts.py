@@ -2,27 +2,76 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
+import struct
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from iotax.labs.vm.cache import cache_root, need_space, new_entry
 from iotax.labs.vm.cpio import CpioWriter
-from iotax.labs.vm.elf import read_modinfo, read_program
+from iotax.labs.vm.elf import read_modinfo, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.kernel import unpacked
 from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import LEFT_OUT, Store, likeliest
 from iotax.labs.vm.untar import extract
 
-from .elf_factory import kernel_module, program
+from .elf_factory import kernel_module, program, with_note
 from .fakes import write_program
 
 RELEASE = "6.1.0-1-amd64"
+
+
+def packed(payload: bytes, version: int = 0x20F) -> bytes:
+    """A kernel as boot loaders take it, with this payload at the second byte of its second sector."""
+    image = bytearray(2 * 512 + 1)
+    image[0x1F1] = 1
+    image[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", image, 0x206, version)
+    struct.pack_into("<II", image, 0x248, 1, len(payload))
+    return bytes(image) + payload + b"more"
+
+
+@pytest.mark.parametrize("pack", [lzma.compress, gzip.compress])
+def test_a_kernel_is_unpacked_where_it_can_start_so(pack: Callable[[bytes], bytes]) -> None:
+    kernel = with_note("Xen", 18)
+    assert unpacked(packed(pack(kernel))) == kernel
+
+
+NOT_UNPACKED = {
+    "no entry point": packed(gzip.compress(with_note("Xen", 17))),
+    "another's note": packed(gzip.compress(with_note("GNU", 18))),
+    "no program": packed(gzip.compress(b"no program")),
+    "gzip, damaged": packed(gzip.compress(with_note("Xen", 18))[:-20] + bytes(20)),
+    "xz, cut": packed(lzma.compress(with_note("Xen", 18))[:-4]),
+    "zstd": packed(b"\x28\xb5\x2f\xfdzstd"),
+    "a protocol that does not say where": packed(gzip.compress(with_note("Xen", 18)), version=0x207),
+    "nothing": b"",
+    "another image": b"MZ" + bytes(600),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_UNPACKED)
+def test_a_kernel_that_cannot_be_unpacked_stays_packed(kind: str) -> None:
+    assert unpacked(NOT_UNPACKED[kind]) is None
+
+
+def test_a_program_without_its_symbols_is_loaded_all_the_same(tmp_path: Path) -> None:
+    whole = program(["libc.so.6"], "/lib64/ld.so") + b"symbols" * 1000
+    assert read_program(without_symbols(whole)) == read_program(whole)
+    assert len(without_symbols(whole)) == len(whole) - len(b"symbols" * 1000)
+    small = tmp_path / "true"
+    small.write_bytes(without_symbols(Path("/bin/true").resolve().read_bytes()))
+    small.chmod(0o755)
+    subprocess.run([small], check=True)
 
 
 def archive() -> bytes:

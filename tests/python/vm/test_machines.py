@@ -56,9 +56,18 @@ CONSOLE = 'for word; do case "$word" in file:*) console="${word#file:}" ;; esac;
 
 def test_a_machine_without_qemu_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
     with pytest.raises(VmFault, match="apt-get install qemu-system-x86"):
         require_qemu()
     assert [each.kind for each in findings([], 1 << 20) if each.subject == "qemu"] == ["error"]
+
+
+def test_a_machine_without_apt_is_told_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
+    told = [each for each in findings([], 1 << 20) if each.subject in ("packages", "kernel")]
+    assert [each.kind for each in told] == ["error"]
+    assert "so it runs on Debian, Ubuntu, or in a container of one of them" in told[0].message
 
 
 def test_a_kernel_that_panics_is_quoted(programs: Path, image: Image, tmp_path: Path) -> None:

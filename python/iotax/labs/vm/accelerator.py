@@ -40,7 +40,8 @@ def _kvm_fault(image: Image, version: str) -> str | None:
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
         return "/dev/kvm may not be opened (is the user in the group kvm?)"
     verdicts = cache_root() / "kvm.json"
-    place = f"{_boot_id()} {platform.release()} {version} {image.kernel.parent.name}"
+    kernel = f"{image.release} {image.packages.get(f'linux-image-{image.release}', '')}"
+    place = f"{_boot_id()} {platform.release()} {version} {kernel}"
     try:
         known = json.loads(verdicts.read_text())
         if known["place"] == place:

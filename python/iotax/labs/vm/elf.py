@@ -1,4 +1,4 @@
-"""What the image builder must know of ELF files: libraries asked for, the loader, and a module's own description.
+"""What the image builder must know of ELF files: libraries asked for, the loader, notes, a module's own description.
 
 Little-endian ELF64 only, as System V ABI (gabi) chapters 4 and 5 lay it out.
 """
@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
 _DT_NEEDED, _DT_STRTAB = 1, 5
 
 
@@ -51,6 +51,27 @@ def read_program(data: bytes) -> Program:
         if address <= strings_address < address + size
     )
     return Program(tuple(_text(data, strings + each) for each in needed), loader)
+
+
+def notes(data: bytes) -> set[tuple[str, int]]:
+    """Name and type of each note. Raises ValueError for bytes that are no ELF64 file."""
+    found: set[tuple[str, int]] = set()
+    for kind, offset, _, size in _segments(data):
+        at = offset
+        while kind == _PT_NOTE and at + 12 <= offset + size:
+            name, description, type_ = struct.unpack_from("<III", data, at)
+            found.add((data[at + 12 : at + 12 + name].rstrip(b"\0").decode(errors="replace"), type_))
+            at += 12 + (name + 3 & ~3) + (description + 3 & ~3)
+    return found
+
+
+def without_symbols(data: bytes) -> bytes:
+    """A program as it is loaded: what lies behind its last segment serves debuggers only, and so do its sections."""
+    end = max(offset + size for _, offset, _, size in _segments(data))
+    header = bytearray(data[:end])
+    struct.pack_into("<Q", header, 40, 0)
+    struct.pack_into("<HH", header, 60, 0, 0)
+    return bytes(header)
 
 
 def read_modinfo(data: bytes) -> dict[str, list[str]]:

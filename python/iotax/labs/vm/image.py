@@ -16,8 +16,9 @@ from pathlib import Path
 from iotax.labs.vm import fcloop, recipe
 from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, new_entry, prune, sound
 from iotax.labs.vm.cpio import CpioWriter
-from iotax.labs.vm.elf import is_elf, read_program
+from iotax.labs.vm.elf import is_elf, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.kernel import unpacked
 from iotax.labs.vm.libraries import host_closure, package_closure
 from iotax.labs.vm.modules import Module, ModuleTree, index_files
 from iotax.labs.vm.packages import Package, Store, exists
@@ -28,6 +29,8 @@ _IMAGES_SPARED = 3
 _ENGINE_FOLDER = "opt/iotax"
 ENGINE = f"/{_ENGINE_FOLDER}/run"
 """Starts the engine in a guest."""
+KERNEL, PACKED_KERNEL = "vmlinux", "vmlinuz"
+"""Of a built image; boot loaders take the second."""
 
 Report = Callable[[str], None]
 
@@ -37,6 +40,7 @@ class Image:
     """A built image."""
 
     kernel: Path
+    """As QEMU starts it: unpacked where it can be."""
     initramfs: Path
     release: str
     """Of the kernel: 6.1.0-56-amd64."""
@@ -104,7 +108,8 @@ def _split_kernel(kernel: str) -> list[str]:
 
 def _load(place: Path) -> Image:
     described = json.loads((place / "image.json").read_text())
-    return Image(kernel=place / "vmlinuz", initramfs=place / "initramfs", **described)
+    kernel = place / (KERNEL if (place / KERNEL).exists() else PACKED_KERNEL)
+    return Image(kernel=kernel, initramfs=place / "initramfs", **described)
 
 
 def _key(engine: Path, made_of: _Ingredients) -> str:
@@ -116,7 +121,7 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
         digest.update(repr(asdict(part)).encode())
     for path, data in sorted(_guest_files()):
         digest.update(f"{path} {len(data)}\n".encode() + data)
-    for source in ("image", "cpio", "libraries", "modules"):
+    for source in ("image", "cpio", "elf", "kernel", "libraries", "modules"):
         digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
     digest.update(engine.read_bytes())
     digest.update(made_of.loop.data or made_of.loop.reason.encode())
@@ -154,7 +159,10 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
             image.file("init" if path == "init" else f"lab/{path}", data, 0o755 if path == "init" else 0o644)
         _engine(image, engine)
         image.close()
-    _find_kernel(kernels, release, entry / "vmlinuz")
+    packed = _find_kernel(kernels, release)
+    (entry / PACKED_KERNEL).write_bytes(packed)
+    if kernel := unpacked(packed):
+        (entry / KERNEL).write_bytes(kernel)
     described = {
         "release": release,
         "packages": {name: each.version for name, each in sorted(used.items())}
@@ -222,7 +230,7 @@ def _engine(image: CpioWriter, engine: Path) -> None:
     data = engine.read_bytes()
     if not is_elf(data):
         raise VmFault("engine", f"{engine} is no x86-64 program, so it cannot run in a guest")
-    image.file(f"{_ENGINE_FOLDER}/iotax-engine", data, 0o755)
+    image.file(f"{_ENGINE_FOLDER}/iotax-engine", without_symbols(data), 0o755)
     loader = read_program(data).loader
     if loader is None:
         start = f'exec /{_ENGINE_FOLDER}/iotax-engine "$@"'
@@ -234,10 +242,9 @@ def _engine(image: CpioWriter, engine: Path) -> None:
     image.file(ENGINE.removeprefix("/"), f"#!/bin/sh\n{start}\n".encode(), 0o755)
 
 
-def _find_kernel(kernels: list[Package], release: str, place: Path) -> None:
+def _find_kernel(kernels: list[Package], release: str) -> bytes:
     for package in kernels:
         path = package.root / "boot" / f"vmlinuz-{release}"
         if path.is_file():
-            place.write_bytes(path.read_bytes())
-            return
+            return path.read_bytes()
     raise VmFault("kernel", f"no vmlinuz-{release} in {', '.join(each.name for each in kernels)}")

@@ -73,7 +73,8 @@ def require_tools() -> None:
 
 
 def kernel_package() -> str:
-    """The package of the newest stock kernel for this architecture."""
+    """The package of the newest stock kernel for this architecture. Raises VmFault."""
+    require_tools()
     for meta in ("linux-image-amd64", "linux-image-generic"):
         for name in direct_depends(meta):
             if _KERNEL.fullmatch(name):

@@ -26,7 +26,8 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[Finding]:
         try:
             found.append(look())
         except VmFault as fault:
-            found.append(Finding("error", fault.subject, fault.message))
+            missing = Finding("error", fault.subject, fault.message)
+            found += [missing] if missing not in found else []
     found += [
         Finding("warning", each, "initiator and target run in one kernel; its CPU is that of both together")
         for each in protocols

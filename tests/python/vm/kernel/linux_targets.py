@@ -55,11 +55,11 @@ def holds_what_is_written(endpoint: str, options: dict[str, Any], shapes: list[t
             "outstanding": 8,
             "block_size_bytes": block_size_bytes,
             "read_percent": 50,
-            "warmup_ns": 100_000_000,
+            "warmup_ns": 50_000_000,
             "seed": 5,
             "verify": True,
         }
-        result = run(document | {"runtime_ns": 700_000_000})
+        result = run(document | {"runtime_ns": 250_000_000})
         if result["event"] == "result" and not (result["read"]["ios"] and result["write"]["ios"]):
             result = run(document | {"runtime_ns": 5_000_000_000})  # a busy machine did not come to both
         case = (options, workers, block_size_bytes, result)

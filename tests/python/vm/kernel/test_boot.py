@@ -16,7 +16,7 @@ import pytest
 from iotax.labs.vm import accelerator
 from iotax.labs.vm.agent import Agent
 from iotax.labs.vm.cache import cache_root
-from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.image import PACKED_KERNEL, Image, build
 from iotax.labs.vm.packages import Store
 from iotax.labs.vm.qemu import PROGRAM, require_qemu
 from vm.needed import missing
@@ -38,7 +38,10 @@ def bootable(image: Image, folder: Path) -> bytes:
     store = Store(cache_root() / "packages")
     packages = store.fetch(["grub-pc-bin", "grub-common"])
     modules = packages["grub-pc-bin"].root / "usr/lib/grub/i386-pc"
-    kernel, initramfs = image.kernel.read_bytes(), gzip.compress(image.initramfs.read_bytes(), 1)
+    kernel, initramfs = (
+        image.kernel.with_name(PACKED_KERNEL).read_bytes(),
+        gzip.compress(image.initramfs.read_bytes(), 1),
+    )
     initramfs_sector = KERNEL_SECTOR + sectors(kernel)
     settings = folder / "grub.cfg"
     settings.write_text(

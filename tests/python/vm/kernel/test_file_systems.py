@@ -17,9 +17,15 @@ def name(value: object) -> str | None:
 @pytest.mark.parametrize(
     ("client", "kind", "copied_mib", "operations"),
     [
-        *((client, kind, 32, 1500) for client in (ISCSI, NVME) for kind in ("ext4", "xfs")),
-        (NFS_DISK, "ext4", 8, 150),
-        pytest.param(NFS_DISK, "xfs", 8, 150, marks=pytest.mark.long),
+        (ISCSI, "ext4", 12, 400),
+        (NVME, "xfs", 12, 400),
+        (NFS_DISK, "ext4", 4, 100),
+        *(
+            pytest.param(client, kind, 32, 1500, marks=pytest.mark.long)
+            for client in (ISCSI, NVME)
+            for kind in ("ext4", "xfs")
+        ),
+        *(pytest.param(NFS_DISK, kind, 8, 150, marks=pytest.mark.long) for kind in ("ext4", "xfs")),
     ],
     ids=name,
 )
