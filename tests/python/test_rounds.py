@@ -201,3 +201,15 @@ def test_study_killed_within_a_session_goes_on_at_its_border(tmp_path: Path, eng
     assert {each.trial.block for each in attempts if each.status == "abandoned"} == {2}
     # The first session was not run again.
     assert len(engine.documents("session")) == 4
+
+
+def test_a_plan_of_rounds_lists_treatments_once_and_no_order_that_is_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.yaml"
+    path.write_text(ROUNDS)
+    said = [line.split() for line in CliRunner().invoke(app, ["plan", str(path)]).output.splitlines()]
+    assert said[1] == ["treatment", "protocol", "outstanding"]
+    assert said[2:8] == [
+        [str(number), *levels]
+        for number, levels in enumerate(itertools.product(("local", "nfs3", "iscsi"), "18"), start=1)
+    ]
+    assert "3 sessions of 4 rounds of 6 treatments, each once per round, about" in " ".join(itertools.chain(*said))

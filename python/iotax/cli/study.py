@@ -29,6 +29,7 @@ from iotax.study.model import format_level
 from iotax.study.read import builtin_studies, builtin_study, load_study, read_study
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
+from iotax.trial import Trial
 from iotax.units import show_minutes
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
@@ -64,28 +65,62 @@ def plan(name: str, document: Path | None) -> None:
 
 
 def _print_plan(study: Study, made: Plan, remarks: list[str]) -> None:
-    factors = list(study.levels())
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("order", "block", "replicate"):
-        table.add_column(title, justify="right")
-    for factor in factors:
-        table.add_column(factor)
-    for trial in made.trials:
-        levels = [format_level(factor, trial.treatment[factor]) for factor in factors]
-        replicate = str(trial.replicate) if trial.compared else trial.role
-        table.add_row(str(trial.order), str(trial.block), replicate, *map(escape, levels))
     out = console()
     out.print(f"[bold]{study.name}[/]: {escape(study.question)}", soft_wrap=True)
-    out.print(table)
+    out.print(_order(study, made) if study.design.slices is None else _turns(study, made))
     for line in asked(study):
         out.print(escape(line), soft_wrap=True, highlight=False)
     out.print(
-        f"{len(made.trials)} trials in {made.blocks} block{'s'[: made.blocks - 1]}, "
-        f"about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
+        f"{_extent(study, made)}, about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
         soft_wrap=True,
     )
     for line in remarks:
         out.print(escape(line), soft_wrap=True, highlight=False)
+
+
+def _order(study: Study, made: Plan) -> Table:
+    """A row for each trial."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("order", "block", "replicate"):
+        table.add_column(title, justify="right")
+    for factor in study.levels():
+        table.add_column(factor)
+    for trial in made.trials:
+        replicate = str(trial.replicate) if trial.compared else trial.role
+        table.add_row(str(trial.order), str(trial.block), replicate, *_levels(study, trial))
+    return table
+
+
+def _turns(study: Study, made: Plan) -> Table:
+    """A row for each treatment, which has no place of its own: each round has another order."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("treatment", justify="right")
+    for factor in study.levels():
+        table.add_column(factor)
+    rows = sorted(_places(study, trial) for trial in made.trials if trial.replicate == 1)
+    for number, places in enumerate(rows, start=1):
+        levels = [level[at].label for level, at in zip(study.levels().values(), places, strict=True)]
+        table.add_row(str(number), *map(escape, levels))
+    return table
+
+
+def _places(study: Study, trial: Trial) -> tuple[int, ...]:
+    """Where the trial's levels stand in the study."""
+    return tuple(
+        [level.value for level in levels].index(trial.treatment[factor]) for factor, levels in study.levels().items()
+    )
+
+
+def _levels(study: Study, trial: Trial) -> list[str]:
+    return [escape(format_level(factor, trial.treatment[factor])) for factor in study.levels()]
+
+
+def _extent(study: Study, made: Plan) -> str:
+    slices = study.design.slices
+    if slices is None:
+        return f"{len(made.trials)} trials in {made.blocks} block{'s'[: made.blocks - 1]}"
+    count = len(made.trials) // study.design.replicates
+    return f"{study.design.replicates} sessions of {slices.rounds} rounds of {count} treatments, each once per round"
 
 
 def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
