@@ -256,6 +256,22 @@ class Slice(Record):
     run_queue_wait_ns: int = 0
 
 
+class Client(Record):
+    """What one host of several did in the window."""
+
+    host: str
+    started_after_ns: int
+    """After the first host that started, by its own clock less its offset."""
+    clock_error_ns: int
+    """By how much that may be off: half the least round trip."""
+    duration_ns: int
+    ios: int
+    bytes: int
+    latency_sum_ns: int
+    latency_p50_ns: float | None = None
+    latency_p99_ns: float | None = None
+
+
 class TrialResult(Record):
     """What one attempt measured."""
 
@@ -284,6 +300,8 @@ class TrialResult(Record):
     """Where there are several, and somebody counted."""
     facts: Facts = Facts()
     """How it came about, as the lab knows."""
+    clients: tuple[Client, ...] = ()
+    """One by one, where several hosts ran the load; the other figures are theirs together."""
     slices: tuple[Slice, ...] = ()
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
     origin: Origin | None = None

@@ -24,7 +24,7 @@ SAMPLES: dict[str, Any] = {
     "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True,
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
-    "uid": 7, "gid": 7,
+    "uid": 7, "gid": 7, "clients": 2,
 }  # fmt: skip
 """A value of each field that is not its default."""
 
@@ -46,6 +46,10 @@ WHERE: dict[str, tuple[str, Any]] = {
     "vm": ("vm", ["nvme-tcp", "iscsi"]),
     "endpoint": ("loopback", {"a": "iscsi://h/iqn.2000-01.x:y/0", "b": "nvme-tcp://h/nqn.2000-01.x:y?ns=1"}),
     "fio": ("loopback", ["iscsi", "local"]),
+    "hosts": (
+        {"hosts": {"initiators": ["h1", "h2"], "targets": [{"name": "t", "address": "10.0.0.5"}]}},
+        ["iscsi", "nvme-tcp"],
+    ),
 }
 
 OF_NFS = ("uid", "gid")
@@ -54,6 +58,7 @@ WHERE_NFS: dict[str, Any] = {
     "vm": ["nfs3", "nfs4.1"],
     "endpoint": {"a": "nfs://h/export/file", "b": "nfs://h/export/other"},
     "fio": ["nfs3", "local"],
+    "hosts": ["nfs3", "iscsi"],
 }
 """Levels of `protocol` for fields that NFS alone knows."""
 
@@ -88,7 +93,7 @@ CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[sec
 def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, field: str, where: str) -> None:
     row = FIELDS[section][field]
     given = study(where, section, field, SAMPLES[field])
-    if (reason := getattr(row, where)) or (where == "fio" and (reason := row.loopback)):
+    if (reason := getattr(row, where)) or (where in ("fio", "endpoint") and (reason := row.loopback)):
         assert ((section, field), reason) in list(broken_rules(given))
         return
     if field == "protocol":  # a factor here, and each level an endpoint of its own
@@ -115,6 +120,8 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":
         return asked | {"options": {}}, environment(settings, 2), settings.volume.size, *_volume(settings)
+    if where == "hosts":
+        return asked, served, settings.load.clients, *_volume(settings)
     return asked, served if where == "loopback" else None, *_volume(settings)
 
 

@@ -29,6 +29,8 @@ lab = typer.Typer(
 )
 vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_is_help=True, rich_markup_mode=None)
 lab.add_typer(vm, name="vm")
+hosts = typer.Typer(help="The lab of your own hosts, over SSH.", no_args_is_help=True, rich_markup_mode=None)
+lab.add_typer(hosts, name="hosts")
 app.add_typer(lab, name="lab")
 
 StudyName = Annotated[
@@ -693,6 +695,25 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print t
     fish: run `iotax completion fish > ~/.config/fish/completions/iotax.fish`.
     """
     complete.script(shell.value)
+
+
+@hosts.command("check")
+def hosts_check(study: StudyName) -> None:
+    """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo.
+
+    Copies the engine to each host; changes nothing else.
+    """
+    from iotax.cli import hosts as command
+
+    command.check(study)
+
+
+@hosts.command("clean")
+def hosts_clean(study: StudyName) -> None:
+    """Remove the engines that iotax copied to the hosts of a study."""
+    from iotax.cli import hosts as command
+
+    command.clean(study)
 
 
 @vm.command("build")

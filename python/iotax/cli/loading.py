@@ -25,8 +25,9 @@ def load(name: str, driver: str | None = None) -> tuple[Study, str]:
     for line in notes(source):
         typer.echo(f"note: {line}", err=True)
     if driver is not None:
-        loopback = study.lab.loopback.model_copy(update={"driver": driver})
-        study = study.model_copy(update={"lab": study.lab.model_copy(update={"loopback": loopback})})
+        name = "loopback" if study.lab.hosts is None else "hosts"
+        changed = getattr(study.lab, name).model_copy(update={"driver": driver})
+        study = study.model_copy(update={"lab": study.lab.model_copy(update={name: changed})})
     return study, source
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iotax.design import Plan
-from iotax.engine import find_engine
+from iotax.engine import EngineError, find_engine
 from iotax.labs.base import Lab
 from iotax.labs.loopback import LoopbackLab
 from iotax.study import Study
@@ -31,4 +31,10 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
         from iotax.labs.vm.lab import VmLab  # noqa: PLC0415
 
         return VmLab(study, plan, find_engine())
+    if study.lab.hosts is not None:
+        try:
+            from iotax.labs.hosts.lab import HostsLab
+        except ModuleNotFoundError as error:
+            raise EngineError("missing", f"the hosts lab needs {error.name}: pip install 'iotax[hosts]'") from error
+        return HostsLab(study, plan, find_engine(), frozenset(given))
     return LoopbackLab(study, plan, find_engine(), frozenset(given))

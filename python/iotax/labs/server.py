@@ -114,6 +114,7 @@ def serve_document(
     file_io: bool = False,
     expect: dict[str, int] | None = None,
     destroy: bool = False,
+    listen: str = "127.0.0.1:0",
 ) -> dict[str, Any]:
     """The engine's `serve` document: every embedded protocol before one volume, on loopback, at free ports.
 
@@ -137,9 +138,7 @@ def serve_document(
     return {
         "volumes": [described],
         "exports": [
-            {"protocol": protocol, "listen": "127.0.0.1:0", "volume": VOLUME}
-            for protocol in EMBEDDED
-            if protocol != "local"
+            {"protocol": protocol, "listen": listen, "volume": VOLUME} for protocol in EMBEDDED if protocol != "local"
         ],
         "driver": driver,
         "threads": threads,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, RootModel, field_validator
@@ -95,11 +95,12 @@ class CpuUse(RootModel[list[CpuTime]]):
         return iter(self.root)
 
     def part(self, role: Role, *layers: Layer) -> CpuTime | None:
-        """The part with this role in the first of these layers that was read; of any layer where none is named."""
+        """The part with this role in the first of these layers that was read; of any layer where none is named. Where
+        several hosts have it, theirs together."""
         for layer in layers or ("guest", "process", "machine"):
-            for each in self.root:
-                if (each.role, each.layer) == (role, layer):
-                    return each
+            found = [each for each in self.root if (each.role, each.layer) == (role, layer)]
+            if found:
+                return found[0] if len(found) == 1 else _together(found)
         return None
 
     @property
@@ -127,6 +128,35 @@ class CpuUse(RootModel[list[CpuTime]]):
     def machine_ns(self) -> int | None:
         """All busy time of whole machines, background included; None where none was read."""
         return sum(each.busy_ns for each in self.machines) if self.machines else None
+
+
+def _together(parts: Sequence[CpuTime]) -> CpuTime:
+    """The same part of several hosts. What one of them does not know is not known."""
+
+    def total(name: str) -> int | None:
+        known = [value for each in parts if (value := getattr(each, name)) is not None]
+        return sum(known) if len(known) == len(parts) else None
+
+    summed: dict[str, Any] = {
+        name: total(name)
+        for name in (
+            "busy_ns",
+            "background_ns",
+            "processors",
+            "user_ns",
+            "system_ns",
+            "run_queue_wait_ns",
+            "max_rss_bytes",
+        )
+    }
+    windows = [each.window_ns for each in parts if each.window_ns is not None]
+    return CpuTime(
+        role=parts[0].role,
+        layer=parts[0].layer,
+        window_ns=max(windows) if len(windows) == len(parts) else None,
+        resolution_ns=sum(each.resolution_ns for each in parts),
+        **summed,
+    )
 
 
 def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:

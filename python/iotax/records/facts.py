@@ -57,7 +57,9 @@ class Facts(Record):
     clock: Literal["time", "instructions", "unknown"] = "unknown"
     """What the durations count: a guest may count instructions instead of time."""
     threads: int | None = None
-    """Of the load."""
+    """Of the load; of each client's, where there are several."""
+    clients: int | None = None
+    """Hosts that ran the load at once; None where only one could."""
     target_threads: int | None = None
     warmup_ns: int | None = None
     """Load before the window, discarded."""

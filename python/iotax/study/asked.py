@@ -108,7 +108,12 @@ def _changed(study: Study, section: Section) -> Iterator[str]:
 
 
 def _lab(study: Study) -> Iterator[str]:
-    name, lab = ("loopback", study.lab.loopback) if study.lab.vm is None else ("vm", study.lab.vm)
+    if (hosts := study.lab.hosts) is not None:
+        names = {"initiators": hosts.initiator_hosts(), "targets": hosts.target_hosts()}
+        parts = [f"{role} {', '.join(host.name for host in found)}" for role, found in names.items() if found]
+        yield f"hosts ({'; '.join(parts)}; driver {hosts.driver})"
+        return
+    name, lab = study.lab.name, getattr(study.lab, study.lab.name)
     own = ", ".join(f"{field} {getattr(lab, field)}" for field in type(lab).model_fields)
     yield f"{name} ({own})"
 

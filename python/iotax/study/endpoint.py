@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from iotax.study.hosts import CLIENT
+
 EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
 """What the loopback lab serves itself. `local` reaches the server's volume without a protocol."""
 
 KERNEL = ("local", "nfs3", "nfs4.1", "iscsi", "iser", "nvme-tcp", "nvme-rdma", "fcp", "fc-nvme")
 """What the vm lab serves from a kernel to another. `local` reaches the volume within the storage guest."""
+
+HOSTS = ("nfs3", "iscsi", "nvme-tcp")
+"""What a target of the hosts lab serves with the engine."""
 
 NAMED = tuple(dict.fromkeys((*EMBEDDED, *KERNEL)))
 """Every protocol that a study may name without an endpoint; which of them depends on its lab."""
@@ -46,7 +51,8 @@ def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
     if target.startswith("local:"):
         return _path(target.removeprefix("local:"), folder)
     if "://" in target:
-        return _uri(target)
+        # What each initiator puts its number into must be an endpoint then.
+        return Endpoint(_uri(target.replace(CLIENT, "1")).protocol, target)
     if "/" in target or target.startswith("."):
         return _path(target, folder)
     raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from iotax.records import Carrier, Facts, Link
+from iotax.study.hosts import Hosts
 from iotax.study.model import Settings, Study
 
 _NONE = Carrier(kind="none", usual="none")
@@ -29,6 +30,8 @@ _ONE_KERNEL = ("local", "fc-nvme")
 
 def planned_facts(study: Study, settings: Settings) -> Facts:
     """Of a trial with these settings."""
+    if study.lab.hosts is not None:
+        return _hosts(study.lab.hosts, settings)
     if not settings.endpoint.embedded:
         return _endpoint(study, settings)
     return _loopback(study, settings) if study.lab.vm is None else _vm(study, settings)
@@ -50,6 +53,25 @@ def _loopback(study: Study, settings: Settings) -> Facts:
         clock="time",
         threads=load.threads,
         target_threads=None if local else study.lab.loopback.threads,
+        warmup_ns=load.warmup,
+    )
+
+
+def _hosts(lab: Hosts, settings: Settings) -> Facts:
+    protocol, load = settings.endpoint.protocol, settings.load
+    served = settings.endpoint.embedded
+    return Facts(
+        lab="hosts",
+        protocol=protocol,
+        stack="user",
+        served="lab" if served else "elsewhere",
+        shared="nothing",
+        carrier=_CARRIERS[protocol],
+        link=Link(kind="network"),
+        clock="time",
+        threads=load.threads,
+        target_threads=lab.threads if served else None,
+        clients=load.clients or len(lab.initiators),
         warmup_ns=load.warmup,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iotax.study.endpoint import Endpoint
-from iotax.study.model import SECTIONS, Study
+from iotax.study.model import LABS, SECTIONS, Study
 from iotax.study.source import Place
 
 
@@ -17,8 +17,9 @@ class Row:
 
     loopback: str = ""
     vm: str = ""
+    hosts: str = ""
     endpoint: str = ""
-    """Of an endpoint that the study names itself, on the loopback lab."""
+    """Of an endpoint that the study names itself, on the loopback and the hosts lab."""
     fio: str = ""
     """Where fio makes the load."""
     protocols: tuple[str, ...] = ()
@@ -31,7 +32,11 @@ _NO_NETWORK = "the loopback lab has no network to shape; say `lab: vm`"
 _KERNEL_NAMES = "the guests' initiators have names of their own"
 _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
-_TOPOLOGY = Row(loopback=_NO_NETWORK, endpoint=_NO_NETWORK)
+_HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
+_NO_SECRETS = "the hosts lab carries no secrets to its hosts yet; say `lab: loopback`"
+_REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
+_ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
+_TOPOLOGY = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _EVERYWHERE = Row()
 _LOGIN = ("iscsi", "nvme-tcp")
 _USER = Row(
@@ -46,6 +51,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "outstanding": _EVERYWHERE,
         "workers": _EVERYWHERE,
         "threads": _EVERYWHERE,
+        "clients": Row(loopback=_ONE_MACHINE, vm=_ONE_MACHINE, harmless=(None, 1)),
         "working_set": _EVERYWHERE,
         "warmup": _EVERYWHERE,
         "runtime": _EVERYWHERE,
@@ -54,14 +60,25 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "arrivals": _EVERYWHERE,
         "backlog": Row(fio="fio keeps no backlog: what is late, it issues late; leave it to `generator: iotax`"),
         "streams": _EVERYWHERE,
-        "generator": Row(vm="the vm lab loads with iotax only; say `lab: loopback`", harmless=("iotax",)),
+        "generator": Row(
+            vm="the vm lab loads with iotax only; say `lab: loopback`",
+            hosts="the hosts lab loads with iotax only; say `lab: loopback`",
+            harmless=("iotax",),
+        ),
     },
     "volume": {
         "size": _EVERYWHERE,
-        "media": Row(vm="the vm lab keeps its volume in memory", endpoint=_SERVERS_OWN, harmless=("memory",)),
-        "path": Row(vm="the vm lab keeps its volume in memory", endpoint=_SERVERS_OWN, harmless=(None,)),
+        "media": Row(
+            vm="the vm lab keeps its volume in memory",
+            hosts=_HOSTS_MEMORY,
+            endpoint=_SERVERS_OWN,
+            harmless=("memory",),
+        ),
+        "path": Row(
+            vm="the vm lab keeps its volume in memory", hosts=_HOSTS_MEMORY, endpoint=_SERVERS_OWN, harmless=(None,)
+        ),
         "fill": _EVERYWHERE,
-        "refill": _EVERYWHERE,
+        "refill": Row(hosts="the hosts lab writes the pattern once; leave it out", harmless=("never",)),
         "delay": Row(
             vm="the kernels' targets wait for nothing on purpose; say `lab: loopback`, or `link_delay:` under topology",
             endpoint=_SERVERS_OWN,
@@ -80,12 +97,14 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "data_digest": Row(fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(False,)),
         "chap": Row(
             vm="the guests' targets ask for no login; say `lab: loopback`",
+            hosts=_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=("iscsi",),
             harmless=(None,),
         ),
         "dhchap": Row(
             vm="the guests' controllers ask for no login; say `lab: loopback`",
+            hosts=_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=("nvme-tcp",),
             harmless=(None,),
@@ -107,6 +126,12 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "driver": _EVERYWHERE,
         "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
     },
+    "lab: hosts": {
+        "initiators": _EVERYWHERE,
+        "targets": _EVERYWHERE,
+        "driver": _EVERYWHERE,
+        "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
+    },
     "lab: vm": {
         "accelerator": _EVERYWHERE,
         "clock": _EVERYWHERE,
@@ -120,8 +145,9 @@ tells by treatment."""
 
 def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
     """Every field that the study gives and that its lab would not heed."""
-    if study.lab.vm is not None and "loopback" in study.lab.model_fields_set:
-        yield ("lab", "loopback"), "a study runs in one lab; leave `loopback:` or `vm:` out"
+    given = [name for name in LABS if name in study.lab.model_fields_set and getattr(study.lab, name) is not None]
+    if len(given) > 1:
+        yield ("lab", given[0]), f"a study runs in one lab; leave `{given[0]}:` or `{given[1]}:` out"
     for section in SECTIONS:
         for field, row in FIELDS[section].items():
             wanted = [value for value in _values(study, field) if value not in row.harmless]
@@ -129,9 +155,10 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
                 reason = _reason(study, row) or _unknown_to_all(study, field, row)
                 if reason:
                     yield _place(study, field), reason
-    threads = FIELDS["lab: loopback"]["threads"]
-    if study.lab.vm is None and study.lab.loopback.threads not in threads.harmless and _only_endpoints(study):
-        yield ("lab", "loopback", "threads"), threads.endpoint
+    if study.lab.name != "vm" and _only_endpoints(study):
+        threads = FIELDS[f"lab: {study.lab.name}"]["threads"]
+        if getattr(study.lab, study.lab.name).threads not in threads.harmless:
+            yield ("lab", study.lab.name, "threads"), threads.endpoint
 
 
 def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
@@ -150,9 +177,9 @@ def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _reason(study: Study, row: Row) -> str:
-    if reason := row.loopback if study.lab.vm is None else row.vm:
+    if reason := getattr(row, study.lab.name):
         return reason
-    if study.lab.vm is None and _only_endpoints(study) and row.endpoint:
+    if study.lab.name != "vm" and _only_endpoints(study) and row.endpoint:
         return row.endpoint
     return row.fio if "fio" in _values(study, "generator") else ""
 

@@ -53,6 +53,7 @@ from iotax.study.fields import (
     Share,
     Size,
 )
+from iotax.study.hosts import Hosts
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
 from iotax.study.topology import Topology
@@ -122,6 +123,8 @@ class Load(Section):
     """Independent workers, each with its own connection (fio: numjobs)."""
     threads: Count = 1
     """Threads that drive the workers."""
+    clients: Count | None = None
+    """Hosts that run this load at once, each all of it; those named first. All initiators of the lab when not given."""
     working_set: Size | None = None
     """Bytes used, from the start of the unit; the volume's size when not given."""
     warmup: Duration = 1_000_000_000
@@ -182,10 +185,18 @@ icount where processors are emulated, since their speed is meaningless."""
 
 
 class Lab(Section):
-    """Where trials run: loopback, unless `vm` is given."""
+    """Where trials run: loopback, unless `vm` or `hosts` is given."""
 
     loopback: Loopback = Loopback()
     vm: Vm | None = None
+    hosts: Hosts | None = None
+
+    @property
+    def name(self) -> Literal["loopback", "vm", "hosts"]:
+        """Which one it is."""
+        if self.hosts is not None:
+            return "hosts"
+        return "loopback" if self.vm is None else "vm"
 
 
 class Search(Section):
@@ -206,7 +217,7 @@ class Search(Section):
     """Fresh runs of each winner."""
 
 
-LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm}
+LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm, "hosts": Hosts}
 
 
 class Stop(Section):

@@ -65,6 +65,7 @@ def reference() -> str:
         parts.append(_table(name, section.__doc__ or "", defs[section.__name__]["properties"]))
     parts.append(_table("design", defs["Design"]["description"], defs["Design"]["properties"]))
     for title, name in (
+        ("lab: {hosts: {initiators: [{…}]}}", "Host"),
         ("connection: {chap: {…}}", "Chap"),
         ("connection: {chap: {mutual: {…}}}", "Secret"),
         ("connection: {dhchap: {…}}", "DhChap"),

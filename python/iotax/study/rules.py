@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 
-from iotax.study.endpoint import EMBEDDED, KERNEL
+from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL
 from iotax.study.honoured import not_honoured, not_honoured_of_labels
-from iotax.study.model import Stream, Study, factor_names
+from iotax.study.hosts import CLIENT, Hosts
+from iotax.study.model import Level, Stream, Study, factor_names
 from iotax.study.source import Place
 from iotax.study.topology import Topology, refused
 from iotax.trial import LevelValue
@@ -47,13 +49,48 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
 
 def _lab(study: Study) -> Iterator[tuple[Place, str]]:
     """Which protocols each lab knows."""
-    name, known = ("loopback", EMBEDDED) if study.lab.vm is None else ("vm", KERNEL)
+    name = study.lab.name
+    known = {"loopback": EMBEDDED, "vm": KERNEL, "hosts": HOSTS}[name]
     for label, endpoint in study.endpoints().items():
         place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
-        if endpoint.embedded and endpoint.protocol not in known:
+        if name == "hosts" and endpoint.protocol == "local":
+            yield place, "the hosts lab reaches what is on a network; say `lab: loopback` on that host"
+        elif endpoint.embedded and endpoint.protocol not in known:
             yield place, f"the {name} lab does not serve {endpoint.protocol}; it serves {', '.join(known)}"
         if not endpoint.embedded and study.lab.vm is not None:
             yield place, "the vm lab reaches no endpoint outside; say `lab: loopback`"
+        if CLIENT in endpoint.uri and name != "hosts":
+            yield place, f"{CLIENT} numbers the initiators of `lab: {{hosts: …}}`"
+    if study.lab.hosts is not None:
+        yield from _hosts(study, study.lab.hosts)
+
+
+def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
+    names = [host.name for host in lab.hosts()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        yield ("lab", "hosts"), f"{twice} stands there twice: a host has one part"
+    embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
+    if embedded and not lab.targets:
+        yield ("lab", "hosts"), "an embedded protocol needs a host that serves it; name one under `targets:`"
+    elif embedded and not _is_address(lab.target_hosts()[0].data_address or lab.target_hosts()[0].address or ""):
+        yield (
+            ("lab", "hosts", "targets"),
+            "say the IP address on which the first one serves: {name: …, data_address: 10.0.0.5}",
+        )
+    for level in study.levels().get("clients", (Level("", study.load.clients or 1),)):
+        if int(level.value) > len(lab.initiators):
+            place = _place(study, "clients")
+            yield place, f"{level.value} clients, but the lab has {len(lab.initiators)} initiators"
+    if study.design.slices is not None:
+        yield ("design",), "the hosts lab runs each trial on its own; leave sessions, rounds, slice and settle out"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 _DIGESTS = ("header_digest", "data_digest")
@@ -66,7 +103,7 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
             for name in changes:
                 if name in Topology.model_fields:
                     place = ("factors", "protocol", label, name)
-                    yield place, "the loopback lab has no network to shape; say `lab: vm`"
+                    yield place, f"the {study.lab.name} lab has no network to shape; say `lab: vm`"
         return
     if study.lab.vm.cpus > 1 and study.lab.vm.clock == "icount":
         yield ("lab", "vm", "cpus"), "icount counts the instructions of one processor; say `clock: host`"

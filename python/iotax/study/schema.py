@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from iotax.study.fields import Section
 from iotax.study.model import LABS, SECTIONS, Design, Study
 from iotax.units import format_percent
 
@@ -21,17 +22,24 @@ def study_schema() -> dict[str, Any]:
         factor.pop("default", None)
         factor.update(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
     for section in (*SECTIONS.values(), *LABS.values(), Design):
-        _say_defaults(schema["$defs"][section.__name__]["properties"], section().model_dump(mode="json"))
+        _say_defaults(
+            schema["$defs"][section.__name__]["properties"], section.model_construct().model_dump(mode="json")
+        )
     _say_defaults(schema["properties"], {"margin": format_percent(Study.model_fields["margin"].default)})
     for name in (*SECTIONS, "design"):
         schema["properties"][name].pop("default", None)
     lab = schema["properties"]["lab"]
     schema["properties"]["lab"] = {
-        "anyOf": [{"enum": sorted(schema["$defs"]["Lab"]["properties"])}, {"$ref": "#/$defs/Lab"}],
+        "anyOf": [{"enum": sorted(name for name, model in LABS.items() if not _asks(model))}, {"$ref": "#/$defs/Lab"}],
         "description": lab.get("description", ""),
         "default": "loopback",
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "An iotax study"}
+
+
+def _asks(section: type[Section]) -> bool:
+    """Whether a file must say something of it: its bare name is not enough."""
+    return any(field.is_required() for field in section.model_fields.values())
 
 
 def _say_defaults(properties: dict[str, Any], defaults: dict[str, Any]) -> None:

@@ -1,0 +1,69 @@
+"""`iotax lab hosts`: what a study's hosts are, and what iotax left on them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from iotax.cli.console import console
+from iotax.cli.exits import Exit, leave
+from iotax.cli.loading import load
+from iotax.cli.study import open_lab, planned
+from iotax.engine import EngineError
+
+_COLUMNS = ("host", "role", "kernel", "cores", "clock", "kernel's bound", "engine", "kernel speaks", "sudo")
+
+
+def check(name: str) -> None:
+    from iotax.labs.hosts.survey import Survey
+
+    def row(found: Survey) -> list[str]:
+        if found.clock is None:
+            return [found.host, found.role, found.kernel, str(found.cores or ""), f"[red]{escape(found.fault)}[/]"]
+        ahead_ms, error_ms = found.clock.ahead_ns / 1e6, found.clock.error_ns / 1e6
+        bound_ns = found.clock.kernel_error_ns
+        return [
+            found.host,
+            found.role,
+            f"{found.kernel} {found.machine}",
+            str(found.cores),
+            f"{ahead_ms:+.2f} ± {error_ms:.2f} ms",
+            "not in step" if bound_ns is None else f"{bound_ns / 1e6:.1f} ms",
+            found.engine,
+            ", ".join(found.protocols) or "–",
+            "yes" if found.sudo else "no",
+        ]
+
+    with _opened(name) as lab:
+        surveyed = lab.survey()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in _COLUMNS:
+        table.add_column(title)
+    for each in surveyed:
+        table.add_row(*row(each))
+    console().print(table)
+    if any(each.fault for each in surveyed):
+        raise typer.Exit(Exit.LAB)
+
+
+def clean(name: str) -> None:
+    with _opened(name) as lab:
+        for host, said in lab.clean().items():
+            typer.echo(f"{host}: {said}")
+
+
+def _opened(name: str) -> contextlib.closing:
+    from iotax.labs.hosts.lab import HostsLab
+
+    study, _ = load(name)
+    if study.lab.hosts is None:
+        leave(Exit.USAGE, f"{study.name} runs in the {study.lab.name} lab; hosts are named under `lab: {{hosts: …}}`")
+    try:
+        lab = open_lab(study, planned(study), [])
+    except EngineError as error:
+        leave(Exit.LAB, str(error))
+    assert isinstance(lab, HostsLab)
+    return contextlib.closing(lab)

@@ -1,0 +1,47 @@
+"""By how much a host's clock differs from ours: probes over the channel, the one with the least round trip wins."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from iotax.labs.hosts.agent import Agent
+
+PROBES = 20
+_PROBE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Of a host's wall clock."""
+
+    ahead_ns: int
+    """Add it to a time of ours to have the host's."""
+    round_trip_ns: int
+    """The least of all probes."""
+    kernel_error_ns: int | None = None
+    """How wrong the host's kernel takes its clock to be at most; None where nothing keeps it in step."""
+
+    @property
+    def error_ns(self) -> int:
+        """By how much `ahead_ns` may be wrong: the host read its clock some time within the round trip."""
+        return (self.round_trip_ns + 1) // 2
+
+
+def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | None = None) -> Offset:
+    """From one probe (RFC 5905 §8, with one time stamp of the host)."""
+    return Offset(host_ns - (sent_ns + heard_ns) // 2, heard_ns - sent_ns, kernel_error_ns)
+
+
+async def measure(agent: Agent) -> Offset:
+    """Raises HostFault."""
+    found = []
+    for _ in range(PROBES):
+        sent_ns = time.time_ns()
+        began_ns = time.monotonic_ns()
+        agent.send({"command": "clock"})
+        event = await agent.expect("clock", _PROBE_S)
+        # A clock of ours that is stepped meanwhile must not make a round trip short.
+        heard_ns = sent_ns + time.monotonic_ns() - began_ns
+        found.append(offset_of(sent_ns, event["unix_ns"], heard_ns, event["error_ns"]))
+    return min(found, key=lambda offset: offset.round_trip_ns)

@@ -1,0 +1,429 @@
+"""Trials on real hosts: loads on the initiators, servers or observers on the targets, one window on all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from iotax.design import Plan
+from iotax.design.plan import trial_seed
+from iotax.engine import EngineError
+from iotax.labs import guard
+from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.hosts.agent import LEASE_NS, Agent
+from iotax.labs.hosts.measure import Answer, Job, measure
+from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
+from iotax.labs.hosts.ssh import FOLDER, HANDSHAKES_MAX, Binary, HostFault, Link
+from iotax.labs.hosts.survey import Survey, survey
+from iotax.labs.load import SAMPLE_NS, Checked, Permission, malformed, options, run_document
+from iotax.labs.server import serve_document
+from iotax.records import CpuTime, CpuUse
+from iotax.study import Settings, Study
+from iotax.study.facts import planned_facts
+from iotax.study.hosts import CLIENT, Host, Hosts
+from iotax.study.model import Volume
+from iotax.trial import Background, Connected, Trial, TrialResult
+from iotax.units import format_size
+
+_BACKGROUND_NS = 1_000_000_000
+_SERVE_S = 60.0
+_ENDING_S = 1.0
+"""How much later than what it breaks a server's end may be heard."""
+_FILL_BYTES_PER_S = 20 << 20
+"""Slower than this on filling or reading a volume, a host counts as hung."""
+_ZONE_BYTES = 1 << 20
+"""Zones of a shared volume begin at multiples of it."""
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class _Serving:
+    """The engine on a target that serves."""
+
+    agent: Agent
+    volume: Volume
+    pid: int
+    endpoints: Mapping[str, str]
+
+
+class HostsLab(Lab):
+    """`destroy` holds the endpoints whose data the user gave away, as the study names them."""
+
+    def __init__(self, study: Study, plan: Plan, program: Path, destroy: frozenset[str] = frozenset()) -> None:
+        assert study.lab.hosts is not None, "a study of this lab"
+        self._study, self._destroy = study, destroy
+        self._spec: Hosts = study.lab.hosts
+        self._settings = [study.settings(trial.treatment) for trial in plan.trials]
+        self._binary = Binary.of(program)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hosts", daemon=True)
+        self._thread.start()
+        handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
+        self._initiators = [Link(host, handshakes) for host in self._spec.initiator_hosts()]
+        self._targets = [Link(host, handshakes) for host in self._spec.target_hosts()]
+        self._serving: _Serving | None = None
+        self._background: dict[str, tuple[int, int]] = {}
+        """Host → busy and window of the block under way, ns."""
+
+    def check(self) -> list[Finding]:
+        found = self._await(self._check_hosts())
+        if any(each.kind == "error" for each in found):
+            return found
+        return [*found, *self._await(self._check_endpoints(lambda _: None))]
+
+    def survey(self) -> list[Survey]:
+        """A row for each host."""
+        return self._await(survey(self._roles(), self._binary))
+
+    def clean(self) -> dict[str, str]:
+        """Removes every engine that was copied: host → what came of it."""
+        return self._await(self._clean())
+
+    def prepare(self, progress: Progress) -> None:
+        progress(Step(f"connecting to {len(self._links())} hosts"))
+        findings = self.check()
+        if any(each.kind in ("error", "refused") for each in findings):
+            raise LabUnusable(findings)
+        try:
+            self._await(self._fill(progress))
+        except HostFault as fault:
+            raise LabUnusable([Finding("error", fault.host, fault.message)]) from fault
+
+    def environment(self) -> dict[str, Any]:
+        return {"hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in self.survey()}}
+
+    def background(self, block: int) -> Background:
+        jobs = [Job(link, self._binary.remote) for link in self._links()]
+        started_ns = time.time_ns()
+        answers = self._measured(jobs, warmup_ns=0, runtime_ns=_BACKGROUND_NS, sample_ns=_BACKGROUND_NS)
+        parts: list[CpuTime] = []
+        for answer in answers:
+            observed = Observed.model_validate(answer.observed)
+            parts += target_cpu(answer.host, observed, 1, None)
+            busy_ns = sum(part.busy_ns for part in parts if part.host == answer.host and part.layer == "machine")
+            self._background[answer.host] = (busy_ns, observed.window["duration_ns"])
+        return Background(block=block, started_unix_ns=started_ns, duration_ns=_BACKGROUND_NS, cpu=CpuUse(parts))
+
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        settings = self._study.settings(trial.treatment)
+        try:
+            target = self._await(self._target(settings, progress))
+        except HostFault as fault:
+            raise _failed(fault) from fault
+        links = self._clients(settings)
+        progress(Step(f"{trial.id} on {len(links)} host{'s'[: len(links) != 1]}"))
+        jobs = [
+            Job(link, self._binary.remote, self._load(settings, target, index, trial_seed(self._study, trial)))
+            for index, link in enumerate(links)
+        ]
+        for index, link in enumerate(self._targets):
+            serves = index == 0 and self._serving is not None and settings.endpoint.embedded
+            watched = {"target": self._serving.pid} if serves and self._serving else {}
+            jobs.append(Job(link, self._binary.remote, watch_pids=watched))
+        load = settings.load
+        window = {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
+        try:
+            answers = self._measured(jobs, **window)
+        except TrialFailed as failed:
+            ending = self._await(self._server_ending()) if settings.endpoint.embedded else ""
+            if not ending:
+                raise
+            raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
+        return self._outcome(settings, answers)
+
+    def answers(self, trial: Trial) -> bool:
+        settings = self._study.settings(trial.treatment)
+        try:
+            self._await(self._ask_all())
+            if not settings.endpoint.embedded:
+                self._await(self._look(settings, 0, look_bytes=0))
+        except (HostFault, ValidationError):
+            return False
+        return True
+
+    def close(self) -> None:
+        if not self._loop.is_running():
+            return
+        self._await(self._leave())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _await(self, work: Coroutine[Any, Any, _Value]) -> _Value:
+        """Runs it on the hosts' thread. An interrupt ends it, and what it started on hosts, first."""
+        future = asyncio.run_coroutine_threadsafe(_finished(work), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _links(self) -> list[Link]:
+        return [*self._initiators, *self._targets]
+
+    def _roles(self) -> list[tuple[str, Link]]:
+        return [("initiator", link) for link in self._initiators] + [("target", link) for link in self._targets]
+
+    def _clients(self, settings: Settings) -> list[Link]:
+        return self._initiators[: settings.load.clients or len(self._initiators)]
+
+    async def _connect(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for link in self._links():
+                group.create_task(link.install(self._binary))
+
+    async def _ask_all(self) -> None:
+        """Whether each host still answers: a connection may stand long after its host is gone."""
+        async with asyncio.TaskGroup() as group:
+            for link in self._links():
+                group.create_task(link.run("true"))
+
+    async def _check_hosts(self) -> list[Finding]:
+        found = []
+        for each in await survey(self._roles(), self._binary):
+            if each.fault or each.clock is None:
+                found.append(Finding("error", each.host, each.fault))
+                continue
+            ahead_ms, error_ms = each.clock.ahead_ns / 1e6, each.clock.error_ns / 1e6
+            said = f"{each.role}, Linux {each.kernel}, {each.cores} cores, clock {ahead_ms:+.2f} ms ± {error_ms:.2f} ms"
+            found.append(Finding("ok", each.host, said))
+        return found
+
+    async def _check_endpoints(self, progress: Progress) -> list[Finding]:
+        """What stands at each endpoint, as the first of the initiators that use it finds it."""
+        found: list[Finding] = []
+        for settings in self._external():
+            uri = settings.endpoint.uri
+            numbers = range(len(self._initiators)) if CLIENT in uri else range(1)
+            for index in numbers:
+                endpoint = _expanded(uri, index)
+                progress(Step(f"checking what data {endpoint} holds"))
+                needed = settings.load.model_copy(update={"working_set": self._needed_bytes(settings)})
+                destroy = uri in self._destroy
+                try:
+                    checked = await self._look(settings, index, look_bytes=0 if destroy else None)
+                except HostFault as fault:
+                    error = EngineError(fault.kind, f"{fault.host}: {fault.message}", endpoint)
+                    found.append(guard.explain(settings.label, endpoint, error))
+                    continue
+                some = replace(settings, load=needed)
+                found += guard.judge(some, settings.label, endpoint, checked, destroy=destroy)
+        return found
+
+    def _external(self) -> list[Settings]:
+        """The largest treatment of each endpoint that the study names itself."""
+        largest: dict[str, Settings] = {}
+        for settings in self._settings:
+            uri = settings.endpoint.uri
+            if uri and (uri not in largest or self._needed_bytes(settings) > self._needed_bytes(largest[uri])):
+                largest[uri] = settings
+        return list(largest.values())
+
+    def _needed_bytes(self, settings: Settings) -> int:
+        """Of each volume, by all clients that share it."""
+        clients = 1 if CLIENT in settings.endpoint.uri else len(self._clients(settings))
+        return zone_bytes(settings, clients) * clients
+
+    async def _look(self, settings: Settings, index: int, look_bytes: int | None) -> Checked:
+        document = {
+            "task": "check",
+            "endpoint": _expanded(settings.endpoint.uri, index),
+            "options": options(settings),
+            "look_bytes": look_bytes,
+        }
+        event = await self._task(self._initiators[index], document, "checked")
+        return Checked.model_validate(event)
+
+    async def _task(self, link: Link, document: dict[str, Any], last: str) -> dict[str, Any]:
+        """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
+        program = await link.install(self._binary)
+        agent = await Agent.start(link, program, "load", {k: v for k, v in document.items() if v is not None})
+        try:
+            while (event := await agent.event(_SERVE_S))["event"] != last:
+                pass
+            return event
+        finally:
+            await agent.end()
+
+    async def _fill(self, progress: Progress) -> None:
+        for settings in self._external():
+            if settings.volume.fill != "pattern":
+                continue
+            uri = settings.endpoint.uri
+            numbers = range(len(self._initiators)) if CLIENT in uri else range(1)
+            progress(Step(f"writing the pattern to {uri}"))
+            async with asyncio.TaskGroup() as group:
+                for index in numbers:
+                    endpoint = _expanded(uri, index)
+                    document = {
+                        "task": "fill",
+                        "endpoint": endpoint,
+                        "options": options(settings),
+                        "working_set_bytes": self._needed_bytes(settings),
+                        **Permission(destroy=uri in self._destroy).said(endpoint),
+                    }
+                    group.create_task(self._task(self._initiators[index], document, "filled"))
+
+    async def _target(self, settings: Settings, progress: Progress) -> str:
+        """Where the load of these settings goes; a server that is gone, or has another volume, is started."""
+        if not settings.endpoint.embedded:
+            return settings.endpoint.uri
+        serving = self._serving
+        if serving is None or not serving.agent.alive or serving.volume != settings.volume:
+            await self._end_server()
+            progress(Step(f"starting the server on {self._targets[0].name}, {format_size(settings.volume.size)}"))
+            self._serving = serving = await self._serve(settings.volume)
+        return serving.endpoints[settings.endpoint.protocol]
+
+    async def _serve(self, volume: Volume) -> _Serving:
+        link = self._targets[0]
+        document = serve_document(
+            volume,
+            driver=self._spec.driver,
+            threads=self._spec.threads,
+            cpus=[],
+            listen=f"{_data_address(link.host)}:0",
+        )
+        program = await link.install(self._binary)
+        agent = await Agent.start(link, program, "serve", document | {"lease_ns": LEASE_NS})
+        try:
+            ready = await agent.expect("ready", _SERVE_S + volume.size / _FILL_BYTES_PER_S)
+        except BaseException:
+            await agent.end()
+            raise
+        endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
+        return _Serving(agent, volume, ready["pid"], endpoints)
+
+    def _load(self, settings: Settings, target: str, index: int, seed: int) -> dict[str, Any]:
+        own = CLIENT in target
+        zone = zone_bytes(settings, 1 if own else len(self._clients(settings)))
+        endpoint = _expanded(target, index)
+        document = run_document(
+            settings,
+            endpoint,
+            # Each client draws its own addresses.
+            seed=(seed + index) % (1 << 63),
+            driver=self._spec.driver,
+            cpus=[],
+            watch_pids={},
+            permission=Permission(destroy=target in self._destroy),
+        )
+        return document | {"working_set_bytes": zone, "working_set_offset_bytes": 0 if own else zone * index}
+
+    def _measured(self, jobs: list[Job], **window: int) -> list[Answer]:
+        """Raises TrialFailed."""
+
+        async def work() -> list[Answer]:
+            await self._connect()
+            return await measure(jobs, **window)
+
+        try:
+            return self._await(work())
+        except HostFault as fault:
+            raise _failed(fault) from fault
+
+    def _outcome(self, settings: Settings, answers: list[Answer]) -> Outcome:
+        threads = min(settings.load.threads, settings.load.workers)
+        parts, cpu, log = [], [], []
+        try:
+            for answer in answers:
+                log += [f"{answer.host}: {line}" for line in answer.log.splitlines()]
+                if answer.result is not None:
+                    result = TrialResult.model_validate(answer.result)
+                    parts.append(Part(answer.host, answer.offset, result))
+                    cpu += initiator_cpu(
+                        answer.host, result, threads, self._idle_ns(answer.host, result.window.duration_ns)
+                    )
+                else:
+                    observed = Observed.model_validate(answer.observed)
+                    idle_ns = self._idle_ns(answer.host, observed.window["duration_ns"])
+                    cpu += target_cpu(answer.host, observed, self._spec.threads, idle_ns)
+            connected = Connected.model_validate(answers[0].connected)
+        except ValidationError as error:
+            raise TrialFailed(malformed(error)) from error
+        silent = [part.host for part in parts if not part.result.ios and not part.result.idle]
+        if silent:
+            raise TrialFailed(
+                f"no I/O completed within the measured window on {', '.join(silent)}", "\n".join(log), connected
+            )
+        result = merged(parts, CpuUse(cpu)).model_copy(update={"facts": planned_facts(self._study, settings)})
+        return Outcome(result, connected, "\n".join(log))
+
+    def _idle_ns(self, host: str, window_ns: int) -> int | None:
+        """The host's background over such a window; None where nobody measured it."""
+        if host not in self._background:
+            return None
+        busy_ns, over_ns = self._background[host]
+        return round(busy_ns * window_ns / over_ns) if over_ns else None
+
+    async def _clean(self) -> dict[str, str]:
+        async def one(link: Link) -> str:
+            try:
+                return (
+                    await link.run(f"rm -fv {FOLDER}/engine-* && {{ rmdir {FOLDER} 2>/dev/null || true; }}")
+                ).strip() or "nothing there"
+            except HostFault as fault:
+                return fault.message
+
+        return dict(
+            zip((link.name for link in self._links()), await asyncio.gather(*map(one, self._links())), strict=True)
+        )
+
+    async def _leave(self) -> None:
+        await self._end_server()
+        await asyncio.gather(*(link.close() for link in self._links()))
+
+    async def _server_ending(self) -> str:
+        """How the server ended; empty where it is there."""
+        if self._serving is None:
+            return ""
+        try:
+            await self._serving.agent.expect("stopped", _ENDING_S)
+        except HostFault as fault:
+            return "" if fault.kind == "silent" else f"the server on {fault}"
+        return ""
+
+    async def _end_server(self) -> None:
+        if self._serving is not None:
+            serving, self._serving = self._serving, None
+            serving.agent.send({"command": "stop"})
+            await serving.agent.end()
+
+
+async def _finished(work: Coroutine[Any, Any, _Value]) -> _Value:
+    """A group of faults is its first one."""
+    try:
+        return await work
+    except* HostFault as faults:
+        found: BaseException = faults
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        raise found from None
+
+
+def zone_bytes(settings: Settings, clients: int) -> int:
+    """Of each client, of a volume that `clients` share: the load's working set, or an equal part of the volume."""
+    if settings.load.working_set is not None:
+        return settings.load.working_set
+    return max(_ZONE_BYTES, settings.volume.size // clients // _ZONE_BYTES * _ZONE_BYTES)
+
+
+def _expanded(endpoint: str, index: int) -> str:
+    return endpoint.replace(CLIENT, str(index + 1))
+
+
+def _data_address(host: Host) -> str:
+    address = host.data_address or host.address or host.name
+    return f"[{address}]" if ":" in address else address
+
+
+def _failed(fault: HostFault) -> TrialFailed:
+    return TrialFailed(str(fault), kind=fault.kind)

@@ -1,0 +1,109 @@
+"""One window over several hosts: all stand ready before one start is told to each in its own clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from iotax.labs.hosts.agent import LEASE_NS, Agent
+from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.clock import measure as measure_clock
+from iotax.labs.hosts.ssh import HostFault, Link
+
+READY_S = 60.0
+"""From starting the engines to every connection of every host."""
+SILENCE_S = 20.0
+"""How much longer than the window a host may take."""
+_AHEAD_S = 1.0
+_ROUND_TRIPS = 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a host does in the window."""
+
+    link: Link
+    program: str
+    load: dict[str, Any] | None = None
+    """The engine's `run` task; a host without any is observed only."""
+    watch_pids: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host said."""
+
+    host: str
+    offset: Offset
+    connected: dict[str, Any] | None
+    result: dict[str, Any] | None
+    observed: dict[str, Any]
+    log: str
+
+
+async def measure(jobs: Sequence[Job], *, warmup_ns: int, runtime_ns: int, sample_ns: int) -> list[Answer]:
+    """An answer for each job. Raises HostFault, of the first host that fails; the others are ended then."""
+    window = {"settle_ns": warmup_ns, "slice_ns": runtime_ns, "sample_ns": sample_ns}
+    running: list[Agent] = []
+    try:
+        armed = await _each([_arm(job, window, running) for job in jobs])
+        ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in armed) / 1e9)
+        at_ns = time.time_ns() + round(ahead_s * 1e9)
+        for each in armed:
+            each.agent.send({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns})
+        # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
+        await _each([each.agent.expect("started", ahead_s + SILENCE_S) for each in armed])
+        within_s = ahead_s + (warmup_ns + runtime_ns) / 1e9 + SILENCE_S
+        return await _each([_answer(each, within_s) for each in armed])
+    finally:
+        await asyncio.gather(*(agent.end() for agent in running))
+
+
+@dataclass
+class _Armed:
+    job: Job
+    agent: Agent
+    offset: Offset
+    connected: dict[str, Any] | None
+
+
+async def _arm(job: Job, window: Mapping[str, int], running: list[Agent]) -> _Armed:
+    loads = [{"id": job.link.name, "load": job.load}] if job.load is not None else []
+    document = {
+        **window,
+        "loads": loads,
+        "rounds": [[0]] if loads else [],
+        "start": "told",
+        "observe": {"watch_pids": dict(job.watch_pids or {})},
+        "lease_ns": LEASE_NS,
+    }
+    agent = await Agent.start(job.link, job.program, "session", document)
+    running.append(agent)
+    connected = await agent.expect("connected", READY_S) if loads else None
+    await agent.expect("armed", READY_S)
+    return _Armed(job, agent, await measure_clock(agent), connected)
+
+
+async def _answer(armed: _Armed, within_s: float) -> Answer:
+    observed = await armed.agent.expect("observed", within_s)
+    result = await armed.agent.expect("result", SILENCE_S) if armed.job.load is not None else None
+    return Answer(armed.agent.host, armed.offset, armed.connected, result, observed, armed.agent.log)
+
+
+def _first(faults: BaseExceptionGroup[HostFault]) -> HostFault:
+    """A group may hold groups."""
+    found = faults.exceptions[0]
+    return found if isinstance(found, HostFault) else _first(found)
+
+
+async def _each(work: Sequence[Any]) -> list[Any]:
+    """All at once; the first that fails ends the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except* HostFault as faults:
+        raise _first(faults) from None
+    return [task.result() for task in tasks]

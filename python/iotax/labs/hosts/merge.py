@@ -1,0 +1,219 @@
+"""Several hosts' results of one window as one: counts and histograms are added, percentiles never averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from pydantic import Field
+
+from iotax.labs.hosts.clock import Offset
+from iotax.records import CpuTime, CpuUse, Record
+from iotax.trial import (
+    Arrived,
+    Checks,
+    Client,
+    Histogram,
+    Latency,
+    Open,
+    Outstanding,
+    Second,
+    Stream,
+    StreamPart,
+    TrialResult,
+    Verify,
+    merge_counts,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one host measured."""
+
+    host: str
+    offset: Offset
+    result: TrialResult
+
+    @property
+    def started_ns(self) -> int:
+        """By our clock."""
+        return self.result.window.start_unix_ns - self.offset.ahead_ns
+
+
+def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
+    """All hosts together, from the start of the first; `cpu` is theirs, host by host."""
+    results = [part.result for part in parts]
+    first = min(parts, key=lambda part: part.started_ns)
+    last_ns = max(part.started_ns for part in parts)
+    one = first.result
+    return one.model_copy(
+        update={
+            "endpoint": " ".join(dict.fromkeys(each.endpoint for each in results)),
+            "window": one.window.model_copy(update={"start_unix_ns": first.started_ns}),
+            "read": _streams([each.read for each in results]),
+            "write": _streams([each.write for each in results]),
+            "streams": [_parts(each) for each in zip(*(each.streams for each in results), strict=True)],
+            "open": _open([each.open for each in results if each.open is not None]),
+            "cpu": cpu,
+            "series": _series(results),
+            "outstanding": Outstanding(
+                workers=sum(each.outstanding.workers for each in results),
+                per_worker=one.outstanding.per_worker,
+                mean=sum(each.outstanding.mean for each in results),
+            ),
+            "verify": _verify([each.verify for each in results if each.verify is not None]),
+            "checks": _checks([each.checks for each in results], last_ns - first.started_ns),
+            "clients": tuple(_client(part, first.started_ns) for part in parts),
+        }
+    )
+
+
+def _client(part: Part, first_ns: int) -> Client:
+    result = part.result
+    return Client(
+        host=part.host,
+        started_after_ns=part.started_ns - first_ns,
+        clock_error_ns=part.offset.error_ns,
+        duration_ns=result.window.duration_ns,
+        ios=result.ios,
+        bytes=result.read.bytes + result.write.bytes,
+        latency_sum_ns=result.read.latency_sum_ns + result.write.latency_sum_ns,
+        latency_p50_ns=result.latency_ns(50) if result.ios else None,
+        latency_p99_ns=result.latency_ns(99) if result.ios else None,
+    )
+
+
+def _streams(streams: Sequence[Stream]) -> Stream:
+    done = [each for each in streams if each.ios]
+    services = [each.service for each in streams if each.service is not None]
+    return Stream(
+        ios=sum(each.ios for each in streams),
+        bytes=sum(each.bytes for each in streams),
+        errors=sum(each.errors for each in streams),
+        latency_sum_ns=sum(each.latency_sum_ns for each in streams),
+        # A host without any such I/O says 0, which is nobody's latency.
+        latency_min_ns=min((each.latency_min_ns for each in done), default=0),
+        latency_max_ns=max((each.latency_max_ns for each in done), default=0),
+        histogram=_histograms([each.histogram for each in streams]),
+        service=_latencies(services) if services else None,
+    )
+
+
+def _latencies(parts: Sequence[Latency]) -> Latency:
+    some = [each for each in parts if each.histogram.counts]
+    return Latency(
+        latency_sum_ns=sum(each.latency_sum_ns for each in parts),
+        latency_min_ns=min((each.latency_min_ns for each in some), default=0),
+        latency_max_ns=max((each.latency_max_ns for each in some), default=0),
+        histogram=_histograms([each.histogram for each in parts]),
+    )
+
+
+def _histograms(parts: Sequence[Histogram]) -> Histogram:
+    digits = min(each.significant_digits for each in parts)
+    return Histogram(significant_digits=digits, counts=list(merge_counts(*parts).items()))
+
+
+def _parts(parts: Sequence[StreamPart]) -> StreamPart:
+    rates = [each.rate_iops for each in parts if each.rate_iops is not None]
+    arrived = [each.arrived for each in parts if each.arrived is not None]
+    return parts[0].model_copy(
+        update={
+            "workers": sum(each.workers for each in parts),
+            "rate_iops": sum(rates) if rates else None,
+            "read": _streams([each.read for each in parts]),
+            "write": _streams([each.write for each in parts]),
+            "arrived": Arrived(**_arrived(arrived)) if arrived else None,
+        }
+    )
+
+
+def _arrived(parts: Sequence[Arrived]) -> dict[str, int]:
+    return {name: sum(getattr(each, name) for each in parts) for name in Arrived.model_fields}
+
+
+def _open(parts: Sequence[Open]) -> Open | None:
+    if not parts:
+        return None
+    arrived = _arrived(parts)
+    done = sum(each.achieved * each.offered for each in parts)
+    lateness = [each.lateness for each in parts if each.lateness is not None]
+    return parts[0].model_copy(
+        update={
+            **arrived,
+            "rate_iops": sum(each.rate_iops for each in parts),
+            "backlog_max": sum(each.backlog_max for each in parts),
+            "achieved": done / arrived["offered"] if arrived["offered"] else 1.0,
+            "lateness": _latencies(lateness) if lateness else None,
+        }
+    )
+
+
+def _series(results: Sequence[TrialResult]) -> list[Second]:
+    """Interval by interval, each from its host's own start; quantiles cannot be had without the histograms."""
+    together = []
+    for points in zip_longest(*(each.series for each in results)):
+        some = [point for point in points if point is not None]
+        longest = [point.latency_max_ns for point in some if point.latency_max_ns is not None]
+        counts = ("reads", "writes", "read_bytes", "write_bytes")
+        together.append(
+            Second(
+                at_ns=some[0].at_ns,
+                duration_ns=some[0].duration_ns,
+                latency_max_ns=max(longest, default=None),
+                **{name: sum(getattr(point, name) for point in some) for name in counts},
+            )
+        )
+    return together
+
+
+def _verify(parts: Sequence[Verify]) -> Verify | None:
+    if not parts:
+        return None
+    return Verify(**{name: sum(getattr(each, name) for each in parts) for name in Verify.model_fields})
+
+
+def _checks(parts: Sequence[Checks], skew_ns: int) -> Checks:
+    waits = [each.run_queue_wait for each in parts if each.run_queue_wait is not None]
+    windows = [each.cpu_window_ns for each in parts if each.cpu_window_ns is not None]
+    return Checks(
+        errors=sum(each.errors for each in parts),
+        start_skew_ns=max(skew_ns, *(each.start_skew_ns for each in parts)),
+        cpu_window_ns=max(windows, default=None),
+        run_queue_wait=max(waits, default=None),
+        clock=parts[0].clock,
+    )
+
+
+class Observed(Record):
+    """A target's host over the window, as the engine's `observed` line gives it."""
+
+    window: dict[str, int]
+    watched: dict[str, dict[str, int]] = Field(default={})
+    machine: dict[str, object]
+
+
+def initiator_cpu(host: str, result: TrialResult, threads: int, background_ns: int | None) -> list[CpuTime]:
+    """A client's own parts, under its name."""
+    window_ns = result.checks.cpu_window_ns or result.window.duration_ns
+    return _named(host, result.cpu, window_ns, threads, background_ns)
+
+
+def target_cpu(host: str, observed: Observed, threads: int, background_ns: int | None) -> list[CpuTime]:
+    """A target's: its server, where it is ours, and its machine."""
+    cpu = CpuUse.model_validate({**observed.watched, "machine": observed.machine})
+    return _named(host, cpu, observed.window["duration_ns"], threads, background_ns)
+
+
+def _named(host: str, cpu: CpuUse, window_ns: int, threads: int, background_ns: int | None) -> list[CpuTime]:
+    parts = []
+    for part in cpu:
+        known: dict[str, object] = {"host": host, "window_ns": window_ns}
+        if part.layer == "machine":
+            known["background_ns"] = background_ns
+        elif part.role in ("initiator", "target"):
+            machine = cpu.part("other", "machine")
+            known["processors"] = min(threads, (machine.processors if machine else None) or threads)
+        parts.append(part.model_copy(update=known))
+    return parts

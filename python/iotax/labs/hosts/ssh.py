@@ -1,0 +1,138 @@
+"""SSH to the lab's hosts, with AsyncSSH: one connection each for the whole study, the engine copied once, by its hash.
+
+How a host is reached, as whom and with which key follows OpenSSH's own configuration, agent and known hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from iotax.study.hosts import Host
+
+CONNECT_S = 15.0
+KEEPALIVE_S, KEEPALIVES = 5, 3
+"""A host that is silent for so long is lost: sshd's own limits are hours."""
+HANDSHAKES_MAX = 50
+"""At a time: a bastion's sshd drops more (MaxStartups)."""
+COMMAND_S = 20.0
+FOLDER = ".cache/iotax"
+"""Below the login's home."""
+
+
+class HostFault(Exception):  # noqa: N818 - an outcome, not a bug
+    """Something about one host."""
+
+    def __init__(self, host: str, message: str, kind: str = "lost") -> None:
+        self.host, self.message, self.kind = host, message, kind
+        super().__init__(f"{host}: {message}")
+
+
+@dataclass(frozen=True)
+class Binary:
+    """The engine that hosts run."""
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, path: Path) -> Binary:
+        return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+    @property
+    def remote(self) -> str:
+        return f"{FOLDER}/engine-{self.digest[:16]}"
+
+
+class Link:
+    """The connection to one host, made anew where it was lost."""
+
+    def __init__(self, host: Host, handshakes: asyncio.Semaphore) -> None:
+        self.host, self._handshakes = host, handshakes
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._installed = ""
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        """Raises HostFault."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection, self._installed = None, ""
+            given: dict[str, Any] = {"port": self.host.port, "username": self.host.user, "tunnel": self.host.via}
+            try:
+                async with self._handshakes, asyncio.timeout(CONNECT_S):
+                    self._connection = await asyncssh.connect(
+                        self.host.address or self.host.name,
+                        **{name: value for name, value in given.items() if value is not None},
+                        keepalive_interval=KEEPALIVE_S,
+                        keepalive_count_max=KEEPALIVES,
+                    )
+            except (OSError, asyncssh.Error, TimeoutError) as error:
+                raise HostFault(self.name, f"no SSH connection: {_said(error)}", "unreachable") from error
+        return self._connection
+
+    async def run(self, command: str) -> str:
+        """Standard output of a command that succeeds. Raises HostFault."""
+        connection = await self.connection()
+        try:
+            done = await asyncio.wait_for(connection.run(command, check=True), COMMAND_S)
+        except asyncssh.ProcessError as error:
+            said = str(error.stderr or error.stdout or "").strip().splitlines()
+            raise HostFault(
+                self.name, f"{command.split(maxsplit=1)[0]} failed: {said[-1] if said else error.exit_status}", "io"
+            ) from error
+        except (OSError, asyncssh.Error, TimeoutError) as error:
+            raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
+        return str(done.stdout or "")
+
+    async def install(self, binary: Binary) -> str:
+        """Copies the engine where it is not yet; gives its path. Raises HostFault."""
+        connection = await self.connection()
+        if self._installed == binary.digest:
+            return binary.remote
+        part = f"{binary.remote}.part"
+        there = f"test -x {binary.remote} && sha256sum {binary.remote} || true"
+        try:
+            if not (await self.run(there)).startswith(binary.digest):
+                await self.run(f"mkdir -p {FOLDER} && chmod 700 {FOLDER}")
+                async with connection.start_sftp_client() as sftp:
+                    await sftp.put(str(binary.path), part)
+                    await sftp.chmod(part, 0o700)
+                    await sftp.posix_rename(part, binary.remote)
+        except (OSError, asyncssh.Error) as error:
+            raise HostFault(self.name, f"the engine cannot be copied: {_said(error)}", "io") from error
+        said = await self.run(f"{binary.remote} --version")
+        if not said.startswith("iotax-engine"):
+            raise HostFault(self.name, f"the copied engine does not run there: {said.strip()}", "missing")
+        self._installed = binary.digest
+        return binary.remote
+
+    async def start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        """Raises HostFault."""
+        connection = await self.connection()
+        try:
+            return await connection.create_process(f"exec {command}", encoding=None)
+        except (OSError, asyncssh.Error) as error:
+            raise HostFault(self.name, f"{shlex.split(command)[0]} cannot be started: {_said(error)}") from error
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._connection.wait_closed(), KEEPALIVE_S)
+            self._connection = None
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__

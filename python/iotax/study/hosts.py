@@ -1,0 +1,61 @@
+"""The lab of real hosts: which ones, and how they are reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from iotax.study.fields import Driver, Section
+
+CLIENT = "{client}"
+"""In an endpoint: the number of the initiator, from 1, so that each has a volume of its own."""
+_NAME = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+
+
+class Host(Section):
+    """One host, reached over SSH as OpenSSH's configuration, agent and known hosts say."""
+
+    name: _NAME
+    """How reports call it; also its address when none is given."""
+    address: str | None = None
+    """Name or address that SSH connects to."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Of its SSH server."""
+    user: str | None = None
+    """Who logs in."""
+    via: str | None = None
+    """A host to jump over (bastion), [user@]host[:port]."""
+    data_address: str | None = None
+    """Of a target: the IP address on which it serves, in the network of the initiators."""
+
+
+HostName: TypeAlias = _NAME | Host
+
+
+class Hosts(Section):
+    """Real hosts over SSH: one start, one window, every host's CPU. Nothing is installed on them but the engine, a
+    single file in ~/.cache/iotax."""
+
+    initiators: Annotated[list[HostName], Field(min_length=1)]
+    """Hosts that run the load: names as for `ssh`, or {name: h1, address: 10.0.0.11, user: bench, via: bastion}."""
+    targets: list[HostName] = Field(default=[])
+    """Hosts whose CPU is read too. The first one serves the embedded protocols, at its `data_address`."""
+    driver: Driver = "auto"
+    """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
+    threads: Annotated[int, Field(ge=1)] = 1
+    """Threads of the server, where a target serves."""
+
+    def hosts(self) -> tuple[Host, ...]:
+        """All of them: initiators first, then targets."""
+        return (*self.initiator_hosts(), *self.target_hosts())
+
+    def initiator_hosts(self) -> tuple[Host, ...]:
+        return tuple(_host(each) for each in self.initiators)
+
+    def target_hosts(self) -> tuple[Host, ...]:
+        return tuple(_host(each) for each in self.targets)
+
+
+def _host(given: str | Host) -> Host:
+    return Host(name=given) if isinstance(given, str) else given

@@ -1,0 +1,163 @@
+"""Hosts for tests: network namespaces on a bridge of their own, an sshd in each, and a home with keys for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin") or ""
+_NETWORK = "10.231.77"
+
+
+def need() -> None:
+    """Skips the test, or fails it where CI=true, where such hosts cannot be made."""
+    missing = ""
+    if os.geteuid() != 0:
+        missing = "namespaces need root"
+    elif not SSHD:
+        missing = "sshd is not installed (Debian package openssh-server)"
+    elif shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin") is None:
+        missing = "ip is not installed (Debian package iproute2)"
+    else:
+        name = f"iotax-try-{os.getpid()}"
+        done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        missing = f"no namespaces: {done.stderr.strip()}" if done.returncode else ""
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail(missing)
+    if missing:
+        pytest.skip(missing)
+
+
+class Network:
+    """`count` hosts, `h1` and up, that reach each other and us; the test's own HOME for SSH."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder, self.names = folder, [f"h{number}" for number in range(1, count + 1)]
+        self._tag = f"{os.getpid() % 10000}"
+        self._bridge = f"ix{self._tag}"
+        self._sshd: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def address(self, name: str) -> str:
+        return f"{_NETWORK}.{self.names.index(name) + 11}"
+
+    def namespace(self, name: str) -> str:
+        return f"iotax-{self._tag}-{name}"
+
+    def run(self, name: str, *words: str) -> str:
+        """In a host's namespace."""
+        done = subprocess.run(
+            ["ip", "netns", "exec", self.namespace(name), *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def processes(self, name: str, of: str) -> list[int]:
+        """Of a host, whose command line has `of`."""
+        found = subprocess.run(
+            ["ip", "netns", "pids", self.namespace(name)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        here = []
+        for pid in map(int, found):
+            with contextlib.suppress(OSError):
+                if of in Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode():
+                    here.append(pid)
+        return here
+
+    def kill(self, name: str, of: str, sent: signal.Signals = signal.SIGKILL) -> int:
+        """How many there were."""
+        pids = self.processes(name, of)
+        for pid in pids:
+            os.kill(pid, sent)
+        return len(pids)
+
+    def link(self, name: str, state: str) -> None:
+        subprocess.run(["ip", "link", "set", self._outside(name), state], check=True)
+
+    def close(self) -> None:
+        for name in self.names:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.kill(name, "")
+        for process in self._sshd.values():
+            process.kill()
+            process.wait()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", self.namespace(name)], capture_output=True, check=False)
+            subprocess.run(["ip", "link", "del", self._outside(name)], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
+
+    def _outside(self, name: str) -> str:
+        return f"ix{self._tag}{name}"
+
+    def _make(self) -> None:
+        def ip(*words: str) -> None:
+            subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+        home = self.folder / "home"
+        ssh = home / ".ssh"
+        ssh.mkdir(parents=True, mode=0o700)
+        for key in (ssh / "id_ed25519", self.folder / "host_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        (ssh / "authorized_keys").write_text((ssh / "id_ed25519.pub").read_text())
+        host_key = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
+        (ssh / "known_hosts").write_text("".join(f"{self.address(name)} {host_key}\n" for name in self.names))
+        ip("link", "add", self._bridge, "type", "bridge")
+        ip("addr", "add", f"{_NETWORK}.1/24", "dev", self._bridge)
+        ip("link", "set", self._bridge, "up")
+        for name in self.names:
+            space, outside = self.namespace(name), self._outside(name)
+            ip("netns", "add", space)
+            ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("link", "set", outside, "master", self._bridge, "up")
+            ip("-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+            ip("-n", space, "link", "set", "lo", "up")
+            self._start_sshd(name, ssh)
+        until_s = time.monotonic() + 30
+        for name in self.names:
+            while not self.run(name, "ss", "-Hltn", "sport = :22").strip():
+                assert time.monotonic() < until_s, f"sshd of {name} did not come up"
+                time.sleep(0.05)
+
+    def _start_sshd(self, name: str, ssh: Path) -> None:
+        Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)
+        host_home = self.folder / f"home-{name}"
+        host_home.mkdir()
+        config = self.folder / f"sshd-{name}"
+        config.write_text(
+            f"HostKey {self.folder}/host_key\nAuthorizedKeysFile {ssh}/authorized_keys\nStrictModes no\nUsePAM no\n"
+            f"PidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp -d {host_home}\n"
+            f"ListenAddress {self.address(name)}\nPermitRootLogin yes\n"
+            # Each host has a home of its own, though all are the same user.
+            f'SetEnv HOME={host_home}\nForceCommand cd {host_home} && if [ -n "$SSH_ORIGINAL_COMMAND" ]; then '
+            'case "$SSH_ORIGINAL_COMMAND" in *sftp-server*|internal-sftp*) exec /usr/lib/openssh/sftp-server;; '
+            '*) exec sh -c "$SSH_ORIGINAL_COMMAND";; esac; fi\n'
+        )
+        self._sshd[name] = subprocess.Popen(
+            [
+                "ip",
+                "netns",
+                "exec",
+                self.namespace(name),
+                SSHD,
+                "-D",
+                "-E",
+                self.folder / f"sshd-{name}.log",
+                "-f",
+                config,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

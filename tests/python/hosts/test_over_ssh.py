@@ -1,0 +1,191 @@
+"""Studies over real SSH: hosts are network namespaces with an sshd each, of this machine's one clock."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_for
+from iotax.design import plan as make_plan
+from iotax.labs.base import LabUnusable, TrialFailed
+from iotax.study.read import read_study
+
+from .namespaces import Network, need
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.labs.hosts.lab import HostsLab
+
+STUDY = """\
+name: clients
+question: Does it scale?
+lab: {{hosts: {{initiators: [{initiators}], targets: [{target}]}}}}
+volume: {{size: 32MiB}}
+factors: {{protocol: [iscsi, nvme-tcp], clients: [1, 3]}}
+load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: {runtime}}}
+design: {{replicates: 2}}
+baseline: {{protocol: iscsi}}
+"""
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    need()
+    made = Network(tmp_path_factory.mktemp("hosts"), 4)
+    yield made
+    made.close()
+
+
+def written(network: Network, runtime: str = "1s") -> str:
+    named = [f"{{name: {name}, address: {network.address(name)}}}" for name in network.names]
+    return STUDY.format(initiators=", ".join(named[:3]), target=named[3], runtime=runtime)
+
+
+Open = Callable[..., HostsLab]
+
+
+@pytest.fixture
+def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """A lab of the network's hosts."""
+    monkeypatch.setenv("HOME", str(network.folder / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    labs: list[HostsLab] = []
+
+    def make(text: str) -> HostsLab:
+        study = read_study("clients", text, Path())
+        labs.append(HostsLab(study, make_plan(study), real_engine))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+    wait_for(lambda: not any(network.processes(name, "engine-") for name in network.names), "engines to end")
+
+
+def quiet(_: object) -> None:
+    pass
+
+
+def trial_of(text: str, **levels: object):
+    return next(each for each in make_plan(read_study("clients", text, Path())).trials if each.treatment == levels)
+
+
+@pytest.mark.slow
+def test_three_clients_run_one_window_and_are_merged(network: Network, opened: Open) -> None:
+    text = written(network)
+    lab = opened(text)
+    assert [each.kind for each in lab.check()] == ["ok"] * 4
+    lab.prepare(quiet)
+    background = lab.background(1)
+    assert {part.host for part in background.cpu} == set(network.names)
+    result = lab.run(trial_of(text, protocol="nvme-tcp", clients=3), quiet).result
+    assert [each.host for each in result.clients] == ["h1", "h2", "h3"]
+    assert sum(each.ios for each in result.clients) == result.ios
+    assert min(each.ios for each in result.clients) > 0
+    assert sum(count for _, count in result.read.histogram.counts) == result.read.ios
+    assert sum(point.reads for point in result.series) == result.read.ios
+    assert result.outstanding.workers == 3
+    assert result.outstanding.mean <= 12
+    assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
+    assert result.facts.clients == 3
+    # Issue 15: below 50 ms over real SSH.
+    assert result.checks.start_skew_ns < 50_000_000
+    by_part = {(part.host, part.role, part.layer) for part in result.cpu}
+    initiators = {(name, "initiator", "process") for name in ("h1", "h2", "h3")}
+    machines = {(name, "other", "machine") for name in network.names}
+    assert by_part == initiators | machines | {("h4", "target", "process")}
+    assert result.cpu.initiator is not None
+    assert result.cpu.initiator.busy_ns == sum(part.busy_ns for part in result.cpu if part.role == "initiator")
+    assert all(part.background_ns is not None for part in result.cpu if part.layer == "machine")
+    alone = lab.run(trial_of(text, protocol="iscsi", clients=1), quiet).result
+    assert [each.host for each in alone.clients] == ["h1"]
+
+
+@pytest.mark.slow
+def test_a_killed_engine_names_its_host_and_the_next_trial_runs(network: Network, opened: Open) -> None:
+    text = written(network, "3s")
+    lab = opened(text)
+    lab.prepare(quiet)
+    trial = trial_of(text, protocol="iscsi", clients=3)
+    killed = threading.Event()
+
+    def kill() -> None:
+        wait_for(lambda: network.processes("h2", "session"), "the engine")
+        killed.wait(1.5)
+        network.kill("h2", "session", signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(TrialFailed, match=r"^h2: the engine there was ended by SIGKILL"):
+        lab.run(trial, quiet)
+    killer.join()
+    for name in ("h1", "h2", "h3"):
+        wait_for(lambda name=name: not network.processes(name, "session"), f"the engine on {name}")
+    assert lab.run(trial, quiet).result.ios > 0
+
+
+@pytest.mark.slow
+def test_a_lost_server_names_the_target_and_is_started_again(network: Network, opened: Open) -> None:
+    text = written(network)
+    lab = opened(text)
+    lab.prepare(quiet)
+    trial = trial_of(text, protocol="iscsi", clients=1)
+    lab.run(trial, quiet)
+    assert network.kill("h4", " serve") >= 1
+    wait_for(lambda: not network.processes("h4", " serve"), "the server's end")
+    # The end is heard over SSH: before the next trial, or by it.
+    try:
+        lab.run(trial, quiet)
+    except TrialFailed as failed:
+        assert failed.reason.startswith("the server on h4: the engine there was ended by SIGKILL; then h1: ")  # noqa: PT017
+    assert lab.run(trial, quiet).result.ios > 0
+
+
+@pytest.mark.slow
+def test_a_dead_network_fails_the_attempt_and_no_engine_outlives_its_lease(network: Network, opened: Open) -> None:
+    text = written(network, "60s")
+    lab = opened(text)
+    lab.prepare(quiet)
+    trial = trial_of(text, protocol="iscsi", clients=3)
+
+    def cut() -> None:
+        wait_for(lambda: network.processes("h3", "session"), "the engine")
+        network.link("h3", "down")
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    try:
+        with pytest.raises(TrialFailed, match="h3"):
+            lab.run(trial, quiet)
+        cutter.join()
+        assert not lab.answers(trial)
+        wait_for(lambda: not network.processes("h3", "session"), "the lease's end")
+    finally:
+        network.link("h3", "up")
+    wait_for(lambda: lab.answers(trial), "h3 to answer again")
+
+
+@pytest.mark.slow
+def test_a_host_that_cannot_be_reached_is_named_before_anything_runs(network: Network, opened: Open) -> None:
+    lab = opened(written(network).replace(network.address("h2"), "10.231.77.250"))
+    with pytest.raises(LabUnusable, match="h2: no SSH connection"):
+        lab.prepare(quiet)
+
+
+@pytest.mark.slow
+def test_the_engine_is_copied_once_and_cleaned_away(network: Network, opened: Open) -> None:
+    lab = opened(written(network))
+    assert all(each.clock is not None and each.cores > 0 and not each.fault for each in lab.survey())
+    [copied] = (network.folder / "home-h1" / ".cache" / "iotax").iterdir()
+    before = copied.stat()
+    lab.survey()
+    assert copied.stat().st_mtime_ns == before.st_mtime_ns
+    offsets = [each.clock for each in lab.survey()]
+    # They share one clock: what is found is the error, within its bound.
+    assert all(clock is not None and abs(clock.ahead_ns) <= clock.error_ns for clock in offsets)
+    lab.clean()
+    assert not copied.exists()
