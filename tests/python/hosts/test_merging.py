@@ -1,0 +1,107 @@
+"""What several hosts measured as one result, and their clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.labs.hosts.clock import Offset, offset_of
+from iotax.labs.hosts.lab import zone_bytes
+from iotax.labs.hosts.merge import Part, merged
+from iotax.records import CpuTime, CpuUse
+from iotax.study import Study
+from iotax.trial import TrialResult
+
+MS = 1_000_000
+
+
+def result(start_ns: int, latencies: dict[int, int], **more: object) -> TrialResult:
+    ios = sum(latencies.values())
+    stream = {
+        "ios": ios,
+        "bytes": ios * 4096,
+        "latency_sum_ns": sum(value * count for value, count in latencies.items()),
+        "latency_min_ns": min(latencies, default=0),
+        "latency_max_ns": max(latencies, default=0),
+        "histogram": {"counts": sorted(latencies.items())},
+    }
+    nothing = {"ios": 0, "bytes": 0, "latency_sum_ns": 0, "latency_min_ns": 0, "latency_max_ns": 0}
+    return TrialResult.model_validate(
+        {
+            "engine_version": "1",
+            "driver": "epoll",
+            "endpoint": "e",
+            "window": {"start_unix_ns": start_ns, "start_ns": 0, "duration_ns": 1000 * MS},
+            "read": stream,
+            "write": nothing,
+            "cpu": [],
+            "series": [
+                {"at_ns": 0, "duration_ns": 500 * MS, "reads": ios, "writes": 0, "read_bytes": 1, "write_bytes": 0}
+            ],
+            "outstanding": {"workers": 2, "per_worker": 4, "mean": 7.5},
+            **more,
+        }
+    )
+
+
+def test_counts_and_histograms_are_added_and_percentiles_are_those_of_all() -> None:
+    fast, slow = result(0, {100: 99, 200: 1}), result(0, {5000: 100})
+    together = merged([Part("a", Offset(0, 2), fast), Part("b", Offset(0, 2), slow)], CpuUse([]))
+    assert (together.ios, together.read.bytes) == (200, 200 * 4096)
+    assert together.read.histogram.counts == [(100, 99), (200, 1), (5000, 100)]
+    # Not the mean of 100 and 5000.
+    assert together.latency_ns(50) == 200
+    assert (together.read.latency_min_ns, together.read.latency_max_ns) == (100, 5000)
+    assert together.write.latency_min_ns == 0
+    assert (together.outstanding.workers, together.outstanding.mean) == (4, 15.0)
+    assert together.series[0].reads == 200
+    assert together.series[0].latency_p50_ns is None
+    assert [(each.host, each.ios, each.latency_p50_ns) for each in together.clients] == [
+        ("a", 100, 100),
+        ("b", 100, 5000),
+    ]
+
+
+def test_starts_are_compared_by_each_hosts_own_clock() -> None:
+    # b's clock is 3 s ahead of ours: it began 4 ms later, not 3.004 s.
+    parts = [
+        Part("a", Offset(0, 200), result(10_000 * MS, {1: 1})),
+        Part("b", Offset(3000 * MS, 300), result(13_004 * MS, {1: 1})),
+    ]
+    together = merged(parts, CpuUse([]))
+    assert together.checks.start_skew_ns == 4 * MS
+    assert together.window.start_unix_ns == 10_000 * MS
+    assert [(each.started_after_ns, each.clock_error_ns) for each in together.clients] == [(0, 100), (4 * MS, 150)]
+
+
+def test_an_offset_lies_in_the_middle_of_its_round_trip() -> None:
+    found = offset_of(1000, 5600, 1200)
+    assert (found.ahead_ns, found.round_trip_ns, found.error_ns) == (4500, 200, 100)
+
+
+def test_the_same_part_of_several_hosts_is_one_part_together() -> None:
+    def part(host: str, busy_ns: int, background_ns: int | None) -> CpuTime:
+        return CpuTime(
+            host=host, role="initiator", layer="process", busy_ns=busy_ns, background_ns=background_ns, processors=2
+        )
+
+    known = CpuUse([part("a", 10, 1), part("b", 30, 2)]).initiator
+    assert known is not None
+    assert (known.busy_ns, known.background_ns, known.processors, known.host) == (40, 3, 4, "")
+    unknown = CpuUse([part("a", 10, 1), part("b", 30, None)]).initiator
+    assert unknown is not None and unknown.background_ns is None
+    alone = CpuUse([part("a", 10, 1)]).initiator
+    assert alone is not None and alone.host == "a"
+
+
+def test_clients_of_a_shared_volume_have_zones_that_do_not_overlap() -> None:
+    document = {
+        "name": "x", "question": "?", "volume": {"size": "10MiB"}, "factors": {"protocol": ["iscsi", "nvme-tcp"]},
+        "baseline": {"protocol": "iscsi"},
+    }  # fmt: skip
+    settings = Study.model_validate(document).settings({"protocol": "iscsi"})
+    assert zone_bytes(settings, 3) == 3 << 20
+    assert 3 * zone_bytes(settings, 3) <= settings.volume.size
+    own = Study.model_validate(document | {"load": {"working_set": "2MiB"}}).settings({"protocol": "iscsi"})
+    assert zone_bytes(own, 3) == zone_bytes(own, 1) == 2 << 20

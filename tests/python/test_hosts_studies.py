@@ -1,0 +1,76 @@
+"""Studies of the hosts lab: what is refused before any host is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from iotax.study import Study
+from iotax.study.rules import broken_rules
+
+TARGET = {"name": "t", "address": "10.0.0.5"}
+
+
+def study(hosts: dict[str, Any], **more: Any) -> Study:
+    document: dict[str, Any] = {
+        "name": "x",
+        "question": "?",
+        "lab": {"hosts": hosts},
+        "volume": {"size": "8MiB"},
+        "factors": {"protocol": ["iscsi", "nvme-tcp"]},
+        "baseline": {"protocol": "iscsi"},
+    }
+    return Study.model_validate(document | more)
+
+
+def broken(of: Study) -> list[str]:
+    return [reason for _, reason in broken_rules(of)]
+
+
+def test_names_and_descriptions_of_hosts_mean_the_same() -> None:
+    given = study({"initiators": ["h1", {"name": "h2", "user": "joe", "via": "gate"}], "targets": [TARGET]})
+    assert broken(given) == []
+    assert given.lab.name == "hosts"
+    assert given.lab.hosts is not None
+    assert [(host.name, host.user) for host in given.lab.hosts.hosts()] == [("h1", None), ("h2", "joe"), ("t", None)]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "more", "said"),
+    [
+        ({"initiators": ["h1"]}, {}, "an embedded protocol needs a host that serves it"),
+        ({"initiators": ["h1"], "targets": ["storage"]}, {}, "say the IP address on which the first one serves"),
+        ({"initiators": ["h1", "h1"], "targets": [TARGET]}, {}, "h1 stands there twice"),
+        (
+            {"initiators": ["h1"], "targets": [TARGET]},
+            {"load": {"clients": 2}},
+            "2 clients, but the lab has 1 initiators",
+        ),
+        (
+            {"initiators": ["h1"], "targets": [TARGET]},
+            {"factors": {"protocol": ["local", "iscsi"]}},
+            "the hosts lab reaches what is on a network",
+        ),
+        ({"initiators": ["h1"], "targets": [TARGET]}, {"design": {"rounds": 4}}, "runs each trial on its own"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_its_reason(hosts: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    assert any(said in reason for reason in broken(study(hosts, **more)))
+
+
+def test_the_number_of_the_client_stands_in_endpoints_of_hosts_only() -> None:
+    factors = {"protocol": {"a": "nfs://10.0.1.5/vol/data{client}", "b": "nvme-tcp://10.0.1.5/nqn.x?ns={client}"}}
+    baseline = {"protocol": "a"}
+    own = study({"initiators": ["h1", "h2"]}, factors=factors, baseline=baseline)
+    assert broken(own) == []
+    assert own.endpoints()["b"].uri.endswith("ns={client}")
+    here = Study.model_validate(own.model_dump(mode="json") | {"lab": "loopback"})
+    assert any("{client} numbers the initiators" in reason for reason in broken(here))
+
+
+def test_the_lab_says_who_takes_part() -> None:
+    from iotax.study.asked import asked
+
+    said = str(list(asked(study({"initiators": ["h1", "h2"], "targets": [TARGET]}))))
+    assert "hosts (initiators h1, h2; targets t; driver auto)" in said
