@@ -33,7 +33,7 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
         return VmLab(study, plan, find_engine())
     if study.lab.hosts is not None:
         try:
-            from iotax.labs.hosts.lab import HostsLab
+            from iotax.labs.hosts.lab import HostsLab  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise EngineError("missing", f"the hosts lab needs {error.name}: pip install 'iotax[hosts]'") from error
         return HostsLab(study, plan, find_engine(), frozenset(given))

@@ -60,7 +60,7 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
             "outstanding": Outstanding(
                 workers=sum(each.outstanding.workers for each in results),
                 per_worker=one.outstanding.per_worker,
-                mean=sum(each.outstanding.mean for each in results),
+                mean=sum(each.outstanding.mean or 0.0 for each in results),
             ),
             "verify": _verify([each.verify for each in results if each.verify is not None]),
             "checks": _checks([each.checks for each in results], last_ns - first.started_ns),
@@ -178,8 +178,8 @@ def _checks(parts: Sequence[Checks], skew_ns: int) -> Checks:
     waits = [each.run_queue_wait for each in parts if each.run_queue_wait is not None]
     windows = [each.cpu_window_ns for each in parts if each.cpu_window_ns is not None]
     return Checks(
-        errors=sum(each.errors for each in parts),
-        start_skew_ns=max(skew_ns, *(each.start_skew_ns for each in parts)),
+        errors=sum(each.errors or 0 for each in parts),
+        start_skew_ns=max(skew_ns, *(each.start_skew_ns or 0 for each in parts)),
         cpu_window_ns=max(windows, default=None),
         run_queue_wait=max(waits, default=None),
         clock=parts[0].clock,
