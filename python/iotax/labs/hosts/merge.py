@@ -58,9 +58,9 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
             "cpu": cpu,
             "series": _series(results),
             "outstanding": Outstanding(
-                workers=sum(each.outstanding.workers for each in results),
+                workers=sum(each.outstanding.workers or 0 for each in results),
                 per_worker=one.outstanding.per_worker,
-                mean=sum(each.outstanding.mean or 0.0 for each in results),
+                mean=sum(each.outstanding.mean for each in results),
             ),
             "verify": _verify([each.verify for each in results if each.verify is not None]),
             "checks": _checks([each.checks for each in results], last_ns - first.started_ns),
