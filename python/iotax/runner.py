@@ -148,13 +148,13 @@ class _Runner:
         self._lab, self._writer, self._listener, self._interrupts = lab, writer, listener, interrupts
         self._failed: list[str] = []
         self._done = 0
+        self._block = 0
 
     def work(self, left: list[Trial]) -> Summary:
-        block = 0
         try:
             for trials in self._together(left):
-                if trials[0].block != block:
-                    block = trials[0].block
+                if trials[0].block != self._block:
+                    block = self._block = trials[0].block
                     if self._may_stop(block):
                         return Summary(self._run, self._done, tuple(self._failed), interrupted=False, stopped=True)
                     self._measure_background(block)

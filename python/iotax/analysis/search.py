@@ -4,8 +4,7 @@ The best load: every combination of `workers` and `outstanding` runs as the desi
 the objective, the one of most IOPS (geometric mean) wins, for each level of the other factors; it is then run afresh,
 since the best of many is flattered by chance. Combinations whose IOPS are not significantly fewer are named too.
 
-The knee: the rate of an open loop is bisected by ratio between the highest that held and the lowest that did not. It
-holds when the objective is met and at least 99 % of what was offered was done. The knee is then run afresh.
+The knee (`analysis.knee`) is searched for anew in each block.
 """
 
 from __future__ import annotations
@@ -13,21 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
 from iotax.analysis import student
 from iotax.analysis.estimate import Estimate, mean_of
-from iotax.analysis.validity import ACHIEVED_MIN
-from iotax.design.plan import LOADS, PROBE_TRIES, first_rate, make_trial
+from iotax.analysis.knee import Knee, Measured, holds, knees, next_knee_trials
+from iotax.design.plan import LOADS, make_trial
 from iotax.design.random import shuffled
 from iotax.design.treatments import Treatment, treatments
+from iotax.records import Carrier
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt, Trial, TrialResult
-
-Measured: TypeAlias = tuple[Trial, TrialResult]
 
 
 @dataclass(frozen=True)
@@ -39,15 +36,32 @@ class Winner:
     treatment: Treatment | None
     """None where nothing held the objective."""
     rate_iops: float
-    """Knee: the rate found. Best load: the geometric mean of the runs that chose it."""
+    """Geometric mean. Knee: of those not withdrawn; 0 where all were. Best load: of the runs that chose it."""
     ties: tuple[str, ...] = ()
     """Other loads whose IOPS are not significantly fewer."""
     confirmed: Mapping[int, TrialResult] = field(default_factory=dict)
-    """Block → fresh run."""
+    """Best load: block → fresh run."""
+    knee: Knee | None = None
+    """None of a best load."""
+    carrier: Carrier = field(default_factory=Carrier)
+    """What carried its runs."""
 
-    def fresh(self) -> Estimate:
-        """IOPS of the fresh runs, of which there are some: geometric mean with its 95 % interval."""
-        return Estimate.ratio(mean_of([math.log(result.rate_iops) for result in self.confirmed.values()]))
+    @property
+    def fresh(self) -> list[TrialResult]:
+        """All runs that measured it again."""
+        return list(self.knee.fresh if self.knee is not None else self.confirmed.values())
+
+    @property
+    def by_block(self) -> dict[int, float]:
+        """IOPS by which it is known: the knees of the searches that stand, or the fresh runs of a best load."""
+        if self.knee is not None:
+            return self.knee.found if self.knee.stands else {}
+        return {block: result.rate_iops for block, result in self.confirmed.items()}
+
+    def known(self) -> Estimate | None:
+        """Geometric mean over blocks with its 95 % interval; None where there is none."""
+        logs = [math.log(rate) for rate in self.by_block.values()]
+        return Estimate.ratio(mean_of(logs)) if logs else None
 
 
 def next_trials(study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
@@ -55,44 +69,18 @@ def next_trials(study: Study, trials: Sequence[Trial], attempts: Sequence[Attemp
     search, measured = study.search, _measured(attempts)
     if search is None or not measured:
         return []
-    order, block = max(trial.order for trial in trials) + 1, max(trial.block for trial in trials) + 1
     if search.rate_max is not None:
-        probes = []
-        for treatment in treatments(study):
-            known = _of(study, measured, treatment, "probe")
-            rate_iops = _next_rate(search, known)
-            # A probe that failed for good leaves its treatment where it is.
-            asked = [trial for trial in trials if _is(study, trial, treatment, "probe")]
-            if rate_iops is not None and _probes_at(rate_iops, asked) == len(_at(rate_iops, known)):
-                probes.append((treatment, rate_iops))
-        if probes:
-            return [
-                make_trial(study, block, treatment, order + at, "probe", order + at, rate_iops)
-                for at, (treatment, rate_iops) in enumerate(shuffled(probes, study.design.seed, "probes", order))
-            ]
-    role = _confirming(search)
-    if any(trial.role == role for trial in trials):
+        return next_knee_trials(study, search, trials, attempts)
+    order, block = max(trial.order for trial in trials) + 1, max(trial.block for trial in trials) + 1
+    if any(trial.role == "confirm" for trial in trials):
         return []
     chosen = [winner for winner in winners(study, attempts) if winner.treatment is not None]
     found: list[Trial] = []
     for again in range(search.confirm):
         for winner in shuffled(chosen, study.design.seed, "confirm", again):
             assert winner.treatment is not None
-            at = order + len(found)
-            rate_iops = round(winner.rate_iops) if search.rate_max is not None else None
-            found.append(make_trial(study, block + again, winner.treatment, at, role, again + 1, rate_iops))
+            found.append(make_trial(study, block + again, winner.treatment, order + len(found), "confirm", again + 1))
     return found
-
-
-def _confirming(search: Search) -> str:
-    """Runs at the knee are what the study compares; those of a best load stand beside the runs that chose it."""
-    return "confirm" if search.rate_max is None else "replicate"
-
-
-def holds(search: Search, result: TrialResult) -> bool:
-    """Whether a run met the objective, at the rate that it was asked for."""
-    achieved = result.open is None or result.open.achieved >= ACHIEVED_MIN
-    return achieved and result.ios > 0 and result.latency_ns(search.percentile) <= search.latency_max
 
 
 def winners(study: Study, attempts: Sequence[Attempt]) -> list[Winner]:
@@ -102,13 +90,16 @@ def winners(study: Study, attempts: Sequence[Attempt]) -> list[Winner]:
         return []
     if search.rate_max is None:
         return _best_loads(study, search, measured)
-    found = []
-    for treatment in treatments(study):
-        low, _ = _bracket(search, _of(study, measured, treatment, "probe"))
-        condition = " · ".join(level.label for level in treatment)
-        confirmed = _by_block(_of(study, measured, treatment, _confirming(search)))
-        found.append(Winner(condition, "", treatment if low else None, low or 0.0, (), confirmed))
-    return found
+    return [_at_knee(knee) for knee in knees(study, search, attempts)]
+
+
+def _at_knee(knee: Knee) -> Winner:
+    condition = " · ".join(level.label for level in knee.treatment)
+    carrier = knee.measured[0].facts.carrier if knee.measured else Carrier()
+    rates = [*knee.found.values(), *knee.unconfirmed.values()]
+    rate_iops = math.exp(float(np.mean(np.log(rates)))) if rates else 0.0
+    treatment = knee.treatment if rates or knee.withdrawn else None
+    return Winner(condition, "", treatment, rate_iops, knee=knee, carrier=carrier)
 
 
 def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[Winner]:
@@ -133,7 +124,9 @@ def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[
         best = max(logs, key=lambda each: float(np.mean(logs[each])))
         ties = tuple(named(each) for each in logs if each is not best and _ties(logs, best, each))
         confirmed = _by_block(_of(study, measured, best, "confirm"))
-        found.append(Winner(condition, named(best), best, math.exp(float(np.mean(logs[best]))), ties, confirmed))
+        carrier = runs[best][0].facts.carrier
+        rate_iops = math.exp(float(np.mean(logs[best])))
+        found.append(Winner(condition, named(best), best, rate_iops, ties, confirmed, carrier=carrier))
     return found
 
 
@@ -149,59 +142,23 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
 
 
 def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Estimate] | None:
-    """The baseline's own winner, and the fresh runs over its with a 95 % interval: block by block, so that what
-    drifts between blocks cancels."""
+    """The baseline's own winner, and the fresh runs, or the knees, over its with a 95 % interval: block by block, so
+    that what drifts between blocks cancels."""
     names = list(study.levels())
     fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
     assert winner.treatment is not None
     wanted = {name: level for name, level in zip(names, winner.treatment, strict=True) if name not in LOADS} | fixed
     for other in found:
-        both = [block for block in winner.confirmed if block in other.confirmed]
+        ours, theirs = winner.by_block, other.by_block
+        both = [block for block in ours if block in theirs]
         if other is winner or other.treatment is None or len(both) < 2:
             continue
         levels = dict(zip(names, other.treatment, strict=True))
         if any(levels[name] != level for name, level in wanted.items()):
             continue
-        ratios = [winner.confirmed[block].rate_iops / other.confirmed[block].rate_iops for block in both]
+        ratios = [ours[block] / theirs[block] for block in both]
         return other, Estimate.ratio(mean_of(np.log(ratios)))
     return None
-
-
-def _bracket(search: Search, known: list[Measured]) -> tuple[float | None, float | None]:
-    """The highest rate that held below the lowest that did not, and that one; None where there is none."""
-    held: dict[float, list[bool]] = {}
-    for trial, result in known:
-        held.setdefault(float(trial.treatment["rate_iops"]), []).append(holds(search, result))
-    failed = min((rate for rate, some in held.items() if not any(some) and len(some) >= PROBE_TRIES), default=None)
-    passed = max((rate for rate, some in held.items() if any(some) and (failed is None or rate < failed)), default=None)
-    return passed, failed
-
-
-def _next_rate(search: Search, known: list[Measured]) -> int | None:
-    """Where to look next; None where the knee is bracketed closely enough, or lies outside the range."""
-    if not known:
-        return first_rate(search)
-    assert search.rate_max is not None
-    last = int(known[-1][0].treatment["rate_iops"])
-    again = [holds(search, result) for result in _at(last, known)]
-    if not any(again) and len(again) < PROBE_TRIES:
-        return last
-    passed, failed = _bracket(search, known)
-    low, high = passed or search.rate_min, failed or search.rate_max
-    if high / low <= 1 + search.precision / 100:
-        # The ends themselves have not run yet where nothing held or everything did.
-        if passed is None and failed is not None and failed > search.rate_min:
-            return search.rate_min
-        return search.rate_max if failed is None and passed is not None and passed < search.rate_max else None
-    return round(math.sqrt(low * high))
-
-
-def _at(rate_iops: int, known: list[Measured]) -> list[TrialResult]:
-    return [result for trial, result in known if trial.treatment["rate_iops"] == rate_iops]
-
-
-def _probes_at(rate_iops: int, probes: list[Trial]) -> int:
-    return sum(trial.treatment["rate_iops"] == rate_iops for trial in probes)
 
 
 def _measured(attempts: Sequence[Attempt]) -> list[Measured]:

@@ -85,8 +85,7 @@ class Display(Listener):
             done = len(plan.trials) - len(left)
             self._print(f"Resuming: {done} of {len(plan.trials)} trials are done, {len(left)} left, about {took}.")
         else:
-            took = show_minutes(plan.duration_ns / 1e9)
-            self._print(f"{len(plan.trials)} trials in {plan.blocks} block{'s'[: plan.blocks - 1]}, about {took}.")
+            self._print(f"{plan.amount}.")
 
     def replicated(self, trials: list[Trial]) -> None:
         more = sorted({trial.replicate for trial in trials if trial.compared})

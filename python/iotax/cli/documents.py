@@ -49,5 +49,7 @@ def _head(study: Study, plan: Plan) -> dict[str, Any]:
         "study": study.name,
         "question": study.question,
         "trials_planned": len(plan.trials),
+        "trials_max": plan.trials_max,
         "duration_s": plan.duration_ns / 1e9,
+        "duration_max_s": plan.duration_max_ns / 1e9,
     }

@@ -70,10 +70,8 @@ def _print_plan(study: Study, made: Plan, remarks: list[str]) -> None:
     out.print(_order(study, made) if study.design.slices is None else _turns(study, made))
     for line in asked(study):
         out.print(escape(line), soft_wrap=True, highlight=False)
-    out.print(
-        f"{_extent(study, made)}, about {show_minutes(made.duration_ns / 1e9)}; seed {study.design.seed}.",
-        soft_wrap=True,
-    )
+    extent = made.amount if made.further else f"{_extent(study, made)}, about {show_minutes(made.duration_ns / 1e9)}"
+    out.print(f"{extent}; seed {study.design.seed}.", soft_wrap=True)
     for line in remarks:
         out.print(escape(line), soft_wrap=True, highlight=False)
 
@@ -196,7 +194,7 @@ def check(name: str, destroy: list[str], document: Path | None) -> None:
 
 def _print_findings(made: Plan, findings: list[Finding]) -> None:
     out = console()
-    out.print(f"{_MARKS['ok']} study: {len(made.trials)} trials, about {show_minutes(made.duration_ns / 1e9)}")
+    out.print(f"{_MARKS['ok']} study: {made.amount}")
     for finding in findings:
         out.print(f"{_MARKS[finding.kind]} {escape(finding.subject)}: {escape(finding.message)}", soft_wrap=True)
 
@@ -218,7 +216,8 @@ def studies(name: str | None, document: Path | None) -> None:
         table.add_column(title)
     for each, study in found.items():
         made = make_plan(study)
-        table.add_row(each, str(len(made.trials)), show_minutes(made.duration_ns / 1e9), escape(study.question))
+        most, takes = str(made.trials_max), show_minutes(made.duration_max_ns / 1e9)
+        table.add_row(each, f"≤ {most}" if made.further else most, takes, escape(study.question))
     console().print(table)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from iotax.design.doptimal import efficiency
 from iotax.design.fraction import letters
-from iotax.design.plan import LOADS, Plan, steps_max
+from iotax.design.plan import Plan, conditions, steps_max
 from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio
-from iotax.design.treatments import Treatment, candidates, fraction_of, matrix, treatments
+from iotax.design.treatments import candidates, fraction_of, matrix, treatments
 from iotax.study import Study
 from iotax.units import show_minutes, show_rate, show_time
 
@@ -96,30 +94,18 @@ def _search(study: Study, plan: Plan) -> list[str]:
     search = study.search
     assert search is not None
     objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
-    names = study.levels()
+    most = f"{plan.trials_max} trials at most, about {show_minutes(plan.duration_max_ns / 1e9)}"
     if search.rate_max is None:
-        conditions = len({_others(names, treatment) for treatment in treatments(study)})
-        most = len(plan.trials) + conditions * search.confirm
         return [
-            f"Then, for each of {conditions} conditions, the best load that meets {objective} is chosen and measured "
-            "in "
-            f"{search.confirm} fresh runs: {most} trials at most, about {_minutes(plan, most)}."
+            f"Then, for each of {len(conditions(study))} conditions, the best load that meets {objective} is chosen "
+            f"and measured in {search.confirm} fresh runs: {most}."
         ]
-    most = len(plan.trials) * (steps_max(search) + search.confirm)
     return [
         f"These are first probes. For each of {len(plan.trials)} treatments the highest rate from "
         f"{show_rate(search.rate_min)} to {show_rate(search.rate_max)} IOPS that meets {objective} is bisected to "
-        f"{search.precision:g} %, in {steps_max(search)} probes at most, then measured in {search.confirm} fresh runs: "
-        f"{most} trials at most, about {_minutes(plan, most)}."
+        f"{search.precision:g} %, in {steps_max(search)} probes at most, then measured in a fresh run, or two where "
+        f"the first misses. The whole search is repeated {search.confirm} times, each in a block of its own: {most}."
     ]
-
-
-def _others(names: Iterable[str], treatment: Treatment) -> Treatment:
-    return tuple(level for name, level in zip(names, treatment, strict=True) if name not in LOADS)
-
-
-def _minutes(plan: Plan, trials: int) -> str:
-    return show_minutes(plan.duration_ns / len(plan.trials) * trials / 1e9)
 
 
 def _stop(study: Study) -> list[str]:

@@ -11,15 +11,16 @@ in, and are no part of the comparison.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotax.design.random import derive_seed, shuffled
-from iotax.design.treatments import Treatment, treatments
+from iotax.design.rates import halvings, ladder
+from iotax.design.treatments import Treatment, name_of, treatments
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import LevelValue, Trial
+from iotax.units import show_minutes
 
 CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
@@ -43,11 +44,29 @@ class Plan:
     trial_ns: dict[str, int]
     """Trial id → how long it is expected to take."""
     blocks: int
+    further: int = 0
+    """Trials that a search may add, at most."""
+
+    @property
+    def trials_max(self) -> int:
+        return len(self.trials) + self.further
 
     @property
     def duration_ns(self) -> int:
-        """How long the whole is expected to take."""
+        """How long `trials` are expected to take."""
         return sum(self.trial_ns.values()) + self.blocks * BACKGROUND_NS
+
+    @property
+    def duration_max_ns(self) -> int:
+        """The same with all that a search may add."""
+        return round(self.duration_ns * self.trials_max / len(self.trials)) if self.further else self.duration_ns
+
+    @property
+    def amount(self) -> str:
+        """ "8 trials in 2 blocks, about 2 s"; of a search with all that it may add."""
+        first = f"{len(self.trials)} trials in {self.blocks} block{'s'[: self.blocks - 1]}"
+        takes = f"about {show_minutes(self.duration_max_ns / 1e9)}"
+        return f"{first}, at most {self.trials_max} with the search, {takes}" if self.further else f"{first}, {takes}"
 
     @property
     def measured_ns(self) -> int:
@@ -59,12 +78,13 @@ def plan(study: Study) -> Plan:
     """The same study always gives the same plan. Of a search, what comes first: what it finds decides what follows."""
     some = treatments(study)
     if study.search is not None and study.search.rate_max is not None:
-        rate_iops = first_rate(study.search)
+        search, seed = study.search, study.design.seed
         probes = [
-            make_trial(study, 1, levels, order, "probe", order, rate_iops)
-            for order, levels in enumerate(shuffled(some, study.design.seed, "probes"), start=1)
+            make_trial(study, 1, levels, order, "probe", order, ladder(search, seed, name_of(levels), 1).middle_iops)
+            for order, levels in enumerate(shuffled(some, seed, "probes"), start=1)
         ]
-        return Plan(tuple(probes), {trial.id: _expected_ns(study, trial) for trial in probes}, 1)
+        further = len(some) * (search.confirm * (steps_max(search) + PROBE_TRIES) - 1)
+        return Plan(tuple(probes), {trial.id: _expected_ns(study, trial) for trial in probes}, 1, further)
     replicates = range(1, study.design.replicates + 1)
     blocks: list[list[tuple[int, Treatment]]]
     if study.design.blocks == "replicate":
@@ -80,7 +100,17 @@ def plan(study: Study) -> Plan:
         _trial(study, block, replicate, levels, order)
         for order, (block, replicate, levels) in enumerate(_with_sentinels(study, runs), start=1)
     ]
-    return Plan(tuple(trials), {trial.id: _expected_ns(study, trial) for trial in trials}, len(blocks))
+    further = study.search.confirm * len(conditions(study)) if study.search is not None else 0
+    return Plan(tuple(trials), {trial.id: _expected_ns(study, trial) for trial in trials}, len(blocks), further)
+
+
+def conditions(study: Study) -> set[Treatment]:
+    """What a search for the best load chooses it for: the levels of all other factors."""
+    names = study.levels()
+    return {
+        tuple(level for name, level in zip(names, treatment, strict=True) if name not in LOADS)
+        for treatment in treatments(study)
+    }
 
 
 def added(study: Study, earlier: Sequence[Trial]) -> list[Trial]:
@@ -151,17 +181,10 @@ def trial_seed(study: Study, trial: Trial) -> int:
     return derive_seed(study.design.seed, "addresses", trial.replicate)
 
 
-def first_rate(search: Search) -> int:
-    """In the middle of the search's range, by ratio."""
-    return round(math.sqrt(search.rate_min * (search.rate_max or search.rate_min)))
-
-
 def steps_max(search: Search) -> int:
-    """Probes of one treatment until its knee is bracketed: each rate halves the range, by ratio, and one of its
-    ends may be asked too."""
-    assert search.rate_max is not None
-    span = math.log(search.rate_max / search.rate_min) / math.log1p(search.precision / 100)
-    return PROBE_TRIES * (1 + max(1, math.ceil(math.log2(span))))
+    """Probes of one treatment in one block until its knee is bracketed: each rate halves the range, by ratio, and one
+    of its ends may be asked too."""
+    return PROBE_TRIES * (1 + halvings(search))
 
 
 def make_trial(

@@ -52,3 +52,8 @@ def matrix(study: Study, some: list[Treatment]) -> np.ndarray:
     numbers = [[levels[at].index(level) for at, level in enumerate(treatment)] for treatment in some]
     order = min(len(levels), 1 if study.design.effects == "main" else 2)
     return model_matrix(numbers, [len(each) for each in levels], order)
+
+
+def name_of(treatment: Treatment) -> str:
+    """Its levels' labels, for a stream of random numbers of its own."""
+    return "/".join(level.label for level in treatment)

@@ -1,10 +1,11 @@
 """What a search for the best load or the knee found, as rows of text."""
 
 from iotax.analysis import Summary
-from iotax.analysis.search import against_baseline, holds, winners
+from iotax.analysis.knee import Knee, holds
+from iotax.analysis.search import against_baseline, winners
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.units import show_time
-from iotax.wording import figure, title
+from iotax.wording import title
 from iotax.wording.search import sentences
 
 
@@ -16,26 +17,27 @@ def objective(summary: Summary) -> str:
     search = summary.data.study.search
     if search is None:
         return ""
-    what = "The rate was bisected (by ratio) between" if search.rate_max else "Every combination ran as designed; of"
-    rest = (
-        f" the highest that held and the lowest that did not, to {search.precision:g} %"
-        if search.rate_max
-        else " those that met the objective in every run, the one with the most IOPS wins"
-    )
+    asked = f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}."
+    if search.rate_max:
+        return (
+            f"{asked} In each of {search.confirm} blocks the highest rate that held was searched for anew, by "
+            f"bisection to {search.precision:g} %, and measured in a fresh run. A knee whose fresh runs missed the "
+            "objective is withdrawn. The interval is that of the knees over the blocks."
+        )
     return (
-        f"Objective: p{search.percentile:g} within {show_time(search.latency_max)}. {what}{rest}. The winner is then "
-        f"measured again in {search.confirm} fresh runs, since the best of many is partly best by chance."
+        f"{asked} Every combination ran as designed; of those that met the objective in every run, the one with the "
+        f"most IOPS wins. The winner is then measured again in {search.confirm} fresh runs, since the best of many is "
+        "partly best by chance."
     )
 
 
 def columns(summary: Summary) -> list[Column]:
     knee = _is_knee(summary)
     return [
-        Column("Knee" if knee else "Best load", "IOPS"),
-        Column("Measured afresh", "IOPS"),
+        Column("Knee" if knee else "Best load, measured afresh", "IOPS"),
         Column("relative", f"{title(summary.grid.baseline_arm)} = 100"),
         Column("Objective held", "fresh runs"),
-        *([] if knee else [Column("Not significantly fewer", "")]),
+        Column("Searches", "that found it") if knee else Column("Not significantly fewer", ""),
     ]
 
 
@@ -57,13 +59,21 @@ def groups(summary: Summary) -> list[Group]:
             rows.append(Row("", name, nothing, "nothing met the objective"))
             continue
         compared = against_baseline(study, winner, found)
-        held = sum(holds(study.search, result) for result in winner.confirmed.values())
+        fresh = winner.fresh
+        held = sum(holds(study.search, result) for result in fresh)
+        known = winner.known()
         figures = [
-            Figure(figure(winner.rate_iops)),
-            absolute(winner.fresh()) if winner.confirmed else Figure("–"),
+            absolute(known) if known and known.low is not None else Figure("–"),
             absolute(compared[1].percent) if compared else Figure("–"),
-            Figure(f"{held} of {len(winner.confirmed)}" if winner.confirmed else "–"),
-            Figure(", ".join(winner.ties) or "–"),
+            Figure(f"{held} of {len(fresh)}" if fresh else "–"),
+            Figure(_found(winner.knee) if winner.knee is not None else ", ".join(winner.ties) or "–"),
         ]
         rows.append(Row("", name, figures[:width], winner.load))
     return [Group("", rows)]
+
+
+def _found(knee: Knee) -> str:
+    """ "3 of 3", or "2 of 3, 1 withdrawn"."""
+    within = [block for block in knee.found if block not in knee.beyond]
+    lost = f", {len(knee.withdrawn)} withdrawn" if knee.withdrawn else ""
+    return f"{len(within)} of {knee.searches}{lost}"

@@ -214,7 +214,7 @@ class Search(Section):
     precision: Annotated[Percent, Field(ge=1)] = 5.0
     """How closely the knee is bracketed."""
     confirm: Annotated[int, Field(ge=2)] = 3
-    """Fresh runs of each winner."""
+    """Fresh runs of each best load. For a knee: how often the whole search is repeated, each ending in a fresh run."""
 
 
 LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm, "hosts": Hosts}

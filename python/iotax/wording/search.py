@@ -1,9 +1,11 @@
 """What a search found, in sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from iotax.analysis.carriers import between
-from iotax.analysis.search import Winner, against_baseline, holds, winners
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.knee import Knee, holds
+from iotax.analysis.search import Winner, against_baseline, winners
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt
@@ -23,8 +25,7 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
 
 def _no_verdict(winner: Winner, other: Winner) -> str:
     """The reason, where what carries the two differs and is emulated; empty where they can be compared."""
-    sides = [next(iter(each.confirmed.values())).facts.carrier for each in (winner, other)]
-    withheld = between(*sides)
+    withheld = between(winner.carrier, other.carrier)
     names = title(winner.condition), title(other.condition)
     return f"without a verdict, as {because(withheld, *names)}: " if withheld else ""
 
@@ -37,20 +38,81 @@ def _sentence(study: Study, search: Search, winner: Winner, found: Sequence[Winn
     name = title(winner.condition)
     if winner.treatment is None:
         beyond = f", not even {show_rate(search.rate_min)} IOPS," if search.rate_max else ""
-        return f"{name}: nothing{beyond} holds {objective(search)}.".removeprefix(": ")
-    what = f"{winner.load} is best" if winner.load else f"the knee is at {show_rate(winner.rate_iops)} IOPS"
-    held = sum(holds(search, result) for result in winner.confirmed.values())
-    afresh = "; not measured again yet"
-    if winner.confirmed:
-        fresh = winner.fresh()
-        afresh = f"; on {len(winner.confirmed)} fresh runs {show_rate(fresh.value)} IOPS"
-        if fresh.low is not None and fresh.high is not None:
-            afresh += f" [{show_rate(fresh.low)}, {show_rate(fresh.high)}]"
-        afresh += f", {objective(search)} in {held} of {len(winner.confirmed)}"
-    ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
+        return f"{name}: nothing{beyond} met {objective(search)}.".removeprefix(": ")
+    what = _knee(search, winner.knee, winner) if winner.knee is not None else _best(search, winner)
     against = ""
     if compared := against_baseline(study, winner, found):
         other, ratio = compared
-        reach = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-        against = f" That is {_no_verdict(winner, other)}{reach} of {title(other.condition)}."
-    return f"{name}: {what}{afresh}.{against}{ties}".removeprefix(": ")
+        times = f"{ratio.value:.2f} times {title(other.condition)}’s"
+        against = f" That is {_no_verdict(winner, other)}{times}{_span(ratio, '.2f')}."
+    ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
+    return f"{name}: {what}.{against}{ties}".removeprefix(": ")
+
+
+def _best(search: Search, winner: Winner) -> str:
+    known = winner.known()
+    if known is None:
+        return f"{winner.load} is best; not measured again yet"
+    return (
+        f"{winner.load} is best; on {_count(len(winner.fresh), 'fresh run')} {show_rate(known.value)} "
+        f"IOPS{_span(known)}, {_held(search, winner)}"
+    )
+
+
+def _knee(search: Search, knee: Knee, winner: Winner) -> str:
+    """With the interval over the searches, and what became of those that are not in it."""
+    assert search.rate_max is not None
+    if knee.beyond:
+        return (
+            f"no knee within the range: in {_share(knee.beyond, knee)} even {show_rate(search.rate_max)} IOPS met "
+            f"{objective(search)}; raise `rate_max`"
+        )
+    if knee.below:
+        return (
+            f"no knee within the range: in {_share(knee.below, knee)} not even {show_rate(search.rate_min)} IOPS met "
+            f"{objective(search)}; lower `rate_min`"
+        )
+    without = _without(knee)
+    known = winner.known()
+    if known is None:
+        return f"no knee: {without}" if without else "no knee yet"
+    without = f"; {without}" if without else ""
+    if known.low is None:
+        once = "" if knee.repeated else ", as an earlier version of iotax searched only once"
+        return f"a knee at {show_rate(known.value)} IOPS from one search, so without an interval{once}{without}"
+    return (
+        f"the knee is at {show_rate(known.value)} IOPS{_span(known)}, from {len(knee.found)} searches; "
+        f"fresh runs there: {_held(search, winner)}{without}"
+    )
+
+
+def _without(knee: Knee) -> str:
+    """The knees that do not count, and why."""
+    parts = []
+    if knee.withdrawn:
+        parts.append(
+            f"{_share(knee.withdrawn, knee)} withdrawn, since fresh runs at the rate found missed the objective"
+        )
+    if knee.unconfirmed:
+        parts.append(f"{_share(knee.unconfirmed, knee)} left out for want of a fresh run that meets the objective")
+    return "; ".join(parts)
+
+
+def _share(some: Collection[int], knee: Knee) -> str:
+    return f"{len(some)} of {_count(knee.searches, 'search', 'searches')}"
+
+
+def _count(number: int, one: str, several: str = "") -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+def _held(search: Search, winner: Winner) -> str:
+    held = sum(holds(search, result) for result in winner.fresh)
+    return f"{objective(search)} in {held} of {len(winner.fresh)}"
+
+
+def _span(estimate: Estimate, form: str = "") -> str:
+    if estimate.low is None or estimate.high is None:
+        return ", without an interval"
+    low, high = (format(end, form) if form else show_rate(end) for end in (estimate.low, estimate.high))
+    return f" (95 % CI {low} to {high})"

@@ -1,7 +1,8 @@
 """The search for the knee: every rate that was tried, and whether it held the objective."""
 
 from iotax.analysis import Summary
-from iotax.analysis.search import holds, winners
+from iotax.analysis.knee import holds
+from iotax.analysis.search import winners
 from iotax.report.charts.base import HALF_PX, Drawing, Scale, arm_titles, axis, colour, say, shape
 from iotax.report.charts.vega import Spec, layer, number, picture, word
 from iotax.report.palette import Look, ref
@@ -32,12 +33,17 @@ def probes(summary: Summary, looks: dict[str, Look]) -> Drawing | None:
         return None
     heading = f"p{search.percentile:g} latency over the rate tried (µs)"
     found = "; ".join(
-        f"{w.condition}: {w.rate_iops:,.0f} IOPS" for w in winners(summary.data.study, summary.data.attempts)
+        f"{place}: {', '.join(f'{knee:,.0f}' for knee in winner.by_block.values())} IOPS"
+        if winner.by_block
+        else f"{place}: none"
+        for winner in winners(summary.data.study, summary.data.attempts)
+        for place in [winner.condition or summary.data.study.name]
     )
     return Drawing(
         "search-probes",
         heading,
-        f"Filled points met the objective, open ones did not; the line is the objective. Knees: {found}.",
+        "Filled points met the objective, open ones did not; the line is the objective. "
+        f"Knees found, search by search: {found}.",
         lambda width: _draw(rows, looks, search.latency_max / 1e3, width, heading),
         HALF_PX,
     )

@@ -1,0 +1,201 @@
+"""The knee of each treatment: the highest rate of an open loop that meets the objective.
+
+One bisection ends at one rate, and how far another would have ended from it is not known. So the bisection is the
+replicate: it is repeated in each of `confirm` blocks, over rates of its own (`design.rates`), and ends with a fresh run
+at the highest rate that held. A knee whose fresh runs miss is withdrawn. The interval is Student's t on the logarithms
+of the knees, each the middle of its bracket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from iotax.analysis.bisection import Probe, bracket, next_rate
+from iotax.analysis.validity import ACHIEVED_MIN
+from iotax.design.plan import PROBE_TRIES, make_trial
+from iotax.design.random import shuffled
+from iotax.design.rates import ladder
+from iotax.design.treatments import Treatment, name_of, treatments
+from iotax.study import Study
+from iotax.study.model import Search
+from iotax.trial import Attempt, Trial, TrialResult
+
+Measured: TypeAlias = tuple[Trial, TrialResult]
+
+
+@dataclass(frozen=True)
+class Knee:
+    """What the searches of one treatment found, by block."""
+
+    treatment: Treatment
+    found: dict[int, float] = field(default_factory=dict)
+    """IOPS, where a fresh run met the objective: the middle of the bracket by ratio."""
+    withdrawn: dict[int, float] = field(default_factory=dict)
+    """The same, where the fresh runs missed it."""
+    unconfirmed: dict[int, float] = field(default_factory=dict)
+    """The same, without a fresh run: it failed, or has not run yet."""
+    below: tuple[int, ...] = ()
+    """Blocks in which no rate met the objective: the knee lies below the range."""
+    beyond: tuple[int, ...] = ()
+    """Blocks in which every rate met it: the knee lies above the range. They are among `found` too."""
+    fresh: tuple[TrialResult, ...] = ()
+    """All runs at rates that were found."""
+    measured: tuple[TrialResult, ...] = ()
+    """All runs."""
+    repeated: bool = True
+    """False where an earlier version searched once for the whole study."""
+
+    @property
+    def searches(self) -> int:
+        """Those that ended."""
+        return len(self.found) + len(self.withdrawn) + len(self.unconfirmed) + len(self.below)
+
+    @property
+    def stands(self) -> bool:
+        """Most of the searches found a knee within the range that a fresh run confirmed, and none left the range."""
+        return not (self.below or self.beyond) and 2 * len(self.found) > self.searches
+
+
+@dataclass
+class _Searched:
+    """The trials of one search, and the results of those that have one."""
+
+    asked: list[Trial] = field(default_factory=list)
+    fresh: list[Trial] = field(default_factory=list)
+    probes: list[Measured] = field(default_factory=list)
+    confirming: list[TrialResult] = field(default_factory=list)
+
+
+def holds(search: Search, result: TrialResult) -> bool:
+    """Whether a run met the objective, at the rate that it was asked for."""
+    achieved = result.open is None or result.open.achieved >= ACHIEVED_MIN
+    return achieved and result.ios > 0 and result.latency_ns(search.percentile) <= search.latency_max
+
+
+def knees(study: Study, search: Search, attempts: Sequence[Attempt]) -> list[Knee]:
+    """One for each treatment, in the study's order."""
+    trials = list({each.trial.id: each.trial for each in attempts}.values())
+    repeated = _is_repeated(trials)
+    searched = _by_search(study, trials, attempts, repeated)
+    blocks = range(1, 1 + (search.confirm if repeated else 1))
+    return [
+        _knee(study, search, treatment, {at: searched.get((treatment, at), _Searched()) for at in blocks}, repeated)
+        for treatment in treatments(study)
+    ]
+
+
+def next_knee_trials(study: Study, search: Search, trials: Sequence[Trial], attempts: Sequence[Attempt]) -> list[Trial]:
+    """What to run next: probes of the first block whose searches are not over, then its fresh runs; then nothing."""
+    if not _is_repeated(trials):
+        return []
+    searched = _by_search(study, trials, attempts, repeated=True)
+    order = max(trial.order for trial in trials) + 1
+    for block in range(1, search.confirm + 1):
+        probes: list[tuple[Treatment, int]] = []
+        fresh: list[tuple[Treatment, int]] = []
+        for treatment in treatments(study):
+            so_far = searched.get((treatment, block), _Searched())
+            rate_iops = _next_rate(study, search, treatment, block, so_far)
+            if rate_iops is not None:
+                # A probe that failed for good leaves its search where it is.
+                if _count(so_far.asked, rate_iops) == _count([trial for trial, _ in so_far.probes], rate_iops):
+                    probes.append((treatment, rate_iops))
+                continue
+            passed = bracket(_probes(search, so_far)).passed
+            if passed is not None and _wants_fresh(search, so_far):
+                fresh.append((treatment, passed))
+        again = any(some.fresh for (_, at), some in searched.items() if at == block)
+        for role, number, some in (("probe", 0, probes), ("replicate", block + search.confirm * again, fresh)):
+            if some:
+                return [
+                    make_trial(study, block, treatment, order + at, role, number or order + at, rate_iops)
+                    for at, (treatment, rate_iops) in enumerate(shuffled(some, study.design.seed, f"{role}s", order))
+                ]
+    return []
+
+
+def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int, _Searched], repeated: bool) -> Knee:
+    found: dict[int, float] = {}
+    withdrawn: dict[int, float] = {}
+    unconfirmed: dict[int, float] = {}
+    below, beyond = [], []
+    for block, each in searched.items():
+        if not each.probes or (repeated and _next_rate(study, search, treatment, block, each) is not None):
+            continue
+        ends = bracket(_probes(search, each))
+        held = [holds(search, result) for result in each.confirming]
+        if ends.passed is None:
+            below.append(block)
+            continue
+        # A search of an earlier version had several fresh runs at once; most of them must have held.
+        confirmed = any(held) if repeated else 2 * sum(held) > len(held)
+        enough = len(held) >= PROBE_TRIES or not _wants_fresh(search, each)
+        kind = found if confirmed else withdrawn if held and enough else unconfirmed
+        kind[block] = ends.knee_iops
+        if ends.failed is None:
+            beyond.append(block)
+    return Knee(
+        treatment,
+        found,
+        withdrawn,
+        unconfirmed,
+        tuple(below),
+        tuple(beyond),
+        tuple(result for each in searched.values() for result in each.confirming),
+        tuple(result for each in searched.values() for result in [*(r for _, r in each.probes), *each.confirming]),
+        repeated,
+    )
+
+
+def _wants_fresh(search: Search, searched: _Searched) -> bool:
+    """A knee is run afresh once, and once more if that run missed: one disturbance withdraws no knee."""
+    done = searched.confirming
+    return len(searched.fresh) == len(done) < PROBE_TRIES and not any(holds(search, result) for result in done)
+
+
+def _next_rate(study: Study, search: Search, treatment: Treatment, block: int, searched: _Searched) -> int | None:
+    rungs = ladder(search, study.design.seed, name_of(treatment), block)
+    return next_rate(search, rungs, _probes(search, searched))
+
+
+def _probes(search: Search, searched: _Searched) -> list[Probe]:
+    return [Probe(int(str(trial.treatment["rate_iops"])), holds(search, result)) for trial, result in searched.probes]
+
+
+def _is_repeated(trials: Sequence[Trial]) -> bool:
+    """False of a study that an earlier version ran: it searched once, with each probe in a block of its own."""
+    probes = [trial for trial in trials if trial.role == "probe"]
+    places = {(trial.block, _levels(trial)) for trial in probes}
+    return len(places) < len(probes) or all(trial.block == 1 for trial in probes)
+
+
+def _levels(trial: Trial) -> str:
+    """The labels of its levels, as its id begins."""
+    return trial.id.rpartition("/")[0]
+
+
+def _by_search(
+    study: Study, trials: Sequence[Trial], attempts: Sequence[Attempt], repeated: bool
+) -> dict[tuple[Treatment, int], _Searched]:
+    """The trials of each treatment in each block; of one that was not repeated all are of block 1."""
+    known = {name_of(treatment): treatment for treatment in treatments(study)}
+    results = {each.trial.id: each.result for each in attempts if each.status == "done" and each.result is not None}
+    found: dict[tuple[Treatment, int], _Searched] = {}
+    for trial in sorted(trials, key=lambda trial: trial.order):
+        treatment = known.get(_levels(trial))
+        if treatment is None or trial.role not in ("probe", "replicate"):
+            continue
+        searched = found.setdefault((treatment, trial.block if repeated else 1), _Searched())
+        (searched.asked if trial.role == "probe" else searched.fresh).append(trial)
+        result = results.get(trial.id)
+        if result is not None and trial.role == "probe":
+            searched.probes.append((trial, result))
+        elif result is not None:
+            searched.confirming.append(result)
+    return found
+
+
+def _count(trials: Sequence[Trial], rate_iops: int) -> int:
+    return sum(trial.treatment["rate_iops"] == rate_iops for trial in trials)
