@@ -1,16 +1,22 @@
 """Figures that others published, in a study file: what is read, what is refused, what is kept."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from iotax.design import plan
+from iotax.design.treatments import treatments
 from iotax.study import Study
 from iotax.study.read import builtin_studies, read_study
 from iotax.study.schema import study_schema
 from iotax.study.source import StudyError
+from iotax.units import show_minutes
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "studies.md"
 
 STUDY = """\
 name: published
@@ -73,7 +79,8 @@ def test_published_figures_fit_the_schema() -> None:
         ("196", "twice", "s.yaml:11:32: published[1].figures[1].relative: found 'twice': give a number, or two as "
          "[low, high]"),
         ("cpu_per_io", "cpu", "s.yaml:9:5: published[1].response: found 'cpu'; one of iops, bandwidth, latency, "
-         "latency_p99, cpu_per_io, cpu_initiator is meant"),
+         "latency_p99, cpu_per_io, cpu_initiator, cpu_utilisation_initiator, cpu_utilisation_target, "
+         "cpu_utilisation_hypervisor is meant"),
         ("called", "caled", "s.yaml:13:47: published[1].figures[3].caled: unknown name, did you mean 'called'?; "
          "figures has of, relative, absolute, called"),
         ("    response", "    baseline: {protocol: local}\n    response", "s.yaml:9:16: "
@@ -93,8 +100,7 @@ def test_the_shipped_cost_studies_carry_what_was_published() -> None:
 
 
 def test_the_guide_lists_every_built_in_study() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guide" / "studies.md").read_text()
-    assert [name for name in builtin_studies() if f"| `{name}` |" not in guide] == []
+    assert [name for name in builtin_studies() if f"| `{name}` |" not in GUIDE.read_text()] == []
 
 
 def test_published_figures_stand_at_the_load_that_their_source_had() -> None:
@@ -105,6 +111,59 @@ def test_published_figures_stand_at_the_load_that_their_source_had() -> None:
 
 
 def test_utilisation_and_guest_cpu_of_a_source_are_not_set_beside_cpu_per_io() -> None:
-    for name in ("tr-3808", "ip-vs-fc"):
+    """Relative utilisation is compared with relative utilisation, a guest's CPU without its initiator with nothing."""
+    expected = {"tr-3808": {"iops", "latency", "cpu_utilisation_initiator"}, "ip-vs-fc": {"iops"}}
+    for name, responses in expected.items():
         study = read_study(name, builtin_studies()[name], Path.cwd())
-        assert {each.response for each in study.published} <= {"iops", "latency"}
+        assert {each.response for each in study.published} == responses
+
+
+def test_every_published_ratio_of_a_built_in_study_has_a_baseline_that_runs() -> None:
+    """Jumbo frames had none where the study left out the baseline with them."""
+    for name, text in builtin_studies().items():
+        study = read_study(name, text, Path.cwd())
+        ran = [dict(zip(study.levels(), treatment, strict=True)) for treatment in treatments(study)]
+        for published in study.published:
+            base = study.baseline if published.baseline is None else published.baseline
+            wanted = {factor: study.level(factor, value) for factor, value in base.items()}
+            for figure in published.figures:
+                of = {factor: study.level(factor, value) for factor, value in figure.of.items()}
+                cells = [levels for levels in ran if of.items() <= levels.items()]
+                assert cells, (name, figure)
+                if figure.relative is not None:
+                    assert any(levels | wanted in ran for levels in cells), (name, figure)
+
+
+def test_every_treatment_of_a_built_in_study_is_compared_with_a_baseline() -> None:
+    for name, text in builtin_studies().items():
+        study = read_study(name, text, Path.cwd())
+        ran = [dict(zip(study.levels(), treatment, strict=True)) for treatment in treatments(study)]
+        wanted = {factor: study.baseline_level(factor) for factor in study.baseline}
+        alone = [levels for levels in ran if levels | wanted not in ran]
+        assert not alone, (name, alone)
+
+
+def seconds(text: str) -> float:
+    """ "4 h 30 min" """
+    unit_s = {"h": 3600, "min": 60, "s": 1}
+    return sum(float(number) * unit_s[unit] for number, unit in re.findall(r"([0-9]+) (h|min|s)\b", text))
+
+
+def test_times_in_the_guide_are_those_of_the_plan() -> None:
+    """Rounded up to the half minute, or to 5 % of what takes hours."""
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|[^|]+\| ([^|;]+)[;|]", GUIDE.read_text(), re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(builtin_studies())
+    for name, promised in rows:
+        planned_s = plan(read_study(name, builtin_studies()[name], Path.cwd())).duration_max_ns / 1e9
+        over_s = seconds(promised) - planned_s
+        assert -0.01 * planned_s - 1 <= over_s <= max(30, 0.08 * planned_s), (name, promised, show_minutes(planned_s))
+
+
+def test_counts_of_trials_in_studies_and_guide_are_those_of_the_plan() -> None:
+    for name, text in builtin_studies().items():
+        planned = plan(read_study(name, text, Path.cwd()))
+        for said_of in re.findall(r"\b(\d+) trials of", text):
+            assert int(said_of) == len(planned.trials), name
+    costs = (GUIDE.parent / "cpu-cost.md").read_text()
+    for name, count in re.findall(r"(cpu-cost(?:-full)?)\W\s*(?:# )?([0-9,]+) trials", costs):
+        assert int(count.replace(",", "")) == len(plan(read_study(name, builtin_studies()[name], Path.cwd())).trials)

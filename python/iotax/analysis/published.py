@@ -8,7 +8,7 @@ from iotax.analysis.compare import Model
 from iotax.analysis.data import Cell
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import Weights
-from iotax.analysis.responses import BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, P99, Response
+from iotax.analysis.responses import BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, P99, UTILISATION, Response
 from iotax.records import Carrier
 from iotax.study import Study
 from iotax.study.published import PublishedFigure, Span
@@ -21,11 +21,13 @@ RESPONSE_OF = {
     "latency_p99": P99,
     "cpu_per_io": CPU,
     "cpu_initiator": CPU_INITIATOR,
+    **{each.key: each for each in UTILISATION},
 }
 """A source's response → ours."""
 
-Agreement: TypeAlias = Literal["agrees", "lower", "higher", "unknown", "carrier"]
-"""`carrier`: not judged, for what carries it here is emulated, and the source’s was not."""
+Agreement: TypeAlias = Literal["agrees", "lower", "higher", "unknown", "carrier", "rates"]
+"""Not judged: `carrier`, for what carries it here is emulated, and the source’s was not; `rates`, for a utilisation
+compares costs at equal rates only, and here the rates differ by more than the study's margin, or are not known to."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,16 @@ class Beside:
     is_baseline: bool
     carrier: Carrier
     """An emulated one, of its own or of its baseline; else as nobody knows it."""
+    at_equal_rates: bool = True
+    """False of a relative utilisation where the rates differ."""
 
     @property
     def agreement(self) -> Agreement:
         """Whether our interval and what was published meet; where ours lies if they do not."""
         if self.carrier.emulated:
             return "carrier"
+        if not self.at_equal_rates:
+            return "rates"
         if self.published is not None:
             return _agreement(self.published, self.measured)
         return _agreement(self.published_absolute, self.measured_absolute)
@@ -71,12 +77,14 @@ def beside_published(study: Study, models: Mapping[str, Model]) -> list[Source]:
     for published in study.published:
         model = models[RESPONSE_OF[published.response].key]
         base = _labels(study, study.baseline if published.baseline is None else published.baseline)
-        figures = [_beside(study, model, base, figure) for figure in published.figures]
+        rates = models[IOPS.key] if model.response in UTILISATION else None
+        figures = [_beside(study, model, rates, base, figure) for figure in published.figures]
         found.append(Source(published.source, published.remarks, model.response, _name(base), figures))
     return found
 
 
-def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedFigure) -> Beside:
+def _beside(study: Study, model: Model, rates: Model | None, base: dict[str, str], figure: PublishedFigure) -> Beside:
+    """`rates` is given where the figure holds at equal rates only."""
     of = _labels(study, figure.of)
     grid = model.grid
     cells = [
@@ -102,7 +110,20 @@ def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedF
         _mean(model, cells),
         is_baseline,
         _emulated(model, [*cells, *(base_cell for _, base_cell in compared)]),
+        rates is None or _equal(rates, compared, study.margin),
     )
+
+
+def _equal(rates: Model, pairs: Sequence[tuple[Cell, Cell]], margin: float) -> bool:
+    """Whether the rates of all pairs differ by no more than the margin, in percent, by their estimates."""
+    reach = 1 + margin / 100
+    return all(
+        one in rates and other in rates and 1 / reach <= _rate_ratio(rates, one, other) <= reach for one, other in pairs
+    )
+
+
+def _rate_ratio(rates: Model, one: Cell, other: Cell) -> float:
+    return Estimate.ratio(rates.model.contrast({one: 1.0, other: -1.0})).value
 
 
 def _emulated(model: Model, cells: Sequence[Cell]) -> Carrier:

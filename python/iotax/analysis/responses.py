@@ -7,11 +7,19 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from iotax.analysis import histogram
+from iotax.records.cpu import Role
 from iotax.trial import Trial, TrialResult
 
 MIB = 1 << 20
 
 CpuPart: TypeAlias = Literal["both", "initiator", "target", "hypervisor", "machine"]
+
+
+_ROLES: dict[Role, str] = {
+    "initiator": "initiator",
+    "target": "target",
+    "hypervisor": "initiator's hypervisor",
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,17 @@ def _cpu_us(part: CpuPart) -> Callable[[Run], float | None]:
     return of
 
 
+def _utilisation_percent(role: Role) -> Callable[[Run], float | None]:
+    """Busy time of its processors, background included, as a utilisation is read elsewhere."""
+
+    def of(run: Run) -> float | None:
+        part = run.result.cpu.part(role)
+        share = part.busy_share if part is not None else None
+        return 100 * share if share else None
+
+    return of
+
+
 IOPS = Response("iops", "Throughput", "IOPS", True, lambda run: run.result.rate_iops or None)
 LATENCY = Response("latency", "Mean latency", "µs", False, _latency_mean_us)
 P50 = Response("latency_p50", "Median latency", "µs", False, _latency_us(50))
@@ -120,8 +139,17 @@ CPU_INITIATOR = Response("cpu_initiator", "CPU per I/O, initiator", "µs", False
 CPU_TARGET = Response("cpu_target", "CPU per I/O, target", "µs", False, _cpu_us("target"))
 CPU_HYPERVISOR = Response("cpu_hypervisor", "CPU per I/O, initiator's hypervisor", "µs", False, _cpu_us("hypervisor"))
 CPU_MACHINE = Response("cpu_machine", "CPU per I/O, whole machine", "µs", False, _cpu_us("machine"))
+UTILISATION = tuple(
+    Response(f"cpu_utilisation_{role}", f"CPU utilisation, {named}", "%", False, _utilisation_percent(role))
+    for role, named in _ROLES.items()
+)
+"""Of all processors that a part has. It compares what I/Os cost at equal rates only."""
 
-RESPONSES = (IOPS, BANDWIDTH, LATENCY, P50, P99, P999, CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE)
+RESPONSES = (
+    *(IOPS, BANDWIDTH, LATENCY, P50, P99, P999),
+    *(CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE),
+    *UTILISATION,
+)
 
 ASKED = {"iops": IOPS, "latency": LATENCY, "cpu_per_io": CPU}
 """A study's word for a response → the response that answers it."""

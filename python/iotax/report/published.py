@@ -12,6 +12,7 @@ _SAID: dict[Agreement, str] = {
     "higher": "ours higher",
     "unknown": "",
     "carrier": "not judged",
+    "rates": "not judged",
 }
 
 
@@ -41,6 +42,7 @@ def _row(source: Source, each: Beside) -> Row:
     figures.append(Figure(_SAID[each.agreement]))
     notes = [f"published as {each.called}"] if each.called else []
     notes += [f"here over {described(each.carrier)}"] if each.carrier.emulated else []
+    notes += ["rates differ here"] if each.agreement == "rates" else []
     return Row(each.arm, title(each.treatment), figures, "; ".join(notes))
 
 
@@ -55,12 +57,20 @@ def _has_absolute(source: Source) -> bool:
 def words(source: Source) -> str:
     """How many of the figures agree."""
     emulated = [each.carrier for each in source.figures if each.agreement == "carrier"]
-    known = [each.agreement for each in source.figures if each.agreement not in ("unknown", "carrier")]
+    known = [each.agreement for each in source.figures if each.agreement in ("agrees", "lower", "higher")]
     aside = ""
     if emulated:
         over = " and ".join(dict.fromkeys(described(each) for each in emulated))
-        aside = f" {len(emulated)} {'are' if len(emulated) > 1 else 'is'} not judged: here over {over}."
+        aside = f" {_are(len(emulated))} not judged: here over {over}."
+    if unequal := sum(each.agreement == "rates" for each in source.figures):
+        aside += (
+            f" {_are(unequal)} not judged: utilisation compares what I/Os cost at equal rates only, and the rates "
+            "differ here."
+        )
     if not known:
         return aside.strip() or "None of these figures was measured with an interval in this run."
-    agreeing = known.count("agrees")
-    return f"{agreeing} of {len(known)} published figures lie within the measured intervals.{aside}"
+    return f"{known.count('agrees')} of {len(known)} published figures overlap the measured 95 % intervals.{aside}"
+
+
+def _are(count: int) -> str:
+    return f"{count} {'are' if count > 1 else 'is'}"

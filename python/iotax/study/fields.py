@@ -124,7 +124,17 @@ Blocks: TypeAlias = Literal["replicate", "none"]
 Fraction: TypeAlias = Literal["1", "1/2", "1/4", "1/8", "1/16"]
 Effects: TypeAlias = Literal["main", "two-factor"]
 Response: TypeAlias = Literal["iops", "latency", "cpu_per_io"]
-PublishedResponse: TypeAlias = Literal["iops", "bandwidth", "latency", "latency_p99", "cpu_per_io", "cpu_initiator"]
+PublishedResponse: TypeAlias = Literal[
+    "iops",
+    "bandwidth",
+    "latency",
+    "latency_p99",
+    "cpu_per_io",
+    "cpu_initiator",
+    "cpu_utilisation_initiator",
+    "cpu_utilisation_target",
+    "cpu_utilisation_hypervisor",
+]
 Rule: TypeAlias = Literal[
     "errors",
     "data",

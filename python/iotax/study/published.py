@@ -51,7 +51,7 @@ class PublishedFigure(Section):
     relative: Span | None = None
     """Where the baseline is 100: a number, or [low, high]."""
     absolute: Span | None = None
-    """In IOPS, MiB/s or µs: a number, or [low, high]."""
+    """In IOPS, MiB/s, µs or percent: a number, or [low, high]."""
     called: str = ""
     """What the source measured, where the study's treatment only stands for it."""
 
@@ -63,7 +63,8 @@ class Published(Section):
     """Who published it, when, under which title."""
     response: PublishedResponse
     """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
-cpu_initiator (µs per I/O)."""
+cpu_initiator (µs per I/O), cpu_utilisation_initiator, cpu_utilisation_target, cpu_utilisation_hypervisor (percent of \
+its processors; relative figures are judged only where rates are equal)."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One for each treatment that the source covers."""
     baseline: dict[str, bool | int | float | str] | None = None

@@ -1,10 +1,16 @@
 """Published figures beside measured ones, against the costs that the simulation put in."""
 
+from dataclasses import replace
+
 import pytest
 
 from iotax import report
-from iotax.analysis import summarise
+from iotax.analysis import StudyData, summarise
+from iotax.analysis.published import Source
 from iotax.notebook import Notebook
+from iotax.records.cpu import CpuTime, CpuUse
+from iotax.report import published
+from iotax.trial import Attempt
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
 TRUE = 100 * PATHS["nfs3"].initiator_us / PATHS["iscsi"].initiator_us
@@ -70,3 +76,47 @@ def test_a_study_without_published_figures_has_no_such_section(tmp_path):
     data = Simulation().data(study())
     with Notebook(write_notebook(tmp_path / "p.iotax", data)) as notebook:
         assert 'id="published"' not in report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_relative_utilisation_is_judged_at_equal_rates_only():
+    """Fewer I/Os at the same utilisation cost more each: the ratio of utilisations says nothing of it."""
+
+    def source(scale: float) -> Source:
+        of = study(
+            factors={"protocol": ["nfs3", "iscsi"]},
+            published=[
+                {
+                    "source": "S",
+                    "response": "cpu_utilisation_initiator",
+                    "figures": [{"of": {"protocol": "nfs3"}, "relative": 100}],
+                }
+            ],
+        )
+        made = Simulation(block_cv=0.0).data(of)
+        runs = [utilised(each, 0.5, rate * scale if arm == "nfs3" else rate) for each, arm, rate in held(made)]
+        return summarise(replace(made, attempts=runs)).sources[0]
+
+    assert source(1.0).figures[0].measured.value == pytest.approx(100, rel=1e-6)
+    assert source(1.0).response.unit == "%"
+    assert [each.agreement for each in (source(1.0).figures[0], source(0.8).figures[0])] == ["agrees", "rates"]
+    assert "not judged: utilisation compares what I/Os cost at equal rates only" in published.words(source(0.8))
+
+
+def held(made: StudyData) -> list[tuple[Attempt, str, float]]:
+    return [(each, str(each.trial.treatment["protocol"]), 10_000.0) for each in made.attempts]
+
+
+def utilised(attempt: Attempt, share: float, rate_iops: float) -> Attempt:
+    """The same, at this rate and with its initiator's processors busy to this share."""
+    result = attempt.result
+    assert result is not None
+    wobble = 1 + 0.001 * attempt.trial.block
+    window_ns = result.window.duration_ns
+    initiator = CpuTime(
+        role="initiator", layer="guest", busy_ns=round(share * wobble * window_ns), window_ns=window_ns, processors=1
+    )
+    read = result.read.model_copy(update={"ios": round(rate_iops * wobble * window_ns / 1e9)})
+    write = result.write.model_copy(update={"ios": 0})
+    return attempt.model_copy(
+        update={"result": result.model_copy(update={"cpu": CpuUse([initiator]), "read": read, "write": write})}
+    )
