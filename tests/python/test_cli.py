@@ -417,9 +417,14 @@ def test_a_finished_study_is_not_run_again_without_a_word(engine: FakeEngine, ti
     page = Path("out/tiny.html")
     before, asked = page.read_bytes(), len(engine.documents("load"))
     done = iotax("run", tiny)
-    assert done.exit_code == 2
-    assert "all 8 trials of this study are done in out/tiny.iotax, its report is out/tiny.html" in done.output
-    assert "--again" in done.output
+    assert done.exit_code == 0
+    assert "Nothing was run: all 8 trials of this study were done already" in done.output.splitlines()[-1]
+    assert "--again" in done.output.splitlines()[-1]
+    assert "Relative: " in done.output
+    assert "Report: out/tiny.html" in done.output
+    assert (page.read_bytes(), len(engine.documents("load"))) == (before, asked)
+    told = json.loads(iotax("run", tiny, "--json").stdout)
+    assert (told["trials_done_now"], told["trials_planned"], told["report"]) == (0, 8, "out/tiny.html")
     # Killed between its last trial and its report: only that is made.
     page.unlink()
     done = iotax("run", tiny)

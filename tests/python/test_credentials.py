@@ -97,3 +97,12 @@ def test_credentials_that_mean_nothing_are_refused(before: str, after: str, said
         read_study("s.yaml", STUDY.replace(before, after), Path("/"))
     assert said in str(caught.value)
     assert "open" not in str(caught.value)
+
+
+def test_a_relative_secret_file_is_beside_the_study(tmp_path: Path) -> None:
+    """Wherever credentials may stand, and wherever the command is run."""
+    text = STUDY.replace("/run/ann", "ann").replace("/run/host", "keys/host").replace("/run/all", "all")
+    study = read_study("s", text, tmp_path)
+    found = [study.connection.chap, *(each.get("chap") or each.get("dhchap") for each in study.setups().values())]
+    files = {each.secret_file for each in found if each is not None}
+    assert files == {None, *(str(tmp_path / name) for name in ("ann", "keys/host", "all"))}

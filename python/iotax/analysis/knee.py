@@ -8,6 +8,7 @@ of the knees, each the middle of its bracket.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -40,7 +41,7 @@ class Knee:
     """Blocks in which no rate met the objective: the knee lies below the range."""
     beyond: tuple[int, ...] = ()
     """Blocks in which every rate met it: the knee lies above the range. They are among `found` too."""
-    fresh: tuple[TrialResult, ...] = ()
+    fresh: tuple[Measured, ...] = ()
     """All runs at rates that were found."""
     measured: tuple[TrialResult, ...] = ()
     """All runs."""
@@ -65,7 +66,7 @@ class _Searched:
     asked: list[Trial] = field(default_factory=list)
     fresh: list[Trial] = field(default_factory=list)
     probes: list[Measured] = field(default_factory=list)
-    confirming: list[TrialResult] = field(default_factory=list)
+    confirming: list[Measured] = field(default_factory=list)
 
 
 def holds(search: Search, result: TrialResult) -> bool:
@@ -125,7 +126,7 @@ def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int
         if not each.probes or (repeated and _next_rate(study, search, treatment, block, each) is not None):
             continue
         ends = bracket(_probes(search, each))
-        held = [holds(search, result) for result in each.confirming]
+        held = [holds(search, result) for _, result in each.confirming]
         if ends.passed is None:
             below.append(block)
             continue
@@ -143,8 +144,8 @@ def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int
         unconfirmed,
         tuple(below),
         tuple(beyond),
-        tuple(result for each in searched.values() for result in each.confirming),
-        tuple(result for each in searched.values() for result in [*(r for _, r in each.probes), *each.confirming]),
+        tuple(itertools.chain.from_iterable(each.confirming for each in searched.values())),
+        tuple(result for each in searched.values() for _, result in [*each.probes, *each.confirming]),
         repeated,
     )
 
@@ -152,7 +153,7 @@ def _knee(study: Study, search: Search, treatment: Treatment, searched: dict[int
 def _wants_fresh(search: Search, searched: _Searched) -> bool:
     """A knee is run afresh once, and once more if that run missed: one disturbance withdraws no knee."""
     done = searched.confirming
-    return len(searched.fresh) == len(done) < PROBE_TRIES and not any(holds(search, result) for result in done)
+    return len(searched.fresh) == len(done) < PROBE_TRIES and not any(holds(search, result) for _, result in done)
 
 
 def _next_rate(study: Study, search: Search, treatment: Treatment, block: int, searched: _Searched) -> int | None:
@@ -193,7 +194,7 @@ def _by_search(
         if result is not None and trial.role == "probe":
             searched.probes.append((trial, result))
         elif result is not None:
-            searched.confirming.append(result)
+            searched.confirming.append((trial, result))
     return found
 
 

@@ -18,6 +18,8 @@ import numpy as np
 from iotax.analysis import student
 from iotax.analysis.estimate import Estimate, mean_of
 from iotax.analysis.knee import Knee, Measured, holds, knees, next_knee_trials
+from iotax.analysis.responses import Run
+from iotax.analysis.validity import Doubt, check_run, doubt
 from iotax.design.plan import LOADS, make_trial
 from iotax.design.random import shuffled
 from iotax.design.treatments import Treatment, treatments
@@ -45,11 +47,18 @@ class Winner:
     """None of a best load."""
     carrier: Carrier = field(default_factory=Carrier)
     """What carried its runs."""
+    fresh: tuple[Measured, ...] = ()
+    """All runs that measured it again."""
 
     @property
-    def fresh(self) -> list[TrialResult]:
-        """All runs that measured it again."""
-        return list(self.knee.fresh if self.knee is not None else self.confirmed.values())
+    def doubt(self) -> Doubt:
+        """Of the fresh runs."""
+        return doubt([check_run(Run(trial, result)) for trial, result in self.fresh])
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether a ratio may be made of it. What was withdrawn was not left out by chance."""
+        return self.knee is None or not (self.knee.withdrawn or self.knee.unconfirmed)
 
     @property
     def by_block(self) -> dict[int, float]:
@@ -99,7 +108,7 @@ def _at_knee(knee: Knee) -> Winner:
     rates = [*knee.found.values(), *knee.unconfirmed.values()]
     rate_iops = math.exp(float(np.mean(np.log(rates)))) if rates else 0.0
     treatment = knee.treatment if rates or knee.withdrawn else None
-    return Winner(condition, "", treatment, rate_iops, knee=knee, carrier=carrier)
+    return Winner(condition, "", treatment, rate_iops, knee=knee, carrier=carrier, fresh=knee.fresh)
 
 
 def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[Winner]:
@@ -123,10 +132,12 @@ def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[
         logs = {each: [math.log(result.rate_iops) for result in some] for each, some in runs.items()}
         best = max(logs, key=lambda each: float(np.mean(logs[each])))
         ties = tuple(named(each) for each in logs if each is not best and _ties(logs, best, each))
-        confirmed = _by_block(_of(study, measured, best, "confirm"))
+        again = _of(study, measured, best, "confirm")
         carrier = runs[best][0].facts.carrier
         rate_iops = math.exp(float(np.mean(logs[best])))
-        found.append(Winner(condition, named(best), best, rate_iops, ties, confirmed, carrier=carrier))
+        found.append(
+            Winner(condition, named(best), best, rate_iops, ties, _by_block(again), carrier=carrier, fresh=tuple(again))
+        )
     return found
 
 
@@ -143,7 +154,7 @@ def _ties(logs: dict[Treatment, list[float]], best: Treatment, other: Treatment)
 
 def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> tuple[Winner, Estimate] | None:
     """The baseline's own winner, and the fresh runs, or the knees, over its with a 95 % interval: block by block, so
-    that what drifts between blocks cancels."""
+    that what drifts between blocks cancels. None where there is none, or where a search of either was withdrawn."""
     names = list(study.levels())
     fixed = {name: study.baseline_level(name) for name in study.baseline if name not in LOADS}
     assert winner.treatment is not None
@@ -152,6 +163,8 @@ def against_baseline(study: Study, winner: Winner, found: Sequence[Winner]) -> t
         ours, theirs = winner.by_block, other.by_block
         both = [block for block in ours if block in theirs]
         if other is winner or other.treatment is None or len(both) < 2:
+            continue
+        if not (winner.is_comparable and other.is_comparable):
             continue
         levels = dict(zip(names, other.treatment, strict=True))
         if any(levels[name] != level for name, level in wanted.items()):

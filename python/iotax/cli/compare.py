@@ -22,7 +22,7 @@ from iotax.cli.summary import COLORS
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
-from iotax.wording import PERCENT_RATIO_MAX, because, figure, points, title, verdict_word
+from iotax.wording import PERCENT_RATIO_MAX, because, figure, inside, points, title, verdict_word
 
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
@@ -256,9 +256,7 @@ def _treatment(change: Change) -> str:
 
 
 def _subject(change: Change) -> str:
-    said = change.response.title
-    name = said if said.startswith("CPU") else said.lower()
-    return f"{name} of {_treatment(change)}"
+    return f"{inside(change.response.title)} of {_treatment(change)}"
 
 
 def _said(change: Change) -> str:

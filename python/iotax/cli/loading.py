@@ -24,6 +24,12 @@ def load(name: str, driver: str | None = None) -> tuple[Study, str]:
         raise typer.Exit(Exit.USAGE) from None
     for line in notes(source):
         typer.echo(f"note: {line}", err=True)
+    if driver is not None and study.lab.vm is not None:
+        leave(
+            Exit.USAGE,
+            f"{name}: --driver: chooses how the loopback lab's processes do I/O; in the vm lab the guests' kernels are "
+            "the initiators, so leave it out",
+        )
     if driver is not None:
         name = "loopback" if study.lab.hosts is None else "hosts"
         changed = getattr(study.lab, name).model_copy(update={"driver": driver})

@@ -112,8 +112,7 @@ def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bo
 
     with Notebook(path) as notebook:
         page = default_report(notebook, summary.run)
-        if summary.finished and (not report or _is_younger(page, notebook, summary.run)):
-            _finished(notebook, summary.run, page)
+        written = report and not (summary.finished and _is_younger(page, notebook, summary.run))
         if summary.interrupted:
             left = len(notebook.left(summary.run))
             leave(
@@ -122,12 +121,14 @@ def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bo
             )
         if document != STDOUT:
             _print(notebook, summary)
-        if report:
+        if written:
             write_report(notebook, summary.run, page)
         if document is not None:
             write_document(document, _document(notebook, summary, page if report else None), path)
         if report and document != STDOUT:
             typer.echo(f"Report: {page}")
+        if summary.finished:
+            typer.echo(_nothing_run(notebook, summary.run), err=document == STDOUT)
         left = len(notebook.left(summary.run))
     if summary.away:
         leave(
@@ -145,28 +146,19 @@ def _is_younger(page: Path, notebook: Notebook, run: int) -> bool:
     return page.is_file() and page.stat().st_mtime_ns >= last_ns
 
 
-def _finished(notebook: Notebook, run: int, page: Path) -> None:
-    """Nothing was measured, which a script must notice."""
+def _nothing_run(notebook: Notebook, run: int) -> str:
+    """The last word, so that nobody takes earlier figures for new ones; a script reads `trials_done_now`."""
     count = len(notebook.trials(run))
-    where = f"{notebook.path}" + (f", its report is {page}" if page.is_file() else "")
-    leave(
-        Exit.USAGE,
-        f"nothing was run: all {count} trials of this study are done in {where}. Say --again for another run beside "
-        "it, or more `replicates:` to add to it",
+    return (
+        f"Nothing was run: all {count} trials of this study were done already, and these are their results. "
+        "Say --again for another run beside this one, or give more `replicates:` to add to it."
     )
 
 
 def _print(notebook: Notebook, summary: Summary) -> None:
-    from iotax.analysis import StudyData
     from iotax.cli.summary import print_summary
-    from iotax.wording import link, search
 
-    if summary.finished:
-        typer.echo("All trials were done already.")
     print_summary(notebook, summary.run)
-    study, attempts = notebook.study(summary.run), notebook.attempts(summary.run)
-    for line in (*search.sentences(study, attempts), *link.sentences(StudyData(study, attempts))):
-        typer.echo(line)
     typer.echo(f"Notebook: {notebook.path}")
     if summary.failed:
         typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")

@@ -16,7 +16,7 @@ from iotax.cli.show import agreed
 from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate
-from iotax.wording import answer, indexed, measuring, precision, trust, verdict_word, verdicts
+from iotax.wording import answer, indexed, inside, link, measuring, precision, search, trust, verdict_word, verdicts
 
 COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
 _CPU_PARTS = ("initiator", "target", "hypervisor")
@@ -26,25 +26,31 @@ _RESPONSES = {response.key: response for response in RESPONSES}
 def print_summary(notebook: Notebook, run: int) -> None:
     """Geometric means over the runs of each treatment; the baseline is 100, with the 95 % interval of the ratio."""
     data = study_data(notebook, run)
+    out, found = console(), search.sentences(data.study, data.attempts)
     if not data.measured:
+        for line in found:
+            out.print(Text(line), soft_wrap=True)
         return
     summary = summarise(data)
     if not data.runs:
         _print_warnings(summary)
         return
     primary = summary.responses[0] if summary.responses else _RESPONSES["iops"]
-    out = console()
     out.print(_table(summary, primary))
     out.print(
-        f"Relative: {primary.title.lower()}, {escape(summary.grid.baseline_arm)} = 100, with 95 % intervals. "
+        f"Relative: {inside(primary.title)}, {escape(summary.grid.baseline_arm)} = 100, with 95 % intervals. "
         f"Within {data.study.margin:g} % counts as equivalent.",
         style="dim",
         soft_wrap=True,
     )
+    for line in found:
+        out.print(Text(line), soft_wrap=True)
     for part in answer(summary):
         out.print(Text(f"{part.title}:", style="bold"))
         for finding in part.findings:
             out.print(Text(finding.sentence), soft_wrap=True)
+    for line in link.sentences(data):
+        out.print(Text(line), soft_wrap=True)
     _print_warnings(summary)
     for note in (precision(summary), *(each for each in trust(summary) if each.subject == "sessions")):
         if note is not None:

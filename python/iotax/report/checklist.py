@@ -8,6 +8,7 @@ from iotax.analysis.limits import Limit
 from iotax.report import link
 from iotax.report.charts import is_sweep
 from iotax.study.imported import ImportedStudy
+from iotax.wording import inside
 
 _CLOCK_ERROR = 0.01
 """Clocks of processes and of the window are not read at one instant."""
@@ -76,7 +77,7 @@ def _before(summary: Summary) -> Item:
     return Item(
         ask,
         "yes",
-        f"They stand in the study: {primary.lower()} first, margin {study.margin:g} %, {ending}{rules}.",
+        f"They stand in the study: {inside(primary)} first, margin {study.margin:g} %, {ending}{rules}.",
     )
 
 
@@ -166,7 +167,7 @@ def _repeats(summary: Summary) -> Item:
         return Item(ask, "no", "Without replicates the scatter of runs is unknown.")
     noise = summary.noise[0]
     scatter = f"{100 * noise.cv:.1f} %" if noise.cv < 1 else "more than their mean"
-    text = f"Runs of one treatment scatter by {scatter} ({noise.response.short.lower()})"
+    text = f"Runs of one treatment scatter by {scatter} ({inside(noise.response.short)})"
     if noise.detectable_ratio is None:
         return Item(ask, "partly", f"{text}; the minimum detectable difference cannot be computed.")
     hidden = 100 * (noise.detectable_ratio - 1)

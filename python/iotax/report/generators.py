@@ -1,6 +1,6 @@
 """Generator against generator: the same load issued by two programs, as rows of text."""
 
-from iotax.analysis import Estimate, Response, Summary
+from iotax.analysis import CellSummary, Estimate, Response, Summary
 from iotax.analysis.data import Cell
 from iotax.analysis.responses import CPU_INITIATOR, IOPS, LATENCY
 from iotax.report.tables import Column, Figure, Group, Row, absolute
@@ -12,11 +12,7 @@ _RESPONSES = (IOPS, LATENCY, CPU_INITIATOR)
 
 def columns(summary: Summary) -> list[Column]:
     first, second = _names(summary)
-    found = []
-    for response in _measured(summary):
-        found += [Column(f"{response.short}, {name}", response.unit) for name in (first, second)]
-        found.append(Column("relative", f"{first} = 100"))
-    return found
+    return [Column(first, ""), Column(second, ""), Column("relative", f"{first} = 100")]
 
 
 def groups(summary: Summary) -> list[Group]:
@@ -25,16 +21,22 @@ def groups(summary: Summary) -> list[Group]:
         return []
     first, second = _names(summary)
     measured = {cell.cell for cell in summary.cells}
-    rows = []
-    for cell in summary.cells:
-        other = _with(summary, cell.cell, second)
-        if summary.grid.level(cell.cell, GENERATOR) != first or other not in measured:
-            continue
-        figures = [figure for response in _measured(summary) for figure in _both(summary, response, cell.cell, other)]
-        rows.append(
-            Row(cell.arm, title(cell.arm), figures, cell.condition.replace(f"generator {first}", "").strip(" ·"))
-        )
-    return [Group("", rows)] if rows else []
+    pairs = [
+        (cell, other)
+        for cell in summary.cells
+        if summary.grid.level(cell.cell, GENERATOR) == first
+        and (other := _with(summary, cell.cell, second)) in measured
+    ]
+    return [
+        Group(f"{response.short} ({response.unit})", [_row(summary, response, *pair, first) for pair in pairs])
+        for response in _RESPONSES
+        if pairs and summary.models[response.key].observed
+    ]
+
+
+def _row(summary: Summary, response: Response, cell: CellSummary, other: Cell, first: str) -> Row:
+    where = cell.condition.replace(f"generator {first}", "").strip(" ·")
+    return Row(cell.arm, title(cell.arm), _both(summary, response, cell.cell, other), where)
 
 
 def _both(summary: Summary, response: Response, cell: Cell, other: Cell) -> list[Figure]:
@@ -44,10 +46,6 @@ def _both(summary: Summary, response: Response, cell: Cell, other: Cell) -> list
     ratio = Estimate.ratio(model.model.contrast({other: 1.0, cell: -1.0}))
     own = [absolute(model.absolute(each)) for each in (cell, other)]
     return [*own, absolute(ratio.percent)]
-
-
-def _measured(summary: Summary) -> list[Response]:
-    return [response for response in _RESPONSES if summary.models[response.key].observed]
 
 
 def _names(summary: Summary) -> list[str]:

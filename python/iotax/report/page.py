@@ -23,7 +23,7 @@ from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
-from iotax.wording import cost_cautions, figure, measuring, title, trust, verdicts
+from iotax.wording import cost_cautions, figure, inside, measuring, title, trust, verdicts
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s)\b|%)")
@@ -109,7 +109,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["tight"] = _tight
-    environment.filters["lower_first"] = _lower_first
+    environment.filters["lower_first"] = inside
     data, study = summary.data, summary.data.study
     said = verdicts(summary)
     limits = tables.limits_of(summary)
@@ -194,11 +194,6 @@ def _load_title(summary: Summary) -> str:
     if factor is None:
         return "Every run"
     return "Over the load" if factor in LOAD_FACTORS else f"Over {charts.factor_title(factor).lower()}"
-
-
-def _lower_first(text: str) -> str:
-    """For the middle of a sentence; an abbreviation stays."""
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def _tight(text: str) -> str:

@@ -60,7 +60,7 @@ def groups(summary: Summary) -> list[Group]:
             continue
         compared = against_baseline(study, winner, found)
         fresh = winner.fresh
-        held = sum(holds(study.search, result) for result in fresh)
+        held = sum(holds(study.search, result) for _, result in fresh)
         known = winner.known()
         figures = [
             absolute(known) if known and known.low is not None else Figure("–"),

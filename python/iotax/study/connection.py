@@ -13,7 +13,7 @@ class Secret(Section):
     user: str
     """The CHAP name."""
     secret_file: str | None = None
-    """A file that holds the secret."""
+    """A file that holds the secret; a relative path starts at the study file."""
     secret_env: str | None = None
     """An environment variable that holds the secret."""
 
@@ -29,7 +29,7 @@ class DhSecret(Section):
     """Where a secret of the form `DHHC-1:…:` is; the secret itself is in no study."""
 
     secret_file: str | None = None
-    """A file that holds the secret."""
+    """A file that holds the secret; a relative path starts at the study file."""
     secret_env: str | None = None
     """An environment variable that holds the secret."""
 

@@ -73,6 +73,7 @@ def read_study(name: str, text: str, folder: Path) -> Study:
         raise StudyError(name, [Problem(document.mark((IMPORTED,)), (IMPORTED,), message)])
     problems += _factor_problems(document)
     _settle_endpoints(document, folder, problems)
+    _settle_secrets(document.data, folder)
     study: Study | None = None
     try:
         study = Study.model_validate(document.data)
@@ -146,6 +147,20 @@ def _settle_endpoints(document: Document, folder: Path, problems: list[Problem])
             _settle_endpoint(document, holder, place, folder, problems)
         elif isinstance(target.get("protocol"), str):
             _settle_setup(document, target, (*place, "protocol"), folder, problems)
+
+
+def _settle_secrets(section: object, folder: Path) -> None:
+    """Makes the path of every `secret_file` absolute, wherever credentials may stand."""
+    if isinstance(section, list):
+        for each in section:
+            _settle_secrets(each, folder)
+    if not isinstance(section, dict):
+        return
+    for name, value in section.items():
+        if name == "secret_file" and isinstance(value, str) and value:
+            section[name] = str(folder / value)
+        else:
+            _settle_secrets(value, folder)
 
 
 def _settle_setup(document: Document, setup: dict, place: Place, folder: Path, problems: list[Problem]) -> None:

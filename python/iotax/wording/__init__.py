@@ -11,7 +11,7 @@ No sentence states a difference without its interval, and one that withholds a v
 
 from iotax.wording.answer import Part, answer, precision
 from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, indexed, percent, points, signed, span
-from iotax.wording.names import PROTOCOL_TITLES, title
+from iotax.wording.names import PROTOCOL_TITLES, inside, title
 from iotax.wording.sizing import comparable, cost_cautions
 from iotax.wording.trust import measuring, trust
 from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
@@ -31,6 +31,7 @@ __all__ = [
     "count",
     "figure",
     "indexed",
+    "inside",
     "measuring",
     "percent",
     "points",

@@ -16,3 +16,10 @@ PROTOCOL_TITLES = {
 def title(label: str) -> str:
     """A level's name as the field writes it."""
     return " · ".join(PROTOCOL_TITLES.get(part, part) for part in label.split(" · "))
+
+
+def inside(heading: str) -> str:
+    """A heading within a sentence: "mean latency", but "CPU per I/O" and "Little's law" as they are."""
+    if heading.startswith("Little"):
+        return heading
+    return heading[:1].lower() + heading[1:] if heading[1:2].islower() else heading

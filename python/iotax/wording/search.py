@@ -10,7 +10,9 @@ from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt
 from iotax.units import show_rate, show_time
+from iotax.wording.figures import count
 from iotax.wording.names import title
+from iotax.wording.verdicts import caution
 from iotax.wording.withheld import because
 
 
@@ -45,6 +47,8 @@ def _sentence(study: Study, search: Search, winner: Winner, found: Sequence[Winn
         other, ratio = compared
         times = f"{ratio.value:.2f} times {title(other.condition)}’s"
         against = f" That is {_no_verdict(winner, other)}{times}{_span(ratio, '.2f')}."
+    doubted = caution(winner.doubt)
+    what += f"; but {doubted}" if doubted else ""
     ties = f" Not significantly fewer: {', '.join(winner.ties)}." if winner.ties else ""
     return f"{name}: {what}.{against}{ties}".removeprefix(": ")
 
@@ -54,7 +58,7 @@ def _best(search: Search, winner: Winner) -> str:
     if known is None:
         return f"{winner.load} is best; not measured again yet"
     return (
-        f"{winner.load} is best; on {_count(len(winner.fresh), 'fresh run')} {show_rate(known.value)} "
+        f"{winner.load} is best; on {count(len(winner.fresh), 'fresh run')} {show_rate(known.value)} "
         f"IOPS{_span(known)}, {_held(search, winner)}"
     )
 
@@ -99,15 +103,11 @@ def _without(knee: Knee) -> str:
 
 
 def _share(some: Collection[int], knee: Knee) -> str:
-    return f"{len(some)} of {_count(knee.searches, 'search', 'searches')}"
-
-
-def _count(number: int, one: str, several: str = "") -> str:
-    return f"{number} {one if number == 1 else several or one + 's'}"
+    return f"{len(some)} of {knee.searches} search{'es'[: 2 * (knee.searches != 1)]}"
 
 
 def _held(search: Search, winner: Winner) -> str:
-    held = sum(holds(search, result) for result in winner.fresh)
+    held = sum(holds(search, result) for _, result in winner.fresh)
     return f"{objective(search)} in {held} of {len(winner.fresh)}"
 
 

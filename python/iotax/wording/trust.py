@@ -12,7 +12,7 @@ from iotax.analysis.validity import DISTURBANCES, TITLES, Level
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_minutes
 from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent, signed
-from iotax.wording.names import title
+from iotax.wording.names import inside, title
 from iotax.wording.verdicts import Finding
 
 _CARRIED_P = 0.05
@@ -73,7 +73,7 @@ def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> 
         f"({', '.join(data.study.exclude)}): {few}."
     )
     details = [
-        f"{title(kept.arm)}, {kept.response.short.lower()}: ratio {_bare(kept)} without them, {_bare(whole)} with them"
+        f"{title(kept.arm)}, {inside(kept.response.short)}: ratio {_bare(kept)} without them, {_bare(whole)} with them"
         for kept, whole in both_ways
     ]
     return Finding("excluded", text, "warning", tuple(details))
@@ -88,7 +88,7 @@ def _bare(overall: Overall) -> str:
 
 def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
     """What would narrow the intervals, and what it would take."""
-    share, name = found.share_of_sessions, found.response.short.lower()
+    share, name = found.share_of_sessions, inside(found.response.short)
     if share > 0.5:
         text = (
             f"Most of the scatter of {name} ratios is between sessions ({100 * share:.0f} %): "
@@ -120,9 +120,7 @@ def _carried_over(found: CarryOver) -> Finding:
 
 def _noise(noise: Noise) -> Finding:
     scatter = percent(noise.cv) if noise.cv < 1 else "more than their mean"
-    name = noise.response.title
-    name = name if name[1:2].isupper() else name.lower()
-    text = f"Noise floor: runs of one treatment scatter by {scatter} ({name})"
+    text = f"Noise floor: runs of one treatment scatter by {scatter} ({inside(noise.response.title)})"
     if noise.detectable_ratio is not None:
         ratio = noise.detectable_ratio
         seen = percent(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"

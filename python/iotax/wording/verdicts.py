@@ -12,7 +12,7 @@ from iotax.analysis.summary import Summary
 from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
 from iotax.analysis.verdict import Cause, Verdict, Withheld
 from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, percent, span
-from iotax.wording.names import title
+from iotax.wording.names import inside, title
 from iotax.wording.withheld import because
 
 Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
@@ -80,12 +80,15 @@ def judged(summary: Summary) -> list[tuple[Finding, list[Comparison]]]:
 
 
 def caution(doubt: Doubt) -> str:
-    """Said with whatever rests on mostly doubtful runs: "8 of these 8 runs are doubtful (steady state)". Empty
+    """Said with whatever rests on mostly doubtful runs: "all 8 runs are doubtful (steady state)". Empty
     otherwise."""
     if not doubt.most:
         return ""
-    why = ", ".join(TITLES[key].lower() if TITLES[key][1:2].islower() else TITLES[key] for key in doubt.keys[:2])
-    return f"{doubt.runs} of these {doubt.of} runs are doubtful ({why})"
+    why = ", ".join(inside(TITLES[key]) for key in doubt.keys[:2])
+    if doubt.of == 1:
+        return f"its only run is doubtful ({why})"
+    runs = f"all {doubt.of} runs" if doubt.runs == doubt.of else f"{doubt.runs} of these {doubt.of} runs"
+    return f"{runs} are doubtful ({why})"
 
 
 def verdict_word(response: Response, verdict: Verdict | None) -> str:
@@ -185,11 +188,26 @@ def _by_load(response: Response, known: Sequence[Comparison], base: str) -> tupl
         return f"no significant difference from {base} in {name} under any load ({reach})", "inconclusive", "shows"
     if verdicts == {Verdict.EQUIVALENT}:
         return f"equivalent to {base} in {name}, within the margin under every load ({reach})", "equivalent", "is"
-    tone: Tone = "plain"
+    extremes = [f"{_extreme(response, c)} at {c.condition} ({span(c.ratio)})" for c in (low, high)]
+    words = _words(response)
     if len(verdicts) == 1:
-        tone = next(v.value for v in verdicts if v is not None)
-    parts = [f"{_difference(response, c.ratio, base)} at {c.condition}" for c in (low, high)]
-    return f"between {' and '.join(parts)}, depending on the load", tone, _words(response).verb
+        tone: Tone = next(v.value for v in verdicts if v is not None)
+        more = words.more if low.ratio.value > 1 else words.less
+        return f"{more} than {base} under every load: from {' to '.join(extremes)}", tone, words.verb
+    return f"a difference from {base} in {name} that depends on the load: {'; '.join(extremes)}", "plain", "shows"
+
+
+def _extreme(response: Response, comparison: Comparison) -> str:
+    """ "19 % fewer", "2.10 times", "no significant difference"; the response is named elsewhere."""
+    if comparison.verdict is Verdict.INCONCLUSIVE:
+        return "no significant difference"
+    if comparison.verdict is Verdict.EQUIVALENT:
+        return "equivalent"
+    ratio = comparison.ratio.value
+    if ratio >= TIMES_RATIO_MIN:
+        return f"{figure(ratio)} times"
+    words = _words(response)
+    return f"{percent(abs(ratio - 1))} {(words.more if ratio >= 1 else words.less).partition(' ')[0]}"
 
 
 def _reach(known: Sequence[Comparison]) -> str:
@@ -210,7 +228,7 @@ def _sides(response: Response, known: Sequence[Comparison], base: str) -> str:
 
 
 def _words(response: Response) -> _Words:
-    name = response.title[:1].lower() + response.title[1:] if response.title[1:2].islower() else response.title
+    name = inside(response.title)
     up, down = ("faster", "slower") if response.more_is_better else ("slower", "faster")
     if name.startswith("CPU"):
         up, down = "more CPU", "less CPU"

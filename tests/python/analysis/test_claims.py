@@ -103,7 +103,7 @@ def test_an_answer_from_mostly_doubtful_runs_says_so():
     every = [f"{p}/{n}/r{r}" for p in ("nfs3", "iscsi") for n in (1, 8, 32) for r in (1, 2, 3)]
     summary = summarise(Simulation(unsteady=every).data(of))
     said = {f.subject: f for f in verdicts(summary) if f.response_key == "iops"}
-    assert said["NFSv3"].text.endswith("; but 18 of these 18 runs are doubtful (steady state)")
+    assert said["NFSv3"].text.endswith("; but all 18 runs are doubtful (steady state)")
     assert said["NFSv3"].tone == "warning"
     # 9 of the 18 runs that NVMe/TCP's answer rests on are iSCSI's: half is not most.
     assert "doubtful" not in said["NVMe/TCP"].text

@@ -1,5 +1,6 @@
 """Whole studies with effects that are known."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -48,7 +49,11 @@ def test_throughput_ratio_that_depends_on_the_load_has_no_overall_answer(quick):
     assert overall.interaction_p < 0.01
     assert overall.depends
     finding = next(f for f in verdicts(quick) if f.subject == "NFSv3" and "IOPS" in f.text)
-    assert "depending on the load" in finding.text
+    assert re.match(
+        r"NFSv3 delivers fewer IOPS than iSCSI under every load: "
+        r"from \d+ % fewer at outstanding 32 \(95 % CI −\d+ % to −\d+ %\) to [\d.]+ % fewer at outstanding 1 \(95 % CI ",
+        finding.sentence,
+    )
     assert len(finding.details) == 3
 
 
@@ -85,8 +90,8 @@ def test_equal_protocols_are_equivalent_not_merely_not_different():
         ),
         (
             Verdict.BETTER,
-            "between 1.0 % more IOPS than iSCSI (95 % CI −1.0 % to +3.0 %) at 1 and 9.0 % more IOPS than iSCSI "
-            "(95 % CI +7.0 % to +11 %) at 32, depending on the load",
+            "more IOPS than iSCSI under every load: from 1.0 % more at 1 (95 % CI −1.0 % to +3.0 %) "
+            "to 9.0 % more at 32 (95 % CI +7.0 % to +11 %)",
         ),
     ],
 )
@@ -266,3 +271,14 @@ def test_a_generator_that_is_late_by_itself_is_no_disturbance():
     checks = {run.trial.id: [late] for run in data.measured}
     found = trust(replace(summarise(data), run_checks=checks))
     assert [f.subject for f in found if f.tone == "warning"] == ["lateness"]
+
+
+def test_a_ratio_that_differs_by_load_gives_both_extremes_each_with_its_own_verdict():
+    ratios = {"1": Estimate(1.01, 0.96, 1.06), "32": Estimate(0.59, 0.5, 0.7)}
+    verdicts_of = {"1": Verdict.INCONCLUSIVE, "32": Verdict.WORSE}
+    found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdicts_of[load]) for load, ratio in ratios.items()]
+    overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
+    assert against_baseline(overall, found, "iSCSI").sentence == (
+        "NVMe/TCP shows a difference from iSCSI in IOPS that depends on the load: 41 % fewer at 32 (95 % CI −50 % to "
+        "−30 %); no significant difference at 1 (95 % CI −4.0 % to +6.0 %)."
+    )

@@ -116,11 +116,11 @@ def test_winners_run_afresh_have_intervals_and_a_ratio():
     [group] = groups(summary)
     nfs, iscsi = group.rows
     rates = [each.result.rate_iops for each in again if each.trial.treatment["protocol"] == "iscsi"]
-    low, high = (float(end.replace(",", "")) for end in iscsi.figures[1].interval.split("–"))
+    low, high = (float(end.replace(",", "")) for end in iscsi.figures[0].interval.split("–"))
     assert low < min(rates) < max(rates) < high
-    assert [figure.value for figure in (nfs.figures[3], iscsi.figures[2])] == ["3 of 3", "–"]
-    low, high = map(float, nfs.figures[2].interval.split("–"))
-    assert low < float(nfs.figures[2].value) < high < 100
+    assert [figure.value for figure in (nfs.figures[2], iscsi.figures[1])] == ["3 of 3", "–"]
+    low, high = map(float, nfs.figures[1].interval.split("–"))
+    assert low < float(nfs.figures[1].value) < high < 100
 
 
 def test_generators_are_compared_where_the_study_varies_them(tmp_path):
@@ -130,7 +130,11 @@ def test_generators_are_compared_where_the_study_varies_them(tmp_path):
     )
     paths = {"disk": PATHS["nvme-tcp"]}
     data = Simulation(run_cv=0.01, paths=paths).data(of)
-    [group] = generators.groups(summarise(data))
+    group, latency = generators.groups(summarise(data))
+    assert [each.condition for each in (group, latency)] == [
+        "Throughput (IOPS)",
+        "Mean latency (µs)",
+    ]
     assert [row.note for row in group.rows] == ["outstanding 1", "outstanding 8"]
     assert len(group.rows[0].figures) == len(generators.columns(summarise(data)))
     low, high = map(float, group.rows[0].figures[2].interval.split("–"))

@@ -8,7 +8,7 @@ from iotax.report.charts.base import PANEL_PX, Drawing, Scale, axis, brief, colo
 from iotax.report.charts.ratios import ratio_ticks
 from iotax.report.charts.vega import Spec, end, layer, number, picture, word
 from iotax.report.palette import Look, ref
-from iotax.wording import figure, signed, title
+from iotax.wording import figure, inside, signed, title
 
 _ARM_PX = 20
 _LABEL_PX = 150
@@ -60,7 +60,7 @@ def model_residuals(summary: Summary, looks: dict[str, Look], response: Response
     return [
         Drawing(
             file_name("residuals", response.key, kind),
-            f"Residuals of {response.short.lower()}: {heading.lower()}",
+            f"Residuals of {inside(response.short)}: {heading.lower()}",
             text,
             lambda width, kind=kind, heading=heading: _residuals(found, response, looks, width, kind, heading),
         )
