@@ -39,6 +39,9 @@ COLUMNS = {
     "cpu_target": "cpu_target_us_per_io",
     "cpu_hypervisor": "cpu_hypervisor_us_per_io",
     "cpu_machine": "cpu_machine_us_per_io",
+    "cpu_utilisation_initiator": "cpu_utilisation_initiator_percent",
+    "cpu_utilisation_target": "cpu_utilisation_target_percent",
+    "cpu_utilisation_hypervisor": "cpu_utilisation_hypervisor_percent",
 }
 """A response → the column that holds it."""
 

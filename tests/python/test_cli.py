@@ -205,7 +205,7 @@ def test_init_begins_with_a_built_in_study_under_the_name_of_the_file() -> None:
     text = Path("mine.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=study.schema.json\nname: mine\nquestion: Can NVMe/TCP")
     assert text.splitlines()[2:] == builtin_study("grid").splitlines()[1:]
-    assert "120 trials" in iotax("plan", "mine.yaml").output
+    assert "5 sessions of 5 rounds of 24 treatments" in iotax("plan", "mine.yaml").output
     assert iotax("init", "my study.yaml", "--from", "grid").exit_code == 0
     assert "\nname: grid\n" in Path("my study.yaml").read_text()
     unknown = iotax("init", "other.yaml", "--from", "gird")

@@ -13,6 +13,8 @@ import yaml
 
 import iotax as package
 from conftest import TINY, FakeEngine
+from iotax.analysis import RESPONSES
+from iotax.api import COLUMNS
 from iotax.notebook import NotebookError
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "python.md"
@@ -69,6 +71,13 @@ def test_running_again_takes_up_what_is_left(measured: Path) -> None:
     again = package.run("quick.yaml", measured)
     assert again.run == 2
     assert again.report().is_file()
+
+
+def test_every_response_has_a_column_with_its_unit() -> None:
+    assert list(COLUMNS) == [each.key for each in RESPONSES]
+    units = {"IOPS": "rate_iops", "MiB/s": "_mib_per_s", "%": "_percent", "µs": "_us"}
+    for each in RESPONSES:
+        assert units[each.unit] in COLUMNS[each.key]
 
 
 def test_importing_the_package_is_cheap() -> None:

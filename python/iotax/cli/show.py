@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from iotax.cli.agreed import agreed
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
@@ -61,20 +62,6 @@ def connections(attempts: Iterable[Attempt]) -> list[str]:
         f"{protocol} agreed: " + ", ".join(f"{name} {value}" for name, value in facts.items())
         for protocol, facts in agreed(attempts).items()
     ]
-
-
-def agreed(attempts: Iterable[Attempt]) -> dict[str, dict[str, str]]:
-    """Protocol → what its first connection found and agreed on."""
-    found: dict[str, dict[str, str]] = {}
-    for attempt in attempts:
-        connected = attempt.connected
-        if attempt.status != "done" or connected is None:
-            continue
-        protocol = connected.endpoint.partition(":")[0]
-        facts = {name: value for name, value in (connected.identity | connected.negotiated).items() if value}
-        if protocol not in found and facts:
-            found[protocol] = facts
-    return found
 
 
 def default_report(notebook: Notebook, run: int | None) -> Path:

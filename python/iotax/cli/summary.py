@@ -10,9 +10,9 @@ from rich.text import Text
 
 from iotax.analysis import RESPONSES, CellSummary, Level, Response, Summary, Verdict, summarise
 from iotax.analysis.precision import half_width_percent, precisions
+from iotax.cli.agreed import agreed
 from iotax.cli.console import console
 from iotax.cli.document import interval
-from iotax.cli.show import agreed
 from iotax.notebook import Notebook
 from iotax.report import study_data
 from iotax.units import show_rate

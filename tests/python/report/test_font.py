@@ -89,7 +89,8 @@ def test_every_word_stands_at_the_same_place_whatever_fonts_are_installed(notebo
     with Notebook(notebook) as opened:
         page = report.write(opened, tmp_path / "page.html")
     found = []
-    for name, environment in systems.items():
+    for name in ("narrow", "wide"):  # without any font at all, Chromium draws no text, not even in the page's own
+        environment = systems[name]
         browser = chromium.start(tmp_path / name, environment)
         try:
             chromium.set_screen(browser, width_px)
@@ -98,7 +99,7 @@ def test_every_word_stands_at_the_same_place_whatever_fonts_are_installed(notebo
         finally:
             browser.quit()
     assert len(found[0]) > 300
-    assert found == 3 * [found[0]]
+    assert found == 2 * [found[0]]
 
 
 @pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
