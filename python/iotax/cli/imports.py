@@ -65,12 +65,18 @@ def import_(request: Request, document: Path | None, *, watch: bool) -> None:
     run, new = _write(path, read, request.label)
     if document != STDOUT:
         _say(read, path, run, new)
-    for each in read.campaign.unreadable:
+    for each in _first(read.campaign.unreadable):
         typer.echo(f"iotax: not imported: {each}", err=True)
     if document is not None:
         write_document(document, _document(read, path, run, new), path, *request.paths)
     if read.campaign.unreadable:
         raise typer.Exit(Exit.FAILED)
+
+
+def _first(reasons: list[str]) -> list[str]:
+    """As many as a terminal shows at once; the notebook and `--json` have all of them."""
+    rest = len(reasons) - _SHOWN_MAX
+    return reasons if rest <= 0 else [*reasons[:_SHOWN_MAX], f"and {rest} more"]
 
 
 def _name(paths: tuple[Path, ...]) -> str:
@@ -121,7 +127,7 @@ def _read(request: Request, form: Format, name: str) -> _Read:
         )
         campaign = read_campaign(form, request.paths, naming)
         if not campaign.placed:
-            reasons = "".join(f"\n  {each}" for each in campaign.unreadable)
+            reasons = "".join(f"\n  {each}" for each in _first(campaign.unreadable))
             leave(Exit.USAGE, f"nothing was imported: no {form.title} among {campaign.files} files{reasons}")
         baseline = given_factors(list(request.baseline))
         monitors = [recorded(word, campaign.notes) for word in request.cpu]

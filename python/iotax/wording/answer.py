@@ -8,6 +8,7 @@ from iotax.analysis.precision import Precision, detectable_percent, half_width_p
 from iotax.analysis.sessions import SESSIONS_MAX, for_width
 from iotax.analysis.summary import Summary
 from iotax.analysis.verdict import Verdict
+from iotax.study.imported import ImportedStudy
 from iotax.units import show_minutes
 from iotax.wording.figures import count
 from iotax.wording.verdicts import Finding, judged, not_achieved, taxes
@@ -106,7 +107,8 @@ def _effort(summary: Summary, share: float) -> str:
     wanted = for_width(blocks, share) if blocks > 1 else None
     if wanted is None:
         return f"more than {count(SESSIONS_MAX, unit)}"
-    wall_ns = summary.data.wall_ns
+    # What an import took says nothing about how long its runs did.
+    wall_ns = 0 if isinstance(summary.data.study, ImportedStudy) else summary.data.wall_ns
     took = f" ({show_minutes(wall_ns / 1e9 * wanted / blocks)})" if wall_ns else ""
     return f"about {count(wanted, unit)}{took}"
 

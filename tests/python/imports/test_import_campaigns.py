@@ -175,3 +175,11 @@ def test_watching_adds_files_as_they_appear(tmp_path: Path, iotax, monkeypatch: 
     assert "3 results, 3 of them new" in said
     assert "1 not readable yet" in said
     assert "6 results, 3 of them new" in said
+
+
+def test_a_folder_of_other_files_is_told_in_a_screenful(tmp_path: Path, iotax) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.json").write_text("{}")
+    said = iotax("import", "fio", tmp_path, code=2).output
+    assert said.count("no result of fio") == 20
+    assert "and 10 more" in said
