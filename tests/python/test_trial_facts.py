@@ -124,10 +124,10 @@ def test_a_guest_of_several_processors_is_busy_by_all_of_them(run: Run) -> None:
     assert finding(half, "generator") == (Level.GOOD, "its 4 processors were 50 % busy")
 
 
-def kernel(run: Run, busy_ns: int, background_ns: int | None, programs_ns: int = 0) -> Run:
+def kernel(run: Run, busy_ns: int, background_ns: int | None, programs_ns: int = 0, steal_ns: int = 0) -> Run:
     core = Core(
-        cpu=0, user_ns=100_000_000 + programs_ns, nice_ns=0, system_ns=busy_ns, irq_ns=0, softirq_ns=0, steal_ns=0,
-        idle_ns=0, iowait_ns=0,
+        cpu=0, user_ns=100_000_000 + programs_ns, nice_ns=0, system_ns=busy_ns, irq_ns=0, softirq_ns=0,
+        steal_ns=steal_ns, idle_ns=0, iowait_ns=0,
     )  # fmt: skip
     machine = part("other", "machine", busy_ns, background_ns=background_ns, processors=2, cores=[core])
     load = part("initiator", "process", 200_000_000, user_ns=100_000_000, processors=1)
@@ -144,6 +144,12 @@ def test_a_path_in_the_kernel_costs_what_the_machine_spends_beyond_its_backgroun
 def test_the_kernels_threads_are_no_foreign_work_but_other_programs_are(run: Run) -> None:
     assert finding(kernel(run, 1_500_000_000, 0), "foreign")[0] is Level.GOOD
     assert finding(kernel(run, 1_500_000_000, 0, programs_ns=300_000_000), "foreign")[0] is Level.DOUBTFUL
+
+
+def test_what_the_hypervisor_below_takes_disturbs_a_run(run: Run) -> None:
+    assert finding(kernel(run, 1_500_000_000, 0, steal_ns=50_000_000), "foreign")[0] is Level.GOOD
+    level, text = finding(kernel(run, 1_500_000_000, 0, steal_ns=300_000_000), "foreign")
+    assert (level, text) == (Level.DOUBTFUL, "0.00 processors busy, 0.30 taken by the hypervisor")
 
 
 PATHS = """\

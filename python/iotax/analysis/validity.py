@@ -167,6 +167,12 @@ def foreign_cores(run: Run) -> float | None:
     return max(0.0, (machine.busy_ns - ours_ns - interrupts_ns) / window_ns)
 
 
+def taken_cores(run: Run) -> float:
+    """Processors that this machine, itself a virtual one, wanted and its hypervisor gave to others ("steal")."""
+    machine = run.result.cpu.part("other", "machine")
+    return sum(core.steal_ns for core in machine.cores) / run.result.window.duration_ns if machine else 0.0
+
+
 def _loop_unknown(run: Run) -> bool:
     return run.result.origin is not None and run.result.origin.loop == "unknown"
 
@@ -257,10 +263,13 @@ def _wait(run: Run) -> tuple[Level, str]:
 
 
 def _foreign(run: Run) -> tuple[Level, str]:
-    cores = foreign_cores(run)
-    if cores is None:
+    cores, taken = foreign_cores(run), taken_cores(run)
+    if cores is None and not taken:
         return Level.UNKNOWN, "not measured"
-    return (Level.DOUBTFUL if cores > FOREIGN_CORES_MAX else Level.GOOD), f"{cores:.2f} processors busy"
+    text = "own load not told apart" if cores is None else f"{cores:.2f} processors busy"
+    if taken:
+        text += f", {taken:.2f} taken by the hypervisor"
+    return (Level.DOUBTFUL if (cores or 0) + taken > FOREIGN_CORES_MAX else Level.GOOD), text
 
 
 def _skew(run: Run) -> tuple[Level, str]:
