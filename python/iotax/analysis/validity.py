@@ -266,7 +266,7 @@ def _foreign(run: Run) -> tuple[Level, str]:
     cores, taken = foreign_cores(run), taken_cores(run)
     if cores is None and not taken:
         return Level.UNKNOWN, "not measured"
-    text = "own load not told apart" if cores is None else f"{cores:.2f} processors busy"
+    text = "other work not measured" if cores is None else f"{cores:.2f} processors busy"
     if taken:
         text += f", {taken:.2f} taken by the hypervisor"
     return (Level.DOUBTFUL if (cores or 0) + taken > FOREIGN_CORES_MAX else Level.GOOD), text

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.imports.json_text import read_documents
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, merged, no_stream
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, merged, reads_and_writes
 from iotax.imports.problems import Notes, Unreadable
 from iotax.trial import LevelValue, Stream
 
@@ -25,16 +25,15 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         settings = _settings(jobs)
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(path, f"not as bdevperf writes it ({error})", at="results") from None
-    mix = str(jobs[0].get("workload", "read"))
-    whole, writes = merged(streams), mix.endswith("write")
+    reads, writes, said = reads_and_writes(merged(streams), str(jobs[0].get("workload", "read")))
     depth = settings.get(OUTSTANDING)
     return [
         Measured(
             path=path,
             program=PROGRAM,
             version="",
-            read=no_stream() if writes else whole,
-            write=whole if writes else no_stream(),
+            read=reads,
+            write=writes,
             duration_ns=round(seconds * 1e9),
             settings=settings,
             workers=len(jobs),
@@ -42,9 +41,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
             loop="closed",
             errors=failed,
             stack="user",
-            notes=["reads and writes were reported together: all are shown as reads"]
-            if mix in ("rw", "randrw")
-            else [],
+            notes=said,
         )
     ]
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, no_stream
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, mean_stream
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import LevelValue, Stream
+from iotax.trial import LevelValue
 
 PROGRAM = "Iometer"
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.:](\d+))?")
@@ -79,7 +79,7 @@ def _test(
     # The run's length is in no column: the I/Os and their rate give it.
     duration_s = sum(ios.values()) / rate
     streams = {
-        side: _stream(
+        side: mean_stream(
             ios[side],
             round(figure(f"Bytes {'Read' if side == 'Read' else 'Written'}")),
             figure(f"Average {side} Response Time"),
@@ -114,19 +114,6 @@ def _test(
             "Iometer gives means and maxima; its bins of latency are too wide for percentiles",
             *(["times are the measuring machine's, taken as UTC"] if start is not None else []),
         ],
-    )
-
-
-def _stream(ios: int, size: int, mean_ms: float, worst_ms: float) -> Stream:
-    if not ios:
-        return no_stream()
-    return Stream(
-        ios=ios,
-        bytes=size,
-        latency="mean",
-        latency_sum_ns=round(mean_ms * 1e6 * ios),
-        latency_min_ns=0,
-        latency_max_ns=round(worst_ms * 1e6),
     )
 
 

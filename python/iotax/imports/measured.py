@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,28 @@ class Measured:
 def no_stream() -> Stream:
     """Of a direction in which there was no I/O."""
     return Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+
+
+def mean_stream(ios: int, size_bytes: int, mean_ms: float, worst_ms: float) -> Stream:
+    """Of a program that gives mean and maximum in ms alone; NaN where it gives no maximum."""
+    if not ios:
+        return no_stream()
+    return Stream(
+        ios=ios,
+        bytes=size_bytes,
+        latency="mean",
+        latency_sum_ns=round(mean_ms * 1e6 * ios),
+        latency_min_ns=0,
+        latency_max_ns=0 if math.isnan(worst_ms) else round(worst_ms * 1e6),
+    )
+
+
+def reads_and_writes(whole: Stream, mix: str) -> tuple[Stream, Stream, list[str]]:
+    """Of a program that reports both together: reads, writes, and what is to be said of a mix in SPDK's words."""
+    if mix.endswith("write"):
+        return no_stream(), whole, []
+    mixed = mix in ("rw", "randrw")
+    return whole, no_stream(), ["reads and writes were reported together: all are shown as reads"] if mixed else []
 
 
 def merged(streams: Sequence[Stream]) -> Stream:

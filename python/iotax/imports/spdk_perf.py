@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, merged, no_stream
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, merged, reads_and_writes
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.trial import Histogram, LevelValue, Stream
 
@@ -50,11 +50,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     seconds = _seconds(path, parts, bins, asked)
     streams = [_stream(row, seconds, bins.get(_key(name)), cutoffs.get(_key(name))) for name, row in parts.items()]
     whole = merged(streams)
-    mix = str(asked.get("rw", "read"))
-    writes = mix.endswith("write")
-    said = []
-    if mix in ("rw", "randrw"):
-        said.append("reads and writes were reported together: all are shown as reads")
+    reads, writes, said = reads_and_writes(whole, str(asked.get("rw", "read")))
     if whole.latency == "mean" and cutoffs and len(parts) > 1:
         said.append("percentiles of several cores cannot be merged: run spdk_nvme_perf with -LL")
     depth = asked.get(OUTSTANDING)
@@ -63,8 +59,8 @@ def read(path: Path, notes: Notes) -> list[Measured]:
             path=path,
             program=PROGRAM,
             version="",
-            read=no_stream() if writes else whole,
-            write=whole if writes else no_stream(),
+            read=reads,
+            write=writes,
             duration_ns=round(seconds * 1e9),
             settings={name: value for name, value in asked.items() if name != "runtime_s"},
             workers=len(parts),

@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, Measured, no_stream
+from iotax.imports.measured import BLOCK_SIZE, Measured, mean_stream
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import LevelValue, Second, Stream
+from iotax.trial import LevelValue, Second
 
 PROGRAM = "vdbench"
-_NS_PER_MS = 1e6
 _MAXIMUM = 999_988
 """What `reqrate` says for "as fast as it goes", or a little more."""
 _NEEDED = ("Run", "Interval", "rate", "MB/sec", "resp")
@@ -71,7 +70,9 @@ def _run(path: Path, name: str, line: int, row: _Row, intervals: Sequence[tuple[
     parts = {"read": (reads, figure("read_resp")), "write": (ios - reads, figure("write_resp"))}
     share = {side: count / ios if ios else 0.0 for side, (count, _) in parts.items()}
     streams = {
-        side: _stream(count, round(size * share[side]), figure("resp") if math.isnan(own) else own, figure("resp_max"))
+        side: mean_stream(
+            count, round(size * share[side]), figure("resp") if math.isnan(own) else own, figure("resp_max")
+        )
         for side, (count, own) in parts.items()
     }
     threads = round(figure("threads")) if "threads" in row else None
@@ -101,19 +102,6 @@ def _run(path: Path, name: str, line: int, row: _Row, intervals: Sequence[tuple[
         warmup_ns=round((first - 1) * interval_s * 1e9),
         series=[_second(path, each, at, interval_s) for at, each in enumerate(kept, start=1)],
         notes=["the flatfile has no percentiles, and CPU in percent of a number of processors that it does not say"],
-    )
-
-
-def _stream(ios: int, size: int, resp_ms: float, worst_ms: float) -> Stream:
-    if not ios:
-        return no_stream()
-    return Stream(
-        ios=ios,
-        bytes=size,
-        latency="mean",
-        latency_sum_ns=round(resp_ms * _NS_PER_MS * ios),
-        latency_min_ns=0,
-        latency_max_ns=0 if math.isnan(worst_ms) else round(worst_ms * _NS_PER_MS),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import secrets
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,8 @@ class Link:
         connection = await self.connection()
         if self._installed == binary.digest:
             return binary.remote
-        part = f"{binary.remote}.part"
+        # A name of its own: another study may copy the same engine at the same time.
+        part = f"{binary.remote}.{secrets.token_hex(8)}"
         there = f"test -x {binary.remote} && sha256sum {binary.remote} || true"
         try:
             if not (await self.run(there)).startswith(binary.digest):
@@ -107,6 +109,9 @@ class Link:
                 async with connection.start_sftp_client() as sftp:
                     await sftp.put(str(binary.path), part)
                     await sftp.chmod(part, 0o700)
+                    if not (await self.run(f"sha256sum {part}")).startswith(binary.digest):
+                        await sftp.remove(part)
+                        raise HostFault(self.name, "the engine was copied and differs there", "io")
                     await sftp.posix_rename(part, binary.remote)
         except (OSError, asyncssh.Error) as error:
             raise HostFault(self.name, f"the engine cannot be copied: {_said(error)}", "io") from error
