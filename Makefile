@@ -10,7 +10,7 @@ PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench fuzz engine install test-packages clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -78,6 +78,10 @@ test-packages:
 
 bench: install
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)
+
+# Real runs in which nothing differs, or a known cost; about an hour. The table in docs/guide/statistics.md.
+statistics: install
+	@PYTHONPATH=. $(BIN)/python -m bench.trust --page docs/guide/statistics.md $(ARGUMENTS)
 
 clean:
 	rm -rf $(VENV) target out

@@ -19,6 +19,7 @@ from iotax.cli.run import run
 from iotax.design import plan
 from iotax.design.describe import describe
 from iotax.design.rounds import rounds_of, williams
+from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import read_study
@@ -96,7 +97,7 @@ def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
         ("load: {read: 70%}", "load: {read: 70%, generator: fio}", "design", "fio starts anew"),
         ("slice: 50ms", "slice: 5ms", "design", "20 ms or longer"),
         ("size: 1MiB", "size: 1MiB, refill: trial", "volume", "refill: block"),
-        ("outstanding: [1, 8]", "size: [1MiB, 2MiB]", "design", "belongs to the volume"),
+        ("outstanding: [1, 8]", "media: [memory, file]", "design", "one server at a time"),
         ("sessions: 3", "sessions: 3, replicates: 4", "design", "sessions are the replicates"),
         ("sessions: 3", "sessions: 3, sentinels: 3", "design", "rounds hold every treatment"),
         ("name: rounds", "name: rounds\nsearch: {latency_max: 1ms}", "design", "a search runs one load"),
@@ -105,11 +106,26 @@ def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
 def test_what_cannot_be_sliced_is_refused_with_the_reason(change: str, to: str, place: str, words: str) -> None:
     text = ROUNDS.replace(change, to)
     assert text != ROUNDS
-    if "size: [" in to:
-        text = text.replace("volume: {size: 1MiB}\n", "")
+    text = text.replace("{size: 1MiB}", "{size: 1MiB, path: x.img}") if "media:" in to else text
     with pytest.raises(StudyError) as refused:
         study(text)
     assert any(place in line and words in line for line in refused.value.lines()), refused.value.lines()
+
+
+def test_volumes_of_rounds_stand_side_by_side_and_must_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iotax.labs.loopback._memory_free_bytes", lambda: 1 << 30)
+    text = ROUNDS.replace("outstanding: [1, 8]", "burn: [0us, 1us, 2us]").replace("1MiB", "300MiB")
+
+    def refused(text: str) -> list[str]:
+        asked = study(text)
+        lab = LoopbackLab(asked, plan(asked), Path("engine"))
+        return [each.message for each in lab._check_machine() if each.kind == "error"]
+
+    [said] = refused(text)
+    assert said.startswith("3 memory volumes of 900MiB in all do not fit into the 1024 MiB free")
+    assert refused(text.replace("300MiB", "200MiB")) == []
+    one_after_another = "{replicates: 3}"
+    assert refused(text.replace("{sessions: 3, rounds: 4, slice: 50ms, settle: 5ms}", one_after_another)) == []
 
 
 def measured(tmp_path: Path, engine: FakeEngine) -> Path:

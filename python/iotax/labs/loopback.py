@@ -28,6 +28,7 @@ from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_
 from iotax.labs.held import Holdings
 from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server
+from iotax.labs.servers import Servers, volume_uri
 from iotax.labs.session import run_session, session_document
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
@@ -55,13 +56,18 @@ class LoopbackLab(Lab):
 
     def __init__(self, study: Study, plan: Plan, program: Path, destroy: frozenset[str] = frozenset()) -> None:
         self._study, self._plan, self._program, self._destroy = study, plan, program, destroy
-        self._server: Server | None = None
         self._filled: dict[str, _State] = {}
         self._background: Background | None = None
         """Of the block under way."""
         self._held = Holdings()
         self._written_by_fio: set[str] = set()
         """File volumes that hold what fio wrote through our own server, and is foreign to the engine."""
+        self._servers = Servers(
+            self._start_server,
+            self._held,
+            lambda uri: self._may_destroy(uri) or uri in self._written_by_fio,
+            together=study.design.slices is not None,
+        )
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
         threads_max = max(settings.load.threads for settings in self._settings.values())
         self.serve_cpus, self.load_cpus = share_cpus(
@@ -88,7 +94,9 @@ class LoopbackLab(Lab):
         self._fill_endpoints(progress)
 
     def background(self, block: int) -> Background:
-        watched = {"target": self._server.pid} if self._server and self._server.alive() else {}
+        pids = self._servers.pids()
+        # Of several, none is *the* target.
+        watched = {"target": pids[0]} if len(pids) == 1 else {}
         self._background = None
         self._background = run_idle(self._program, block, cpus=self.load_cpus, watch_pids=watched)
         return self._background
@@ -139,7 +147,7 @@ class LoopbackLab(Lab):
         slices = self._study.design.slices
         assert slices is not None, "only a study by rounds has sessions"
         session = trials[0].block
-        self._end_server()
+        self._servers.close()
         serve_cpus, load_cpus = self.serve_cpus, self.load_cpus
         if session % 2 == 0 and len(serve_cpus) == len(load_cpus):
             serve_cpus, load_cpus = load_cpus, serve_cpus
@@ -171,10 +179,10 @@ class LoopbackLab(Lab):
         try:
             outcomes = run_session(self._program, document, progress)
         except TrialFailed as failed:
-            if self._server is None or self._server.alive():
+            if (dead := self._servers.dead()) is None:
                 raise
-            reason = f"{self._server.ending()}; the load then said: {failed.reason}"
-            raise TrialFailed(reason, "\n".join((self._server.log, failed.log))) from failed
+            reason = f"{dead.ending()}; the load then said: {failed.reason}"
+            raise TrialFailed(reason, "\n".join((dead.log, failed.log))) from failed
         finally:
             for uri in self._external():
                 self._held.touched(uri)
@@ -218,7 +226,7 @@ class LoopbackLab(Lab):
             content = "fio's"
         self._filled[name] = replace(state, content=content or state.content)
         if content and settings.endpoint.embedded:
-            self._written_by_fio.add(_volume_uri(settings.volume))
+            self._written_by_fio.add(volume_uri(settings.volume))
         return run_fio(
             fio,
             settings,
@@ -232,12 +240,7 @@ class LoopbackLab(Lab):
 
     def close(self) -> None:
         self._held.close()
-        self._end_server()
-
-    def _end_server(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._servers.close()
 
     def answers(self, trial: Trial) -> bool:
         settings = self._study.settings(trial.treatment)
@@ -253,8 +256,8 @@ class LoopbackLab(Lab):
         if not settings.endpoint.embedded:
             uri = settings.endpoint.uri
             return Permission(self._held.identity(uri), destroy=self._may_destroy(uri))
-        lent = settings.endpoint.protocol == "local" and self._server is not None
-        return Permission(self._server.identity if lent and self._server else None)
+        server = self._servers.of(settings.volume) if settings.endpoint.protocol == "local" else None
+        return Permission(server.identity if server else None)
 
     def _embedded(self) -> list[Settings]:
         return [each for each in self._settings.values() if each.endpoint.embedded]
@@ -268,30 +271,19 @@ class LoopbackLab(Lab):
         return found
 
     def _serve(self, settings: Settings, cpus: list[int] | None = None) -> Server:
-        """The running server for these settings; a dead one, or one with another volume, is replaced."""
-        if self._server is not None and (not self._server.alive() or self._server.volume != settings.volume):
-            self._end_server()
-        if self._server is None:
-            loopback = self._study.lab.loopback
-            uri = _volume_uri(settings.volume)
-            try:
-                self._server = Server(
-                    self._program,
-                    settings.volume,
-                    driver=loopback.driver,
-                    threads=loopback.threads,
-                    cpus=self.serve_cpus if cpus is None else cpus,
-                    file_io=any(each.load.generator == "fio" for each in self._settings.values()),
-                    expect=self._held.identity(uri),
-                    destroy=self._may_destroy(uri) or uri in self._written_by_fio,
-                )
-                if self._server.identity is not None:
-                    self._held.keep(uri, self._server.endpoint("local"))
-            except EngineError as error:
-                raise TrialFailed(f"the server did not come up: {error}", error.log, kind=error.kind) from error
-            except ValidationError as error:
-                raise TrialFailed(f"the server's `ready` line does not fit its own interface: {error}") from error
-        return self._server
+        return self._servers.serve(settings.volume, self.serve_cpus if cpus is None else cpus)
+
+    def _start_server(self, volume: Volume, *, cpus: list[int], expect: dict[str, int] | None, destroy: bool) -> Server:
+        return Server(
+            self._program,
+            volume,
+            driver=self._study.lab.loopback.driver,
+            threads=self._study.lab.loopback.threads,
+            cpus=cpus,
+            file_io=any(each.load.generator == "fio" for each in self._settings.values()),
+            expect=expect,
+            destroy=destroy,
+        )
 
     def _refill(self, trial: Trial, settings: Settings, server: Server | None, progress: Progress) -> None:
         """Puts the pattern back where the study wants it, the same state before each block or trial, and where another
@@ -319,8 +311,8 @@ class LoopbackLab(Lab):
 
     def _name(self, settings: Settings) -> str:
         """Of what is filled; a server's pid is part of it, for another server has another volume."""
-        if settings.endpoint.embedded and self._server is not None:
-            return f"server {self._server.pid}"
+        if settings.endpoint.embedded and (server := self._servers.of(settings.volume)) is not None:
+            return f"server {server.pid}"
         return settings.endpoint.uri
 
     def _check_machine(self) -> list[Finding]:
@@ -332,18 +324,27 @@ class LoopbackLab(Lab):
                 if self.serve_cpus
                 else Finding("warning", "processors", "too few for server and load to have their own; they will share")
             )
-        sizes = [each.volume.size for each in self._embedded() if each.volume.media == "memory"]
-        free_bytes = _memory_free_bytes()
-        if sizes and free_bytes is not None and max(sizes) + _SPARE_BYTES > free_bytes:
-            found.append(
-                Finding(
-                    "error",
-                    "memory",
-                    f"a memory volume of {format_size(max(sizes))} does not fit into the {free_bytes >> 20} MiB free; "
-                    "say a smaller `size:` under volume",
-                )
-            )
+        found += self._check_memory()
         return found
+
+    def _check_memory(self) -> Iterator[Finding]:
+        """Whether the memory volumes that stand at one time fit: in rounds all, else one after another."""
+        volumes: list[Volume] = []
+        for each in self._embedded():
+            if each.volume.media == "memory" and each.volume not in volumes:
+                volumes.append(each.volume)
+        together = self._study.design.slices is not None
+        sizes = [each.size for each in volumes] or [0]
+        needed, free_bytes = sum(sizes) if together else max(sizes), _memory_free_bytes()
+        if needed and free_bytes is not None and needed + _SPARE_BYTES > free_bytes:
+            several = together and len(volumes) > 1
+            what = f"{len(volumes)} memory volumes of {{}} in all do" if several else "a memory volume of {} does"
+            yield Finding(
+                "error",
+                "memory",
+                f"{what.format(format_size(needed))} not fit into the {free_bytes >> 20} MiB free; "
+                "say a smaller `size:` under volume",
+            )
 
     def _check_fio(self) -> list[Finding]:
         """Whether this machine's fio reaches what the study asks of it."""
@@ -400,7 +401,7 @@ class LoopbackLab(Lab):
         """Whose data the files of file volumes hold, and whether there is room for those that are not there."""
         found: list[Finding] = []
         for volume in {each.volume.path: each.volume for each in self._embedded()}.values():
-            if not (uri := _volume_uri(volume)):
+            if not (uri := volume_uri(volume)):
                 continue
             destroy = self._may_destroy(uri)
             look_bytes = volume.size if destroy else None
@@ -481,11 +482,6 @@ class LoopbackLab(Lab):
 
     def _may_destroy(self, uri: str) -> bool:
         return uri in self._destroy
-
-
-def _volume_uri(volume: Volume) -> str:
-    """What a file volume is made of, as an endpoint; empty for other media."""
-    return f"local:{Path(volume.path).absolute()}" if volume.media == "file" and volume.path else ""
 
 
 def _largest(every: list[Settings]) -> Settings:

@@ -318,8 +318,8 @@ def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
     if study.volume.refill == "trial":
         yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
     for name in study.levels():
-        if factor_names()[name] == "volume":
-            yield place, f"{name} belongs to the volume, which all treatments of a round share; say `replicates:`"
+        if factor_names()[name] == "volume" and "file" in _values(study, "media"):
+            yield place, f"{name} belongs to the volume, and a file is behind one server at a time; say `replicates:`"
     for name in ("hard_to_change", "sentinels"):
         if getattr(design, name):
             yield ("design", name), "rounds hold every treatment; leave this out"

@@ -1,0 +1,85 @@
+"""What is measured again and again, and the neighbour beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+
+PROTOCOLS = ("nfs3", "iscsi", "nvme-tcp")
+"""Taken in turns, a run each."""
+RESPONSES = ("iops", "latency", "cpu")
+
+
+@dataclass(frozen=True)
+class Case:
+    key: str
+    title: str
+    injected: bool = False
+    neighbour: bool = False
+
+
+CASES = (
+    Case("quiet", "nothing differs"),
+    Case("disturbed", "nothing differs, beside a neighbour that comes and goes", neighbour=True),
+    Case("burn", "+5 % CPU per I/O put into the target", injected=True),
+)
+
+_STUDY = """\
+name: {key}
+question: Is what differs found, and nothing else?
+volume: {{size: 64MiB}}
+factors: {factors}
+load: {{block_size: 4KiB, read: 75%, outstanding: 1}}
+connection: {{protocol: {protocol}}}
+design: {{sessions: {sessions}, rounds: {rounds}, slice: 50ms, settle: 5ms, seed: {seed}}}
+baseline: {baseline}
+responses: [iops, latency, cpu_per_io]
+"""
+
+_NEIGHBOUR = """\
+import random, time
+chance = random.Random({seed})
+while True:
+    until = time.monotonic() + chance.uniform(0.02, 0.5)
+    while time.monotonic() < until:
+        pass
+    time.sleep(chance.uniform(0.1, 1.5))
+"""
+"""Keeps a processor busy about a quarter of the time."""
+
+
+def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> str:
+    """The study of run `number`; each has its own order."""
+    protocol = PROTOCOLS[number % len(PROTOCOLS)]
+    if case.injected:
+        factors, baseline = f"{{burn: [0us, {burn_ns}ns]}}", "{burn: 0us}"
+    else:
+        factors, baseline = f"{{protocol: {{A: {protocol}, B: {protocol}}}}}", "{protocol: A}"
+    text = _STUDY.format(
+        key=case.key,
+        factors=factors,
+        baseline=baseline,
+        protocol=protocol,
+        sessions=sessions,
+        rounds=rounds,
+        seed=number + 1,
+    )
+    return text if case.injected else text.replace(f"connection: {{protocol: {protocol}}}\n", "")
+
+
+@contextlib.contextmanager
+def neighbour(case: Case) -> Generator[None]:
+    """Where the case asks for it, two processes that come and go, each at its own times."""
+    busy = [
+        subprocess.Popen([sys.executable, "-c", _NEIGHBOUR.format(seed=seed)])
+        for seed in ((1, 2) if case.neighbour else ())
+    ]
+    try:
+        yield
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()

@@ -1,0 +1,117 @@
+"""One run of a case, over real sockets: what the analysis says of it, and what is true."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.trust.cases import PROTOCOLS, Case, study_text
+from iotax.analysis import Summary, summarise
+from iotax.analysis.rounds import SLICED, slice_logs
+from iotax.design import plan
+from iotax.labs.choice import open_lab
+from iotax.listener import Listener
+from iotax.notebook import Notebook, Writer
+from iotax.report import study_data
+from iotax.runner import run_study
+from iotax.study.read import read_study
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one run says of one response."""
+
+    case: str
+    number: int
+    protocol: str
+    response: str
+    ratio: float
+    low: float
+    high: float
+    truth: float
+    """The ratio that was put in: what it adds, over what this run's baseline shows."""
+
+    @property
+    def covers(self) -> bool:
+        return self.low <= self.truth <= self.high
+
+    @property
+    def differs(self) -> bool:
+        return not self.low <= 1 <= self.high
+
+
+@dataclass(frozen=True)
+class Run:
+    found: list[Found]
+    slices: list[dict[str, list[list[float]]]]
+    """By session: response → a list for each arm, the logarithms of its slices in the order of rounds."""
+    base_us: dict[str, float]
+    """Response → the baseline's value in µs; CPU is that of both sides."""
+
+
+def measure(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> Run | None:
+    """None where a trial failed."""
+    text = study_text(case, number, burn_ns=burn_ns, sessions=sessions, rounds=rounds)
+    with tempfile.TemporaryDirectory(prefix="iotax-trust-") as folder:
+        study = read_study(f"{case.key}.yaml", text, Path(folder))
+        planned = plan(study)
+        notebook = Path(folder) / "run.iotax"
+        lab = open_lab(study, planned, [])
+        with Writer(notebook) as writer:
+            run_study(
+                study,
+                planned,
+                lab,
+                writer,
+                source=text,
+                label="",
+                anew=True,
+                environment={},
+                listener=Listener(),
+            )
+        with Notebook(notebook) as opened:
+            summary = summarise(study_data(opened))
+    if len(summary.data.measured) < len(planned.trials):
+        return None
+    return _told(case, number, summary, burn_ns)
+
+
+def _told(case: Case, number: int, summary: Summary, burn_ns: int) -> Run:
+    cells = {cell.arm: cell for cell in summary.cells}
+    base = cells[summary.grid.baseline_arm]
+    base_us = {name: base.values[name].value for name in ("latency", "cpu")}
+    added_us = burn_ns / 1e3 if case.injected else 0.0
+    slower = 1 + added_us / base_us["latency"]
+    truths = {"iops": 1 / slower, "latency": slower, "cpu": 1 + added_us / base_us["cpu"]}
+    found = []
+    for overall in summary.overalls:
+        ratio = overall.comparison.ratio
+        if overall.response.key not in truths or ratio.low is None or ratio.high is None:
+            continue
+        found.append(
+            Found(
+                case.key,
+                number,
+                PROTOCOLS[number % len(PROTOCOLS)],
+                overall.response.key,
+                ratio.value,
+                ratio.low,
+                ratio.high,
+                truths[overall.response.key],
+            )
+        )
+    return Run(found, _slices(summary), base_us)
+
+
+def _slices(summary: Summary) -> list[dict[str, list[list[float]]]]:
+    sessions: dict[int, dict[str, list[list[float]]]] = {}
+    grid = summary.grid
+    baseline_first = sorted(summary.data.runs, key=lambda run: grid.arm(grid.cell(run.trial)) != grid.baseline_arm)
+    for run in baseline_first:
+        of = sessions.setdefault(run.trial.block, {})
+        for response in ("iops", "latency", "cpu"):
+            logs = slice_logs(run.result, SLICED[response])
+            if logs is not None:
+                of.setdefault(response, []).append([logs[at] for at in sorted(logs)])
+    return [sessions[block] for block in sorted(sessions)]

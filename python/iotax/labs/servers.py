@@ -1,0 +1,69 @@
+"""The servers of the loopback lab: one for each volume in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from iotax.engine import EngineError
+from iotax.labs.base import TrialFailed
+from iotax.labs.held import Holdings
+from iotax.labs.server import Server
+from iotax.study.model import Volume
+
+Start = Callable[..., Server]
+
+
+class Servers:
+    """Those that run now. The treatments of a session keep theirs side by side (`together`); else a volume that comes
+    takes the place of the one before."""
+
+    def __init__(self, start: Start, held: Holdings, given_away: Callable[[str], bool], *, together: bool) -> None:
+        """`start`: makes a server of a volume, on the processors and with the permission that it is given;
+        `given_away`: whether what a file volume holds may be destroyed."""
+        self._start, self._held, self._given_away, self._together = start, held, given_away, together
+        self._running: list[Server] = []
+
+    def serve(self, volume: Volume, cpus: list[int]) -> Server:
+        """The running server of this volume; a dead one is replaced. Raises TrialFailed where it does not come up."""
+        if (found := self.of(volume)) is not None and found.alive():
+            return found
+        for each in [each for each in self._running if each is found or not self._together]:
+            self._end(each)
+        uri = volume_uri(volume)
+        try:
+            server = self._start(volume, cpus=cpus, expect=self._held.identity(uri), destroy=self._given_away(uri))
+        except EngineError as error:
+            raise TrialFailed(f"the server did not come up: {error}", error.log, kind=error.kind) from error
+        except ValidationError as error:
+            raise TrialFailed(f"the server's `ready` line does not fit its own interface: {error}") from error
+        self._running.append(server)
+        if server.identity is not None:
+            self._held.keep(uri, server.endpoint("local"))
+        return server
+
+    def of(self, volume: Volume) -> Server | None:
+        """The server of this volume, running or dead."""
+        return next((each for each in self._running if each.volume == volume), None)
+
+    def dead(self) -> Server | None:
+        """One that ended by itself."""
+        return next((each for each in self._running if not each.alive()), None)
+
+    def pids(self) -> list[int]:
+        return [each.pid for each in self._running if each.alive()]
+
+    def close(self) -> None:
+        while self._running:
+            self._end(self._running[0])
+
+    def _end(self, server: Server) -> None:
+        self._running.remove(server)
+        server.close()
+
+
+def volume_uri(volume: Volume) -> str:
+    """What a file volume is made of, as an endpoint; empty for other media."""
+    return f"local:{Path(volume.path).absolute()}" if volume.media == "file" and volume.path else ""

@@ -1,0 +1,69 @@
+"""The runs behind the table of real runs: what differs by nothing, and what by a known cost."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.trust.cases import CASES
+from bench.trust.measure import Found, Run, measure
+from bench.trust.resample import coverage
+from bench.trust.table import BEGIN, END, lines, put
+
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "statistics.md"
+
+
+@pytest.mark.usefixtures("real_engine")
+def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_put_in() -> None:
+    quiet, burn = (next(case for case in CASES if case.key == key) for key in ("quiet", "burn"))
+    same = measure(quiet, 1, burn_ns=0, sessions=3, rounds=4)
+    assert same is not None
+    assert {each.response for each in same.found} == {"iops", "latency", "cpu"}
+    assert all(each.truth == 1 for each in same.found)
+    # One interval of twenty may miss; all three by far do not.
+    assert any(each.low / 1.2 <= 1 <= each.high * 1.2 for each in same.found)
+    assert [len(session["cpu"]) for session in same.slices] == [2, 2, 2]
+    assert all(len(logs) == 4 for session in same.slices for logs in session["cpu"])
+
+    dear = measure(burn, 2, burn_ns=1_000_000, sessions=3, rounds=4)
+    assert dear is not None
+    ratios = {each.response: each for each in dear.found}
+    assert ratios["cpu"].low > 1.5
+    assert ratios["latency"].low > 1.5
+    assert ratios["iops"].high < 1 / 1.5
+    assert ratios["cpu"].truth == pytest.approx(1 + 1000 / dear.base_us["cpu"])
+
+
+def test_resampled_studies_cover_as_often_as_promised() -> None:
+    rng = np.random.default_rng(4)
+    calm = [(rng.normal(0, 0.1, (2, 6)) + rng.normal(0, 0.02, (2, 1))).tolist() for _ in range(400)]
+    assert 0.93 <= coverage(calm, sessions=5, draws=800, seed=2) <= 0.97
+
+
+def found(number: int, response: str, low: float, high: float, truth: float) -> Found:
+    return Found("burn", number, "iscsi", response, math.sqrt(low * high), low, high, truth)
+
+
+def test_table_counts_what_was_found_with_its_sign() -> None:
+    rows = [(1.02, 1.08), (1.01, 1.09), (0.99, 1.12), (0.90, 0.97)]
+    runs = [Run([found(at, "cpu", low, high, 1.05)], [], {}) for at, (low, high) in enumerate(rows)]
+    [row] = [line for line in lines({"burn": runs}, {}, "") if "CPU per I/O, +5.0 %" in line]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[2] == "4"
+    assert cells[3].startswith("50.0 (")
+    assert cells[4].startswith("75.0 (")
+
+
+def test_table_stands_in_the_page_between_its_marks(tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    assert text.count(BEGIN) == text.count(END) == 1
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    put(page, ["| new |"])
+    assert page.read_text().split(BEGIN)[1].split(END)[0].strip() == "| new |"
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="no place"):
+        put(page, [])
