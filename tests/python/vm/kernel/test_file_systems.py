@@ -17,9 +17,8 @@ def name(value: object) -> str | None:
 @pytest.mark.parametrize(
     ("client", "kind", "copied_mib", "operations"),
     [
-        (ISCSI, "ext4", 12, 400),
-        (NVME, "xfs", 12, 400),
-        (NFS_DISK, "ext4", 4, 100),
+        (ISCSI, "ext4", 4, 200),
+        (NVME, "xfs", 4, 200),
         *(
             pytest.param(client, kind, 32, 1500, marks=pytest.mark.long)
             for client in (ISCSI, NVME)

@@ -21,16 +21,21 @@ SMALL_SHAPES = [(1, 512), (1, 1536)]
     ("parameters", "options"),
     [
         ("", {}),
-        ("", {"header_digest": True}),
-        ("", {"data_digest": True}),
         ("", {"header_digest": True, "data_digest": True}),
-        ("InitialR2T=No", {"initial_r2t": False, "immediate_data": True}),
-        ("ImmediateData=No", {"initial_r2t": True}),
         ("InitialR2T=No ImmediateData=No", {"initial_r2t": False, "immediate_data": False, "data_digest": True}),
-        ("InitialR2T=No", {"first_burst_bytes": 4096, "max_burst_bytes": 8192}),
         ("MaxBurstLength=16384 FirstBurstLength=8192", {}),
-        ("MaxOutstandingR2T=4", {"max_recv_data_segment_bytes": 8192, "header_digest": True}),
         ("MaxRecvDataSegmentLength=4096", {"max_recv_data_segment_bytes": 512}),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ("", {"header_digest": True}),
+                ("", {"data_digest": True}),
+                ("InitialR2T=No", {"initial_r2t": False, "immediate_data": True}),
+                ("ImmediateData=No", {"initial_r2t": True}),
+                ("InitialR2T=No", {"first_burst_bytes": 4096, "max_burst_bytes": 8192}),
+                ("MaxOutstandingR2T=4", {"max_recv_data_segment_bytes": 8192, "header_digest": True}),
+            )
+        ),
     ],
 )
 def test_lio_gives_back_what_was_written_whatever_was_negotiated(
@@ -44,8 +49,14 @@ def test_lio_gives_back_what_was_written_whatever_was_negotiated(
         holds_what_is_written(endpoint, options, SMALL_SHAPES + SHAPES)
 
 
-@pytest.mark.parametrize("header_digest", [False, True])
-@pytest.mark.parametrize("data_digest", [False, True])
+@pytest.mark.parametrize(
+    ("header_digest", "data_digest"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ((True, False), (False, True))),
+    ],
+)
 def test_nvmet_gives_back_what_was_written_whatever_was_negotiated(
     machine: KernelMachine, header_digest: bool, data_digest: bool
 ) -> None:

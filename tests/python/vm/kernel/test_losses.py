@@ -15,7 +15,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LOAD = "load $DATA --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.protocol)
+@pytest.mark.parametrize(
+    "client",
+    [each if each.protocol == "nvme-tcp" else pytest.param(each, marks=pytest.mark.long) for each in CLIENTS],
+    ids=lambda client: client.protocol,
+)
 def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(
     serve: Serve, machine: KernelMachine, tmp_path: Path, client: Client
 ) -> None:
@@ -36,7 +40,7 @@ def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(
 @pytest.mark.parametrize(
     "loss",
     [
-        pytest.param("checked nvme reset $_controller", id="reset"),
+        pytest.param("checked nvme reset $_controller", id="reset", marks=pytest.mark.long),
         # Until the host has heard nothing for its keep-alive timeout, nor has the controller.
         pytest.param(
             "ip link set eth0 down; until_true 30 grep -q connecting $_state || die kept; ip link set eth0 up",

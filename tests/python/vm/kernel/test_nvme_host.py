@@ -53,13 +53,18 @@ def test_nvme_cli_finds_and_describes_what_we_serve(serve: Serve, machine: Kerne
 @pytest.mark.parametrize(
     "options",
     [
-        "-i 4",
         "-i 4 -W 2 -P 2",
         "-i 4 --hdr-digest --data-digest",
-        "-i 1 --disable-sqflow",
         *(
             pytest.param(each, marks=pytest.mark.long)
-            for each in ("-i 1", "-i 1 -Q 16", "-i 4 --hdr-digest", "-i 4 --data-digest")
+            for each in (
+                "-i 1",
+                "-i 4",
+                "-i 1 -Q 16",
+                "-i 1 --disable-sqflow",
+                "-i 4 --hdr-digest",
+                "-i 4 --data-digest",
+            )
         ),
     ],
 )

@@ -24,17 +24,19 @@ SESSION, CONNECTION = "node.session.iscsi.", "node.conn[0].iscsi."
             {f"{CONNECTION}HeaderDigest": "CRC32C", f"{CONNECTION}DataDigest": "CRC32C"},
             {"header_digest": "1", "data_digest": "1"},
         ),
-        (
+        pytest.param(
             {f"{SESSION}ImmediateData": "No", f"{SESSION}InitialR2T": "Yes"},
             {"immediate_data": "0", "initial_r2t": "1"},
+            marks=pytest.mark.long,
         ),
         (
             {f"{SESSION}InitialR2T": "No", f"{SESSION}FirstBurstLength": "4096", f"{SESSION}MaxBurstLength": "8192"},
             {"first_burst_len": "4096", "max_burst_len": "8192"},
         ),
-        (
+        pytest.param(
             {f"{CONNECTION}MaxRecvDataSegmentLength": "4096", f"{CONNECTION}MaxXmitDataSegmentLength": "4096"},
             {"max_recv_dlength": "4096"},
+            marks=pytest.mark.long,
         ),
     ],
 )
