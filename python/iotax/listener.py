@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     # A display is there before what is heavy.
     from iotax.design import Plan
     from iotax.labs.base import Sample, Step
+    from iotax.runner import Summary
     from iotax.trial import Attempt, Background, Trial
 
 
@@ -16,6 +17,9 @@ class Listener:
     """What a runner tells while it works; a display overrides what it shows."""
 
     def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None: ...
+
+    def earlier(self, attempts: Sequence[Attempt]) -> None:
+        """What is there of a run that is taken up again; told before `planned`."""
 
     def replicated(self, trials: list[Trial]) -> None:
         """The study asks for more replicates than its earlier run had; these trials come after it."""
@@ -35,3 +39,57 @@ class Listener:
     def ended(self, attempt: Attempt) -> None: ...
 
     def warning(self, message: str) -> None: ...
+
+    def concluded(self, summary: Summary) -> None:
+        """Nothing more runs in this invocation."""
+
+
+class Listeners(Listener):
+    """Tells several."""
+
+    def __init__(self, *each: Listener) -> None:
+        self._each = each
+
+    def earlier(self, attempts: Sequence[Attempt]) -> None:
+        for one in self._each:
+            one.earlier(attempts)
+
+    def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None:
+        for one in self._each:
+            one.planned(plan, left, resumed)
+
+    def replicated(self, trials: list[Trial]) -> None:
+        for one in self._each:
+            one.replicated(trials)
+
+    def extended(self, trials: list[Trial]) -> None:
+        for one in self._each:
+            one.extended(trials)
+
+    def step(self, step: Step) -> None:
+        for one in self._each:
+            one.step(step)
+
+    def background(self, background: Background) -> None:
+        for one in self._each:
+            one.background(background)
+
+    def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        for one in self._each:
+            one.started(trials, attempt)
+
+    def sample(self, sample: Sample) -> None:
+        for one in self._each:
+            one.sample(sample)
+
+    def ended(self, attempt: Attempt) -> None:
+        for one in self._each:
+            one.ended(attempt)
+
+    def warning(self, message: str) -> None:
+        for one in self._each:
+            one.warning(message)
+
+    def concluded(self, summary: Summary) -> None:
+        for one in self._each:
+            one.concluded(summary)

@@ -16,7 +16,7 @@ import resource
 import shutil
 import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Container, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -163,6 +163,18 @@ class Notebook:
     def attempt(self, attempt: int) -> Attempt:
         """Of this version's own writing."""
         return self._attempts("a.id = ?", attempt)[0]
+
+    def attempts_but(self, run: int, known: Container[int]) -> dict[int, Attempt]:
+        """Id → attempt, of those that are not known yet. For who looks again and again."""
+        rows = self._rows("SELECT id FROM attempts WHERE study_id = ? ORDER BY id", run)
+        study, backgrounds = self.study(run), self.backgrounds(run)
+        fresh = [number for (number,) in rows if number not in known]
+        return {number: _completed([self.attempt(number)], study, backgrounds)[0] for number in fresh}
+
+    def data_version(self) -> int:
+        """Another number after another process wrote to the notebook (https://www.sqlite.org/pragma.html)."""
+        [(version,)] = self._rows("PRAGMA data_version")
+        return version
 
     def _attempts(self, where: str, value: int) -> list[Attempt]:
         # Asked before and after: a writer may come or go while the rows are read.

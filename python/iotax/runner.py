@@ -82,12 +82,15 @@ def run_study(
             run, resumed = _taken_up(study, plan, writer, earlier, source, label, listener, anew=anew)
             session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
             left = writer.left(run)
+            if resumed:
+                listener.earlier(writer.attempts(run))
             listener.planned(plan, left, resumed)
             runner = _Runner(run, session, lab, writer, listener, interrupts, wait_for_target_s)
             summary = runner.work(left)
             while not summary.interrupted and not summary.away and (more := _plan_more(study, writer, run, summary)):
                 listener.extended(more)
                 summary = runner.work(more)
+            listener.concluded(summary)
             return summary
         finally:
             lab.close()

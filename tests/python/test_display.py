@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from iotax.cli import display
-from iotax.cli.display import Clock, Display, LiveDisplay, PlainDisplay
+from iotax.cli.display import Display, LiveDisplay, PlainDisplay
 from iotax.design import Plan, plan
+from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
 from iotax.study.read import load_study
 from iotax.trial import Attempt, CpuUse, Outstanding, Stream, TrialResult, Window

@@ -103,6 +103,15 @@ def test_only_the_runner_and_imports_write_measurements() -> None:
     assert set(writers) <= allowed
 
 
+def test_the_live_view_compares_nothing() -> None:
+    """It may judge whether a run is valid; estimates and verdicts are the report's, after the plan."""
+    comparing = {f"iotax.analysis.{name}" for name in ("summary", "compare", "estimate", "verdict")}
+    assert (
+        importers_of({*comparing, "iotax.wording.verdicts", "iotax.cli", "iotax.labs.loopback"}, modules_of("live"))
+        == []
+    )
+
+
 def test_imported_formats_know_neither_studies_nor_notebooks() -> None:
     """They turn files into results; what becomes of those is decided in four modules beside them."""
     beyond = {

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
-from iotax.cli import complete, quantity
+from iotax.cli import app_lab, complete, quantity
 from iotax.cli.exits import HELP, Exit, leave
 from iotax.cli.letters import spell_out
+from iotax.cli.options import (
+    Destroy,
+    Driver,
+    Format,
+    JsonCommand,
+    JsonFile,
+    NotebookPath,
+    OldNotebook,
+    RunNumber,
+    Rw,
+    Shell,
+    StudyName,
+)
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 app = typer.Typer(
@@ -23,94 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-lab = typer.Typer(
-    help="Prepare and inspect the labs in which studies run.", no_args_is_help=True, rich_markup_mode=None
-)
-vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_is_help=True, rich_markup_mode=None)
-lab.add_typer(vm, name="vm")
-hosts = typer.Typer(help="The lab of your own hosts, over SSH.", no_args_is_help=True, rich_markup_mode=None)
-lab.add_typer(hosts, name="hosts")
-app.add_typer(lab, name="lab")
-
-StudyName = Annotated[
-    str,
-    typer.Argument(
-        help="A study file, or the name of a built-in study (`iotax studies`).", autocompletion=complete.studies
-    ),
-]
-NotebookPath = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A notebook (*.iotax); the newest one in out/ when not given.",
-        show_default=False,
-        autocompletion=complete.notebooks,
-    ),
-]
-OldNotebook = Annotated[Path | None, typer.Option("--notebook", "-n", "--from", hidden=True)]
-"""How some commands once named their notebook."""
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="[FILE.json]",
-        help="Print JSON in place of the text; with a file, the text and JSON in that file.",
-        show_default=False,
-    ),
-]
-RunNumber = Annotated[
-    int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
-]
-Destroy = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--destroy",
-        metavar="ENDPOINT",
-        help="Overwrite the data on this endpoint, written exactly as in the study; may be repeated.",
-        show_default=False,
-    ),
-]
-
-
-class JsonCommand(TyperCommand):
-    """Takes `--json` with and without a file: what follows is its file where it ends in .json or is `-`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = args[: args.index("--")] if "--" in args else args
-        for at, word in enumerate(words):
-            following = words[at + 1] if at + 1 < len(words) else ""
-            if word == "--json" and following != "-" and not following.endswith(".json"):
-                args = [*args[:at], "--json=-", *args[at + 1 :]]
-        return super().parse_args(ctx, args)
-
-
-class Driver(StrEnum):
-    AUTO = "auto"
-    IO_URING = "io_uring"
-    EPOLL = "epoll"
-
-
-class Shell(StrEnum):
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-class Rw(StrEnum):
-    READ = "read"
-    WRITE = "write"
-    RANDREAD = "randread"
-    RANDWRITE = "randwrite"
-    RW = "rw"
-    READWRITE = "readwrite"
-    RANDRW = "randrw"
-
-
-class Format(StrEnum):
-    CSV = "csv"
-    PARQUET = "parquet"
-    JSON = "json"
-    BENCHER = "bencher"
+app.add_typer(app_lab.lab, name="lab")
 
 
 def _version(wanted: bool) -> None:
@@ -158,6 +82,16 @@ def run(
             show_default="1min",
         ),
     ] = WAIT_FOR_TARGET_S,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            "--live",
+            metavar="[[ADDRESS:]PORT]",
+            help="Show the run in a browser and as metrics, at a free port when none is given; on this machine alone, "
+            "unless an address is named.",
+            show_default=False,
+        ),
+    ] = None,
     document: JsonFile = None,
 ) -> None:
     """Run a study and write its report.
@@ -178,7 +112,28 @@ def run(
         again=again or old_again,
         report=report,
         wait_for_target_s=wait_for_target,
+        live=live,
     )
+
+
+@app.command("live")
+def live_(
+    notebook: NotebookPath = None,
+    run: RunNumber = None,
+    port: Annotated[
+        str,
+        typer.Option(
+            metavar="[ADDRESS:]PORT", help="Where to serve the page; a free port of this machine when not given."
+        ),
+    ] = "0",
+) -> None:
+    """Show a run that another process writes to a notebook, in a browser and as metrics, until Ctrl-C.
+
+    Shows trials as they end; the rates of the trial under way need `iotax run --live`.
+    """
+    from iotax.cli import live as command
+
+    command.live(notebook, run, port)
 
 
 @app.command("vs", cls=JsonCommand)
@@ -695,55 +650,6 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print t
     fish: run `iotax completion fish > ~/.config/fish/completions/iotax.fish`.
     """
     complete.script(shell.value)
-
-
-@hosts.command("check")
-def hosts_check(study: StudyName) -> None:
-    """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo.
-
-    Copies the engine to each host; changes nothing else.
-    """
-    from iotax.cli import hosts as command
-
-    command.check(study)
-
-
-@hosts.command("clean")
-def hosts_clean(study: StudyName) -> None:
-    """Remove the engines that iotax copied to the hosts of a study."""
-    from iotax.cli import hosts as command
-
-    command.clean(study)
-
-
-@vm.command("build")
-def vm_build(
-    update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
-) -> None:
-    """Build the guests' image: download packages into the cache, install nothing."""
-    from iotax.cli import lab as command
-
-    command.build(update=update)
-
-
-@vm.command("check")
-def vm_check() -> None:
-    """Build the image, check whether KVM works, boot both guests and list the protocols they support."""
-    from iotax.cli import lab as command
-
-    command.check()
-
-
-@vm.command("shell")
-def vm_shell(
-    protocol: Annotated[
-        str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)
-    ] = "",
-) -> None:
-    """Boot both guests and read commands for them from the terminal: `storage COMMAND` or `initiator COMMAND`."""
-    from iotax.cli import lab as command
-
-    command.shell(protocol)
 
 
 def _one(notebook: Path | None, old_notebook: Path | None) -> Path | None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.cli.console import console_on
+from iotax.expected import Clock
 from iotax.listener import Listener
 from iotax.units import show_minutes, show_rate, show_time
 
@@ -26,41 +27,6 @@ if TYPE_CHECKING:
 PLAIN_EVERY_S = 15.0
 """How often a run without a terminal says how far it is, after its first trial."""
 _BAR_COLUMNS = 20
-
-
-class Clock:
-    """Expected time left: the plan's, stretched by how the trials so far compare with theirs."""
-
-    def __init__(self, plan: Plan, left: list[Trial]) -> None:
-        self._plan = plan
-        self.total = len(left)
-        self.done = 0
-        self._left_ns = sum(self._expected_ns(trial) for trial in left)
-        self._planned_ns = 0
-        self._began = time.monotonic()
-
-    def finish(self, trial: Trial) -> None:
-        self.done += 1
-        self._left_ns -= self._expected_ns(trial)
-        self._planned_ns += self._expected_ns(trial)
-
-    def extend(self, trials: list[Trial]) -> None:
-        """More than was planned, as a search asks for it."""
-        self.total += len(trials)
-        self._left_ns += sum(self._expected_ns(trial) for trial in trials)
-
-    def _expected_ns(self, trial: Trial) -> int:
-        planned = self._plan.trial_ns
-        return planned.get(trial.id, sum(planned.values()) // max(1, len(planned)))
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._began
-
-    def left_s(self, of_trial_ns: int = 0) -> float:
-        """`of_trial_ns` of the trial under way are over."""
-        stretch = self.elapsed_s * 1e9 / self._planned_ns if self.done >= 3 else 1.0
-        return max(0.0, self._left_ns - of_trial_ns) * stretch / 1e9
 
 
 class Display(Listener):
@@ -113,6 +79,9 @@ class Display(Listener):
             self._clock.finish(attempt.trial)
         elif attempt.status != "done":
             self.warning(f"{attempt.trial.id}: attempt {attempt.number} {attempt.status}: {attempt.reason}")
+
+    def said(self, message: str) -> None:
+        self._print(message)
 
     def warning(self, message: str) -> None:
         self._print(message, style="yellow")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
+from iotax.listener import Listener, Listeners
 from iotax.study import Study
 from iotax.waiting import WAIT_FOR_TARGET_S
 
@@ -33,6 +35,7 @@ def run(
     again: bool,
     report: bool,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
+    live: str | None = None,
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
@@ -41,17 +44,42 @@ def run(
     judged(document, path, Path(name))
     display = display_on(sys.stderr if document == STDOUT else sys.stdout)
     display.asked(study)
-    summary = measure(
-        study,
-        source,
-        path,
-        display,
-        label=label,
-        destroy=destroy,
-        again=again,
-        wait_for_target_s=wait_for_target_s,
-    )
+    with _shown(study, path, display, live) as listener:
+        summary = measure(
+            study,
+            source,
+            path,
+            display,
+            listener,
+            label=label,
+            destroy=destroy,
+            again=again,
+            wait_for_target_s=wait_for_target_s,
+        )
     _conclude(path, summary, document, report=report)
+
+
+@contextlib.contextmanager
+def _shown(study: Study, path: Path, display: Display, place: str | None) -> Generator[Listener]:
+    """Whom the runner tells: the display, and a live view where one was asked for, until the run is over."""
+    if place is None:
+        yield display
+        return
+    try:
+        from iotax.cli.live import open_server
+        from iotax.live import Board, LiveListener
+
+        board = Board(study)
+        server = open_server(board, place, "--live")
+    except BaseException:
+        display.close()
+        raise
+    server.start()
+    display.said(f"Live: {server.url}")
+    try:
+        yield Listeners(display, LiveListener(board, path))
+    finally:
+        server.close()
 
 
 def measure(
@@ -59,13 +87,17 @@ def measure(
     source: str,
     path: Path,
     display: Display,
+    listener: Listener | None = None,
     *,
     label: str = "",
     destroy: Sequence[str] = (),
     again: bool = False,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
 ) -> Summary:
-    """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin."""
+    """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin.
+
+    `listener` is told of it all, the display where none is given.
+    """
     from iotax.cli.study import open_lab, planned
     from iotax.engine import EngineError, find_engine
     from iotax.environment import environment
@@ -86,7 +118,7 @@ def measure(
                 label=label,
                 anew=again,
                 environment=environment(find_engine()),
-                listener=display,
+                listener=listener or display,
                 wait_for_target_s=wait_for_target_s,
             )
     except LabUnusable as unusable:

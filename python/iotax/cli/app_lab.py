@@ -1,0 +1,66 @@
+"""The commands of `iotax lab` and their options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from iotax.cli.options import StudyName
+
+lab = typer.Typer(
+    help="Prepare and inspect the labs in which studies run.", no_args_is_help=True, rich_markup_mode=None
+)
+vm = typer.Typer(help="The lab of virtual machines with real kernels.", no_args_is_help=True, rich_markup_mode=None)
+lab.add_typer(vm, name="vm")
+hosts = typer.Typer(help="The lab of your own hosts, over SSH.", no_args_is_help=True, rich_markup_mode=None)
+lab.add_typer(hosts, name="hosts")
+
+
+@hosts.command("check")
+def hosts_check(study: StudyName) -> None:
+    """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo.
+
+    Copies the engine to each host; changes nothing else.
+    """
+    from iotax.cli import hosts as command
+
+    command.check(study)
+
+
+@hosts.command("clean")
+def hosts_clean(study: StudyName) -> None:
+    """Remove the engines that iotax copied to the hosts of a study."""
+    from iotax.cli import hosts as command
+
+    command.clean(study)
+
+
+@vm.command("build")
+def vm_build(
+    update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
+) -> None:
+    """Build the guests' image: download packages into the cache, install nothing."""
+    from iotax.cli import lab as command
+
+    command.build(update=update)
+
+
+@vm.command("check")
+def vm_check() -> None:
+    """Build the image, check whether KVM works, boot both guests and list the protocols they support."""
+    from iotax.cli import lab as command
+
+    command.check()
+
+
+@vm.command("shell")
+def vm_shell(
+    protocol: Annotated[
+        str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)
+    ] = "",
+) -> None:
+    """Boot both guests and read commands for them from the terminal: `storage COMMAND` or `initiator COMMAND`."""
+    from iotax.cli import lab as command
+
+    command.shell(protocol)

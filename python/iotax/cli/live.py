@@ -1,0 +1,54 @@
+"""`iotax live` and `iotax run --live`: a run in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import open_notebook
+from iotax.notebook import NotebookError
+
+if TYPE_CHECKING:
+    from iotax.live import Board, LiveServer
+
+
+def live(path: Path | None, run: int | None, place: str) -> None:
+    from iotax.live import Board, Follower
+
+    with open_notebook(path) as notebook:
+        try:
+            chosen = notebook.run(run).id
+            board = Board(notebook.study(chosen))
+        except NotebookError as error:
+            leave(Exit.NOTEBOOK, str(error))
+        path = notebook.path
+    server = open_server(board, place, "--port")
+    follower = Follower(board, path, chosen)
+    follower.start()
+    server.start()
+    typer.echo(f"Live: {server.url} (Ctrl-C ends it)")
+    sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    follower.stop()
+    server.close()
+
+
+def open_server(board: Board, place: str, option: str) -> LiveServer:
+    """A server that does not serve yet. Ends with the reason where it cannot listen."""
+    from iotax.live import LOOPBACK, LiveServer
+
+    address, _, port = place.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        leave(Exit.USAGE, f"{option} {place}: not a port; name one from 1 to 65535, or ADDRESS:PORT")
+    try:
+        return LiveServer(board, address.strip("[]") or LOOPBACK, int(port))
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        leave(Exit.USAGE, f"{option} {place}: cannot listen there: {reason}; name another port, or 0 for a free one")

@@ -1,0 +1,96 @@
+"""Arguments and options that several commands share. Light: every command loads it."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from iotax.cli import complete
+
+StudyName = Annotated[
+    str,
+    typer.Argument(
+        help="A study file, or the name of a built-in study (`iotax studies`).", autocompletion=complete.studies
+    ),
+]
+NotebookPath = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A notebook (*.iotax); the newest one in out/ when not given.",
+        show_default=False,
+        autocompletion=complete.notebooks,
+    ),
+]
+OldNotebook = Annotated[Path | None, typer.Option("--notebook", "-n", "--from", hidden=True)]
+"""How some commands once named their notebook."""
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="[FILE.json]",
+        help="Print JSON in place of the text; with a file, the text and JSON in that file.",
+        show_default=False,
+    ),
+]
+RunNumber = Annotated[
+    int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
+]
+Destroy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--destroy",
+        metavar="ENDPOINT",
+        help="Overwrite the data on this endpoint, written exactly as in the study; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+class JsonCommand(TyperCommand):
+    """Takes options with and without a value: what follows is the value where it looks like one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = args[: args.index("--")] if "--" in args else args
+        for at, word in enumerate(words):
+            following = words[at + 1] if at + 1 < len(words) else ""
+            if word in _OPTIONAL and not _OPTIONAL[word][0].fullmatch(following):
+                args = [*args[:at], f"{word}={_OPTIONAL[word][1]}", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+_OPTIONAL = {"--json": (re.compile(r"-|.*\.json"), "-"), "--live": (re.compile(r"(\S+:)?\d+"), "0")}
+"""What a value looks like, and which it is where none is given."""
+
+
+class Driver(StrEnum):
+    AUTO = "auto"
+    IO_URING = "io_uring"
+    EPOLL = "epoll"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+class Rw(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    RANDREAD = "randread"
+    RANDWRITE = "randwrite"
+    RW = "rw"
+    READWRITE = "readwrite"
+    RANDRW = "randrw"
+
+
+class Format(StrEnum):
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+    BENCHER = "bencher"

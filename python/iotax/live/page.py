@@ -1,0 +1,47 @@
+"""The page: one document without anything from elsewhere; what changes comes to it as events."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from iotax.report import font, palette
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:KiB|MiB|GiB)\b)")
+_HERE = Path(__file__).parent
+_STYLE = _HERE.parent / "report" / "templates" / "style.css"
+
+
+class Page:
+    """`study`: what does not change of the run that it shows."""
+
+    def __init__(self, study: dict[str, Any]) -> None:
+        script = _own("page.js").replace("STUDY", _in_script(study), 1)
+        text = _own("page.html")
+        for name, part in {
+            "NAME": html.escape(study["name"]),
+            "QUESTION": _UNIT.sub("\u00a0", html.escape(study["question"])),
+            "STYLE": font.css() + palette.css() + _STYLE.read_text(encoding="utf-8") + _own("page.css"),
+            "SCRIPT": script,
+        }.items():
+            text = text.replace(f"<!--{name}-->", part)
+        self.html = text.encode()
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        self.policy = (
+            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+            "font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+
+
+def _own(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _in_script(value: object) -> str:
+    """JSON that no text in it can end the script with."""
+    return json.dumps(value).replace("<", "\\u003c")
