@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -92,11 +93,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 out.write(f"{os.path.relpath(path)}:{line}: {reason.removeprefix('Skipped: ')}\n")
 
 
+@pytest.fixture(scope="session")
+def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake, run by this very Python without its site: it is started thousands of times."""
+    program = tmp_path_factory.mktemp("fake") / FAKE.name
+    _, _, rest = FAKE.read_text().partition("\n")
+    program.write_text(f"#!{sys.executable} -SE\n{rest}")
+    program.chmod(0o755)
+    return program
+
+
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+def engine(fake_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     folder = tmp_path / "engine"
     folder.mkdir()
-    monkeypatch.setenv("IOTAX_ENGINE", str(FAKE))
+    monkeypatch.setenv("IOTAX_ENGINE", str(fake_program))
     monkeypatch.setenv("FAKE_ENGINE", str(folder))
     return FakeEngine(folder)
 
