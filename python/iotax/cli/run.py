@@ -56,7 +56,7 @@ def run(
             again=again,
             wait_for_target_s=wait_for_target_s,
         )
-    _conclude(path, summary, document, report=report)
+    _conclude(study, path, summary, document, report=report)
 
 
 @contextlib.contextmanager
@@ -137,7 +137,7 @@ def measure(
         display.close()
 
 
-def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bool) -> None:
+def _conclude(study: Study, path: Path, summary: Summary, document: Path | None, *, report: bool) -> None:
     """The table, what went wrong, and the report's path as the last line."""
     from iotax.cli.show import default_report, write_report
     from iotax.notebook import Notebook
@@ -152,7 +152,7 @@ def _conclude(path: Path, summary: Summary, document: Path | None, *, report: bo
                 f"interrupted with {left} trials left; run the same command again to continue. Results: {path}",
             )
         if document != STDOUT:
-            _print(notebook, summary)
+            _print(study, notebook, summary)
         if written:
             write_report(notebook, summary.run, page)
         if document is not None:
@@ -187,10 +187,12 @@ def _nothing_run(notebook: Notebook, run: int) -> str:
     )
 
 
-def _print(notebook: Notebook, summary: Summary) -> None:
+def _print(study: Study, notebook: Notebook, summary: Summary) -> None:
+    from iotax.cli.kernels import print_kernels
     from iotax.cli.summary import print_summary
 
     print_summary(notebook, summary.run)
+    print_kernels(study)
     typer.echo(f"Notebook: {notebook.path}")
     if summary.failed:
         typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")

@@ -1,0 +1,89 @@
+"""Beside a study of our own stacks: what the Linux kernel's stacks charge, which tells a reader how far it carries."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from iotax.analysis import Summary, summarise
+from iotax.cli.console import console
+from iotax.cli.loading import load
+from iotax.cli.notebooks import OUT
+from iotax.design import plan
+from iotax.notebook import Notebook, NotebookError
+from iotax.report import study_data
+from iotax.study import Study
+from iotax.units import show_minutes
+from iotax.wording import title
+
+_EXACT = "kernel-exact"
+_INSTRUCTIONS_PER_US = 250
+"""The exact clock counts 4 ns for each."""
+_QEMU = "qemu-system-x86_64"
+
+
+def print_kernels(study: Study) -> None:
+    """After a study in which user-space stacks of this machine were compared by CPU per I/O; else nothing."""
+    protocols = [each.protocol for each in study.endpoints().values() if each.embedded and each.protocol != "local"]
+    if len(set(protocols)) < 2 or "cpu_per_io" not in study.responses or study.lab.name != "loopback":
+        return
+    out = console()
+    path = OUT / f"{_EXACT}.iotax"
+    if (found := _measured(path)) is None:
+        out.print(escape(_how_to_measure()), soft_wrap=True, highlight=False)
+        return
+    summary, day = found
+    out.print(_table(summary))
+    out.print(
+        escape(
+            f"The Linux kernel's own stacks: thousands of instructions per I/O, initiator and target together, over "
+            f"{' and '.join(summary.grid.conditions)} (study {_EXACT}, {day}, {path})."
+        ),
+        style="dim",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _measured(path: Path) -> tuple[Summary, str] | None:
+    """The latest whole run of the exact study, and its day."""
+    if not path.is_file():
+        return None
+    try:
+        with Notebook(path) as notebook:
+            run = notebook.run()
+            data = study_data(notebook, run.id)
+            if notebook.left(run.id) or not data.runs or data.study.name != _EXACT:
+                return None
+            return summarise(data), f"{datetime.fromtimestamp(run.started_unix_ns / 1e9).astimezone():%Y-%m-%d}"
+    except NotebookError:
+        return None
+
+
+def _table(summary: Summary) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("kernel")
+    for condition in summary.grid.conditions:
+        table.add_column(condition, justify="right")
+    by_arm: dict[str, dict[str, str]] = {}
+    for cell in summary.cells:
+        cpu = cell.values.get("cpu")
+        shown = "–" if cpu is None else f"{cpu.value * _INSTRUCTIONS_PER_US / 1e3:.1f}"
+        by_arm.setdefault(cell.arm, {})[cell.condition] = shown
+    for arm, shown in by_arm.items():
+        table.add_row(title(arm), *(shown.get(condition, "–") for condition in summary.grid.conditions))
+    return table
+
+
+def _how_to_measure() -> str:
+    study, _ = load(_EXACT)
+    takes = show_minutes(plan(study).duration_ns / 1e9)
+    needs = "" if shutil.which(_QEMU) else "; it needs QEMU (Debian: qemu-system-x86)"
+    return (
+        "These are stacks in user space. What the Linux kernel's own charge for an I/O, in instructions: "
+        f"`iotax run {_EXACT}`, about {takes}, in virtual machines without root{needs}."
+    )
