@@ -10,7 +10,7 @@ PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel try-wheel clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -75,6 +75,17 @@ fuzz:
 
 test-packages:
 	@scripts/test-packages
+
+# A wheel with the engine and the manual pages inside, in out/wheels. Its tag says on which systems it runs, by the
+# engine's own symbols of glibc.
+wheel: install
+	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
+	@$(BIN)/maturin build --quiet --release --locked --out out/wheels
+	@ls -l out/wheels
+
+# The wheel in an environment of its own, with a study of some seconds.
+try-wheel: wheel
+	scripts/try-wheel "$$(ls -t out/wheels/*.whl | head -1)"
 
 bench: install
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)

@@ -1,0 +1,99 @@
+"""Manual pages, from the same words as `--help`: `python -m iotax.cli.manual FOLDER` writes one for each command.
+
+man(7) of groff: https://man7.org/linux/man-pages/man7/man.7.html
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from iotax import __version__
+from iotax.cli import complete
+from iotax.cli.app import app
+
+
+def pages() -> dict[str, str]:
+    """File name → page, of `iotax` and of each of its commands."""
+    root: Any = get_command(app)
+    return {f"{'-'.join(words)}.1": _page(words, command, parent) for words, command, parent in _all(root)}
+
+
+def _all(root: Any) -> Iterator[tuple[list[str], Any, Any]]:
+    """The command's words, the command, and the context above it."""
+    waiting: list[tuple[list[str], Any, Any]] = [([complete.PROGRAM], root, None)]
+    while waiting:
+        words, command, parent = waiting.pop(0)
+        yield words, command, parent
+        context = _context(command, words, parent)
+        below: dict[str, Any] = getattr(command, "commands", {})
+        waiting += [([*words, name], each, context) for name, each in below.items()]
+
+
+def _context(command: Any, words: list[str], parent: Any) -> Any:
+    return command.context_class(command, info_name=words[-1], parent=parent, **command.context_settings)
+
+
+def _page(words: list[str], command: Any, parent: Any) -> str:
+    context = _context(command, words, parent)
+    name = "-".join(words)
+    first, *rest = (part.strip() for part in (command.help or "").split("\n\n"))
+    lines = [
+        f'.TH "{name.upper()}" "1" "" "iotax {__version__}" "iotax"',
+        ".SH NAME",
+        f"{_plain(name)} \\- {_plain(first.rstrip('.'))}",
+        ".SH SYNOPSIS",
+        f".B {_plain(' '.join(words))}",
+        *(_plain(piece) for piece in command.collect_usage_pieces(context)),
+        ".SH DESCRIPTION",
+        *_paragraphs([first, *rest]),
+        *_records("ARGUMENTS", _told(command, context, "argument")),
+        *_records("OPTIONS", _told(command, context, "option")),
+    ]
+    below: dict[str, Any] = getattr(command, "commands", {})
+    lines += _records("COMMANDS", [(each, found.get_short_help_str(400)) for each, found in below.items()])
+    lines += [".SH EXIT STATUS", *_paragraphs([command.epilog])] if command.epilog else []
+    see = [f"\\fB{_plain('-'.join([*words, each]))}\\fR(1)" for each in below] or [f"\\fB{_plain(words[0])}\\fR(1)"]
+    return "\n".join([*lines, ".SH SEE ALSO", ", ".join(see)]) + "\n"
+
+
+def _told(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:
+    """(what is written, what it does) of arguments or options that `--help` shows."""
+    chosen = [each for each in command.get_params(context) if each.param_type_name == kind]
+    records = [each.get_help_record(context) for each in chosen if not getattr(each, "hidden", False)]
+    return [record for record in records if record]
+
+
+def _records(heading: str, records: list[tuple[str, str]]) -> list[str]:
+    lines = [f".SH {heading}"] if records else []
+    for written, words in records:
+        lines += [".TP", f"\\fB{_plain(written)}\\fR", _plain(re.sub(r"\s+", " ", words))]
+    return lines
+
+
+def _paragraphs(texts: list[str]) -> list[str]:
+    lines: list[str] = []
+    for text in texts:
+        lines += [".PP", _plain(re.sub(r"\s+", " ", text))]
+    return lines
+
+
+def _plain(text: str) -> str:
+    """Without what roff would take as its own; a line of text must not begin with a dot or a quote."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in pages().items():
+        (folder / name).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

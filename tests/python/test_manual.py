@@ -1,0 +1,39 @@
+"""Manual pages say what `--help` says, and groff reads them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from typer.testing import CliRunner
+
+from iotax.cli.app import app
+from iotax.cli.manual import pages
+
+
+@pytest.fixture(scope="module")
+def manual() -> dict[str, str]:
+    return pages()
+
+
+def test_every_command_has_a_page_with_all_that_its_help_offers(manual: dict[str, str]) -> None:
+    assert {"iotax.1", "iotax-run.1", "iotax-lab-vm-build.1"} <= manual.keys()
+    for name, page in manual.items():
+        words = name.removesuffix(".1").split("-")[1:]
+        shown = CliRunner().invoke(app, [*words, "--help"]).output
+        options = {word for line in shown.splitlines() for word in line.split()[:2] if word.startswith("--")}
+        assert options
+        assert [each for each in options if each.strip(",").replace("-", "\\-") not in page] == [], name
+
+
+def test_groff_reads_every_page_without_a_warning(manual: dict[str, str]) -> None:
+    groff = shutil.which("groff")
+    if groff is None:
+        pytest.skip("groff is not installed")
+    whole = "".join(manual.values())
+    done = subprocess.run(
+        [groff, "-man", "-Tutf8", "-Kutf8", "-P-cbou", "-ww"], input=whole.encode(), capture_output=True, check=True
+    )
+    assert done.stderr.decode() == ""
+    assert "--wait-for-target" in done.stdout.decode()
