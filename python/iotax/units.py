@@ -155,6 +155,11 @@ def show_minutes(duration_s: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
+def counted(n: int, noun: str) -> str:
+    """ "1 run", "3 runs"."""
+    return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
 def _three(value: float) -> str:
     size = abs(value)
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"

@@ -105,6 +105,49 @@ def test_the_line_of_a_terminal_never_wraps_and_keeps_what_counts(planned: Plan,
     assert "\x1b[1A" not in said
 
 
+def test_a_session_of_rounds_says_where_it_is_and_how_long_all_takes(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All trials of a session end at once: its rounds tell how far it is, and the time left never jumps."""
+    study = load_study(str(tiny))[0]
+    rounds = {"replicates": 3, "rounds": 4, "slice": 250_000_000, "settle": 10_000_000}
+    study = study.model_copy(update={"design": study.design.model_copy(update=rounds)})
+    made = plan(study)
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display, "PLAIN_EVERY_S", 0.0)
+    out = io.StringIO()
+    shown = PlainDisplay(Console(file=out, width=120))
+    shown.planned(made, list(made.trials), resumed=False)
+    sessions = [[trial for trial in made.trials if trial.block == block] for block in (1, 2, 3)]
+    each_s = sum(made.trial_ns[trial.id] for trial in sessions[0]) / 1e9
+    for session in sessions:
+        shown.started(session, 1)
+        for number in range(1, 5):
+            for trial in session:
+                now[0] += 1.5 * each_s / 4 / len(session)
+                shown.sample(Sample("run", 250_000_000, 5_000.0, 20_000, 45_600, trial.id, number))
+        for trial in session:
+            times = {"started_unix_ns": 0, "ended_unix_ns": 1}
+            ended = {"trial": trial, "number": 1, "status": "done", "reason": "", "result": result(1000)}
+            shown.ended(Attempt.model_validate(ended | times))
+    lines = out.getvalue().splitlines()[1:]
+    count = len(sessions[0])
+    assert re.fullmatch(
+        rf"0/{3 * count} session 1, round 1, \S+: 5.00k IOPS, p50 20.0 µs, p99 45.6 µs; about \d+ s left", lines[0]
+    )
+    assert [line.partition(";")[0] for line in lines if ": done" in line] == [
+        f"{number * count}/{3 * count} session {number}: done" for number in (1, 2, 3)
+    ]
+    assert any("session 2, round 4" in line for line in lines)
+    left_s = [int(re.search(r"about (\d+) s left", line)[1]) for line in lines]
+    learnt = next(at for at, line in enumerate(lines) if "session 1: done" in line)
+    # From the first session's end on, which took half as long again as planned, it only falls.
+    assert left_s[learnt] == round(2 * 1.5 * each_s)
+    assert left_s[learnt:] == sorted(left_s[learnt:], reverse=True)
+    assert left_s[-1] == 0
+
+
 def test_time_left_learns_how_long_trials_really_take(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])

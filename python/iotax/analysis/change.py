@@ -18,7 +18,8 @@ from iotax.analysis.estimate import Contrast, Estimate, combined, mean_of
 from iotax.analysis.multiplicity import sidak, sidak_confidence
 from iotax.analysis.quantiles import Shift, unpaired_shift
 from iotax.analysis.responses import Response, Run
-from iotax.analysis.summary import CellSummary, summarise
+from iotax.analysis.summary import CellSummary, Summary, summarise
+from iotax.analysis.validity import Doubt, doubt
 from iotax.analysis.verdict import Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.analysis.withheld import chosen
 from iotax.study import Level, Study
@@ -36,6 +37,8 @@ class Change:
     ratio: Estimate
     """With one of the intervals of this response that hold at once with 95 %; the verdict follows from it."""
     runs: tuple[int, int]
+    doubt: Doubt
+    """About the runs of both sides."""
     p_difference: float | None = None
     """Adjusted for all treatments of the response (Sidak; Dunnett for levels of one run)."""
     verdict: Verdict | None = None
@@ -71,12 +74,17 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
     if list(grid.factors) != list(other.factors) or not shared:
         return Changes([], [])
     found: list[Change] = []
+    checks = {
+        cell: [data.checks[run.trial.id] for data, runs in ((before, olds[cell]), (after, news[cell])) for run in runs]
+        for cell in shared
+    }
     for response in chosen(before.study.responses, [*before.runs, *after.runs]):
         pairs = {cell: (_logs(response, olds[cell]), _logs(response, news[cell])) for cell in shared}
         pairs = {cell: pair for cell, pair in pairs.items() if len(pair[0]) and len(pair[1])}
         samples = {_label(cell): pair for cell, pair in pairs.items()}
         contrasts = {name: welch(*pair) for name, pair in samples.items()}
-        each = _judge(response, contrasts, samples, margin_percent)
+        doubts = {_label(cell): doubt(checks[cell]) for cell in pairs}
+        each = _judge(response, contrasts, samples, doubts, margin_percent)
         if len(samples) > 1:
             everything = tuple(np.concatenate([pair[i] for pair in samples.values()]) for i in (0, 1))
             old, new = (
@@ -84,7 +92,8 @@ def changes(before: StudyData, after: StudyData, margin_percent: float) -> Chang
                 for of, data in ((grid, before), (other, after))
             )
             whole = {"": combined([(1.0, new), (-1.0, old)])}
-            (together,) = _judge(response, whole, {"": everything}, margin_percent)
+            of_all = doubt([one for cell in pairs for one in checks[cell]])
+            (together,) = _judge(response, whole, {"": everything}, {"": of_all}, margin_percent)
             mixed = {Verdict.BETTER, Verdict.WORSE} <= {c.verdict for c in each}
             means = {"before": math.exp(old.estimate), "after": math.exp(new.estimate)}
             found.append(replace(together, **means, mixed=mixed))
@@ -109,14 +118,14 @@ def level_changes(data: StudyData, factor: str, before: Level, after: Level, mar
         for comparison in summary.comparisons:
             if comparison.response is response and comparison.condition is not None:
                 sides = [cells[arm, comparison.condition] for arm in (summary.grid.baseline_arm, comparison.arm)]
-                each.append(_of_comparison(comparison, comparison.condition, [[side] for side in sides]))
+                each.append(_of_comparison(summary, comparison, comparison.condition, [[side] for side in sides]))
         overall = next((o for o in summary.overalls if o.response is response), None)
         if overall is not None and len(each) > 1:
             arms = [
                 [cell for (arm, _), cell in cells.items() if arm == wanted and response.key in cell.values]
                 for wanted in (summary.grid.baseline_arm, overall.arm)
             ]
-            found.append(replace(_of_comparison(overall.comparison, "", arms), mixed=overall.flips))
+            found.append(replace(_of_comparison(summary, overall.comparison, "", arms), mixed=overall.flips))
         found += each
     return Changes(found, [replace(shift, arm=shift.condition, condition="") for shift in summary.shifts])
 
@@ -174,7 +183,9 @@ def _label(cell: Cell) -> str:
     return " · ".join(cell)
 
 
-def _of_comparison(comparison: Comparison, treatment: str, sides: Sequence[Sequence[CellSummary]]) -> Change:
+def _of_comparison(
+    summary: Summary, comparison: Comparison, treatment: str, sides: Sequence[Sequence[CellSummary]]
+) -> Change:
     key = comparison.response.key
     means = [math.exp(float(np.mean([math.log(cell.values[key].value) for cell in side]))) for side in sides]
     return Change(
@@ -183,6 +194,7 @@ def _of_comparison(comparison: Comparison, treatment: str, sides: Sequence[Seque
         *means,
         ratio=comparison.ratio,
         runs=(sum(len(cell.runs) for cell in sides[0]), sum(len(cell.runs) for cell in sides[1])),
+        doubt=summary.doubt_of([cell for side in sides for cell in side]),
         p_difference=comparison.p_difference,
         verdict=comparison.verdict,
         withheld=comparison.withheld,
@@ -198,6 +210,7 @@ def _judge(
     response: Response,
     contrasts: Mapping[str, Contrast],
     samples: Mapping[str, tuple[np.ndarray, ...]],
+    doubts: Mapping[str, Doubt],
     margin_percent: float,
 ) -> list[Change]:
     confidence = sidak_confidence(sum(c.standard_error is not None for c in contrasts.values()))
@@ -208,6 +221,7 @@ def _judge(
             *(math.exp(float(logs.mean())) for logs in samples[treatment]),
             ratio=Estimate.ratio(contrast, confidence),
             runs=(len(samples[treatment][0]), len(samples[treatment][1])),
+            doubt=doubts[treatment],
         )
         for treatment, contrast in contrasts.items()
     ]

@@ -89,7 +89,17 @@ class Summary:
     def doubt(self, arm: str) -> Doubt:
         """Of the runs that an arm's comparison with the baseline rests on."""
         sides = (arm, self.grid.baseline_arm)
-        return doubt([self.run_checks[run.trial.id] for cell in self.cells if cell.arm in sides for run in cell.runs])
+        return self.doubt_of([cell for cell in self.cells if cell.arm in sides])
+
+    def tax_doubt(self, tax: Tax) -> Doubt:
+        """Of the runs that a tax rests on: the treatment's, and those of the same volume reached locally."""
+        own = [cell for cell in self.cells if (cell.arm, cell.condition) == (tax.arm, tax.condition)]
+        local = {self.grid.local_of(cell.cell) for cell in own}
+        return self.doubt_of([*own, *(cell for cell in self.cells if cell.cell in local)])
+
+    def doubt_of(self, cells: Sequence[CellSummary]) -> Doubt:
+        """Of all runs of these cells."""
+        return doubt([self.run_checks[run.trial.id] for cell in cells for run in cell.runs])
 
     @cached_property
     def noise(self) -> list[Noise]:
@@ -135,8 +145,7 @@ class Summary:
 
         def doubted(cost: ServiceCost) -> ServiceCost:
             own = [c for c in self.cells if c.arm == cost.arm and cost.condition in (None, c.condition)]
-            runs = [run for cell in own for run in cell.runs]
-            return replace(cost, doubt=doubt([self.run_checks[run.trial.id] for run in runs]))
+            return replace(cost, doubt=self.doubt_of(own))
 
         return replace(found, costs=[doubted(cost) for cost in found.costs])
 

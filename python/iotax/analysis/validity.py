@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from iotax.analysis import steady
 from iotax.analysis.responses import Run
+from iotax.units import counted
 
 LITTLE_MAX = 0.05
 RUN_QUEUE_WAIT_MAX = 0.05
@@ -189,7 +190,7 @@ def _data(run: Run) -> tuple[Level, str]:
     if verify is None:
         return Level.UNKNOWN, "reads were not checked"
     if verify.wrong_blocks:
-        return Level.INVALID, f"{verify.wrong_blocks:,} blocks held wrong data"
+        return Level.INVALID, f"{counted(verify.wrong_blocks, 'block')} held wrong data"
     if not verify.checked_blocks:
         return Level.UNKNOWN, "no block was read"
     return Level.GOOD, f"{verify.checked_blocks:,} blocks checked"

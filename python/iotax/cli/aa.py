@@ -1,16 +1,16 @@
-"""`iotax aa`: the same treatment against itself, to learn what this lab can tell apart."""
+"""`iotax aa`: the same treatment against itself, to learn what this lab can tell apart. What is heavy is imported after
+the first line is on the screen."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import Comparison, Noise, Verdict, summarise
 from iotax.cli.console import console
 from iotax.cli.display import display_on
 from iotax.cli.document import STDOUT, interval, judged, write_document
@@ -18,13 +18,14 @@ from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.cli.run import measure
-from iotax.design.power import replicates_to_detect
 from iotax.notebook import Notebook
-from iotax.report import study_data
 from iotax.study import Study
 from iotax.study.model import factor_names
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
+
+if TYPE_CHECKING:
+    from iotax.analysis import Comparison, Noise
 
 NAMES = ("A", "B")
 DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -41,6 +42,10 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
     ran = measure(twin, source, path, display, again=True)
     if ran.interrupted:
         leave(Exit.INTERRUPTED, f"interrupted; an A/A run starts from the beginning each time. Results so far: {path}")
+    from iotax.analysis import summarise
+    from iotax.report import study_data
+    from iotax.wording.verdicts import caution
+
     with Notebook(path) as opened:
         data = study_data(opened, ran.run)
     summary = summarise(data)
@@ -50,7 +55,7 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
         out = f"; {len(data.excluded)} are excluded by the study's rules" if data.excluded else ""
         leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` says why")
     if document != STDOUT:
-        _print(found, study.margin, replicates)
+        _print(found, study.margin, replicates, caution(summary.doubt(NAMES[1])))
     if document is not None:
         write_document(document, _document(found, replicates), path)
 
@@ -113,7 +118,10 @@ def _document(found: list[tuple[Noise, Comparison]], replicates: int) -> dict[st
     }
 
 
-def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int) -> None:
+def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int, doubted: str) -> None:
+    from iotax.analysis import Verdict
+    from iotax.wording import span
+
     out = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("response")
@@ -135,19 +143,24 @@ def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int
         style="dim",
         soft_wrap=True,
     )
-    alarms = [noise for noise, comparison in found if comparison.verdict in (Verdict.BETTER, Verdict.WORSE)]
-    for noise in alarms:
+    if doubted:
+        text = f"Of this comparison, {doubted}: on a quiet machine the noise floor may be lower."
+        out.print(Text(text, style="yellow"), soft_wrap=True)
+    alarms = [each for each in found if each[1].verdict in (Verdict.BETTER, Verdict.WORSE)]
+    for noise, comparison in alarms:
         text = (
-            f"{noise.response.title}: A and B differ significantly, although they are the same. This happens once in "
-            "twenty times by "
-            "chance; if it happens again, runs here are not independent."
+            f"{noise.response.title}: A and B differ significantly ({span(comparison.ratio)}), although they are the "
+            "same. This happens once in twenty times by chance; if it happens again, runs here are not independent."
         )
         out.print(Text(text, style="yellow"), soft_wrap=True)
     if not alarms:
-        out.print(f"No significant difference between A and B, as expected; the margin of the study is {margin:g} %.")
+        text = f"No significant difference between A and B, as expected; the margin of the study is {margin:g} %."
+        out.print(text, soft_wrap=True)
 
 
 def _needed(cv: float, percent: float) -> str:
+    from iotax.design.power import replicates_to_detect
+
     try:
         count = replicates_to_detect(cv, 1 + percent / 100)
     except ValueError:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 
-from iotax.analysis import Estimate, Shift
+from iotax.analysis import Shift
 from iotax.analysis.change import Change, Changes
-from iotax.analysis.verdict import Cause
-from iotax.wording import PERCENT_RATIO_MAX, figure, points, title, verdict_word
+from iotax.wording import changes as wording
+from iotax.wording import figure, title
 
 SUFFIXES = (".md", ".html")
 QUANTILES_PERCENT = (50.0, 90.0, 99.0, 99.9)
@@ -52,9 +52,7 @@ def _headline(found: Changes, margin_percent: float, strong: Callable[[str], str
     worse = [each for each in found.found if each.regressed(margin_percent)]
     if not worse:
         return "No regression beyond the margin."
-    return " ".join(
-        strong(f"Regression: {each.response.title} of {_treatment(each)}, {_step(each)}.") for each in worse
-    )
+    return " ".join(strong(wording.regression(each)) for each in worse)
 
 
 def _explained(margin_percent: float) -> str:
@@ -64,38 +62,13 @@ def _explained(margin_percent: float) -> str:
 def _row(change: Change) -> tuple[str, ...]:
     return (
         f"{change.response.title} ({change.response.unit})",
-        _treatment(change),
+        wording.treatment(change),
         figure(change.before),
         figure(change.after),
-        _changed(change.ratio),
+        wording.changed(change.ratio),
         f"{change.runs[0]} + {change.runs[1]}",
-        _verdict(change),
+        wording.verdict(change),
     )
-
-
-def _treatment(change: Change) -> str:
-    return title(change.treatment) if change.treatment else "all together"
-
-
-def _verdict(change: Change) -> str:
-    if change.verdict is None:
-        carriers = change.withheld is not None and change.withheld.cause is Cause.CARRIER
-        return "none: carriers differ" if carriers else "too few runs"
-    return "differs by treatment" if change.mixed else verdict_word(change.response, change.verdict)
-
-
-def _changed(ratio: Estimate) -> str:
-    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
-    times = not 0.5 < ratio.value < 2 or (ratio.high is not None and ratio.high > PERCENT_RATIO_MAX)
-    write = figure if times else points
-    said = f"× {figure(ratio.value)}" if times else f"{points(ratio.value)} %"
-    if ratio.low is None or ratio.high is None:
-        return said
-    return f"{said} [{write(ratio.low)}, {write(ratio.high)}]"
-
-
-def _step(change: Change) -> str:
-    return _changed(Estimate(change.ratio.value, None, None))
 
 
 def _quantile_columns() -> tuple[str, ...]:
@@ -105,7 +78,7 @@ def _quantile_columns() -> tuple[str, ...]:
 def _quantile_rows(shifts: Sequence[Shift]) -> list[tuple[str, ...]]:
     rows = []
     for shift in shifts:
-        known = {point.percent: _changed(point.ratio) for point in shift.points}
+        known = {point.percent: wording.changed(point.ratio) for point in shift.points}
         if known:
             rows.append((title(shift.arm), *(known.get(percent, "–") for percent in QUANTILES_PERCENT)))
     return rows

@@ -17,13 +17,17 @@ from iotax.cli import change_page
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, interval, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
+from iotax.cli.fit import fitting
 from iotax.cli.notebooks import open_notebook
-from iotax.cli.summary import COLORS
+from iotax.cli.treatments import COLORS
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Level, Study
-from iotax.wording import PERCENT_RATIO_MAX, because, figure, inside, points, title, verdict_word
+from iotax.wording import because, figure, title
+from iotax.wording import changes as wording
 
+_NAME_COLUMNS = 12
+"""What a treatment's name keeps, however narrow the terminal."""
 SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
@@ -58,10 +62,13 @@ def compare(
 
 def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], worse: list[Change]) -> None:
     out = console()
-    out.print(_table(found.found))
+    for table in fitting(out, ([_table(found.found)], _narrow_tables(found.found))):
+        out.print(table)
     if any(shift.points for shift in found.shifts):
         out.print()
-        out.print(_quantile_table(found.shifts))
+        shifts = found.shifts
+        for table in fitting(out, ([_quantile_table(shifts, narrow=narrow)] for narrow in (False, True))):
+            out.print(table)
     out.print(
         f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
         style="dim",
@@ -70,7 +77,7 @@ def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], 
     for note, style in notes:
         out.print(Text(note, style=style), soft_wrap=True)
     for change in worse:
-        out.print(Text(f"Regression: {_subject(change)}, {_said(change)}.", style="red"), soft_wrap=True)
+        out.print(Text(wording.regression(change), style="red"), soft_wrap=True)
     if not worse:
         out.print("No regression beyond the margin.", soft_wrap=True)
 
@@ -88,6 +95,7 @@ def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
                 "after": change.after,
                 **interval(change.ratio),
                 "runs": change.runs,
+                "doubtful_runs": change.doubt.runs,
                 "p": change.p_difference,
                 "verdict": "mixed" if change.mixed else change.verdict,
                 "withheld": change.withheld and change.withheld.cause.value,
@@ -117,7 +125,7 @@ def _compared(
                 found = level_changes(data, factor, old, new, margin_percent)
                 if not found.found:
                     leave(Exit.NOTEBOOK, f"{opened.path}: no condition was measured with both {before} and {after}")
-                return found, margin_percent, _withheld(found, before, after)
+                return found, margin_percent, [*_withheld(found, before, after), *_doubts(found)]
     one, other = _data(before, notebook), _data(after, notebook)
     if [run.result for run in one.measured] == [run.result for run in other.measured]:
         leave(
@@ -135,7 +143,11 @@ def _compared(
     notes = [("The two runs share no block: drift between them is part of the change.", "dim")]
     if different := differences(one, other):
         notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
-    return found, margin_percent, notes
+    return found, margin_percent, [*notes, *_doubts(found)]
+
+
+def _doubts(found: Changes) -> list[tuple[str, str]]:
+    return [(line, "yellow") for line in wording.doubts(found.found)]
 
 
 def _withheld(found: Changes, before: str, after: str) -> list[tuple[str, str]]:
@@ -218,7 +230,7 @@ def _table(found: list[Change]) -> Table:
         response = f"{change.response.title} ({change.response.unit})"
         table.add_row(
             response if response != last else "",
-            escape(_treatment(change)),
+            escape(wording.treatment(change)),
             figure(change.before),
             figure(change.after),
             _change(change.ratio),
@@ -229,52 +241,47 @@ def _table(found: list[Change]) -> Table:
     return table
 
 
-def _quantile_table(shifts: list[Shift]) -> Table:
+def _narrow_tables(found: list[Change]) -> list[Table]:
+    """One for each response, with intervals below their changes."""
+    tables = []
+    for response in dict.fromkeys(change.response for change in found):
+        name = f"{response.title} ({response.unit})"
+        table = Table(box=None, pad_edge=False, header_style="bold", title=name, title_justify="left")
+        table.add_column("treatment", min_width=_NAME_COLUMNS)
+        for each in ("before", "after", "change", "runs"):
+            table.add_column(each, justify="right", no_wrap=True)
+        table.add_column("verdict")
+        for change in (each for each in found if each.response is response):
+            table.add_row(
+                escape(wording.treatment(change)),
+                figure(change.before),
+                figure(change.after),
+                _change(change.ratio, narrow=True),
+                f"{change.runs[0]} + {change.runs[1]}",
+                _verdict(change),
+            )
+        tables.append(table)
+    return tables
+
+
+def _quantile_table(shifts: list[Shift], *, narrow: bool) -> Table:
     """Where in the distribution latency changed."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("latency at the quantile")
+    table.add_column("latency at" if narrow else "latency at the quantile", min_width=_NAME_COLUMNS)
     for percent in SHOWN_PERCENT:
         table.add_column(f"p{percent:g}", justify="right", no_wrap=True)
     for shift in shifts:
         points = {point.percent: point for point in shift.points}
-        row = [_change(points[percent].ratio) if percent in points else "–" for percent in SHOWN_PERCENT]
+        row = [_change(points[percent].ratio, narrow=narrow) if percent in points else "–" for percent in SHOWN_PERCENT]
         table.add_row(escape(title(shift.arm)), *row)
     return table
 
 
 def _verdict(change: Change) -> Text:
-    if change.verdict is None:
-        carriers = change.withheld is not None and change.withheld.cause is Cause.CARRIER
-        return Text("none: carriers differ" if carriers else "too few runs")
-    if change.mixed:
-        return Text("differs by treatment", style="yellow")
-    return Text(verdict_word(change.response, change.verdict), style=COLORS[change.verdict])
+    style = "yellow" if change.mixed else COLORS[change.verdict] if change.verdict is not None else ""
+    return Text(wording.verdict(change), style=style)
 
 
-def _treatment(change: Change) -> str:
-    return title(change.treatment) if change.treatment else "all together"
-
-
-def _subject(change: Change) -> str:
-    return f"{inside(change.response.title)} of {_treatment(change)}"
-
-
-def _said(change: Change) -> str:
-    return _step(change.ratio.value)
-
-
-def _change(ratio: Estimate) -> str:
-    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
-    if ratio.low is None or ratio.high is None:
-        return _step(ratio.value)
-    if _is_times(ratio.value) or ratio.high > PERCENT_RATIO_MAX:
-        return f"× {figure(ratio.value)} \\[{figure(ratio.low)}, {figure(ratio.high)}]"
-    return f"{_step(ratio.value)} \\[{points(ratio.low)}, {points(ratio.high)}]"
-
-
-def _is_times(ratio: float) -> bool:
-    return not 0.5 < ratio < 2
-
-
-def _step(ratio: float) -> str:
-    return f"× {figure(ratio)}" if _is_times(ratio) else f"{points(ratio)} %"
+def _change(ratio: Estimate, *, narrow: bool = False) -> str:
+    said = wording.changed(ratio)
+    return escape(said.replace(" [", "\n[") if narrow else said)

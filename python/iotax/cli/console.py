@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 PIPE_COLUMNS = 160
 """Width where there is no terminal to ask: wide enough that no table breaks."""
@@ -42,9 +44,38 @@ class _Lasting:
         os.close(nowhere)
 
 
+_BETWEEN = re.compile(r"(?<!min) (?!%|[µmn]s\b|min\b|s\b|IOPS\b)")
+"""Where a line may break: not between a number and its unit."""
+
+
+class _Screen(Console):
+    """Breaks prose (`soft_wrap`) between words on a terminal, and leaves it in one line where something else reads."""
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **how: Any) -> None:
+        if soft_wrap and self.is_terminal:
+            objects = tuple(self._broken(each) for each in objects)
+        super().print(*objects, soft_wrap=soft_wrap, **how)
+
+    def _broken(self, prose: str | Text) -> Text:
+        text = prose if isinstance(prose, Text) else self.render_str(prose)
+        return Text(broken(text.plain, self.width), style=text.style, spans=text.spans)
+
+
+def broken(prose: str, width: int) -> str:
+    """The same letters, with line breaks in place of some spaces, so that no line is wider where words allow it."""
+    begins, at = 0, -1
+    letters = list(prose)
+    for space in [found.start() for found in _BETWEEN.finditer(prose)] + [len(prose)]:
+        if space - begins > width and at >= begins:
+            letters[at] = "\n"
+            begins = at + 1
+        at = space
+    return "".join(letters)
+
+
 def console_on(stream: TextIO) -> Console:
     """As wide as its terminal, and as wide as tables need where there is none."""
-    return Console(
+    return _Screen(
         file=_Lasting(stream),  # ty: ignore[invalid-argument-type]  # it has all that a TextIO has
         highlight=False,
         width=None if stream.isatty() else PIPE_COLUMNS,
@@ -54,3 +85,8 @@ def console_on(stream: TextIO) -> Console:
 def console() -> Console:
     """Standard output."""
     return console_on(sys.stdout)
+
+
+def say(prose: str, *, err: bool = False) -> None:
+    """To standard output, or to standard error where the output is a program's."""
+    console_on(sys.stderr if err else sys.stdout).print(Text(prose), soft_wrap=True)

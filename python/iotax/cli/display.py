@@ -15,7 +15,7 @@ from rich.text import Text
 from iotax.cli.console import console_on
 from iotax.expected import Clock
 from iotax.listener import Listener
-from iotax.units import show_minutes, show_rate, show_time
+from iotax.units import counted, show_minutes, show_rate, show_time
 
 if TYPE_CHECKING:
     # The first line of a run is printed before what is heavy.
@@ -56,12 +56,12 @@ class Display(Listener):
     def replicated(self, trials: list[Trial]) -> None:
         more = sorted({trial.replicate for trial in trials if trial.compared})
         numbers = f"replicate {more[0]}" if len(more) == 1 else f"replicates {more[0]} to {more[-1]}"
-        self._print(f"Adding {numbers}, {len(trials)} trials, to the run that this notebook holds.")
+        self._print(f"Adding {numbers}, {counted(len(trials), 'trial')}, to the run that this notebook holds.")
 
     def extended(self, trials: list[Trial]) -> None:
         if self._clock is not None:
             self._clock.extend(trials)
-        self._print(f"The search goes on: {len(trials)} trial{'s'[: len(trials) > 1]}.")
+        self._print(f"The search goes on: {counted(len(trials), 'trial')}.")
 
     def background(self, background: Background) -> None:
         machine_ns = background.cpu.machine_ns
@@ -71,6 +71,8 @@ class Display(Listener):
 
     def started(self, trials: Sequence[Trial], attempt: int) -> None:
         self._under_way = trials[0].id if len(trials) == 1 else f"session {trials[0].block}"
+        if self._clock is not None:
+            self._clock.begin(trials)
         if attempt > 1:
             self._print(f"{self._under_way}: trying again.")
 
@@ -127,7 +129,7 @@ class LiveDisplay(Display):
         width = self._console.width - 1
         line = Table.grid(padding=(0, 2))
         if self._clock is not None and len(said[0]) + 2 + _BAR_COLUMNS <= width:
-            line.add_row(ProgressBar(self._clock.total, self._clock.done, width=_BAR_COLUMNS), said[0])
+            line.add_row(ProgressBar(1.0, self._clock.share, width=_BAR_COLUMNS), said[0])
         else:
             fitting = next((each for each in said if len(each) <= width), said[-1])
             fitting.truncate(width)
@@ -138,8 +140,8 @@ class LiveDisplay(Display):
         """What there is to say, from all of it to the least."""
         begin: list[Text | str] = []
         if self._clock is not None:
-            left_s = self._clock.left_s(self._sample.at_ns if self._sample else 0)
-            begin = [f"{self._clock.done}/{self._clock.total}", Text(f"{show_minutes(left_s)} left", style="cyan")]
+            left = Text(f"{show_minutes(self._clock.left_s())} left", style="cyan")
+            begin = [f"{self._clock.done}/{self._clock.total}", left]
         if self._step is not None:
             share = f" {self._step.fraction:.0%}" if self._step.fraction is not None else ""
             return [_in_one([*begin, f"{self._step.text}{share}"])]
@@ -167,20 +169,32 @@ class PlainDisplay(Display):
         if step.fraction is None:
             self._print(f"{step.text[:1].upper()}{step.text[1:]}.")
 
+    def sample(self, sample: Sample) -> None:
+        # Trials by themselves are told when they end, as they do soon; those of a session end all at once.
+        if self._clock is not None and sample.trial and self._is_due():
+            self._tell(self._clock, _place(self._under_way, sample), ", ".join(_describe(sample)))
+
     def ended(self, attempt: Attempt) -> None:
         super().ended(attempt)
         clock, result = self._clock, attempt.result
         if clock is None or result is None:
             return
-        lately = self._said_s is not None and time.monotonic() - self._said_s < PLAIN_EVERY_S
-        if lately and clock.done < clock.total:
-            return
+        is_last = clock.done == clock.total
+        if self._under_way == attempt.trial.id and (is_last or self._is_due()):
+            measured = (
+                f"{show_rate(result.rate_iops)} IOPS, p50 {show_time(result.latency_ns(50))}, "
+                f"p99 {show_time(result.latency_ns(99))}"
+            )
+            self._tell(clock, attempt.trial.id, measured)
+        elif self._under_way != attempt.trial.id and clock.between and (is_last or self._is_due()):
+            self._tell(clock, self._under_way, "done")
+
+    def _is_due(self) -> bool:
+        return self._said_s is None or time.monotonic() - self._said_s >= PLAIN_EVERY_S
+
+    def _tell(self, clock: Clock, place: str, measured: str) -> None:
         self._said_s = time.monotonic()
-        self._print(
-            f"{clock.done}/{clock.total} {attempt.trial.id}: {show_rate(result.rate_iops)} IOPS, "
-            f"p50 {show_time(result.latency_ns(50))}, p99 {show_time(result.latency_ns(99))}; "
-            f"about {show_minutes(clock.left_s())} left"
-        )
+        self._print(f"{clock.done}/{clock.total} {place}: {measured}; about {show_minutes(clock.left_s())} left")
 
 
 def display_on(stream: TextIO) -> Display:

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from iotax import __version__
+from iotax.cli.console import say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
@@ -66,7 +67,7 @@ def import_(request: Request, document: Path | None, *, watch: bool) -> None:
     if document != STDOUT:
         _say(read, path, run, new)
     for each in _first(read.campaign.unreadable):
-        typer.echo(f"iotax: not imported: {each}", err=True)
+        say(f"iotax: not imported: {each}", err=True)
     if document is not None:
         write_document(document, _document(read, path, run, new), path, *request.paths)
     if read.campaign.unreadable:
@@ -88,7 +89,7 @@ def _name(paths: tuple[Path, ...]) -> str:
 def _list() -> None:
     width = max(map(len, FORMATS))
     for each in FORMATS.values():
-        typer.echo(f"{each.name:{width}}  {each.title}; latency: {each.latency}")
+        say(f"{each.name:{width}}  {each.title}; latency: {each.latency}")
 
 
 def _format(request: Request) -> Format:
@@ -160,7 +161,7 @@ def _say(read: _Read, path: Path, run: int, new: int) -> None:
     with Notebook(path) as notebook:
         print_summary(notebook, run)
     for each in read.notes[:_SHOWN_MAX]:
-        typer.echo(f"note: {each}")
+        say(f"note: {each}")
     if len(read.notes) > _SHOWN_MAX:
         typer.echo(f"… and {len(read.notes) - _SHOWN_MAX} more notes; the report has all.")
     if new:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from iotax.cli.console import say
 from iotax.cli.display import Display, display_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
@@ -17,6 +18,7 @@ from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.listener import Listener, Listeners
 from iotax.study import Study
+from iotax.units import counted
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 if TYPE_CHECKING:
@@ -149,7 +151,8 @@ def _conclude(study: Study, path: Path, summary: Summary, document: Path | None,
             left = len(notebook.left(summary.run))
             leave(
                 Exit.INTERRUPTED,
-                f"interrupted with {left} trials left; run the same command again to continue. Results: {path}",
+                f"interrupted with {counted(left, 'trial')} left; run the same command again to continue. "
+                f"Results: {path}",
             )
         if document != STDOUT:
             _print(study, notebook, summary)
@@ -160,13 +163,13 @@ def _conclude(study: Study, path: Path, summary: Summary, document: Path | None,
         if report and document != STDOUT:
             typer.echo(f"Report: {page}")
         if summary.finished:
-            typer.echo(_nothing_run(notebook, summary.run), err=document == STDOUT)
+            say(_nothing_run(notebook, summary.run), err=document == STDOUT)
         left = len(notebook.left(summary.run))
     if summary.away:
         leave(
             Exit.FAILED,
-            f"the target does not answer ({summary.away}): the study ended with {left} trials left. Run the same "
-            "command again to continue, with --wait-for-target to wait longer",
+            f"the target does not answer ({summary.away}): the study ended with {counted(left, 'trial')} left. "
+            "Run the same command again to continue, with --wait-for-target to wait longer",
         )
     if summary.failed:
         raise typer.Exit(Exit.FAILED)
@@ -180,9 +183,9 @@ def _is_younger(page: Path, notebook: Notebook, run: int) -> bool:
 
 def _nothing_run(notebook: Notebook, run: int) -> str:
     """The last word, so that nobody takes earlier figures for new ones; a script reads `trials_done_now`."""
-    count = len(notebook.trials(run))
+    trials = len(notebook.trials(run))
     return (
-        f"Nothing was run: all {count} trials of this study were done already, and these are their results. "
+        f"Nothing was run: all {trials} trials of this study were done already, and these are their results. "
         "Say --again for another run beside this one, or give more `replicates:` to add to it."
     )
 

@@ -21,7 +21,7 @@ from iotax.engine import Engine, EngineError, find_engine
 from iotax.serving.clients import TITLES, commands, reachable
 from iotax.serving.notify import notify
 from iotax.serving.offer import PORTS, Offer
-from iotax.units import format_size, parse_size
+from iotax.units import counted, format_size, parse_size
 
 MEMORY_BYTES = 1 << 30
 """Size of a memory volume that names none."""
@@ -230,7 +230,7 @@ def _display_on(console: Console) -> _Display:
 
 
 def _status(connections: int, cores: float) -> str:
-    return f"{connections} connection{'s'[: connections != 1]} · {cores:.2f} cores busy"
+    return f"{counted(connections, 'connection')} · {cores:.2f} cores busy"
 
 
 def _follow(engine: Engine, display: _Display) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import typer
+from rich.text import Text
 
 from iotax.cli.agreed import agreed
+from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
@@ -53,7 +55,7 @@ def _show(notebook: Notebook, run: int | None) -> None:
 
         print_summary(notebook, chosen.id)
         for line in connections(attempts):
-            typer.echo(line)
+            console().print(Text(line), soft_wrap=True)
 
 
 def connections(attempts: Iterable[Attempt]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from iotax.analysis import Estimate, summarise
 from iotax.analysis.capacity import (
@@ -22,7 +23,7 @@ from iotax.analysis.capacity import (
     slowdown,
 )
 from iotax.analysis.cost import ServiceCost
-from iotax.cli.console import console
+from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
@@ -76,10 +77,18 @@ def _print(found: list[Capacity], costs: list[ServiceCost], demand: Demand, core
     )
     if given or comparable(costs):
         out.print(_hidden(costs, cores), soft_wrap=True)
-    for source in dict.fromkeys(cost.source for cost in costs if cost.source):
-        out.print(f"Costs: {source}, with 95 % intervals.", style="dim", soft_wrap=True)
+    for source in _sources(costs):
+        out.print(Text(source, style="dim"), soft_wrap=True)
     for line in cost_cautions(costs):
         out.print(line, style="yellow", soft_wrap=True)
+
+
+def _sources(costs: list[ServiceCost]) -> list[str]:
+    """Where the costs come from; by name where not all come from one place."""
+    told = [cost for cost in costs if cost.source]
+    if len({cost.source for cost in told}) < 2:
+        return [f"Costs: {told[0].source}, with 95 % intervals."] if told else []
+    return [f"Cost of {title(cost.arm)}: {cost.source}, with its 95 % interval." for cost in told]
 
 
 def _document(found: list[Capacity], costs: list[ServiceCost], demand: Demand, cores: int) -> dict[str, Any]:
@@ -182,7 +191,7 @@ def _from_notebook(path: Path | None, run: int | None, rate_iops: float, documen
             )
         judged(document, notebook.path)
         for reason in found.reasons:
-            typer.echo(f"Not sized: {reason}.", err=document == STDOUT)
+            say(f"Not sized: {reason}.", err=document == STDOUT)
         typer.echo(f"{notebook.path}", err=document == STDOUT)
     return found.costs
 

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from iotax.cli.console import console
+from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.documents import check_document, plan_document, studies_document
 from iotax.cli.exits import Exit, leave
@@ -30,7 +30,7 @@ from iotax.study.read import builtin_studies, builtin_study, load_study, read_st
 from iotax.study.schema import schema_text
 from iotax.study.source import StudyError
 from iotax.trial import Trial
-from iotax.units import show_minutes
+from iotax.units import counted, show_minutes
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]error[/]", "refused": "[red]refused[/]"}
 
@@ -116,9 +116,10 @@ def _levels(study: Study, trial: Trial) -> list[str]:
 def _extent(study: Study, made: Plan) -> str:
     slices = study.design.slices
     if slices is None:
-        return f"{len(made.trials)} trials in {made.blocks} block{'s'[: made.blocks - 1]}"
-    count = len(made.trials) // study.design.replicates
-    return f"{study.design.replicates} sessions of {slices.rounds} rounds of {count} treatments, each once per round"
+        return f"{counted(len(made.trials), 'trial')} in {counted(made.blocks, 'block')}"
+    treatments = len(made.trials) // study.design.replicates
+    sessions, rounds = counted(study.design.replicates, "session"), counted(slices.rounds, "round")
+    return f"{sessions} of {rounds} of {counted(treatments, 'treatment')}, each once per round"
 
 
 def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
@@ -157,8 +158,8 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
             )
     if (slices := study.design.slices) is not None and (scatter := summary.session_scatter) is not None:
         made = make_plan(study)
-        count = len(made.trials) // made.blocks
-        said = advice(count, slices, study.design.replicates, made.duration_ns, scatter.share_of_sessions)
+        treatments = len(made.trials) // made.blocks
+        said = advice(treatments, slices, study.design.replicates, made.duration_ns, scatter.share_of_sessions)
         found += [said] if said else []
     return found
 
@@ -230,7 +231,7 @@ def init(path: Path, source: str | None) -> None:
         leave(Exit.USAGE, f"{schema} is not a schema of iotax; name a study in another folder")
     write_output(path, _begun(source, path.stem), *([Path(source)] if source else []))
     write_output(schema, schema_text())
-    typer.echo(f"{path} is a study to start from; editors complete and check it with {schema}.")
+    say(f"{path} is a study to start from; editors complete and check it with {schema}.")
     typer.echo(f"Next: iotax plan {path}")
 
 
@@ -251,7 +252,7 @@ def _begun(source: str | None, name: str) -> str:
     except StudyError as error:
         leave(Exit.USAGE, "\n".join(error.lines()))
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     return from_study(text, name)
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis import RESPONSES, CellSummary, Level, Response, Summary, Verdict, summarise
+from iotax.analysis import RESPONSES, CellSummary, Level, Summary, summarise
 from iotax.analysis.precision import half_width_percent, precisions
 from iotax.cli.agreed import agreed
 from iotax.cli.console import console
 from iotax.cli.document import interval
+from iotax.cli.treatments import tables
 from iotax.notebook import Notebook
 from iotax.report import study_data
-from iotax.units import show_rate
-from iotax.wording import answer, indexed, inside, link, measuring, precision, search, trust, verdict_word, verdicts
+from iotax.wording import answer, inside, link, measuring, precision, search, trust, verdicts
 
-COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
-_CPU_PARTS = ("initiator", "target", "hypervisor")
 _RESPONSES = {response.key: response for response in RESPONSES}
 
 
@@ -36,7 +33,8 @@ def print_summary(notebook: Notebook, run: int) -> None:
         _print_warnings(summary)
         return
     primary = summary.responses[0] if summary.responses else _RESPONSES["iops"]
-    out.print(_table(summary, primary))
+    for table in tables(out, summary, primary):
+        out.print(table)
     out.print(
         f"Relative: {inside(primary.title)}, {escape(summary.grid.baseline_arm)} = 100, with 95 % intervals. "
         f"Within {data.study.margin:g} % counts as equivalent.",
@@ -145,55 +143,3 @@ def _print_warnings(summary: Summary) -> None:
         if finding.tone == "warning":
             for line in (finding.text, *finding.details):
                 console().print(Text(line, style="yellow"), soft_wrap=True)
-
-
-def _table(summary: Summary, primary: Response) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for factor in summary.grid.factors:
-        table.add_column(factor.replace("_", " "))
-    parts = [part for part in _CPU_PARTS if any(f"cpu_{part}" in cell.values for cell in summary.cells)]
-    for title in ("IOPS", "p50\nµs", "p99\nµs", *(f"CPU µs/IO\n{part}" for part in parts)):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("relative", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("runs", justify="right")
-    for cell in summary.cells:
-        table.add_row(
-            *map(escape, cell.cell),
-            _iops(cell),
-            *(_us(cell, key) for key in ("latency_p50", "latency_p99", *(f"cpu_{part}" for part in parts))),
-            _relative(cell, primary, summary.grid.baseline_arm),
-            _verdict(cell, primary),
-            str(len(cell.runs)),
-        )
-    return table
-
-
-def _iops(cell: CellSummary) -> str:
-    return show_rate(cell.values["iops"].value) if "iops" in cell.values else "–"
-
-
-def _us(cell: CellSummary, key: str) -> str:
-    if key not in cell.values:
-        return "–"
-    value = cell.values[key].value
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def _relative(cell: CellSummary, primary: Response, baseline: str) -> str:
-    if cell.arm == baseline:
-        return "100"
-    if primary.key not in cell.ratios:
-        return "–"
-    ratio = cell.ratios[primary.key].ratio
-    if ratio.low is None or ratio.high is None:
-        return "–"
-    return f"{indexed(ratio.value)} \\[{indexed(ratio.low)}, {indexed(ratio.high)}]"
-
-
-def _verdict(cell: CellSummary, primary: Response) -> Text:
-    verdict = cell.ratios[primary.key].verdict if primary.key in cell.ratios else None
-    if verdict is None:
-        return Text("")
-    word = verdict_word(primary, verdict)
-    return Text(f"{word}, doubtful" if cell.doubt.most else word, style=COLORS[verdict])

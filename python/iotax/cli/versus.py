@@ -1,4 +1,5 @@
-"""`iotax vs`: a comparison without a file, in fio's words; the study that it runs is written down."""
+"""`iotax vs`: a comparison without a file, in fio's words; the study that it runs is written down. What is heavy is
+imported after the first line is on the screen."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,9 +15,11 @@ from iotax.cli import run as command
 from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import OUT
-from iotax.design.shape import SETTLE_NS, SLICE_NS, Shape, best_shape
 from iotax.study.versus import Asked, VersusError, name_of, study_text, targets_of
-from iotax.units import format_duration
+from iotax.units import counted, format_duration
+
+if TYPE_CHECKING:
+    from iotax.design.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class Where:
 def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, again: bool, report: bool) -> None:
     try:
         targets = _absolute(targets_of(words))
+        typer.echo(f"Load: {asked.words}.", err=where.document == STDOUT)
+        from iotax.design.shape import SETTLE_NS, SLICE_NS
+
         shape = _shape(len(targets), time_s)
     except VersusError as error:
         leave(Exit.USAGE, str(error))
@@ -45,7 +52,7 @@ def versus(words: Sequence[str], asked: Asked, time_s: float, where: Where, *, a
     )
     path = _written(where.study, name_of(targets, asked), text)
     typer.echo(
-        f"{asked.words}: {shape.sessions} sessions of {shape.rounds} rounds. Study: {path}",
+        f"Study: {path}, {counted(shape.sessions, 'session')} of {counted(shape.rounds, 'round')}.",
         err=where.document == STDOUT,
     )
     try:
@@ -69,6 +76,8 @@ def _absolute(targets: dict[str, str]) -> dict[str, str]:
 
 
 def _shape(treatments: int, time_s: float) -> Shape:
+    from iotax.design.shape import best_shape
+
     try:
         return best_shape(treatments, round(time_s * 1e9))
     except ValueError as error:

@@ -8,7 +8,7 @@ from iotax.design.plan import Plan, conditions, steps_max
 from iotax.design.power import BLOCKS_ENOUGH, block_reach, detectable_ratio
 from iotax.design.treatments import candidates, fraction_of, matrix, treatments
 from iotax.study import Study
-from iotax.units import show_minutes, show_rate, show_time
+from iotax.units import counted, show_minutes, show_rate, show_time
 
 CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 """Scatters of runs for which the detectable difference is told: what a lab has, `iotax aa` says."""
@@ -55,7 +55,7 @@ def _treatments(study: Study) -> list[str]:
             f"each run gives {share:.0%} of the information of one in the whole factorial."
         ]
     cut = f" without {_full(study) - count} excluded" if design.exclude else ""
-    return [f"Full factorial{cut}: {count} treatments."]
+    return [f"Full factorial{cut}: {counted(count, 'treatment')}."]
 
 
 def _order(study: Study, plan: Plan) -> list[str]:
@@ -70,9 +70,7 @@ def _order(study: Study, plan: Plan) -> list[str]:
         )
     if count := study.design.sentinels:
         at = [trial.order for trial in plan.trials if not trial.replicate]
-        found.append(
-            f"{count} sentinel run{'s'[: count > 1]} of the baseline, at {', '.join(map(str, at))}, to see drift."
-        )
+        found.append(f"{counted(count, 'sentinel run')} of the baseline, at {', '.join(map(str, at))}, to see drift.")
     return found
 
 
@@ -81,9 +79,9 @@ def _rounds(study: Study) -> list[str]:
     if slices is None:
         return []
     return [
-        f"{study.design.replicates} sessions, each with new processes, memory and connections; server and load "
-        "exchange processors "
-        f"in every second one. A session is {slices.rounds} rounds of {count} slices: each "
+        f"{counted(study.design.replicates, 'session')}, each with new processes, memory and connections; "
+        "server and load exchange processors "
+        f"in every second one. A session is {counted(slices.rounds, 'round')} of {counted(count, 'slice')}: each "
         f"treatment once per round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load that "
         "is not measured, "
         "with each treatment following each other one equally often. The sample of the intervals is the sessions."
@@ -94,14 +92,14 @@ def _search(study: Study, plan: Plan) -> list[str]:
     search = study.search
     assert search is not None
     objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
-    most = f"{plan.trials_max} trials at most, about {show_minutes(plan.duration_max_ns / 1e9)}"
+    most = f"{counted(plan.trials_max, 'trial')} at most, about {show_minutes(plan.duration_max_ns / 1e9)}"
     if search.rate_max is None:
         return [
-            f"Then, for each of {len(conditions(study))} conditions, the best load that meets {objective} is chosen "
-            f"and measured in {search.confirm} fresh runs: {most}."
+            f"Then, for each of {counted(len(conditions(study)), 'condition')}, the best load that meets {objective} "
+            f"is chosen and measured in {search.confirm} fresh runs: {most}."
         ]
     return [
-        f"These are first probes. For each of {len(plan.trials)} treatments the highest rate from "
+        f"These are first probes. For each of {counted(len(plan.trials), 'treatment')} the highest rate from "
         f"{show_rate(search.rate_min)} to {show_rate(search.rate_max)} IOPS that meets {objective} is bisected to "
         f"{search.precision:g} %, in {steps_max(search)} probes at most, then measured in a fresh run, or two where "
         f"the first misses. The whole search is repeated {search.confirm} times, each in a block of its own: {most}."

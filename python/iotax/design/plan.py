@@ -20,7 +20,7 @@ from iotax.design.treatments import Treatment, name_of, treatments
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import LevelValue, Trial
-from iotax.units import show_minutes
+from iotax.units import counted, show_minutes
 
 CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
@@ -64,7 +64,7 @@ class Plan:
     @property
     def amount(self) -> str:
         """ "8 trials in 2 blocks, about 2 s"; of a search with all that it may add."""
-        first = f"{len(self.trials)} trials in {self.blocks} block{'s'[: self.blocks - 1]}"
+        first = f"{counted(len(self.trials), 'trial')} in {counted(self.blocks, 'block')}"
         takes = f"about {show_minutes(self.duration_max_ns / 1e9)}"
         return f"{first}, at most {self.trials_max} with the search, {takes}" if self.further else f"{first}, {takes}"
 

@@ -155,9 +155,7 @@ class Board:
     def left_s(self) -> float | None:
         if self._clock is None or self._state != "running":
             return None
-        under_way = self._under_way
-        of_trial_ns = max((s.at_ns for _, s, _ in under_way.samples.values()), default=0) if under_way else 0
-        return self._clock.left_s(of_trial_ns)
+        return self._clock.left_s()
 
     @property
     def counts(self) -> tuple[int, int]:

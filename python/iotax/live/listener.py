@@ -37,6 +37,8 @@ class LiveListener(Listener):
         self._board.step(step)
 
     def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        if self._clock is not None:
+            self._clock.begin(trials)
         self._board.start(trials, attempt)
 
     def sample(self, sample: Sample) -> None:

@@ -22,6 +22,7 @@ from iotax.analysis.responses import CPU
 from iotax.design.power import BLOCKS_ENOUGH, block_reach
 from iotax.queueing import SizingTarget
 from iotax.report.tables import Column, Figure, Group, Row
+from iotax.units import counted
 from iotax.wording import comparable, figure, title
 
 TARGETS = (
@@ -86,7 +87,7 @@ def cost_groups(costs: CpuCosts, base: str) -> list[Group]:
         if arm in curved:
             figures += [Figure(figure(curved[arm].lightest_us)), Figure(figure(curved[arm].heaviest_us))]
         runs = sum(load.arm == arm for load in costs.model.loads)
-        rows.append(Row(arm, title(arm), figures, f"{runs} runs"))
+        rows.append(Row(arm, title(arm), figures, counted(runs, "run")))
     return [Group("", rows)]
 
 

@@ -5,6 +5,7 @@ from iotax.analysis.data import PROTOCOL
 from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, link_of, per_share, shares
 from iotax.analysis.responses import BANDWIDTH
 from iotax.report.tables import Column, Figure, Group, absolute, by_condition
+from iotax.units import counted
 from iotax.wording import figure, title
 
 _ROUNDING = 0.02
@@ -69,7 +70,7 @@ def note(summary: Summary) -> str:
     if not bound:
         return f"No link carried {floor} of that on both sides of a comparison: no difference here comes from its rate."
     return (
-        f"In {bound} comparison{'s'[: bound > 1]} both links carried {floor} of that or more: there the raw difference "
+        f"In {counted(bound, 'comparison')} both links carried {floor} of that or more: there the raw difference "
         "is that of the links, and shares compare the protocols. Latency and CPU are not normalised and "
         "stay as measured."
     )

@@ -10,7 +10,7 @@ No sentence states a difference without its interval, and one that withholds a v
 """
 
 from iotax.wording.answer import Part, answer, precision
-from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, indexed, percent, points, signed, span
+from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, inside, title
 from iotax.wording.sizing import comparable, cost_cautions
 from iotax.wording.trust import measuring, trust
@@ -28,7 +28,6 @@ __all__ = [
     "change",
     "comparable",
     "cost_cautions",
-    "count",
     "figure",
     "indexed",
     "inside",

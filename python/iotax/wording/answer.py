@@ -7,11 +7,13 @@ from iotax.analysis.compare import Comparison
 from iotax.analysis.precision import Precision, detectable_percent, half_width_percent, precisions
 from iotax.analysis.sessions import SESSIONS_MAX, for_width
 from iotax.analysis.summary import Summary
+from iotax.analysis.validity import Doubt
 from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
-from iotax.units import show_minutes
-from iotax.wording.figures import count
-from iotax.wording.verdicts import Finding, judged, not_achieved, taxes
+from iotax.units import counted, show_minutes
+from iotax.wording.figures import listed
+from iotax.wording.names import title
+from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, taxed
 
 _PERCENT_MAX = 100
 """What is known no better than to a factor of two is not known to a tenth of a percent."""
@@ -27,27 +29,52 @@ class Part:
 
 def answer(summary: Summary) -> list[Part]:
     """Absolute before relative; what was found before what was not. Parts without a sentence are left out."""
+    doubts = _Doubts()
     significant, equivalent, open_, withheld = [], [], [], []
-    for finding, comparisons in judged(summary):
-        found = {each.verdict for each in comparisons}
+    for each in judged(summary):
+        found = {comparison.verdict for comparison in each.rests_on}
+        finding = doubts.marked(each.finding, each.doubt, title(summary.grid.baseline_arm))
         if found & {Verdict.BETTER, Verdict.WORSE}:
             significant.append(finding)
         elif Verdict.INCONCLUSIVE in found:
-            open_.append(_with_what_it_takes(finding, comparisons, summary))
+            open_.append(_with_what_it_takes(finding, each.rests_on, summary))
         elif Verdict.EQUIVALENT in found:
             equivalent.append(finding)
         else:
             withheld.append(finding)
+    local = title(summary.grid.local or "")
+    adds = [doubts.marked(finding, doubt, local) for finding, doubt in taxed(summary)]
     margin = f"{summary.data.study.margin:g} %"
     parts = [
-        Part("What each protocol adds to an I/O", tuple(taxes(summary.taxes))),
+        Part("What each protocol adds to an I/O", tuple(adds)),
         Part("Significant differences", tuple(significant)),
         Part(f"No difference beyond the margin of {margin}", tuple(equivalent)),
         Part("Not settled", tuple(open_)),
         Part("No verdict", tuple(withheld)),
         Part("Offered and not completed", tuple(not_achieved(summary))),
+        Part("Why doubtful", tuple(doubts.reasons())),
     ]
     return [part for part in parts if part.findings]
+
+
+class _Doubts:
+    """Says in each sentence that its runs are doubtful, and how many are and why only once for all that share it."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[tuple[str, str], dict[str, None]] = {}
+        """What is said of the runs, and what is compared with → the subjects of which both hold."""
+
+    def marked(self, finding: Finding, doubt: Doubt, against: str) -> Finding:
+        if not doubt.most:
+            return finding
+        self._subjects.setdefault((doubtful_runs(doubt), against), {})[finding.subject] = None
+        return replace(finding, text=f"{finding.text}; doubtful", tone="warning")
+
+    def reasons(self) -> list[Finding]:
+        return [
+            Finding("", f"{listed(list(subjects))}{', each' if len(subjects) > 1 else ''} against {against}: {runs}")
+            for (runs, against), subjects in self._subjects.items()
+        ]
 
 
 def precision(summary: Summary) -> Finding | None:
@@ -97,7 +124,7 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
             shares.append(max(margin_percent - away, away) / width)
     if not shares:
         return finding
-    return replace(finding, text=f"{finding.text}; to settle it takes {_effort(summary, min(*shares, 1.0))}")
+    return replace(finding, text=f"{finding.text}. To settle it: {_effort(summary, min(*shares, 1.0))}")
 
 
 def _effort(summary: Summary, share: float) -> str:
@@ -106,11 +133,11 @@ def _effort(summary: Summary, share: float) -> str:
     unit = "session" if summary.data.study.design.slices else "replicate"
     wanted = for_width(blocks, share) if blocks > 1 else None
     if wanted is None:
-        return f"more than {count(SESSIONS_MAX, unit)}"
+        return f"more than {counted(SESSIONS_MAX, unit)}"
     # What an import took says nothing about how long its runs did.
     wall_ns = 0 if isinstance(summary.data.study, ImportedStudy) else summary.data.wall_ns
     took = f" ({show_minutes(wall_ns / 1e9 * wanted / blocks)})" if wall_ns else ""
-    return f"about {count(wanted, unit)}{took}"
+    return f"about {counted(wanted, unit)} in all{took}"
 
 
 def _blocks(summary: Summary) -> int:

@@ -1,6 +1,7 @@
 """Numbers, shares and intervals as they are written everywhere."""
 
 import math
+from collections.abc import Sequence
 
 from iotax.analysis.estimate import Estimate
 
@@ -69,6 +70,7 @@ def ends(low: float, high: float, *, times: bool = False) -> str:
     return f"{signed(low - 1)} to {signed(high - 1)}"
 
 
-def count(n: int, noun: str) -> str:
-    """ "1 run", "3 runs"."""
-    return f"{n} {noun}" + ("" if n == 1 else "s")
+def listed(parts: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last

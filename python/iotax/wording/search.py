@@ -9,8 +9,7 @@ from iotax.analysis.search import Winner, against_baseline, winners
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt
-from iotax.units import show_rate, show_time
-from iotax.wording.figures import count
+from iotax.units import counted, show_rate, show_time
 from iotax.wording.names import title
 from iotax.wording.verdicts import caution
 from iotax.wording.withheld import because
@@ -58,7 +57,7 @@ def _best(search: Search, winner: Winner) -> str:
     if known is None:
         return f"{winner.load} is best; not measured again yet"
     return (
-        f"{winner.load} is best; on {count(len(winner.fresh), 'fresh run')} {show_rate(known.value)} "
+        f"{winner.load} is best; on {counted(len(winner.fresh), 'fresh run')} {show_rate(known.value)} "
         f"IOPS{_span(known)}, {_held(search, winner)}"
     )
 

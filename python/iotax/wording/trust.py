@@ -10,8 +10,8 @@ from iotax.analysis.sessions import SessionScatter
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Level
 from iotax.study.imported import ImportedStudy
-from iotax.units import show_minutes
-from iotax.wording.figures import PERCENT_RATIO_MAX, count, figure, percent, signed
+from iotax.units import counted, show_minutes
+from iotax.wording.figures import PERCENT_RATIO_MAX, figure, percent, signed
 from iotax.wording.names import inside, title
 from iotax.wording.verdicts import Finding
 
@@ -26,16 +26,17 @@ def trust(summary: Summary) -> list[Finding]:
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.measured)} of {planned} planned trials were measured"
     if isinstance(data.study, ImportedStudy):
-        text = f"{count(len(data.measured), 'result')} imported from {data.study.source}: iotax did not measure them"
+        text = f"{counted(len(data.measured), 'result')} imported from {data.study.source}: iotax did not measure them"
     if data.not_done:
         are = "is" if len(data.not_done) == 1 else "are"
-        text += f"; {count(len(data.not_done), 'failed or interrupted attempt')} {are} listed"
+        text += f"; {counted(len(data.not_done), 'failed or interrupted attempt')} {are} listed"
     found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
     disturbed = sum(
         any(check.key in DISTURBANCES and check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values()
     )
     if disturbed * 2 > len(runs):
-        text = f"{disturbed} of {len(runs)} runs were disturbed: repeat the study on a quiet machine."
+        were = "was" if disturbed == 1 else "were"
+        text = f"{disturbed} of {counted(len(runs), 'run')} {were} disturbed: repeat the study on a quiet machine."
         found.append(Finding("disturbed", text, "warning"))
     if data.excluded:
         found.append(_left_out(data, summary.both_ways))
@@ -59,7 +60,7 @@ def _flagged(summary: Summary) -> list[Finding]:
         if bad:
             cells = (c for cell in summary.cells for c in cell.checks if c.key == key and c.level >= Level.DOUBTFUL)
             example = next(cells, bad[0]).text
-            text = f"{name}: {len(bad)} of {count(len(runs), 'run')} flagged, e.g. “{example}”."
+            text = f"{name}: {len(bad)} of {counted(len(runs), 'run')} flagged, e.g. “{example}”."
             found.append(Finding(key, text, "warning"))
     return found
 
@@ -99,7 +100,7 @@ def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
             f"Most of the scatter of {name} ratios is between slices of a session ({100 - 100 * share:.0f} %): "
             "more rounds narrow the intervals as well as more sessions"
         )
-    text += f". Intervals half as wide take about {count(found.sessions_for_half, 'session')}"
+    text += f". Intervals half as wide take about {counted(found.sessions_for_half, 'session')}"
     if wall_ns:
         text += f" ({show_minutes(wall_ns / 1e9 * found.sessions_for_half / found.sessions)})"
     return Finding("sessions", text + ".")
@@ -124,5 +125,5 @@ def _noise(noise: Noise) -> Finding:
     if noise.detectable_ratio is not None:
         ratio = noise.detectable_ratio
         seen = percent(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
-        text += f"; minimum detectable difference with {count(noise.replicates, 'replicate')} (90 % power): {seen}"
+        text += f"; minimum detectable difference with {counted(noise.replicates, 'replicate')} (90 % power): {seen}"
     return Finding("noise", text + ".")

@@ -11,7 +11,9 @@ from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
 from iotax.analysis.verdict import Cause, Verdict, Withheld
-from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, percent, span
+from iotax.units import counted
+from iotax.wording.conditions import under
+from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, listed, percent, span
 from iotax.wording.names import inside, title
 from iotax.wording.withheld import because
 
@@ -63,19 +65,30 @@ _WORDS = {
 
 
 def verdicts(summary: Summary) -> list[Finding]:
-    """For each response and arm one finding, then what the protocols cost beyond local."""
-    return [finding for finding, _ in judged(summary)] + not_achieved(summary) + taxes(summary.taxes)
+    """For each response and arm one finding, then what the protocols cost beyond local; each says its doubt."""
+    said = [cautioned(each.finding, each.doubt) for each in judged(summary)]
+    return said + not_achieved(summary) + [cautioned(*each) for each in taxed(summary)]
 
 
-def judged(summary: Summary) -> list[tuple[Finding, list[Comparison]]]:
-    """For each response and arm one finding, and the comparisons that it rests on: by condition where it depends."""
+@dataclass(frozen=True)
+class Judged:
+    """A verdict in a sentence, which does not say yet how doubtful its runs are."""
+
+    finding: Finding
+    rests_on: list[Comparison]
+    """By condition where the answer depends on it."""
+    doubt: Doubt
+
+
+def judged(summary: Summary) -> list[Judged]:
+    """One for each response and arm."""
     found = []
     for response in summary.responses:
         for overall in (o for o in summary.overalls if o.response is response):
             by_condition = [c for c in summary.comparisons if c.response is response and c.arm == overall.arm]
             finding = against_baseline(overall, by_condition, title(summary.grid.baseline_arm))
             rests_on = by_condition if overall.depends and len(by_condition) > 1 else [overall.comparison]
-            found.append((_cautioned(finding, summary.doubt(overall.arm)), rests_on))
+            found.append(Judged(finding, rests_on, summary.doubt(overall.arm)))
     return found
 
 
@@ -84,11 +97,22 @@ def caution(doubt: Doubt) -> str:
     otherwise."""
     if not doubt.most:
         return ""
-    why = ", ".join(inside(TITLES[key]) for key in doubt.keys[:2])
     if doubt.of == 1:
-        return f"its only run is doubtful ({why})"
+        return f"its only run is doubtful ({_why(doubt)})"
     runs = f"all {doubt.of} runs" if doubt.runs == doubt.of else f"{doubt.runs} of these {doubt.of} runs"
-    return f"{runs} are doubtful ({why})"
+    return f"{runs} are doubtful ({_why(doubt)})"
+
+
+def doubtful_runs(doubt: Doubt) -> str:
+    """The same where several sentences share the word "doubtful": "28 of 36 runs (steady state)"."""
+    runs = f"{doubt.runs} of {counted(doubt.of, 'run')}"
+    if doubt.runs == doubt.of:
+        runs = "the only run" if doubt.of == 1 else f"all {doubt.of} runs"
+    return f"{runs} ({_why(doubt)})"
+
+
+def _why(doubt: Doubt) -> str:
+    return ", ".join(inside(TITLES[key]) for key in doubt.keys[:2])
 
 
 def verdict_word(response: Response, verdict: Verdict | None) -> str:
@@ -126,7 +150,8 @@ def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base:
     return Finding(arm, _compared(comparison, arm, base), tone, details, response.key, _verb(comparison))
 
 
-def _cautioned(finding: Finding, doubt: Doubt) -> Finding:
+def cautioned(finding: Finding, doubt: Doubt) -> Finding:
+    """The finding, which says so where it rests on mostly doubtful runs."""
     said = caution(doubt)
     return replace(finding, text=f"{finding.text}; but {said}", tone="warning") if said else finding
 
@@ -139,7 +164,7 @@ def not_achieved(summary: Summary) -> list[Finding]:
         for cell in (c for c in summary.cells if c.arm == arm):
             shares = [run.result.open.achieved for run in cell.runs if run.result.open is not None]
             if shares and min(shares) < ACHIEVED_MIN:
-                behind.append(f"{percent(min(shares))} at {cell.condition}" if cell.condition else percent(min(shares)))
+                behind.append(" ".join(filter(None, (percent(min(shares)), under(cell.condition)))))
         if behind and summary.responses:
             text = f"only a part of the offered I/Os: {', '.join(behind)} (slowest run of each)"
             found.append(Finding(title(arm), text, "warning", (), summary.responses[0].key, "completed"))
@@ -188,7 +213,7 @@ def _by_load(response: Response, known: Sequence[Comparison], base: str) -> tupl
         return f"no significant difference from {base} in {name} under any load ({reach})", "inconclusive", "shows"
     if verdicts == {Verdict.EQUIVALENT}:
         return f"equivalent to {base} in {name}, within the margin under every load ({reach})", "equivalent", "is"
-    extremes = [f"{_extreme(response, c)} at {c.condition} ({span(c.ratio)})" for c in (low, high)]
+    extremes = [f"{_extreme(response, c)} {under(c.condition)} ({span(c.ratio)})" for c in (low, high)]
     words = _words(response)
     if len(verdicts) == 1:
         tone: Tone = next(v.value for v in verdicts if v is not None)
@@ -223,7 +248,7 @@ def _sides(response: Response, known: Sequence[Comparison], base: str) -> str:
         if some:
             best = max(some, key=lambda c: c.ratio.value) if ahead else min(some, key=lambda c: c.ratio.value)
             others = f" and {len(some) - 1} more" if len(some) > 1 else ""
-            parts.append(f"{_difference(response, best.ratio, base)} at {best.condition}{others}")
+            parts.append(f"{_difference(response, best.ratio, base)} {under(best.condition)}{others}")
     return "; ".join(parts)
 
 
@@ -235,26 +260,25 @@ def _words(response: Response) -> _Words:
     return _WORDS.get(response.key, _Words(name, f"more ({name})", f"less ({name})", "shows", up, down))
 
 
-def taxes(found: Sequence[Tax]) -> list[Finding]:
+def taxed(summary: Summary) -> list[tuple[Finding, Doubt]]:
     """The tax under the lightest load, which the study names first: queueing adds least to it. None without an
-    interval."""
+    interval. Each with the doubt about its runs, which the sentence does not say yet."""
     said = []
-    for arm in dict.fromkeys(tax.arm for tax in found):
-        tax = next(t for t in found if t.arm == arm)
-        where = f" at {tax.condition}" if tax.condition else ""
+    for arm in dict.fromkeys(tax.arm for tax in summary.taxes):
+        tax = next(t for t in summary.taxes if t.arm == arm)
         parts = [
             f"{_us(estimate)} of {what}"
             for estimate, what in ((tax.latency_us, "latency"), *_cpu_by_side(tax))
             if estimate is not None and estimate.low is not None
         ]
         if parts:
-            text = f"adds {_listed(parts)} to each I/O"
+            text = f"adds {listed(parts)} to each I/O"
             if (lost := tax.throughput_percent) is not None and lost.low is not None and lost.low > 0:
-                text += f" and takes {_share(lost)} of the throughput"
-            text += f", compared with the same volume reached locally{where}"
+                text += f" and loses {_share(lost)} of the throughput"
+            text += f", compared with the same volume reached locally {under(tax.condition)}".rstrip()
             if tax.carrier.emulated:
                 text += f"; it runs here over {described(tax.carrier)}, whose cost is in these figures"
-            said.append(Finding(title(arm), text))
+            said.append((Finding(title(arm), text), summary.tax_doubt(tax)))
     return said
 
 
@@ -263,11 +287,6 @@ def _cpu_by_side(tax: Tax) -> list[tuple[Estimate | None, str]]:
     if tax.initiator_us is None or tax.target_us is None:
         return [(tax.cpu_us, "CPU")]
     return [(tax.initiator_us, "initiator CPU"), (tax.target_us, "target CPU")]
-
-
-def _listed(parts: Sequence[str]) -> str:
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _share(lost: Estimate) -> str:

@@ -12,7 +12,7 @@ from iotax.analysis import Summary, Verdict, summarise
 from iotax.analysis.precision import detectable_percent
 from iotax.analysis.sessions import for_width
 from iotax.design.power import POWER
-from iotax.wording import answer, precision
+from iotax.wording import answer, precision, verdicts
 from report.factory import PATHS, Simulation, study
 
 
@@ -30,9 +30,10 @@ def test_what_protocols_add_comes_first_by_side_with_intervals() -> None:
     said = [finding.sentence for finding in first.findings]
     assert [sentence.partition(" ")[0] for sentence in said] == ["NFSv3", "iSCSI", "NVMe/TCP"]
     for sentence in said:
+        assert sentence.endswith(", compared with the same volume reached locally with 1 outstanding I/O."), sentence
         for what in ("latency", "initiator CPU", "target CPU"):
             assert re.search(rf"[\d.,]+ µs \(95 % CI [\d.,]+ to [\d.,]+\) of {what}", sentence), (what, sentence)
-        assert re.search(r"takes [\d.]+ % \(95 % CI .*\) of the throughput", sentence), sentence
+        assert re.search(r"loses [\d.]+ % \(95 % CI .*\) of the throughput", sentence), sentence
 
 
 def test_both_sides_add_what_they_spend_beyond_local() -> None:
@@ -61,6 +62,32 @@ def test_every_verdict_stands_in_one_part() -> None:
         assert ("No difference beyond the margin of 5 %" in said) >= (Verdict.EQUIVALENT in verdicts)
 
 
+def test_every_part_says_its_doubt_and_the_reason_stands_once() -> None:
+    every = [f"{p}/{n}/r{r}" for p in ("nfs3", "nvme-tcp") for n in (1, 8, 32) for r in (1, 2, 3)]
+    base = [f"{p}/{n}/r{r}" for p in ("local", "iscsi") for n in (1, 8, 32) for r in (1, 2, 3)]
+    said = parts(summary(unsteady=[*every, *base]))
+    reasons = said.pop("Why doubtful")
+    for sentence in (each for some in said.values() for each in some):
+        assert re.search(r"; doubtful\.($| To settle it: )", sentence), sentence
+    assert reasons == [
+        "NFSv3 and NVMe/TCP, each against iSCSI: all 18 runs (steady state).",
+        "NFSv3, iSCSI and NVMe/TCP, each against Local: all 6 runs (steady state).",
+    ]
+    calm = parts(summary())
+    assert "Why doubtful" not in calm
+    assert not any("doubtful" in each for some in calm.values() for each in some)
+
+
+def test_what_protocols_add_is_doubtful_only_by_its_own_runs() -> None:
+    # Under one outstanding I/O, of which the tax speaks, both sides count.
+    found = summary(unsteady=[f"{p}/1/r{r}" for p in ("nfs3", "local") for r in (1, 2, 3)])
+    said = {each.subject: each.text for each in verdicts(found) if not each.response_key}
+    assert said["NFSv3"].endswith("; but all 6 runs are doubtful (steady state)")
+    assert "doubtful" not in said["iSCSI"]
+    loaded = summary(unsteady=[f"{p}/32/r{r}" for p in ("nfs3", "local") for r in (1, 2, 3)])
+    assert not any("doubtful" in each.text for each in verdicts(loaded) if not each.response_key)
+
+
 def test_what_is_not_settled_says_what_it_takes() -> None:
     same = dict.fromkeys(("nfs3", "iscsi"), PATHS["iscsi"]) | {"local": PATHS["local"]}
     found = summarise(
@@ -70,7 +97,7 @@ def test_what_is_not_settled_says_what_it_takes() -> None:
     )
     said = parts(found)["Not settled"]
     assert said
-    assert all(re.search(r"to settle it takes (about \d+|more than 1000) replicates", each) for each in said), said
+    assert all(re.search(r"\. To settle it: (about \d+|more than 1000) replicates", each) for each in said), said
 
 
 def test_smallest_difference_is_that_of_90_percent_power() -> None:

@@ -67,7 +67,7 @@ def test_a_rate_that_was_not_achieved_is_a_finding():
     said = verdicts(summarise(Simulation().data(of)))
     behind = next(f for f in said if f.verb == "completed" and f.subject == "NFSv3")
     assert re.fullmatch(
-        r"NFSv3 completed only a part of the offered I/Os: \d+ % at rate iops 80000 \(slowest run of each\)\.",
+        r"NFSv3 completed only a part of the offered I/Os: \d+ % with 80,000 IOPS offered \(slowest run of each\)\.",
         behind.sentence,
     )
     assert not any(f.verb == "completed" for f in verdicts(summarise(Simulation().data(open_loop()))))

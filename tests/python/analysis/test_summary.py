@@ -51,7 +51,8 @@ def test_throughput_ratio_that_depends_on_the_load_has_no_overall_answer(quick):
     finding = next(f for f in verdicts(quick) if f.subject == "NFSv3" and "IOPS" in f.text)
     assert re.match(
         r"NFSv3 delivers fewer IOPS than iSCSI under every load: "
-        r"from \d+ % fewer at outstanding 32 \(95 % CI −\d+ % to −\d+ %\) to [\d.]+ % fewer at outstanding 1 \(",
+        r"from \d+ % fewer with 32 outstanding I/Os \(95 % CI −\d+ % to −\d+ %\) "
+        r"to [\d.]+ % fewer with 1 outstanding I/O \(",
         finding.sentence,
     )
     assert len(finding.details) == 3
@@ -90,8 +91,8 @@ def test_equal_protocols_are_equivalent_not_merely_not_different():
         ),
         (
             Verdict.BETTER,
-            "more IOPS than iSCSI under every load: from 1.0 % more at 1 (95 % CI −1.0 % to +3.0 %) "
-            "to 9.0 % more at 32 (95 % CI +7.0 % to +11 %)",
+            "more IOPS than iSCSI under every load: from 1.0 % more with 1 (95 % CI −1.0 % to +3.0 %) "
+            "to 9.0 % more with 32 (95 % CI +7.0 % to +11 %)",
         ),
     ],
 )
@@ -279,6 +280,6 @@ def test_a_ratio_that_differs_by_load_gives_both_extremes_each_with_its_own_verd
     found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdicts_of[load]) for load, ratio in ratios.items()]
     overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
     assert against_baseline(overall, found, "iSCSI").sentence == (
-        "NVMe/TCP shows a difference from iSCSI in IOPS that depends on the load: 41 % fewer at 32 (95 % CI −50 % to "
-        "−30 %); no significant difference at 1 (95 % CI −4.0 % to +6.0 %)."
+        "NVMe/TCP shows a difference from iSCSI in IOPS that depends on the load: 41 % fewer with 32 (95 % CI −50 % to "
+        "−30 %); no significant difference with 1 (95 % CI −4.0 % to +6.0 %)."
     )

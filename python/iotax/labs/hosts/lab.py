@@ -30,7 +30,7 @@ from iotax.study.facts import planned_facts
 from iotax.study.hosts import CLIENT, Host, Hosts
 from iotax.study.model import Volume
 from iotax.trial import Background, Connected, Trial, TrialResult
-from iotax.units import format_size
+from iotax.units import counted, format_size
 
 _BACKGROUND_NS = 1_000_000_000
 _SERVE_S = 60.0
@@ -88,7 +88,7 @@ class HostsLab(Lab):
         return self._await(self._clean())
 
     def prepare(self, progress: Progress) -> None:
-        progress(Step(f"connecting to {len(self._links())} hosts"))
+        progress(Step(f"connecting to {counted(len(self._links()), 'host')}"))
         findings = self.check()
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
@@ -119,7 +119,7 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise _failed(fault) from fault
         links = self._clients(settings)
-        progress(Step(f"{trial.id} on {len(links)} host{'s'[: len(links) != 1]}"))
+        progress(Step(f"{trial.id} on {counted(len(links), 'host')}"))
         jobs = [
             Job(link, self._binary.remote, self._load(settings, target, index, trial_seed(self._study, trial)))
             for index, link in enumerate(links)

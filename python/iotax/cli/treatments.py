@@ -1,0 +1,103 @@
+"""Each treatment, absolute and relative to the baseline, as tables that fit their terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from iotax.analysis import CellSummary, Response, Summary, Verdict
+from iotax.cli.fit import fitting
+from iotax.units import show_rate
+from iotax.wording import indexed, verdict_word
+
+COLORS = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.EQUIVALENT: "cyan", Verdict.INCONCLUSIVE: "dim"}
+_NAME_COLUMNS = 12
+"""What a treatment's name keeps, however narrow the terminal."""
+_CPU_PARTS = ("initiator", "target", "hypervisor")
+
+
+@dataclass(frozen=True)
+class _Column:
+    title: str
+    cell: Callable[[CellSummary], RenderableType]
+    numeric: bool = True
+
+
+def tables(console: Console, summary: Summary, primary: Response) -> Sequence[Table]:
+    """One table where it fits; else absolute and relative figures apart; else with all factors in one column too."""
+    absolute, relative = _absolute(summary), _relative(summary, primary)
+    runs = _Column("runs", lambda cell: str(len(cell.runs)))
+    factors = [
+        _Column(name.replace("_", " "), lambda cell, at=at: escape(cell.cell[at]), numeric=False)
+        for at, name in enumerate(summary.grid.factors)
+    ]
+    treatment = [_Column("treatment", lambda cell: escape(" · ".join(cell.cell)), numeric=False)]
+    together, apart = [[*absolute, *relative, runs]], [[*absolute, runs], relative]
+    choices = ((factors, together), (factors, apart), (treatment, apart))
+    return fitting(console, ([_table(summary, [*named, *part]) for part in parts] for named, parts in choices))
+
+
+def _table(summary: Summary, columns: Sequence[_Column]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        # What does not fit breaks the treatment's name, never a figure.
+        justify = "right" if column.numeric else "left"
+        table.add_column(
+            column.title, justify=justify, no_wrap=number > 0, min_width=_NAME_COLUMNS if not number else 0
+        )
+    for cell in summary.cells:
+        table.add_row(*(column.cell(cell) for column in columns))
+    return table
+
+
+def _absolute(summary: Summary) -> list[_Column]:
+    parts = [part for part in _CPU_PARTS if any(f"cpu_{part}" in cell.values for cell in summary.cells)]
+    keys = {"p50\nµs": "latency_p50", "p99\nµs": "latency_p99"} | {
+        f"CPU µs/IO\n{part}": f"cpu_{part}" for part in parts
+    }
+    return [
+        _Column("IOPS", _iops),
+        *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
+    ]
+
+
+def _relative(summary: Summary, primary: Response) -> list[_Column]:
+    return [
+        _Column("relative", lambda cell: _ratio(cell, primary, summary.grid.baseline_arm)),
+        _Column("verdict", lambda cell: _verdict(cell, primary), numeric=False),
+    ]
+
+
+def _iops(cell: CellSummary) -> str:
+    return show_rate(cell.values["iops"].value) if "iops" in cell.values else "–"
+
+
+def _us(cell: CellSummary, key: str) -> str:
+    if key not in cell.values:
+        return "–"
+    value = cell.values[key].value
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _ratio(cell: CellSummary, primary: Response, baseline: str) -> str:
+    if cell.arm == baseline:
+        return "100"
+    if primary.key not in cell.ratios:
+        return "–"
+    ratio = cell.ratios[primary.key].ratio
+    if ratio.low is None or ratio.high is None:
+        return "–"
+    return f"{indexed(ratio.value)} \\[{indexed(ratio.low)}, {indexed(ratio.high)}]"
+
+
+def _verdict(cell: CellSummary, primary: Response) -> Text:
+    verdict = cell.ratios[primary.key].verdict if primary.key in cell.ratios else None
+    if verdict is None:
+        return Text("")
+    word = verdict_word(primary, verdict)
+    return Text(f"{word}, doubtful" if cell.doubt.most else word, style=COLORS[verdict])

@@ -1,0 +1,51 @@
+"""What changed between two runs, in sentences and in the cells of tables."""
+
+from collections.abc import Sequence
+
+from iotax.analysis.change import Change
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.verdict import Cause
+from iotax.wording.figures import PERCENT_RATIO_MAX, figure, listed, points, span
+from iotax.wording.names import title
+from iotax.wording.verdicts import change, doubtful_runs, verdict_word
+
+TOGETHER = "all together"
+
+
+def treatment(found: Change) -> str:
+    return title(found.treatment) if found.treatment else TOGETHER
+
+
+def verdict(found: Change) -> str:
+    """For a cell of a table; why there is none, where there is none."""
+    if found.verdict is None:
+        carriers = found.withheld is not None and found.withheld.cause is Cause.CARRIER
+        return "none: carriers differ" if carriers else "too few runs"
+    word = "differs by treatment" if found.mixed else verdict_word(found.response, found.verdict)
+    return f"{word}, doubtful" if found.doubt.most else word
+
+
+def changed(ratio: Estimate) -> str:
+    """ "+3.1 % [+1.0, +5.2]", or "× 2.4 [2.1, 2.7]" where a percentage misleads."""
+    times = not 0.5 < ratio.value < 2 or (ratio.high is not None and ratio.high > PERCENT_RATIO_MAX)
+    write = figure if times else points
+    said = f"× {figure(ratio.value)}" if times else f"{points(ratio.value)} %"
+    if ratio.low is None or ratio.high is None:
+        return said
+    return f"{said} [{write(ratio.low)}, {write(ratio.high)}]"
+
+
+def regression(found: Change) -> str:
+    """ "Regression (all together): 20 % fewer IOPS (95 % CI −21 % to −19 %)."."""
+    doubtful = "; doubtful" if found.doubt.most else ""
+    said = f"{change(found.response, found.ratio.value)} ({span(found.ratio)})"
+    return f"Regression ({treatment(found)}): {said}{doubtful}."
+
+
+def doubts(found: Sequence[Change]) -> list[str]:
+    """Which treatments rest on mostly doubtful runs, and why; a line for all that share it."""
+    about: dict[str, dict[str, None]] = {}
+    for each in found:
+        if each.doubt.most:
+            about.setdefault(doubtful_runs(each.doubt), {})[treatment(each)] = None
+    return [f"Doubtful ({listed(list(names))}): {runs}." for runs, names in about.items()]

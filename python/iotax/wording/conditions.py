@@ -1,0 +1,27 @@
+"""The condition that a comparison holds under, as it is said in a sentence; labels of tables and charts stay short."""
+
+import re
+
+from iotax.units import counted
+from iotax.wording.figures import listed
+
+_COUNTED = {"outstanding": "outstanding I/O", "workers": "worker", "threads": "thread", "clients": "client"}
+_KINDS = {"block size": "blocks", "read": "reads", "random": "random I/O"}
+_UNIT = re.compile(r"(?<=\d)(?=[KMGT]iB$|%$)")
+
+
+def under(condition: str | None) -> str:
+    """ "with 8 outstanding I/Os and 4 KiB blocks" of "outstanding 8 · block size 4KiB"; empty where there is none."""
+    return f"with {listed([_said(part) for part in condition.split(' · ')])}" if condition else ""
+
+
+def _said(part: str) -> str:
+    """A factor and its level."""
+    name, _, level = part.rpartition(" ")
+    if name in _COUNTED and level.isdecimal():
+        return counted(int(level), _COUNTED[name])
+    if name in _KINDS:
+        return f"{_UNIT.sub(' ', level)} {_KINDS[name]}"
+    if name == "rate iops" and level.isdecimal():
+        return f"{int(level):,} IOPS offered"
+    return part

@@ -1,0 +1,159 @@
+"""Every command on a terminal of 80 columns, and on one with few letters."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import FakeEngine
+from imports.import_samples import fio_campaign
+from iotax.cli import console
+from iotax.cli.app import app
+from report.factory import KNEE, OPEN, QUICK, Simulation, study, write_notebook
+
+WIDE = {
+    **QUICK,
+    "factors": {
+        "protocol": {"an-array-with-a-long-name": "nfs3", "another-array-with-a-long-name": "iscsi"},
+        "block_size": ["4KiB", "64KiB"],
+        "outstanding": [1, 32],
+    },
+    "baseline": {"protocol": "another-array-with-a-long-name"},
+}
+COMMANDS = {
+    "studies": "studies",
+    "one study": "studies quick",
+    "plan": "plan quick",
+    "plan of rounds": "plan cpu-cost",
+    "plan of a search": "plan patterns",
+    "plan of guests": "plan tr-3808",
+    "check": "check tiny.yaml",
+    "run": "run tiny.yaml run.iotax",
+    "run again": "run tiny.yaml run.iotax",
+    "vs": "vs local iscsi --time 30s --size 1m --notebook vs.iotax",
+    "aa": "aa tiny.yaml --replicates 4 --notebook aa.iotax",
+    "show": "show quick.iotax",
+    "show open loop": "show open.iotax",
+    "show a search": "show knee.iotax",
+    "show long names": "show wide.iotax",
+    "show doubt": "show doubtful.iotax",
+    "size": "size --iops 100k quick.iotax",
+    "size of numbers": "size --iops 70k --cpu-us nfs=81:78-84 --cpu-us fc=50:48-52",
+    "compare": "compare quick.iotax doubtful.iotax",
+    "compare levels": "compare nfs3 iscsi -n quick.iotax",
+    "compare into Markdown": "compare nfs3 iscsi -n quick.iotax -o change.md",
+    "export": "export quick.iotax",
+    "export for Bencher": "export quick.iotax --format bencher",
+    "init": "init mine.yaml --from quick",
+    "report": "report quick.iotax",
+    "import": "import fio campaign --name-pattern {protocol}-{bs}-r{replicate}.json -n import.iotax",
+    "formats of imports": "import list",
+    "completion": "completion bash",
+    "hosts of a study without": "lab hosts check quick",
+    "cleaning hosts of a study without": "lab hosts clean quick",
+}
+FAILS = {"hosts of a study without": 2, "cleaning hosts of a study without": 2}
+FOR_PROGRAMS = ("one study", "export", "export for Bencher", "completion")
+"""What they write is read by programs, whatever the width."""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Notebooks of each kind, and files to import."""
+    folder = tmp_path_factory.mktemp("measured")
+    every = [f"{p}/{n}/r{r}" for p in ("local", "nfs3", "iscsi", "nvme-tcp") for n in (1, 8, 32) for r in (1, 2, 3)]
+    for name, of, unsteady in (
+        ("quick", study(), []),
+        ("doubtful", study(), every),
+        ("open", study(**OPEN), []),
+        ("knee", study(**KNEE), []),
+        ("wide", study(**WIDE), []),
+    ):
+        write_notebook(folder / f"{name}.iotax", Simulation(seed=3, unsteady=unsteady).data(of))
+    fio_campaign(folder / "campaign")
+    return folder
+
+
+@pytest.fixture
+def place(measured: Path, tmp_path: Path, tiny: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Path:
+    del tiny, engine
+    for each in measured.iterdir():
+        (tmp_path / each.name).symlink_to(each)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Standard output as a terminal of 80 columns."""
+    monkeypatch.setattr(console, "PIPE_COLUMNS", 80)
+    monkeypatch.setattr(console._Screen, "is_terminal", True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+    return 80
+
+
+def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(place: Path, narrow: int) -> None:
+    del place
+    wide, cut = {}, {}
+    for name, words in COMMANDS.items():
+        done = CliRunner().invoke(app, words.split())
+        assert done.exit_code == FAILS.get(name, 0), (name, done.output)
+        if name in FOR_PROGRAMS:
+            continue
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stdout).splitlines()
+        wide |= {(name, line): len(line) for line in lines if len(line) > narrow and " " in line}
+        cut |= {(name, line): 0 for line in lines if "…" in line}
+    assert not wide, json.dumps([*map(str, wide)], indent=1, ensure_ascii=False)
+    assert not cut, json.dumps([*map(str, cut)], indent=1, ensure_ascii=False)
+
+
+def test_no_command_ends_for_want_of_a_letter(place: Path) -> None:
+    """All of them in one process whose terminal knows ASCII alone."""
+    code = (
+        "import json, sys\n"
+        "from iotax.cli.app import app, spell_out\n"
+        "spell_out()\n"
+        "for name, words in json.loads(sys.argv[1]).items():\n"
+        "    print('##', name, flush=True)\n"
+        "    try:\n"
+        "        app(words.split())\n"
+        "    except SystemExit as ended:\n"
+        "        print('## ended', ended.code or 0, flush=True)\n"
+    )
+    few = {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "NO_COLOR": "1", "TERM": "dumb"}
+    commands = [sys.executable, "-c", code, json.dumps(COMMANDS)]
+    done = subprocess.run(commands, check=False, capture_output=True, env={**os.environ, **few}, cwd=place)
+    assert done.returncode == 0, done.stderr.decode("ascii")
+    said = done.stdout.decode("ascii")
+    codes = dict(zip(COMMANDS, map(int, re.findall(r"^## ended (\d+)$", said, re.MULTILINE)), strict=True))
+    assert codes == {name: FAILS.get(name, 0) for name in COMMANDS}, said + done.stderr.decode("ascii")
+    assert "us" in said
+    assert "+-" in said
+
+
+def test_colours_are_left_out_where_nobody_wants_them(place: Path) -> None:
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "FORCE_COLOR": ""}
+    command = [sys.executable, "-m", "iotax", "show", "quick.iotax"]
+    done = subprocess.run(command, capture_output=True, env=environment, cwd=place, check=True)
+    assert b"\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_prose_breaks_between_words_and_never_before_a_unit(width: int) -> None:
+    prose = "NFSv3 adds 191 µs (95 % CI 170 to 213) of latency and takes 12 min 30 s at 70,000 IOPS, 5 % more than this"
+    said = console.broken(prose, width)
+    assert said.replace("\n", " ") == prose
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any(re.match(r"(µs|%|min|s|IOPS)\b", line) for line in lines)
+    assert not any(line.endswith("min") for line in lines)
