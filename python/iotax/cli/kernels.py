@@ -84,6 +84,6 @@ def _how_to_measure() -> str:
     takes = show_minutes(plan(study).duration_ns / 1e9)
     needs = "" if shutil.which(_QEMU) else "; it needs QEMU (Debian: qemu-system-x86)"
     return (
-        "These are stacks in user space. What the Linux kernel's own charge for an I/O, in instructions: "
+        "These are stacks in user space. What each I/O costs in the Linux kernel's own, in instructions: "
         f"`iotax run {_EXACT}`, about {takes}, in virtual machines without root{needs}."
     )

@@ -61,7 +61,10 @@ class Follower:
         self._plan(notebook, left)
         running = {number: attempt for number, attempt in fresh.items() if attempt.status == "running"}
         if running and running.keys() != self._under_way:
-            self._board.start([each.trial for each in running.values()], max(each.number for each in running.values()))
+            trials = [each.trial for each in running.values()]
+            if self._clock is not None:
+                self._clock.begin(trials)
+            self._board.start(trials, max(each.number for each in running.values()))
         self._under_way = set(running)
         if not written:
             self._end(len(left))
