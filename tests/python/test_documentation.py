@@ -1,0 +1,149 @@
+"""What the documentation shows is so: links lead somewhere, commands parse, studies load."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from iotax.cli.app import app
+from iotax.study.read import load_study
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "bench").glob("*.md"),
+        *(ROOT / "crates").rglob("*.md"),
+    }
+)
+_LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINE = re.compile(r"^ {4,}(?:\S+ )?(?:\.venv/bin/)?iotax ([^`\n]+)", re.MULTILINE)
+_MENTION = re.compile(r"`(?:\.venv/bin/)?iotax ([^`]+)`")
+
+
+def links(page: Path) -> Iterator[str]:
+    text = _FENCE.sub("", page.read_text())
+    for found in _LINK.finditer(text):
+        target = found[1] or found[2]
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+def anchors(page: Path) -> set[str]:
+    """Of headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each.lower())) for each in headings)
+    return {each.strip().replace(" ", "-") for each in plain}
+
+
+def dead(page: Path) -> list[str]:
+    found = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            found.append(f"{page.relative_to(ROOT)}: {link}")
+    return found
+
+
+def commands(page: Path, pattern: re.Pattern[str]) -> list[list[str]]:
+    """Words after `iotax` of what a page shows, without what a shell would do with them."""
+    found = []
+    for line in pattern.findall(page.read_text()):
+        words = shlex.split(re.split(r"\s(?:#|\||>|&&|;)|\s{3,}", line)[0].rstrip(" .,:;"))
+        if words and not any("…" in word for word in words):
+            found.append(words)
+    return found
+
+
+def wrong(words: list[str]) -> str:
+    """Why the command line does not take these words; empty where it does."""
+    command, context, rest = found(words)
+    if rest and hasattr(command, "commands"):
+        return "" if rest[0] in ("--version", "--help") else f"{' '.join(words)}: no command {rest[0]}"
+    try:
+        if rest and "--help" not in rest:
+            command.make_context(words[0], rest, parent=context)
+    except Exception as error:
+        return f"{' '.join(words)}: {getattr(error, 'message', error)}"
+    return ""
+
+
+def unknown(words: list[str]) -> str:
+    """Commands and options of a mention that iotax does not have."""
+    command, _, rest = found(words)
+    if rest and hasattr(command, "commands") and not rest[0].startswith("-"):
+        return f"{' '.join(words)}: no command {rest[0]}"
+    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help", "-h"}
+    strange = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
+    return f"{' '.join(words)}: no option {strange}" if strange else ""
+
+
+def found(words: list[str]) -> tuple[Any, Any, list[str]]:
+    """The command that the first words name, its context, and the words that are left."""
+    command: Any = get_command(app)
+    context, rest = None, list(words)
+    while rest and rest[0] in getattr(command, "commands", {}):
+        context = command.context_class(command, info_name=command.name, parent=context)
+        command = command.commands[rest.pop(0)]
+    return command, context, rest
+
+
+def studies(page: Path) -> list[str]:
+    """YAML that is a whole study; a part of one is shown without a name."""
+    blocks = [text for language, text in _FENCE.findall(page.read_text()) if language == "yaml"]
+    return [text for text in blocks if "name" in yaml.safe_load(text)]
+
+
+def test_links_lead_somewhere() -> None:
+    assert sum(len(list(links(page))) for page in PAGES) > 50
+    assert [each for page in PAGES for each in dead(page)] == []
+
+
+def test_command_lines_that_pages_show_parse() -> None:
+    shown = [words for page in PAGES for words in commands(page, _LINE)]
+    assert len(shown) > 40
+    assert [each for each in map(wrong, shown) if each] == []
+
+
+def test_commands_and_options_that_pages_mention_exist() -> None:
+    mentioned = [words for page in PAGES for words in commands(page, _MENTION)]
+    assert len(mentioned) > 50
+    assert [each for each in map(unknown, mentioned) if each] == []
+
+
+def test_studies_that_pages_show_load(tmp_path: Path) -> None:
+    shown = [text for page in PAGES for text in studies(page)]
+    assert len(shown) > 2
+    for number, text in enumerate(shown):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        load_study(str(path))
+
+
+@pytest.mark.parametrize("words", ["rum quick", "run --lively", "compare a", "lab vm biuld", "size --iops many"])
+def test_a_command_that_does_not_parse_is_noticed(words: str) -> None:
+    assert wrong(words.split())
+
+
+@pytest.mark.parametrize("words", ["rum", "run --lively", "lab vm biuld", "size --iop=1"])
+def test_a_mention_of_what_is_not_there_is_noticed(words: str) -> None:
+    assert unknown(words.split())
+
+
+def test_a_dead_link_is_noticed(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    assert dead(page) == []
+    broken = tmp_path / "page.md"
+    broken.write_text("# One\n[a](gone.md), [b](#one), [c](#two), [d](https://example.org/)\n")
+    targets = [link for link in links(broken) if not (broken.parent / link.partition("#")[0]).exists()]
+    assert targets == ["gone.md"] and anchors(broken) == {"one"}
