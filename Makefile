@@ -10,7 +10,7 @@ PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel try-wheel clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel try-wheel site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -86,6 +86,10 @@ wheel: install
 # The wheel in an environment of its own, with a study of some seconds.
 try-wheel: wheel
 	scripts/try-wheel "$$(ls -t out/wheels/*.whl | head -1)"
+
+# The documentation with search, in out/site.
+site:
+	@scripts/site
 
 bench: install
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)

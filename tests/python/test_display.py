@@ -158,3 +158,14 @@ def test_time_left_learns_how_long_trials_really_take(planned: Plan, monkeypatch
         now[0] += 2 * each_s
         clock.finish(trial)
     assert clock.left_s() == pytest.approx(4 * 2 * each_s)
+
+
+def test_no_color_leaves_a_terminal_without_colour(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://no-color.org"""
+    said = {}
+    for value in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", value)
+        out = io.StringIO()
+        play(LiveDisplay(Console(file=out, force_terminal=True, width=120, color_system="standard")), planned)
+        said[value] = re.findall(r"\x1b\[(?:3\d|9\d)m", out.getvalue())
+    assert said[""] and not said["1"]

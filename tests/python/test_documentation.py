@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,14 +100,25 @@ def found(words: list[str]) -> tuple[Any, Any, list[str]]:
 
 
 def studies(page: Path) -> list[str]:
-    """YAML that is a whole study; a part of one is shown without a name."""
+    """YAML that is a whole study; a part of one is shown without a name, and a pipeline has no factors."""
     blocks = [text for language, text in _FENCE.findall(page.read_text()) if language == "yaml"]
-    return [text for text in blocks if "name" in yaml.safe_load(text)]
+    return [text for text in blocks if {"name", "factors"} <= yaml.safe_load(text).keys()]
 
 
 def test_links_lead_somewhere() -> None:
     assert sum(len(list(links(page))) for page in PAGES) > 50
     assert [each for page in PAGES for each in dead(page)] == []
+
+
+def test_the_site_has_every_page_of_docs_once() -> None:
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    named = [
+        page for section in nav for pages in section.values() for page in ([pages] if isinstance(pages, str) else pages)
+    ]
+    assert [page for page in named if not (ROOT / page).is_file()] == []
+    assert sorted(page for page in named if page.startswith("docs/")) == sorted(
+        str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")
+    )
 
 
 def test_command_lines_that_pages_show_parse() -> None:
