@@ -214,6 +214,19 @@ def test_init_begins_with_a_built_in_study_under_the_name_of_the_file() -> None:
     assert not Path("other.yaml").exists()
 
 
+def test_quiet_says_only_what_went_wrong(tiny: Path, engine: FakeEngine) -> None:
+    tiny.write_text(tiny.read_text().replace("[1, 8]", "[1]").replace("replicates: 2", "replicates: 1"))
+    done = iotax("run", tiny, "a.iotax", "--quiet")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert Path("a.html").is_file()
+    engine.faults(every="die")
+    done = iotax("run", tiny, "a.iotax", "--quiet", "--again", "--no-report")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "attempt 1 failed" in done.stderr and "trials in" not in done.stderr
+    done = iotax("run", tiny, "a.iotax", "--quiet", "--json", "--no-report")
+    assert json.loads(done.stdout)["given_up"] and "Adding" not in done.stderr
+
+
 def test_studies_prints_one_as_it_is() -> None:
     done = iotax("studies", "quick")
     assert (done.exit_code, done.output) == (0, builtin_study("quick"))

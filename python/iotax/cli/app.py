@@ -92,6 +92,9 @@ def run(
             show_default=False,
         ),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors, on standard error.")
+    ] = False,
     document: JsonFile = None,
 ) -> None:
     """Run a study and write its report.
@@ -113,6 +116,7 @@ def run(
         report=report,
         wait_for_target_s=wait_for_target,
         live=live,
+        quiet=quiet,
     )
 
 

@@ -197,6 +197,16 @@ class PlainDisplay(Display):
         self._print(f"{clock.done}/{clock.total} {place}: {measured}; about {show_minutes(clock.left_s())} left")
 
 
+class QuietDisplay(Display):
+    """Warnings only."""
+
+    def warning(self, message: str) -> None:
+        super()._print(message, style="yellow")
+
+    def _print(self, message: str, style: str = "") -> None:
+        """Left out."""
+
+
 def display_on(stream: TextIO) -> Display:
     """The display that fits the stream."""
     console = console_on(stream)

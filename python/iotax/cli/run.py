@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from iotax.cli.console import say
-from iotax.cli.display import Display, display_on
+from iotax.cli.console import console_on, say
+from iotax.cli.display import Display, QuietDisplay, display_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
@@ -38,13 +38,17 @@ def run(
     report: bool,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
     live: str | None = None,
+    quiet: bool = False,
 ) -> None:
     study, source = load(name, driver)
     path = notebook or OUT / f"{study.name}.iotax"
     if path.suffix == ".html":
         leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")
     judged(document, path, Path(name))
-    display = display_on(sys.stderr if document == STDOUT else sys.stdout)
+    if quiet:
+        display: Display = QuietDisplay(console_on(sys.stderr))
+    else:
+        display = display_on(sys.stderr if document == STDOUT else sys.stdout)
     display.asked(study)
     with _shown(study, path, display, live) as listener:
         summary = measure(
@@ -58,7 +62,7 @@ def run(
             again=again,
             wait_for_target_s=wait_for_target_s,
         )
-    _conclude(study, path, summary, document, report=report)
+    _conclude(study, path, summary, document, report=report, quiet=quiet)
 
 
 @contextlib.contextmanager
@@ -139,7 +143,7 @@ def measure(
         display.close()
 
 
-def _conclude(study: Study, path: Path, summary: Summary, document: Path | None, *, report: bool) -> None:
+def _conclude(study: Study, path: Path, summary: Summary, document: Path | None, *, report: bool, quiet: bool) -> None:
     """The table, what went wrong, and the report's path as the last line."""
     from iotax.cli.show import default_report, write_report
     from iotax.notebook import Notebook
@@ -154,15 +158,16 @@ def _conclude(study: Study, path: Path, summary: Summary, document: Path | None,
                 f"interrupted with {counted(left, 'trial')} left; run the same command again to continue. "
                 f"Results: {path}",
             )
-        if document != STDOUT:
+        spoken = document != STDOUT and not quiet
+        if spoken:
             _print(study, notebook, summary)
         if written:
             write_report(notebook, summary.run, page)
         if document is not None:
             write_document(document, _document(notebook, summary, page if report else None), path)
-        if report and document != STDOUT:
+        if report and spoken:
             typer.echo(f"Report: {page}")
-        if summary.finished:
+        if summary.finished and not quiet:
             say(_nothing_run(notebook, summary.run), err=document == STDOUT)
         left = len(notebook.left(summary.run))
     if summary.away:
