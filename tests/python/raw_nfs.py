@@ -65,6 +65,13 @@ def opaque(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data + bytes(-len(data) % 4)
 
 
+def made(results: bytes) -> bytes:
+    """The handle of what CREATE or MKDIR made."""
+    status, given = struct.unpack(">II", results[:8])
+    assert (status, given) == (0, 1), f"status {status}"
+    return _handle(bytes(4) + results[8:])
+
+
 def _handle(results: bytes) -> bytes:
     status, size = struct.unpack(">II", results[:8])
     assert status == 0, f"status {status}"

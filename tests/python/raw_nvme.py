@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 _IC_REQ, _IC_RESP, _COMMAND, _RESPONSE, _H2C_DATA, _C2H_DATA, _R2T = 0, 1, 4, 5, 6, 7, 9
-_FABRICS, _PROPERTY_SET, _CONNECT = 0x7F, 0, 1
+_FABRICS, _PROPERTY_SET, _CONNECT, _AUTHENTICATION_SEND = 0x7F, 0, 1, 5
 _SUCCESS = 8
+DISCOVERY = b"nqn.2014-08.org.nvmexpress.discovery"
 HOST = b"nqn.2014-08.org.nvmexpress:uuid:6a1f3a00-0000-4000-8000-00000000beef"
 
 
@@ -19,11 +20,14 @@ class Queue:
 
     address: tuple[str, int]
     subsystem: bytes
+    source: str = ""
+    """The address that it comes from."""
     _socket: socket.socket = field(init=False)
     _cid: int = field(init=False, default=0)
 
     def open(self) -> None:
-        self._socket = socket.create_connection(self.address, timeout=60)
+        source = (self.source, 0) if self.source else None
+        self._socket = socket.create_connection(self.address, timeout=60, source_address=source)
         self._socket.sendall(struct.pack("<BBBBIHBBI112x", _IC_REQ, 0, 128, 0, 128, 0, 0, 0, 0))
         kind, *_ = self._receive()
         assert kind == _IC_RESP
@@ -31,14 +35,25 @@ class Queue:
     def close(self) -> None:
         self._socket.close()
 
-    def connect(self, queue: int, controller: int) -> int:
+    def connect(self, queue: int, controller: int, entries: int = 32) -> int:
         """Connects as queue `queue` of a controller; the controller's number."""
-        words = struct.pack("<HHHBxI", 0, queue, 31, 0, 0).ljust(24, b"\0")
-        host = bytes(15) + b"\1"
-        data = host + struct.pack("<H238x", controller) + self.subsystem.ljust(256, b"\0") + HOST.ljust(256, b"\0")
-        status, result = self.run(_FABRICS, _CONNECT, words, data.ljust(1024, b"\0"))
+        status, result = self.try_connect(queue, controller, entries)
         assert status == 0, f"Connect: status {status:#x}"
         return result & 0xFFFF
+
+    def try_connect(self, queue: int, controller: int, entries: int = 32) -> tuple[int, int]:
+        """Status and result of Connect."""
+        words = struct.pack("<HHHBxI", 0, queue, entries - 1, 0, 0).ljust(24, b"\0")
+        host = bytes(15) + b"\1"
+        data = host + struct.pack("<H238x", controller) + self.subsystem.ljust(256, b"\0") + HOST.ljust(256, b"\0")
+        return self.run(_FABRICS, _CONNECT, words, data.ljust(1024, b"\0"))
+
+    def negotiate(self, dh_group: int) -> int:
+        """Begins DH-HMAC-CHAP with SHA-256 and one group, for which the controller makes a public value; the status."""
+        descriptor = bytes([1, 0, 1, 1, 1]).ljust(34, b"\0") + bytes([dh_group]).ljust(30, b"\0")
+        message = struct.pack("<BBHHBB", 0, 0, 0, 1, 0, 1) + descriptor
+        status, _ = self.run(_FABRICS, _AUTHENTICATION_SEND, struct.pack("<II", 0xE9010100, len(message)), message)
+        return status
 
     def enable(self) -> None:
         words = struct.pack("<B3xIQ", 0, 0x14, 1 | 6 << 16 | 4 << 20).ljust(24, b"\0")
@@ -89,21 +104,26 @@ class Controller:
     """A controller with one I/O queue, of an endpoint `nvme-tcp://ADDRESS/NQN?ns=1`, as a context."""
 
     endpoint: str
+    entries: int = 32
+    """Of the I/O queue."""
+    subsystem: bytes = b""
+    """In place of the endpoint's. The discovery subsystem has no I/O queue."""
     io: Queue = field(init=False)
-    _admin: Queue = field(init=False)
+    admin: Queue = field(init=False)
 
     def __enter__(self) -> Self:
         _, _, address, unit = self.endpoint.split("/")
         name, _ = unit.split("?")
         host, port = address.rsplit(":", 1)
-        self._admin, self.io = (Queue((host, int(port)), name.encode()) for _ in range(2))
-        self._admin.open()
-        number = self._admin.connect(0, 0xFFFF)
-        self._admin.enable()
+        self.admin, self.io = (Queue((host, int(port)), self.subsystem or name.encode()) for _ in range(2))
+        self.admin.open()
+        number = self.admin.connect(0, 0xFFFF)
+        self.admin.enable()
         self.io.open()
-        self.io.connect(1, number)
+        if self.subsystem != DISCOVERY:
+            self.io.connect(1, number, self.entries)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.io.close()
-        self._admin.close()
+        self.admin.close()

@@ -97,7 +97,7 @@ impl NfsBackend for InPlace {
     }
 
     fn open(&mut self, _: ExportId, _: FileId, _: &Credentials, _: bool) -> Result<OpenFile, Status> {
-        Ok(OpenFile { unit: UnitId(0), attributes: self.attributes })
+        Ok(OpenFile { unit: UnitId(0), attributes: self.attributes, is_copied: false })
     }
 
     fn attributes(&mut self, _: ExportId, _: FileId) -> Option<Attributes> {

@@ -231,7 +231,7 @@ fn allowed_hosts_and_controller_limit_are_kept() {
     let (_kept, _) = Raw::admin(&mut server, &TargetConfig::default());
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
     let cqe = raw.connect(&mut server, &connect(0, 31), &connect_data(0xffff));
-    assert_eq!(cqe.status.code(), Status::CONNECT_CONTROLLER_BUSY.code());
+    assert_eq!(cqe.status, Status::CONNECT_CONTROLLER_BUSY, "which may be tried again");
 }
 
 // ---------------------------------------------------------------------------------------------------- properties, identify

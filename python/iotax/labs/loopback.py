@@ -27,7 +27,7 @@ from iotax.labs.fio.job import verifies
 from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_of
 from iotax.labs.held import Holdings
 from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
-from iotax.labs.server import Server
+from iotax.labs.server import Server, serve_document
 from iotax.labs.servers import Servers, volume_uri
 from iotax.labs.session import run_session, session_document
 from iotax.study import Settings, Study
@@ -274,8 +274,7 @@ class LoopbackLab(Lab):
         return self._servers.serve(settings.volume, self.serve_cpus if cpus is None else cpus)
 
     def _start_server(self, volume: Volume, *, cpus: list[int], expect: dict[str, int] | None, destroy: bool) -> Server:
-        return Server(
-            self._program,
+        document = serve_document(
             volume,
             driver=self._study.lab.loopback.driver,
             threads=self._study.lab.loopback.threads,
@@ -284,6 +283,7 @@ class LoopbackLab(Lab):
             expect=expect,
             destroy=destroy,
         )
+        return Server(self._program, volume, document)
 
     def _refill(self, trial: Trial, settings: Settings, server: Server | None, progress: Progress) -> None:
         """Puts the pattern back where the study wants it, the same state before each block or trial, and where another
@@ -369,8 +369,9 @@ class LoopbackLab(Lab):
         if volume.media != "null":
             # What a file holds is judged beside this; the protocols are the same before memory.
             volume = volume.model_copy(update={"media": "memory", "path": None, "size": _TRIED_BYTES, "fill": "zeros"})
+        document = serve_document(volume, driver=self._study.lab.loopback.driver, threads=1, cpus=[])
         try:
-            server = Server(self._program, volume, driver=self._study.lab.loopback.driver, threads=1, cpus=[])
+            server = Server(self._program, volume, document)
         except (EngineError, ValidationError) as error:
             return [Finding("error", "server", str(error))]
         with contextlib.closing(server):

@@ -38,25 +38,11 @@ class _Ready(Record):
 
 
 class Server:
-    """A running server. Raises EngineError where it does not come up."""
+    """A running server, as `serve_document` tells it. Raises EngineError where it does not come up."""
 
-    def __init__(
-        self,
-        program: Path,
-        volume: Volume,
-        *,
-        driver: str,
-        threads: int,
-        cpus: list[int],
-        file_io: bool = False,
-        expect: dict[str, int] | None = None,
-        destroy: bool = False,
-    ) -> None:
+    def __init__(self, program: Path, volume: Volume, document: dict[str, Any]) -> None:
         self.volume = volume
         self._fill_s = _READY_S + volume.size / _FILL_BYTES_PER_S
-        document = serve_document(
-            volume, driver=driver, threads=threads, cpus=cpus, file_io=file_io, expect=expect, destroy=destroy
-        )
         self._engine = Engine(program, "serve", document)
         try:
             ready = self._engine.expect("ready", time.monotonic() + self._fill_s)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
 import struct
 import subprocess
+import threading
 import time
-from collections.abc import Generator
+import zlib
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine_process import ready, started
+from raw_iscsi import Session, cdb_16
+from raw_nvme import DISCOVERY, Queue
 
-from .conftest import ENGINE
+from .conftest import ENGINE, guarded
 
-DISCOVERY = b"nqn.2014-08.org.nvmexpress.discovery"
+Load = Callable[..., list[dict[str, Any]]]
+Serve = Callable[[dict[str, Any]], dict[str, Any]]
+
 MEBIBYTE = 1 << 20
 # What a thread keeps in all for peers that do not read, and more for all else that a server is.
 KEPT_MAX = (256 + 150) * MEBIBYTE
@@ -113,3 +122,85 @@ def test_memory_for_strangers_who_ask_and_do_not_read_is_bounded() -> None:
             left = MEBIBYTE + 24
             while left:
                 left -= len(reader.recv(left)) or pytest.fail("the server closed the connection")
+
+
+FFDHE8192 = 5
+_CONTROLLER_BUSY = 0x0181
+"""Which may be tried again."""
+
+
+def queue(endpoint: str, source: str = "", subsystem: bytes = b"") -> Queue:
+    _, _, address, unit = endpoint.split("/")
+    host, port = address.rsplit(":", 1)
+    return Queue((host, int(port)), subsystem or unit.split("?")[0].encode(), source)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> dict[str, str]:
+    key = bytes(range(32))
+    path = tmp_path / "secret"
+    path.write_text(f"DHHC-1:00:{base64.b64encode(key + zlib.crc32(key).to_bytes(4, 'little')).decode()}:")
+    return {"secret_file": str(path)}
+
+
+def test_the_rightful_host_comes_in_while_strangers_connects_stand(
+    serve: Serve, load: Load, secret: dict[str, str]
+) -> None:
+    """More of them than a subsystem has controllers, from one address, the host's own."""
+    endpoint = serve(guarded("nvme-tcp", dhchap=secret))["portals"][0]["endpoint"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stranger = queue(endpoint)
+            stranger.open()
+            stack.callback(stranger.close)
+            status, result = stranger.try_connect(0, 0xFFFF)
+            assert status == 0 and result >> 16, "it is to prove itself first"
+        told = load({"task": "check", "endpoint": endpoint, "options": {"dhchap": secret}})[-1]
+        assert told["event"] == "checked", told
+
+
+def test_strangers_of_one_address_lock_nobody_else_out_of_discovery(serve: Serve) -> None:
+    endpoint = serve(guarded("nvme-tcp"))["portals"][0]["endpoint"]
+    with contextlib.ExitStack() as stack:
+
+        def discover(source: str) -> int:
+            discovery = queue(endpoint, source, DISCOVERY)
+            discovery.open()
+            stack.callback(discovery.close)
+            return discovery.try_connect(0, 0xFFFF)[0]
+
+        came_in = [discover("127.0.0.1") for _ in range(300)]
+        assert came_in.count(0) == 64 and set(came_in[64:]) == {_CONTROLLER_BUSY}
+        assert discover("127.0.0.2") == 0
+
+
+def test_reads_go_on_while_strangers_have_the_largest_group_calculated(serve: Serve, secret: dict[str, str]) -> None:
+    """Sixteen of them, each from an address of its own; all on one thread, with what is read."""
+    guard = guarded("nvme-tcp", dhchap=secret)
+    open_to_all = {"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0"}
+    portals = serve(guard | {"exports": [*guard["exports"], open_to_all], "threads": 1})["portals"]
+    ended = threading.Event()
+    calculated = []
+
+    def stranger(number: int) -> None:
+        while not ended.is_set():
+            asker = queue(portals[0]["endpoint"], f"127.0.1.{number}")
+            asker.open()
+            assert asker.try_connect(0, 0xFFFF)[0] == 0
+            calculated.append(asker.negotiate(FFDHE8192))
+            asker.close()
+
+    with ThreadPoolExecutor(16) as strangers, Session(portals[1]["endpoint"]) as reader:
+        asking = [strangers.submit(stranger, number) for number in range(1, 17)]
+        try:
+            before = len(calculated)
+            reads = 0
+            while len(calculated) < before + 16:
+                assert reader.run(cdb_16(0x88, 0, 8 * (reads % 1000), 8)) == 0
+                reads += 1
+        finally:
+            ended.set()
+    for each in asking:
+        each.result()
+    assert set(calculated) == {0}, "each has its answer"
+    assert reads > 16, f"{reads} reads while 16 values were calculated"

@@ -6,14 +6,37 @@ use std::collections::BTreeMap;
 const CHUNK: u64 = 64 << 10;
 /// Heap of a chunk comes in pieces of this size, so that a file that grows byte by byte is seldom moved.
 const GRAIN: u64 = 512;
+/// Chunks that are kept together, 256 MiB of a file: what is cut off is put aside by stretches, of which no file has many.
+const STRETCH_CHUNKS: u64 = 4096;
+const STRETCH: u64 = STRETCH_CHUNKS * CHUNK;
+/// Heap of a stretch beside its chunks.
+pub(super) const STRETCH_COST: u64 = 512;
+/// Heap that is freed at once when a file is removed or cut.
+const LITTLE: u64 = 4 * CHUNK;
 /// Heap that a chunk takes beside its bytes: its entry in the map, whose nodes are half full at worst, and the allocator's header.
 pub(super) const CHUNK_COST: u64 = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Data {
     size: u64,
-    /// By number; each as long as what was written in it reaches, rounded up to `GRAIN`, at most `CHUNK`. What is missing is zeros.
+    /// By number, none of them empty. What is missing is zeros.
+    stretches: BTreeMap<u64, Stretch>,
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct Stretch {
+    /// By number within the file; each as long as what was written in it reaches, rounded up to `GRAIN`, at most `CHUNK`.
     chunks: BTreeMap<u64, Vec<u8>>,
+    /// Bytes of heap, its own too.
+    used: u64,
+}
+
+/// What was cut off files: it is freed by and by.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    /// By file.
+    cuts: Vec<Vec<Stretch>>,
     used: u64,
 }
 
@@ -30,8 +53,11 @@ impl Data {
     /// How many more bytes of heap a write of `offset..end` takes.
     pub(super) fn growth(&self, offset: u64, end: u64) -> u64 {
         let growth = |(number, _, to): (u64, usize, usize)| {
-            let held = self.chunks.get(&number).map_or(0, |chunk| cost(chunk.len()));
-            cost(to).saturating_sub(held)
+            let stretch = self.stretches.get(&(number / STRETCH_CHUNKS));
+            let is_first = number == offset / CHUNK || number.is_multiple_of(STRETCH_CHUNKS);
+            let begun = if stretch.is_none() && is_first { STRETCH_COST } else { 0 };
+            let held = stretch.and_then(|stretch| stretch.chunks.get(&number)).map_or(0, |chunk| cost(chunk.len()));
+            begun + cost(to).saturating_sub(held)
         };
         pieces(offset, end).map(growth).sum()
     }
@@ -42,14 +68,18 @@ impl Data {
         for (number, from, to) in pieces(offset, end) {
             let (piece, after) = rest.split_at(to - from);
             rest = after;
-            let chunk = self.chunks.entry(number).or_default();
+            let stretch = self.stretches.entry(number / STRETCH_CHUNKS).or_default();
+            let before = stretch.used;
+            stretch.used = before.max(STRETCH_COST);
+            let chunk = stretch.chunks.entry(number).or_default();
             if chunk.len() < to {
-                self.used += cost(to) - cost(chunk.len());
+                stretch.used += cost(to) - cost(chunk.len());
                 let len = room(to) as usize;
                 chunk.reserve_exact(len - chunk.len());
                 chunk.resize(len, 0);
             }
             chunk[from..to].copy_from_slice(piece);
+            self.used += stretch.used - before;
         }
         self.size = self.size.max(end);
     }
@@ -60,7 +90,8 @@ impl Data {
         let mut bytes = Vec::with_capacity(end.saturating_sub(offset) as usize);
         for (number, from, to) in pieces(offset, end) {
             let start = bytes.len();
-            if let Some(chunk) = self.chunks.get(&number) {
+            let stretch = self.stretches.get(&(number / STRETCH_CHUNKS));
+            if let Some(chunk) = stretch.and_then(|stretch| stretch.chunks.get(&number)) {
                 bytes.extend_from_slice(&chunk[from.min(chunk.len())..to.min(chunk.len())]);
             }
             bytes.resize(start + to - from, 0);
@@ -68,23 +99,100 @@ impl Data {
         bytes
     }
 
-    /// Cuts the file, or adds a hole to its end; bytes of heap that became free.
-    pub(super) fn set_size(&mut self, size: u64) -> u64 {
+    /// Cuts the file, or adds a hole to its end; what was cut off, but for the end of a chunk.
+    pub(super) fn set_size(&mut self, size: u64) -> Remains {
         self.size = size;
-        let before = self.used;
-        let beyond = self.chunks.split_off(&size.div_ceil(CHUNK));
-        self.used -= beyond.values().map(|chunk| cost(chunk.len())).sum::<u64>();
-        if let Some(last) = self.chunks.get_mut(&(size / CHUNK)) {
-            let kept = (size % CHUNK) as usize;
-            if kept < last.len() {
-                self.used -= cost(last.len()) - cost(kept);
-                last[kept..].fill(0);
-                last.truncate(room(kept) as usize);
-                last.shrink_to_fit();
+        let first = size.div_ceil(CHUNK);
+        let beyond = self.stretches.split_off(&first.div_ceil(STRETCH_CHUNKS));
+        let mut stretches: Vec<_> = beyond.into_values().collect();
+        let parted = size / STRETCH;
+        if let Some(stretch) = self.stretches.get_mut(&parted) {
+            stretches.push(stretch.cut(first));
+            stretch.shorten(size);
+            if stretch.chunks.is_empty() {
+                self.stretches.remove(&parted);
             }
         }
-        before - self.used
+        self.used = used(self.stretches.values());
+        Remains::new(used(stretches.iter()), stretches)
     }
+
+    /// Its data, as what was cut off.
+    pub(super) fn into_remains(self) -> Remains {
+        Remains::new(self.used, self.stretches.into_values().collect())
+    }
+}
+
+impl Stretch {
+    /// Takes away the chunks from `first` on.
+    fn cut(&mut self, first: u64) -> Self {
+        let chunks = self.chunks.split_off(&first);
+        let used = chunks.values().map(|chunk| cost(chunk.len())).sum();
+        self.used -= used;
+        Self { chunks, used }
+    }
+
+    /// Ends the chunk that `size` lies in.
+    fn shorten(&mut self, size: u64) {
+        let Some(last) = self.chunks.get_mut(&(size / CHUNK)) else { return };
+        let kept = (size % CHUNK) as usize;
+        if kept < last.len() {
+            self.used -= cost(last.len()) - cost(kept);
+            last[kept..].fill(0);
+            last.truncate(room(kept) as usize);
+            last.shrink_to_fit();
+        }
+    }
+}
+
+impl Remains {
+    fn new(used: u64, cut: Vec<Stretch>) -> Self {
+        Self { used, cuts: if used > 0 { vec![cut] } else { Vec::new() } }
+    }
+
+    /// Adds what was cut off a file. What is little is freed at once.
+    pub(super) fn add(&mut self, mut others: Self) {
+        if others.used <= LITTLE {
+            others.cuts.clear();
+            others.used = 0;
+        }
+        self.cuts.append(&mut others.cuts);
+        self.used += others.used;
+    }
+
+    /// Bytes of heap that it still takes.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.cuts.is_empty()
+    }
+
+    /// Frees a chunk, or what was kept about some.
+    pub(super) fn free_one(&mut self) {
+        let Some(cut) = self.cuts.last_mut() else { return };
+        let Some(stretch) = cut.last_mut() else {
+            self.cuts.pop();
+            return;
+        };
+        let freed = match stretch.chunks.pop_first() {
+            Some((_, chunk)) => cost(chunk.len()),
+            None => stretch.used,
+        };
+        stretch.used -= freed;
+        self.used -= freed;
+        if stretch.chunks.is_empty() && stretch.used == 0 {
+            cut.pop();
+        }
+        if cut.is_empty() {
+            self.cuts.pop();
+        }
+    }
+}
+
+fn used<'a>(stretches: impl Iterator<Item = &'a Stretch>) -> u64 {
+    stretches.map(|stretch| stretch.used).sum()
 }
 
 /// Bytes allocated for a chunk that is written up to `len`.
@@ -120,7 +228,7 @@ mod tests {
     fn holes_read_as_zeros_and_take_no_heap() {
         let mut data = Data::default();
         let far = 10 * CHUNK - 2;
-        let cost = CHUNK + GRAIN + 2 * CHUNK_COST;
+        let cost = CHUNK + GRAIN + 2 * CHUNK_COST + STRETCH_COST;
         assert_eq!(data.growth(far, far + 4), cost);
         data.write(far, b"abcd");
         assert_eq!((data.size(), data.used()), (far + 4, cost));
@@ -134,15 +242,38 @@ mod tests {
     fn what_was_cut_off_does_not_come_back() {
         let mut data = Data::default();
         data.write(0, &vec![7; 3 * CHUNK as usize]);
-        let kept = CHUNK + GRAIN + 2 * CHUNK_COST;
-        assert_eq!(data.set_size(CHUNK + 5), 3 * (CHUNK + CHUNK_COST) - kept);
-        assert_eq!(data.set_size(2 * CHUNK), 0);
+        let kept = CHUNK + GRAIN + 2 * CHUNK_COST + STRETCH_COST;
+        assert_eq!(data.set_size(CHUNK + 5).used(), CHUNK + CHUNK_COST);
+        assert_eq!(data.set_size(2 * CHUNK).used(), 0);
         assert_eq!(data.used(), kept);
         let read = data.read(CHUNK, CHUNK as u32);
         assert_eq!(read[..5], [7; 5]);
         assert!(read[5..].iter().all(|byte| *byte == 0));
-        assert_eq!(data.set_size(0), kept);
+        assert_eq!(data.set_size(0).used(), kept);
         assert_eq!(data.read(0, 10), b"");
+    }
+
+    #[test]
+    fn cutting_puts_aside_stretches_and_the_chunks_of_one_and_frees_none() {
+        let mut data = Data::default();
+        for chunk in 0..5 * STRETCH_CHUNKS {
+            data.write(chunk * CHUNK, b"x");
+        }
+        let used = data.used();
+        let mut remains = data.set_size(STRETCH + 7 * CHUNK);
+        assert_eq!(remains.cuts[0].len(), 4, "three, and a part of one");
+        assert_eq!(data.used() + remains.used(), used, "all of it is still there");
+        assert_eq!(data.stretches.values().map(|stretch| stretch.chunks.len()).sum::<usize>(), 4096 + 7);
+        let mut steps = 0;
+        while !remains.is_empty() {
+            let before = remains.used();
+            remains.free_one();
+            assert!(before - remains.used() <= CHUNK + CHUNK_COST, "a chunk at a time");
+            steps += 1;
+        }
+        assert!(steps >= 4 * STRETCH_CHUNKS - 7);
+        assert_eq!(remains.used(), 0);
+        assert_eq!(data.into_remains().cuts[0].len(), 2);
     }
 
     #[test]
@@ -151,7 +282,7 @@ mod tests {
         for chunk in 0..1000 {
             data.write(chunk * CHUNK, b"x");
         }
-        let held: usize = data.chunks.values().map(Vec::capacity).sum();
+        let held: usize = data.stretches[&0].chunks.values().map(Vec::capacity).sum();
         assert!(data.used() >= held as u64 + 1000 * CHUNK_COST, "{} for {held} bytes of data", data.used());
     }
 
@@ -160,7 +291,7 @@ mod tests {
         let mut data = Data::default();
         for at in 0..5000 {
             data.write(at, b"x");
-            assert!(data.chunks[&0].capacity() as u64 + CHUNK_COST <= data.used());
+            assert!(data.stretches[&0].chunks[&0].capacity() as u64 + CHUNK_COST <= data.used());
         }
     }
 
@@ -181,8 +312,13 @@ mod tests {
                     plain[at as usize..at as usize + len].copy_from_slice(&bytes);
                 } else {
                     let used = data.used();
-                    let freed = data.set_size(at);
-                    assert_eq!(data.used(), used - freed);
+                    let mut remains = data.set_size(at);
+                    let after = data.used() + remains.used();
+                    assert!(after <= used && after + CHUNK >= used, "all but the end of a chunk");
+                    while !remains.is_empty() {
+                        remains.free_one();
+                    }
+                    assert_eq!(remains.used(), 0);
                     plain.resize(at as usize, 0);
                 }
                 assert_eq!(data.size(), plain.len() as u64);

@@ -28,6 +28,7 @@ use iotax_proto::{
     rpc::Credentials,
 };
 
+use data::Remains;
 use directory::Directory;
 use inode::{Content, Inode, Owner};
 
@@ -43,6 +44,9 @@ const LASTING: u32 = FileId::LASTING;
 /// Heap that an inode or a directory entry is charged with besides its name and data, in bytes.
 const INODE_COST: u64 = 256;
 const ENTRY_COST: u64 = 160;
+
+/// Chunks of removed files that are freed between other work.
+const FREED_AT_ONCE: usize = 16;
 
 /// Most links to a file.
 const MAX_LINKS: u32 = 32_000;
@@ -74,7 +78,9 @@ pub struct Tree {
     limits: Limits,
     inodes: BTreeMap<Number, Inode>,
     next: Number,
+    /// Of heap, without what remains of files.
     used_bytes: u64,
+    remains: Remains,
     volumes: Vec<Arc<VolumeFile>>,
 }
 
@@ -92,6 +98,7 @@ impl Tree {
             inodes: BTreeMap::from([(ROOT, root)]),
             next: FIRST_ORDINARY,
             used_bytes: 0,
+            remains: Remains::default(),
             volumes: Vec::new(),
         }
     }
@@ -125,7 +132,8 @@ impl Tree {
         }
         let attributes = self.attributes_of(file.number as Number, inode);
         rights::check_io(&attributes, who, write)?;
-        Ok(OpenFile { unit: TreeUnit { export: self.export, number: file.number as Number }.into(), attributes })
+        let unit = TreeUnit { export: self.export, number: file.number as Number };
+        Ok(OpenFile { unit: unit.into(), attributes, is_copied: true })
     }
 
     /// Of an ordinary file.
@@ -149,7 +157,7 @@ impl Tree {
         let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
         let data = inode.data_mut().ok_or(UnitError::NoUnit)?;
         let growth = data.growth(offset, end);
-        if self.used_bytes + growth > self.limits.bytes {
+        if !make_room(self.limits.bytes, self.used_bytes + growth, &mut self.remains) {
             return Err(UnitError::NoSpace);
         }
         data.write(offset, bytes);
@@ -158,7 +166,19 @@ impl Tree {
         Ok(())
     }
 
-    /// Bytes of heap that count against the limit.
+    /// Whether something remains of files that were removed or cut: `free_some` is to be called again and again.
+    pub fn has_remains(&self) -> bool {
+        !self.remains.is_empty()
+    }
+
+    /// Frees a bounded part of that, about 1 MiB.
+    pub fn free_some(&mut self) {
+        for _ in 0..FREED_AT_ONCE {
+            self.remains.free_one();
+        }
+    }
+
+    /// Bytes of heap that count against the limit, but for what remains of files: that is freed where there is no other room.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
@@ -192,12 +212,22 @@ impl Tree {
     /// Makes room for an inode, an entry and `more` bytes, or says that there is none.
     fn charge(&mut self, inodes: u64, more: u64) -> Result<(), Status> {
         let bytes = self.used_bytes + inodes * INODE_COST + more;
-        if self.inodes.len() as u64 + inodes > self.limits.files || bytes > self.limits.bytes {
+        let is_one_too_many = self.inodes.len() as u64 + inodes > self.limits.files;
+        if is_one_too_many || !make_room(self.limits.bytes, bytes, &mut self.remains) {
             return Err(Status::NoSpace);
         }
         self.used_bytes = bytes;
         Ok(())
     }
+}
+
+/// Frees as much of what remains as it takes to have `bytes` in use; false where that is too much. One call's growth is bounded,
+/// and so is this.
+fn make_room(limit: u64, bytes: u64, remains: &mut Remains) -> bool {
+    while bytes + remains.used() > limit && !remains.is_empty() {
+        remains.free_one();
+    }
+    bytes <= limit
 }
 
 fn entry_cost(name: &[u8]) -> u64 {

@@ -405,12 +405,14 @@ impl Tree {
         if size > self.limits.file_bytes && self.inode(file)?.data().is_some() {
             return Err(Status::FileTooBig);
         }
-        let inode = self.inode_mut(file)?;
+        let number = self.number(file)?;
+        let inode = self.inodes.get_mut(&number).ok_or(Status::Stale)?;
         match &mut inode.content {
             Content::File(data) => {
-                let freed = data.set_size(size);
+                let before = data.used();
+                self.remains.add(data.set_size(size));
+                self.used_bytes -= before - data.used();
                 inode.touch(time);
-                self.used_bytes -= freed;
                 Ok(())
             }
             Content::Volume(volume) if volume.attributes().size == size => Ok(()),
@@ -436,12 +438,16 @@ impl Tree {
         if inode.links > 0 {
             return;
         }
-        let held = match &inode.content {
-            Content::File(data) => data.used(),
+        let Some(inode) = self.inodes.remove(&number) else { return };
+        let held = match inode.content {
+            Content::File(data) => {
+                let held = data.used();
+                self.remains.add(data.into_remains());
+                held
+            }
             Content::Link(path) => path.len() as u64,
             _ => 0,
         };
-        self.inodes.remove(&number);
         self.used_bytes -= INODE_COST + held;
     }
 

@@ -305,7 +305,7 @@ fn the_limits_on_bytes_and_files_hold() {
     assert_eq!(write(&mut tree, file, 0, &[1; 10_000]), Err(UnitError::NoSpace));
     assert_eq!(NameSpace::attributes(&tree, file).expect("attributes").size, 0);
     assert_eq!(write(&mut tree, file, 1 << 40, b"x"), Err(UnitError::OutOfRange));
-    write(&mut tree, file, 0, &[1; 8_700]).expect("a write");
+    write(&mut tree, file, 0, &[1; 8_192]).expect("a write");
     let how = CreateHow::Guarded(SetAttributes::default());
     new_file(&mut tree, "b");
     assert_eq!(tree.create(&root(), top, &[b'n'; 250], &how), Err(Status::NoSpace));
@@ -327,6 +327,55 @@ fn a_byte_here_and_there_is_charged_with_the_heap_that_it_takes() {
     let written = (0..1 << 20).take_while(|chunk| write(&mut tree, file, chunk << 16, b"x").is_ok()).count();
     // What a map's entry, a vector and the allocator take for one byte, by measurement 98 bytes, is the least that counts.
     assert!(written < (1 << 20) / 98, "{written}");
+    check(&tree);
+}
+
+/// Writes chunks of 64 KiB until there is no room; how many.
+fn fill(tree: &mut Tree, file: FileId) -> usize {
+    let chunk = vec![1; 1 << 16];
+    (0..1 << 20).take_while(|number| write(tree, file, number << 16, &chunk).is_ok()).count()
+}
+
+#[test]
+fn a_large_file_that_is_removed_or_cut_is_freed_in_steps_and_its_room_is_there_at_once() {
+    const BYTES: u64 = 32 << 20;
+    let cut = SetAttributes { size: Some(1), ..SetAttributes::default() };
+    for is_removed in [true, false] {
+        let mut tree = Tree::new(0, GENERATION, Limits { bytes: BYTES, files: 5, file_bytes: 1 << 40 }, at(1));
+        let top = tree.root();
+        let file = new_file(&mut tree, "a");
+        let filled = fill(&mut tree, file);
+        let full = tree.used_bytes();
+        if is_removed {
+            tree.remove(&root(), top, b"a").expect("removed");
+        } else {
+            tree.set_attributes(&root(), file, &cut).expect("cut");
+        }
+        assert!(tree.used_bytes() < full / 100 && tree.space().free_bytes > BYTES / 100 * 99, "it counts no more");
+        let mut steps = 0;
+        while tree.has_remains() {
+            let before = tree.remains.used();
+            tree.free_some();
+            assert!(before - tree.remains.used() <= 17 << 16, "about 1 MiB at a time");
+            steps += 1;
+        }
+        assert!(steps >= filled / 17, "{steps} for {filled} chunks");
+        check(&tree);
+    }
+}
+
+#[test]
+fn what_remains_of_files_gives_way_to_what_is_written() {
+    const BYTES: u64 = 32 << 20;
+    let mut tree = Tree::new(0, GENERATION, Limits { bytes: BYTES, files: 5, file_bytes: 1 << 40 }, at(1));
+    let top = tree.root();
+    let file = new_file(&mut tree, "a");
+    let filled = fill(&mut tree, file);
+    tree.remove(&root(), top, b"a").expect("removed");
+    assert!(tree.remains.used() > BYTES / 10 * 9);
+    let next = new_file(&mut tree, "b");
+    assert_eq!(fill(&mut tree, next), filled, "there is as much room as before, though nobody has freed it yet");
+    assert!(tree.used_bytes() + tree.remains.used() <= BYTES, "and never more heap than the limit");
     check(&tree);
 }
 

@@ -92,7 +92,7 @@ impl VolumeFile {
         }
         let attributes = self.attributes();
         rights::check_io(&attributes, who, write)?;
-        Ok(OpenFile { unit: self.unit, attributes })
+        Ok(OpenFile { unit: self.unit, attributes, is_copied: false })
     }
 
     /// Notes a write.

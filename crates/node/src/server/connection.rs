@@ -23,9 +23,11 @@ pub(super) struct Connection {
     pub(super) deadline: Option<Instant>,
     /// As the node has counted it.
     pub(super) is_idle: bool,
-    /// Bytes that came and were not taken, since their answers would find no room; `taken` of them are.
+    /// Bytes that came and were not taken, since their answers would find no room or others have their turn; `taken` of them are.
     backlog: Vec<u8>,
     taken: usize,
+    /// It takes up no bytes before `go_on`.
+    waits: bool,
     pub(super) share: Share,
 }
 
@@ -73,36 +75,51 @@ impl Connection {
             is_idle: false,
             backlog: Vec::new(),
             taken: 0,
+            waits: false,
             share: Share::default(),
         };
         connection.deadline = connection.next_deadline();
         connection
     }
 
+    /// A turn of it, with room for so many bytes of answers.
     #[inline]
-    pub(super) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
-        if !self.backlog.is_empty() {
+    pub(super) fn receive(&mut self, now: Instant, bytes: &[u8], room: usize) -> Result<(), Violation> {
+        if self.waits {
             // A driver had them before it could know.
             self.backlog.extend_from_slice(bytes);
             return Ok(());
         }
+        self.transmit().begin_turn(room);
         let taken = self.take(now, bytes)?;
         if taken < bytes.len() {
             self.backlog.extend_from_slice(&bytes[taken..]);
         }
+        self.waits = taken < bytes.len() || self.transmit().is_turn_over();
         Ok(())
     }
 
     /// Goes on with what was left, where there is room again.
-    pub(super) fn go_on(&mut self, now: Instant) -> Result<(), Violation> {
+    pub(super) fn go_on(&mut self, now: Instant, room: usize) -> Result<(), Violation> {
+        self.transmit().begin_turn(room);
+        if self.transmit().is_full() {
+            return Ok(());
+        }
         let backlog = std::mem::take(&mut self.backlog);
+        let backlog_len = backlog.len();
         let taken = self.taken + self.take(now, &backlog[self.taken..])?;
         if taken < backlog.len() {
             (self.backlog, self.taken) = (backlog, taken);
         } else {
             self.taken = 0;
         }
+        self.waits = taken < backlog_len || self.transmit().is_turn_over();
         Ok(())
+    }
+
+    /// It could go on now.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        self.transmit().is_turn_over() || !self.transmit().is_full()
     }
 
     #[inline]
@@ -111,9 +128,10 @@ impl Connection {
         each!(&mut self.target, target => target.receive(now, bytes, &mut self.desk))
     }
 
-    /// Bytes came that are not taken yet.
-    pub(super) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+    /// It waits for room, or for its next turn.
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        self.waits
     }
 
     #[inline]
@@ -174,7 +192,7 @@ impl Connection {
     }
 
     pub(super) fn wants_receive(&mut self) -> bool {
-        self.is_closing || self.backlog.is_empty() && !self.transmit().is_full()
+        self.is_closing || !self.waits && !self.transmit().is_full()
     }
 
     /// The peer logged out or was refused.

@@ -2,12 +2,16 @@
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
     rc::Rc,
     sync::Arc,
 };
 
-use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{
+    Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp,
+    nfs3::target_side::ExportId,
+};
 
 use super::{
     arithmetic::Asker,
@@ -28,6 +32,8 @@ pub(super) struct Counter {
     pub(super) volumes: Rc<Volumes>,
     pub(super) disks: Rc<RefCell<Disks>>,
     pub(super) random: RefCell<Unpredictable>,
+    /// Exports whose trees have something to free, see `Tree::free_some`.
+    pub(super) remains: RefCell<VecDeque<ExportId>>,
 }
 
 /// One connection's place at the counter.

@@ -12,7 +12,7 @@ use iotax_proto::{
 };
 
 use super::{
-    desk::Desk,
+    desk::{Counter, Desk},
     shared::{NfsExport, Target},
 };
 
@@ -21,6 +21,30 @@ impl Desk {
         match self.counter.server.targets.get(export as usize)? {
             Target::Nfs(export) => Some(export),
             Target::Iscsi { .. } | Target::Nvme { .. } => None,
+        }
+    }
+}
+
+impl Counter {
+    /// Some of an export's files were removed or cut.
+    fn has_remains(&self, export: ExportId) {
+        let mut remains = self.remains.borrow_mut();
+        if !remains.contains(&export) {
+            remains.push_back(export);
+        }
+    }
+
+    /// Frees a part of what remains of files, of one export after the other.
+    pub(super) fn free_some(&self) {
+        let next = self.remains.borrow_mut().pop_front();
+        if let Some((number, Target::Nfs(export))) =
+            next.and_then(|number| Some((number, self.server.targets.get(number as usize)?)))
+        {
+            let mut tree = export.tree.lock();
+            tree.free_some();
+            if tree.has_remains() {
+                self.remains.borrow_mut().push_back(number);
+            }
         }
     }
 }
@@ -69,10 +93,12 @@ impl NfsBackend for Desk {
     }
 
     fn with_files(&mut self, now: Instant, export: ExportId, use_it: &mut dyn FnMut(&mut Files<'_>)) {
-        if let Some(export) = self.nfs(export) {
-            let server = &self.counter.server;
-            let (mut tree, mut state) = (export.tree.lock(), server.nfs.lock());
-            use_it(&mut Files { names: &mut *tree, state: &mut state, time: server.time(now) });
+        let Some(NfsExport { tree, .. }) = self.nfs(export) else { return };
+        let server = &self.counter.server;
+        let (mut tree, mut state) = (tree.lock(), server.nfs.lock());
+        use_it(&mut Files { names: &mut *tree, state: &mut state, time: server.time(now) });
+        if tree.has_remains() {
+            self.counter.has_remains(export);
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
     arithmetic::Asker,
     connection::Connection,
     desk::{Counter, Desk},
-    room::{Room, SHARE_BYTES},
+    room::Room,
     shared::Server,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub struct ServerNode {
     /// Rings of the bell heard.
     rings: u64,
     room: Room,
-    /// Connections of which bytes wait for room, or did.
+    /// Connections that wait for room or for their next turn, or did.
     backlogged: Vec<ConnId>,
 }
 
@@ -77,7 +77,7 @@ impl ServerNode {
         Self {
             thread,
             serial: 0,
-            counter: Rc::new(Counter { server, volumes, disks, random }),
+            counter: Rc::new(Counter { server, volumes, disks, random, remains: RefCell::default() }),
             connections: Vec::new(),
             open: 0,
             open_of: HashMap::new(),
@@ -185,44 +185,38 @@ impl ServerNode {
 
     #[inline]
     fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
-        let is_short = self.room.is_short();
+        let room = self.room.of_connection();
         let Some(connection) = self.connection(conn) else { return };
         if connection.is_closing {
             return;
         }
-        if is_short {
-            connection.transmit().set_room(SHARE_BYTES);
-        }
-        let had_backlog = connection.has_backlog();
-        let result = connection.receive(now, bytes);
-        if connection.has_backlog() && !had_backlog {
+        let waited = connection.waits();
+        let result = connection.receive(now, bytes, room);
+        if connection.waits() && !waited {
             self.backlogged.push(conn);
         }
         self.settle(now, conn, result);
     }
 
-    /// Takes up what waited for room.
+    /// A turn for each that waited for one, or for room.
     fn go_on(&mut self, now: Instant) {
-        let room = if self.room.is_short() { SHARE_BYTES } else { Transmit::ROOM };
+        let room = self.room.of_connection();
         for conn in std::mem::take(&mut self.backlogged) {
             let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { continue };
-            connection.transmit().set_room(room);
-            if !connection.transmit().is_full() {
-                let result = connection.go_on(now);
-                self.settle(now, conn, result);
-            }
-            if self.connection(conn).is_some_and(|connection| connection.has_backlog()) {
+            let result = connection.go_on(now, room);
+            self.settle(now, conn, result);
+            if self.connection(conn).is_some_and(|connection| connection.waits()) {
                 self.backlogged.push(conn);
             }
         }
     }
 
-    /// There is room for what waited for some.
+    /// There is room for what waited for some, or somebody's turn comes.
     #[cold]
     fn may_go_on(&self) -> bool {
         self.backlogged.iter().any(|conn| {
             let connection = self.connections.get(conn.0 as usize).and_then(Option::as_ref);
-            connection.is_none_or(|connection| !connection.borrow_mut().transmit().is_full())
+            connection.is_none_or(|connection| connection.borrow_mut().may_go_on())
         })
     }
 
@@ -243,7 +237,7 @@ impl ServerNode {
             let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { continue };
             if !is_short {
                 connection.share.is_fine();
-                connection.transmit().set_room(Transmit::ROOM);
+                connection.transmit().begin_turn(Transmit::ROOM);
             } else if !connection.share.is_read(now) {
                 self.settle(now, conn, Err(Violation::new(ViolationKind::TimedOut, DEAF)));
             }
@@ -270,6 +264,7 @@ impl ServerNode {
 
     fn timer(&mut self, now: Instant) {
         self.take_turn(now);
+        self.counter.free_some();
         self.go_on(now);
         self.count(now);
         if self.next_timer.is_none_or(|at| at > now) {
@@ -375,7 +370,9 @@ impl Node for ServerNode {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.counter.disks.borrow().has_turn() || (!self.backlogged.is_empty() && self.may_go_on()) {
+        let counter = &self.counter;
+        let has_long_work = counter.disks.borrow().has_turn() || !counter.remains.borrow().is_empty();
+        if has_long_work || (!self.backlogged.is_empty() && self.may_go_on()) {
             return Some(Instant(0));
         }
         if self.room.is_short() { earlier(self.next_timer, self.room.count_at) } else { self.next_timer }

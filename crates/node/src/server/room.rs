@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use iotax_proto::Instant;
+use iotax_proto::{Instant, Transmit};
 
 /// Bytes kept for all connections of a thread from which on room is short.
 pub(super) const KEPT_MAX: usize = 256 << 20;
 /// Room of a connection where room is short, and what its peer must read of more than that in `PATIENCE`.
-pub(super) const SHARE_BYTES: usize = 64 << 10;
+const SHARE_BYTES: usize = 64 << 10;
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// How often all connections are counted anew where room is short.
 const COUNT_INTERVAL: Duration = Duration::from_millis(5);
@@ -53,6 +53,12 @@ impl Room {
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.count_at.is_some()
+    }
+
+    /// What a connection has now.
+    #[inline]
+    pub(super) fn of_connection(&self) -> usize {
+        if self.is_short() { SHARE_BYTES } else { Transmit::ROOM }
     }
 
     /// All connections were counted.

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use iotax_proto::{Geometry, Instant, Region, UnitError, UnitId};
@@ -15,7 +16,7 @@ use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec, claims:
 
 /// A unit that may not be written, beside the same volume's that may.
 const READ_ONLY: u64 = 1 << 32;
-/// Bytes of memory that a thread searches for zeros at one instant, by all commands that came then.
+/// Bytes of memory that a thread searches for zeros at one instant at most, and in a second: a few milliseconds of it.
 const LOOK_BYTES: u64 = 16 << 20;
 /// What each command after those still gets, so that its answer is of use.
 const LOOK_LEAST_BYTES: u64 = 16 << 10;
@@ -97,8 +98,11 @@ impl Volumes {
 
     /// How many bytes of memory a command may search for zeros now.
     pub(super) fn may_look(&self, now: Instant) -> u64 {
-        if self.looked.get().0 != now {
-            self.looked.set((now, 0));
+        let (at, looked) = self.looked.get();
+        let regained = u128::from(LOOK_BYTES) * now.since(at).as_nanos() / Duration::from_secs(1).as_nanos();
+        // Too little time for a byte adds up.
+        if regained > 0 {
+            self.looked.set((now, looked.saturating_sub(u64::try_from(regained).unwrap_or(u64::MAX))));
         }
         LOOK_BYTES.saturating_sub(self.looked.get().1).max(LOOK_LEAST_BYTES)
     }
@@ -106,7 +110,7 @@ impl Volumes {
     /// That many bytes were searched at the instant of the last `may_look`.
     pub(super) fn looked(&self, bytes: u64) {
         let (at, before) = self.looked.get();
-        self.looked.set((at, before + bytes));
+        self.looked.set((at, (before + bytes).min(LOOK_BYTES)));
     }
 
     #[inline]

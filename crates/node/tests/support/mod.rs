@@ -1,6 +1,7 @@
 //! A driver in memory: two nodes, virtual time, connections that hand bytes over in random pieces. One seed decides everything.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
+pub mod peers;
 pub mod server;
 
 use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};

@@ -13,6 +13,8 @@ pub struct Transmit {
     segments: VecDeque<Segment>,
     len: usize,
     room: usize,
+    /// Of the turn; without end before the first `begin_turn`.
+    left: usize,
 }
 
 /// Inline bytes that were sent and are kept in front of those that were not: a queue that a peer never lets become empty
@@ -38,7 +40,14 @@ pub enum Chunk<'a> {
 
 impl Default for Transmit {
     fn default() -> Self {
-        Self { inline: Vec::new(), inline_sent: 0, segments: VecDeque::new(), len: 0, room: Self::ROOM }
+        Self {
+            inline: Vec::new(),
+            inline_sent: 0,
+            segments: VecDeque::new(),
+            len: 0,
+            room: Self::ROOM,
+            left: usize::MAX,
+        }
     }
 }
 
@@ -47,15 +56,39 @@ impl Transmit {
     /// it asks.
     pub const ROOM: usize = 16 << 20;
 
-    /// Whether as much is queued as there is room for. What is full still takes what is put: only who asks is kept from asking.
+    /// Work for a peer after which others have their turn, see `charge`: about 0.1 ms.
+    pub const TURN: usize = 256 << 10;
+
+    /// Of it, what any request costs that is not an I/O.
+    pub const REQUEST: usize = 2 << 10;
+
+    /// Whether as much is queued as there is room for, or the peer has had its turn. What is full still takes what is put: only who
+    /// asks is kept from asking.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len >= self.room
     }
 
+    /// A new turn, with room for so many bytes in all.
     #[inline]
-    pub fn set_room(&mut self, bytes: usize) {
-        self.room = bytes;
+    pub fn begin_turn(&mut self, room: usize) {
+        self.room = room;
+        self.left = Self::TURN;
+    }
+
+    /// A target has worked for its peer on anything but the data of an I/O, for as long as copying `bytes` that are not in a cache
+    /// takes. A packet brings thousands of small requests: once the turn is used up, no further PDU is taken in it.
+    pub fn charge(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+        if self.left == 0 {
+            self.room = 0;
+        }
+    }
+
+    /// The peer has had its turn.
+    #[inline]
+    pub fn is_turn_over(&self) -> bool {
+        self.left == 0
     }
 
     /// Bytes queued.
@@ -249,5 +282,21 @@ mod tests {
         assert!(transmit.is_full());
         transmit.advance(Transmit::ROOM);
         assert!(transmit.is_empty() && transmit.held_bytes() <= 2 << 20);
+    }
+
+    #[test]
+    fn a_turn_is_over_when_its_work_is_done_and_the_next_has_room_again() {
+        let mut transmit = Transmit::default();
+        transmit.charge(2 * Transmit::TURN);
+        assert!(!transmit.is_full() && !transmit.is_turn_over(), "nobody counts turns");
+        transmit.begin_turn(Transmit::ROOM);
+        transmit.charge(Transmit::TURN - 1);
+        assert!(!transmit.is_full() && !transmit.is_turn_over());
+        transmit.charge(2 * Transmit::TURN);
+        assert!(transmit.is_full() && transmit.is_turn_over());
+        transmit.begin_turn(10);
+        assert!(!transmit.is_full() && !transmit.is_turn_over());
+        transmit.zeros(10);
+        assert!(transmit.is_full() && !transmit.is_turn_over());
     }
 }

@@ -145,7 +145,7 @@ impl NfsBackend for Server {
             return Err(Status::Access);
         }
         let attributes = self.directory.attributes(file)?;
-        Ok(OpenFile { unit: UnitId(file.number.wrapping_sub(2)), attributes })
+        Ok(OpenFile { unit: UnitId(file.number.wrapping_sub(2)), attributes, is_copied: true })
     }
 
     fn attributes(&mut self, _: ExportId, file: FileId) -> Option<Attributes> {

@@ -17,6 +17,7 @@ use crate::{
     Ending, Instant, IoId, Payload, Started, UnitError, Violation,
     iscsi::pdu::{Bhs, DataOut, R2t, RESERVED_TAG, ScsiCommand, control::reject_reason},
     scsi::{self, Next, Nexus, Response, Sense},
+    wire::Transmit,
 };
 
 /// Parameter data that a command may bring. The longest list that a command of ours has fits many times.
@@ -66,9 +67,19 @@ enum DataKind {
 
 impl Session {
     /// Does what the device server says is next for a command: what then is awaited, and how many bytes of data it takes.
-    fn begin<B: IscsiBackend>(&mut self, now: Instant, id: IoId, next: Next, backend: &mut B) -> (Work, u32) {
+    fn begin<B: IscsiBackend>(
+        &mut self,
+        now: Instant,
+        id: IoId,
+        next: Next,
+        link: &mut Link,
+        backend: &mut B,
+    ) -> (Work, u32) {
         match next {
-            Next::Respond(response) => (Work::Answer(response), 0),
+            Next::Respond(response) => {
+                link.transmit.charge(Transmit::REQUEST + response.data.len());
+                (Work::Answer(response), 0)
+            }
             Next::RespondAfter(endings, response) => (Work::Await(Wait::begin(now, endings, backend), response), 0),
             Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
                 (Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR)), 0)
@@ -180,7 +191,10 @@ impl FullFeature {
     ) -> Result<Option<Bhs>, Violation> {
         match core::mem::replace(&mut self.current, Current::Drop) {
             Current::Drop => Ok(None),
-            Current::Control(bhs) if intact => Ok(Some(bhs)),
+            Current::Control(bhs) if intact => {
+                link.transmit.charge(Transmit::REQUEST);
+                Ok(Some(bhs))
+            }
             Current::Control(bhs) => {
                 // RFC 7143 §7.8: a PDU with wrong data is answered with a Reject and dropped.
                 link.reject(reject_reason::DATA_DIGEST_ERROR, &bhs);
@@ -262,7 +276,7 @@ impl FullFeature {
             link.reject(reject_reason::TOO_MANY_IMMEDIATE_COMMANDS, bhs);
             return Ok(());
         };
-        let (work, want) = session.begin(now, id, next, backend);
+        let (work, want) = session.begin(now, id, next, link, backend);
         let is_quiet = immediate_len == 0 && (command.last || !command.write);
         if let (Work::Answer(response), true) = (&work, is_quiet) {
             // Done already, as reads of memory are: no task comes of it.
@@ -399,7 +413,7 @@ impl FullFeature {
                 };
                 let next = session.nexus.parameters(&command, &parameters, &*backend);
                 // What follows takes no data: they have been taken.
-                (task.work, _) = session.begin(now, id, next, backend);
+                (task.work, _) = session.begin(now, id, next, link, backend);
                 self.collected(now, id, link, backend);
             }
             Work::Await(wait, response) => {

@@ -74,6 +74,8 @@ pub struct OpenFile {
     /// Where its data are: the unit of `Backend::start`.
     pub unit: UnitId,
     pub attributes: Attributes,
+    /// Its data are copied when they are read; a volume's are named.
+    pub is_copied: bool,
 }
 
 /// A server of NFS exports. `open` and `attributes` are on the path of every READ and WRITE: for a file that is a volume

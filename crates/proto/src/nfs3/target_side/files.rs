@@ -13,6 +13,7 @@ use crate::{
         types::{FileHandle, Status, Time, access},
     },
     rpc::{Credentials, Encoder, RequestKey, message::encode_success},
+    wire::Transmit,
 };
 
 impl Connection {
@@ -58,9 +59,23 @@ impl Connection {
                 files.state.duplicates.remember(key, reply.bytes());
             }
         });
+        self.transmit.charge(cost(procedure, self.listing.len()));
         if !served {
             self.reply_failure(xid, procedure, Status::Stale);
         }
+    }
+}
+
+/// What a call costs at most, as `Transmit::charge` has it; `listed` is the length of a listing's entries.
+fn cost(procedure: Procedure, listed: usize) -> usize {
+    match procedure {
+        // Hundreds of entries, each with attributes and a handle.
+        Procedure::ReadDir | Procedure::ReadDirPlus => Transmit::REQUEST + 4 * listed,
+        // All directories above are looked at.
+        Procedure::Rename | Procedure::MkDir => Transmit::TURN / 2,
+        // A file may be cut, and what it had put aside.
+        Procedure::SetAttr | Procedure::Create | Procedure::Remove => Transmit::TURN / 8,
+        _ => Transmit::REQUEST,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         types::{Attributes, FileHandle, FileType, Status},
     },
     rpc::{Credentials, Piece, RpcError, message::encode_success, xdr::padding},
-    wire::Payload,
+    wire::{Payload, Transmit},
 };
 
 /// A WRITE whose data are arriving.
@@ -74,6 +74,9 @@ impl Connection {
         let Some(id) = self.ios.begin(xid, &reached, Kind::Read { len, eof }) else {
             return self.reply_failure(xid, Procedure::Read, Status::Jukebox);
         };
+        if open.is_copied {
+            self.transmit.charge(Transmit::REQUEST + len as usize);
+        }
         match backend.start(now, id, open.unit, UnitOp::Read { offset, len, durable: false }) {
             Started::Done(result) => {
                 self.ios.end(id);

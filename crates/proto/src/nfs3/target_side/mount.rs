@@ -1,6 +1,6 @@
 //! The MOUNT program (RFC 1813 §5).
 
-use alloc::{string::ToString, vec::Vec};
+use alloc::{collections::VecDeque, string::ToString, vec::Vec};
 
 use super::{Caller, Connection, Export, ExportId, FileId, Files, NfsBackend};
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         message::encode_success,
         xdr,
     },
-    wire::Reader,
+    wire::{Reader, Transmit},
 };
 
 /// Mounts remembered for DUMP, and bytes of their hosts and paths; clients often forget to unmount.
@@ -29,7 +29,9 @@ const MAX_MOUNTS_LEN: usize = 64 << 10;
 /// Who mounted what, as far as clients said. For information only: no right comes from it.
 #[derive(Debug, Default)]
 pub struct MountTable {
-    entries: Vec<MountEntry>,
+    entries: VecDeque<MountEntry>,
+    /// Of hosts and paths.
+    len: usize,
 }
 
 impl MountTable {
@@ -37,13 +39,21 @@ impl MountTable {
         if self.entries.contains(&entry) {
             return;
         }
-        let len =
-            |entries: &[MountEntry]| -> usize { entries.iter().map(|entry| entry.host.len() + entry.path.len()).sum() };
-        self.entries.push(entry);
-        while self.entries.len() > MAX_MOUNTS || len(&self.entries) > MAX_MOUNTS_LEN {
-            self.entries.remove(0);
+        self.len += len(&entry);
+        self.entries.push_back(entry);
+        while self.entries.len() > MAX_MOUNTS || self.len > MAX_MOUNTS_LEN {
+            self.len -= self.entries.pop_front().as_ref().map_or(0, len);
         }
     }
+
+    fn remove(&mut self, goes: impl Fn(&MountEntry) -> bool) {
+        self.entries.retain(|entry| !goes(entry));
+        self.len = self.entries.iter().map(len).sum();
+    }
+}
+
+fn len(entry: &MountEntry) -> usize {
+    entry.host.len() + entry.path.len()
 }
 
 impl Connection {
@@ -71,11 +81,11 @@ impl Connection {
             MountProcedure::Umnt => {
                 let path = path()?;
                 backend.with_state(&mut |state| {
-                    state.mounts.entries.retain(|entry| entry.host != host || entry.path.as_bytes() != path);
+                    state.mounts.remove(|entry| entry.host == host && entry.path.as_bytes() == path);
                 });
             }
             MountProcedure::UmntAll => {
-                backend.with_state(&mut |state| state.mounts.entries.retain(|entry| entry.host != host));
+                backend.with_state(&mut |state| state.mounts.remove(|entry| entry.host == host));
             }
             MountProcedure::Export => {
                 let exports = backend.exports();
@@ -86,6 +96,8 @@ impl Connection {
                 encode_exports(entries.iter(), &mut self.reply);
             }
         }
+        // All that is remembered may have been looked at.
+        self.transmit.charge(Transmit::TURN / 8 + self.reply.len());
         self.send_reply();
         Ok(())
     }

@@ -73,7 +73,10 @@ impl TargetQueue {
                 self.sender.response(&cqe);
             }
             Err((result, status)) => {
-                self.respond_with(control.sqe.cid(), result, status.do_not_retry());
+                // There may be room for a controller later; nothing else changes by asking again.
+                let is_busy = status == Status::CONNECT_CONTROLLER_BUSY;
+                let status = if is_busy { status } else { status.do_not_retry() };
+                self.respond_with(control.sqe.cid(), result, status);
                 self.end(backend);
             }
         }

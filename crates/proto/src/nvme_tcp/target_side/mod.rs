@@ -351,6 +351,8 @@ impl TargetQueue {
                 self.respond(cid, status);
             }
         }
+        let answered = if let Outcome::Data(data) = &outcome { data.len() } else { 0 };
+        self.sender.tx.charge(Transmit::REQUEST + answered);
         match outcome {
             Outcome::Done { result, status } => self.respond_with(sqe.cid(), result, status),
             Outcome::Data(data) => match check_controller_data(sqe, data.len() as u32) {

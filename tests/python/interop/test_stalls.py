@@ -1,0 +1,61 @@
+"""Peers that ask a running server for as much work as they can, beside one that reads: it is served all along.
+
+How much work a turn does is counted in crates/node/tests/turns.rs; here it is seen that turns are taken.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from raw_nvme import Controller
+
+from .attackers import ATTACKS, Attack, attack
+
+Serve = Callable[[dict[str, Any]], dict[str, Any]]
+VOLUME_BYTES = 32 << 20
+READS_MIN = 10
+
+
+@pytest.mark.parametrize("driver", ["io_uring", "epoll"])
+@pytest.mark.parametrize("by", ATTACKS, ids=lambda by: by.name)
+def test_reads_are_answered_between_the_pieces_of_long_work(
+    by: Attack, driver: Literal["io_uring", "epoll"], serve: Serve
+) -> None:
+    ready = serve(
+        {
+            "volumes": [{"name": "v0", "media": "memory", "size_bytes": VOLUME_BYTES}],
+            "exports": [
+                {"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}
+                for protocol in ("nfs3", "iscsi", "nvme-tcp")
+            ],
+            "driver": driver,
+            "threads": 1,
+        }
+    )
+    endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
+    begun = threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            attack(by, endpoints[by.protocol], VOLUME_BYTES, begun, by.count)
+        except BaseException as error:
+            failed.append(error)
+            begun.set()
+
+    attacker = threading.Thread(target=run, daemon=True)
+    with Controller(endpoints["nvme-tcp"]) as reader:
+        attacker.start()
+        assert begun.wait(60)
+        reads = 0
+        while attacker.is_alive() and reads < 20 * READS_MIN:
+            assert reader.io.run(0x02, 1, struct.pack("<QI", 8 * reads, 7), read_bytes=4096) == (0, 0)
+            reads += 1
+    attacker.join(60)
+    assert not failed and not attacker.is_alive(), failed
+    assert reads >= READS_MIN, f"{reads} reads while {by.name} went on"
