@@ -304,6 +304,22 @@ def test_a_run_says_what_it_asks_before_it_loads_what_is_heavy(tiny: Path) -> No
     assert not {"scipy", "statsmodels", "pandas", "numpy", "jinja2", "vl_convert"} & set(loaded)
 
 
+@pytest.mark.parametrize("words", [("vs", "local", "iscsi"), ("aa", "TINY"), ("run", "kernel-quick")])
+def test_the_first_line_comes_before_what_is_heavy(words: tuple[str, ...], tiny: Path, tmp_path: Path) -> None:
+    """What is loaded when the first letter is written; loading it takes seconds of processor time."""
+    code = (
+        "import io, os, sys\n"
+        "class First(io.TextIOWrapper):\n"
+        "    def write(self, text):\n"
+        "        sys.stderr.write(' '.join(sys.modules)); sys.stderr.flush(); os._exit(0)\n"
+        "sys.stdout = First(sys.stdout.buffer, write_through=True)\n"
+        f"from iotax.cli.app import app; app({[str(tiny) if word == 'TINY' else word for word in words]!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "iotax.cli.app" in done.stderr.split()
+    assert not {"scipy", "statsmodels", "pandas", "numpy", "jinja2", "vl_convert"} & set(done.stderr.split())
+
+
 @pytest.mark.parametrize("arguments", [("studies",), ("plan", "tr-3808")])
 def test_what_measures_nothing_loads_no_statistics(arguments: tuple[str, ...]) -> None:
     """They take seconds to load, and a plan needs two functions of them."""

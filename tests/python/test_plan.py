@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iotax.design import plan
-from iotax.design.plan import trial_seed
+from iotax.design.plan import GUESTS_NS, RECONNECT_NS, trial_seed
 from iotax.design.random import derive_seed, shuffled
 from iotax.study import Study, model
 from iotax.study.read import load_study
@@ -138,3 +138,16 @@ def test_levels_are_written_by_types_that_were_looked_up_once(monkeypatch: pytes
 
     monkeypatch.setattr(model, "get_type_hints", refuse)
     assert plan(load_study("grid")[0]).trials[0].treatment["block_size"]
+
+
+def test_a_plan_counts_the_boots_of_guests_and_each_change_of_what_they_are_connected_by() -> None:
+    study = load_study("kernel-quick")[0]
+    made = plan(study)
+    loads = {name for name in study.levels() if name in ("outstanding", "workers", "block_size", "read")}
+    wanted = [{k: v for k, v in trial.treatment.items() if k not in loads} for trial in made.trials]
+    changes = 1 + sum(one != other for one, other in itertools.pairwise(wanted))
+    here = plan(study.model_copy(update={"lab": load_study("quick")[0].lab}))
+    assert 1 < changes <= len(made.trials)
+    assert made.duration_ns - here.duration_ns == GUESTS_NS + changes * RECONNECT_NS
+    assert sum(made.trial_ns.values()) - sum(here.trial_ns.values()) == changes * RECONNECT_NS
+    assert plan(load_study("quick")[0]).setup_ns == 0

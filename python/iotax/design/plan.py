@@ -18,7 +18,7 @@ from iotax.design.random import derive_seed, shuffled
 from iotax.design.rates import halvings, ladder
 from iotax.design.treatments import Treatment, name_of, treatments
 from iotax.study import Study
-from iotax.study.model import Search
+from iotax.study.model import Search, factor_names
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_minutes
 
@@ -26,12 +26,19 @@ CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 TURN_NS = 3_000_000
 """From one slice's end to the next one's load."""
+GUESTS_NS = 15_000_000_000
+"""Two guests, from their start until both answer: once for a study in the vm lab."""
+RECONNECT_NS = 3_000_000_000
+"""A guest's protocol taken down and the next one brought up. Of emulated guests 1.6 s (`kernel-exact`) to 5.3 s
+(`kernel-outstanding`, on a busy host) for a change were seen."""
 FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
 LOADS = ("workers", "outstanding")
 """Factors of which a search for the best load chooses levels."""
 PROBE_TRIES = 2
 """Probes of a rate that must miss the objective before a search takes it for too high: one disturbance is no knee."""
+_CONNECTED_BY = ("connection", "topology")
+"""Sections of a study, of which a change of a factor needs another connection."""
 BACKGROUND_NS = 500_000_000
 """How long the idle machine is measured before each block."""
 
@@ -46,6 +53,8 @@ class Plan:
     blocks: int
     further: int = 0
     """Trials that a search may add, at most."""
+    setup_ns: int = 0
+    """Once, before the first trial."""
 
     @property
     def trials_max(self) -> int:
@@ -54,7 +63,7 @@ class Plan:
     @property
     def duration_ns(self) -> int:
         """How long `trials` are expected to take."""
-        return sum(self.trial_ns.values()) + self.blocks * BACKGROUND_NS
+        return self.setup_ns + sum(self.trial_ns.values()) + self.blocks * BACKGROUND_NS
 
     @property
     def duration_max_ns(self) -> int:
@@ -68,11 +77,6 @@ class Plan:
         takes = f"about {show_minutes(self.duration_max_ns / 1e9)}"
         return f"{first}, at most {self.trials_max} with the search, {takes}" if self.further else f"{first}, {takes}"
 
-    @property
-    def measured_ns(self) -> int:
-        """How much of it is measured window or warm-up."""
-        return sum(self.trial_ns.values()) - len(self.trials) * CONNECT_NS
-
 
 def plan(study: Study) -> Plan:
     """The same study always gives the same plan. Of a search, what comes first: what it finds decides what follows."""
@@ -84,7 +88,7 @@ def plan(study: Study) -> Plan:
             for order, levels in enumerate(shuffled(some, seed, "probes"), start=1)
         ]
         further = len(some) * (search.confirm * (steps_max(search) + PROBE_TRIES) - 1)
-        return Plan(tuple(probes), {trial.id: _expected_ns(study, trial) for trial in probes}, 1, further)
+        return Plan(tuple(probes), _expected(study, probes), 1, further, _setup_ns(study))
     replicates = range(1, study.design.replicates + 1)
     blocks: list[list[tuple[int, Treatment]]]
     if study.design.blocks == "replicate":
@@ -101,7 +105,7 @@ def plan(study: Study) -> Plan:
         for order, (block, replicate, levels) in enumerate(_with_sentinels(study, runs), start=1)
     ]
     further = study.search.confirm * len(conditions(study)) if study.search is not None else 0
-    return Plan(tuple(trials), {trial.id: _expected_ns(study, trial) for trial in trials}, len(blocks), further)
+    return Plan(tuple(trials), _expected(study, trials), len(blocks), further, _setup_ns(study))
 
 
 def conditions(study: Study) -> set[Treatment]:
@@ -208,6 +212,24 @@ def make_trial(
 def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: int) -> Trial:
     role, number = ("replicate", replicate) if replicate else ("sentinel", order)
     return make_trial(study, block, levels, order, role, number)
+
+
+def _setup_ns(study: Study) -> int:
+    return GUESTS_NS if study.lab.vm is not None else 0
+
+
+def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:
+    """Trial id → how long it takes, in this order: guests stay connected from trial to trial until one needs another
+    protocol or topology."""
+    found: dict[str, int] = {}
+    up: dict[str, LevelValue] | None = None
+    for trial in trials:
+        found[trial.id] = _expected_ns(study, trial)
+        if study.lab.vm is not None:
+            wanted = {name: level for name, level in trial.treatment.items() if factor_names()[name] in _CONNECTED_BY}
+            found[trial.id] += RECONNECT_NS if wanted != up else 0
+            up = wanted
+    return found
 
 
 def _expected_ns(study: Study, trial: Trial) -> int:

@@ -23,10 +23,10 @@ from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
-from iotax.wording import cost_cautions, figure, inside, measuring, title, trust, verdicts
+from iotax.wording import answer, cost_cautions, figure, inside, measuring, title, trust, verdicts
 
 _TEMPLATES = Path(__file__).with_name("templates")
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s)\b|%)")
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
 FIRST_PANELS = 6
 """Further panels of a section are folded away."""
 MOST_PANELS = 12
@@ -130,8 +130,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "measuring": measuring(data),
         "slice_time": show_time(study.design.slice) if study.design.slice else "",
         "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
-        "lead": [f for f in said if summary.responses and f.response_key == summary.responses[0].key],
-        "local_findings": [f for f in said if not f.response_key],
+        "answer": answer(summary) if data.runs else [],
+        "primary": summary.responses[0].key if summary.responses else "",
         "trust": trust(summary),
         "cards": tables.cards(summary, said),
         "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},

@@ -1,13 +1,15 @@
 """The report as text: what is in it, what is not, and how long it takes."""
 
+import html
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from iotax import report
-from iotax.analysis import StudyData
+from iotax.analysis import StudyData, summarise
 from iotax.notebook import Notebook
+from iotax.wording import answer
 from report.factory import Simulation, study, write_notebook
 
 SECTIONS = [
@@ -183,3 +185,17 @@ def test_report_of_a_thousand_trials_draws_no_more_panels_than_a_reader_takes_in
     # Panels are what the time goes into: some 80 ms each.
     assert 0 < path.read_text().count('class="panel"') <= 100
     assert path.stat().st_size < 8_000_000
+
+
+def test_the_verdict_is_grouped_as_the_command_line_groups_it(tmp_path):
+    data = Simulation().data(study())
+    text = written(tmp_path, data)
+    verdict = text[text.index('<section id="verdict">') : text.index("</section>")]
+    said = [html.unescape(each).replace("\u00a0", " ") for each in re.findall(r"<d[td][^>]*>(.*?)</d[td]>", verdict)]
+    parts = answer(summarise(data))
+    assert said == [line for part in parts for line in (part.title, *(f.sentence for f in part.findings))]
+    # What the study asks first stands out.
+    leading = re.findall(r'<dd class="lead">(.*?)</dd>', verdict)
+    assert [html.unescape(each).replace("\u00a0", " ") for each in leading] == [
+        f.sentence for part in parts for f in part.findings if f.response_key == "iops"
+    ]
