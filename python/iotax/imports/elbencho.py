@@ -1,26 +1,29 @@
-"""elbencho's CSV: settings, then for each phase figures at the end of the first and of the last worker.
+"""elbencho's CSV (`--csvfile`) and JSON (`--jsonfile`): for each phase figures at the end of the first and of the last
+worker, of which the last's are the run's.
 
-The last worker's figures are the run's. JSON beside it has the latencies in quarters of a power of two (19 % wide):
-percentiles of them are within 10 %.
+CSV has means only. JSON with `--lathisto` has histograms: in quarters of a power of two (19 % wide), of later versions
+in 64 parts of each. A bin counts as its upper end, as in elbencho's own percentiles.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, no_stream
+from iotax.imports import elbencho_json
+from iotax.imports.elbencho_json import PROGRAM, start_of, stragglers, workers_of
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, no_stream
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.trial import LevelValue, Stream
 
-PROGRAM = "elbencho"
 _NEEDED = ("operation", "time ms [last]", "IOPS [last]", "MiB/s [last]")
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
     """One result for each phase that reads or writes. Raises Unreadable."""
+    if text_of(path).lstrip().startswith("{"):
+        return elbencho_json.read(path, notes)
     rows = csv.reader(text_of(path).splitlines())
     header: list[str] = []
     found: list[Measured] = []
@@ -75,18 +78,10 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
         if row.get(column, "").isdecimal():
             settings[name] = int(row[column])
     settings["random"] = "random" if row.get("random", "") in ("1", "true") else "sequential"
-    threads, hosts = settings.get("threads"), settings.get("hosts", 1)
-    depth = settings.get(OUTSTANDING)
-    workers = threads * max(1, hosts) if isinstance(threads, int) and isinstance(hosts, int) else None
-    if workers is not None:
-        settings[WORKERS] = workers
-    said = ["the CSV of elbencho has mean, least and greatest latency, and no percentiles"]
-    first = row.get("time ms [first]", "").strip()
-    if first and figure("time ms [first]") < 0.9 * duration_s * 1000:
-        said.append(
-            f"{row['operation'].lower()}: the first worker ended at {figure('time ms [first]') / 1000:.1f} s, the last "
-            f"at {duration_s:.1f} s: the rate is that of all of it, stragglers included"
-        )
+    depth, workers = settings.get(OUTSTANDING), workers_of(settings)
+    said = ["the CSV of elbencho has mean, least and greatest latency; its --jsonfile has percentiles, with --lathisto"]
+    if row.get("time ms [first]", "").strip():
+        said += stragglers(row["operation"].lower(), figure("time ms [first]") / 1000, duration_s)
     return Measured(
         path=path,
         program=PROGRAM,
@@ -95,7 +90,7 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
         read=no_stream() if writes else stream,
         write=stream if writes else no_stream(),
         duration_ns=round(duration_s * 1e9),
-        start_unix_ns=_start(row.get("ISO date", "")),
+        start_unix_ns=start_of(row.get("ISO date", "")),
         settings=settings,
         workers=workers,
         per_worker=depth if isinstance(depth, int) else None,
@@ -103,11 +98,3 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
         stack="kernel",
         notes=said,
     )
-
-
-def _start(text: str) -> int | None:
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)

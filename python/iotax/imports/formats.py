@@ -53,7 +53,9 @@ FORMATS = {
         Format("diskspd", "DiskSpd XML", "diskspd", (".xml",), "percentiles per run"),
         Format("vdbench", "vdbench flatfile.html", "vdbench", ("flatfile.html",), "means"),
         Format("iometer", "Iometer CSV", "iometer", (".csv",), "means"),
-        Format("elbencho", "elbencho CSV", "elbencho", (".csv",), "means"),
+        Format(
+            "elbencho", "elbencho CSV or JSON", "elbencho", (".csv", ".json"), "JSON with --lathisto merged; else means"
+        ),
         Format("spdk-perf", "SPDK spdk_nvme_perf text", "spdk_perf", (".txt", ".log"), "-LL merged; -L per run"),
         Format("bdevperf", "SPDK bdevperf JSON", "bdevperf", (".json",), "means"),
         Format("hcibench", "HCIBench folders with fio", "hcibench", (".json",), "as fio"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from import_samples import BINS, fio_file, fio_job, fio_side
@@ -199,6 +200,74 @@ def test_elbencho_phases_that_do_io(tmp_path: Path) -> None:
     assert write.result([]).rate_bytes_per_s == 2500 * (1 << 20)
     assert any("first worker ended at 1.0 s, the last at 2.0 s" in note for note in write.notes)
     assert "left out MKDIRS" in notes[0]
+
+
+def elbencho_phase(phase: str, **last: Any) -> str:
+    """A line of elbencho's JSON file, all of whose values are texts."""
+    config = {"hosts": "2", "threads": "4", "block_size": "4096", "io_depth": "8", "random_offsets": "true"}
+    return json.dumps(
+        {
+            "phase_type": phase,
+            "iso_start_date": "2026-03-01T12:00:00.250+0100",
+            "config": config | {"version": "3.0-22"},
+            "first_done": {"elapsed_time_ms": "1000"},
+            "last_done": {"elapsed_time_ms": "2000", **last},
+        }
+    )
+
+
+def buckets(**counts: int) -> dict[str, Any]:
+    """`b64_76=3` is a bucket from 64 to 76 µs."""
+    named = ((name[1:].replace("_", "-"), count) for name, count in counts.items())
+    return {"buckets": [{"range": f"{name}us", "count": str(count)} for name, count in named]}
+
+
+def test_elbencho_json_has_histograms(tmp_path: Path) -> None:
+    latency = {
+        "IO": {"min_us": "60", "avg_us": "100", "max_us": "900", "histogram": buckets(b64_76=900, b861_1024=100)}
+    }
+    text = "\n".join(
+        [
+            elbencho_phase("MKDIRS", entries="4"),
+            elbencho_phase("READ", iops="500", bytes="4096000", latency=latency),
+        ]
+    )
+    (measured,), notes = read("elbencho", tmp_path / "a.json", text)
+    result = measured.result([])
+    assert (result.rate_iops, result.rate_bytes_per_s, result.write.ios) == (500, 2_048_000, 0)
+    assert (result.latency_ns(50), result.latency_ns(99)) == (76_000, 1_024_000)
+    assert (result.latency_mean_ns, result.latency_max_ns) == (100_000, 900_000)
+    assert (measured.workers, measured.per_worker, measured.version) == (8, 8, "3.0-22")
+    assert measured.start_unix_ns == pytest.approx(1_772_362_800_250_000_000, abs=1000)
+    assert "left out MKDIRS" in notes[0]
+    assert any("first worker ended at 1.0 s" in note for note in measured.notes)
+
+
+def test_elbencho_json_of_a_mix_has_reads_and_writes_apart(tmp_path: Path) -> None:
+    latency = {
+        "IO": {
+            "min_us": "1",
+            "avg_us": "20",
+            "max_us": "30",
+            "rwmix_read": {"min_us": "2", "avg_us": "40", "max_us": "50"},
+        }
+    }
+    text = elbencho_phase(
+        "RWMIX70", iops="30", bytes="245760", rwmix_read={"iops": "70", "bytes": "573440"}, latency=latency
+    )
+    (measured,), _ = read("elbencho", tmp_path / "a.json", text)
+    result = measured.result([])
+    assert (result.read.ios, result.write.ios) == (140, 60)
+    assert result.read.latency_sum_ns == 140 * 40_000 and result.write.latency_sum_ns == 60 * 20_000
+
+
+@pytest.mark.parametrize(
+    ("change", "at"), [({"iops": "many"}, "iops"), ({"latency": {"IO": {"histogram": buckets(b64=1)}}}, "range")]
+)
+def test_elbencho_json_with_a_figure_that_is_none_names_the_field(tmp_path: Path, change: dict, at: str) -> None:
+    text = elbencho_phase("WRITE", **{"iops": "30", "bytes": "1", **change})
+    with pytest.raises(Unreadable, match=rf"a\.json: {at}: "):
+        read("elbencho", tmp_path / "a.json", text)
 
 
 def test_spdk_perf_histograms_merge_over_cores(tmp_path: Path) -> None:
