@@ -123,6 +123,18 @@ def test_what_else_differs_is_named(tmp_path: Path):
     assert "these differ: load.read: 75% → 100%" in RUN.invoke(app, ["compare", str(a), str(b)]).output
 
 
+def test_what_differs_reads_as_a_study_is_written():
+    one = simulated(1)
+    machine = {"memory_bytes": 8 << 30, "turbo_off": False, "cpus_usable": [0, 1]}
+    other = {"memory_bytes": 16 << 30, "turbo_off": True, "cpus_usable": [0, 1, 2]}
+    before, after = (replace(one, environment={"machine": each}) for each in (machine, other))
+    assert differences(before, after) == [
+        "machine.memory: 8GiB → 16GiB",
+        "machine.turbo_off: off → on",
+        "machine.cpus_usable: 0, 1 → 0, 1, 2",
+    ]
+
+
 def test_a_mean_over_treatments_of_both_signs_is_no_regression():
     faster = {**PATHS, "nfs3": replace(PATHS["nfs3"], service_us=8.0, think_us=30.0)}
     slower = {**faster, "iscsi": SLOWER["iscsi"], "nvme-tcp": SLOWER["nvme-tcp"]}

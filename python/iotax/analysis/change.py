@@ -23,6 +23,7 @@ from iotax.analysis.validity import Doubt, doubt
 from iotax.analysis.verdict import Verdict, Withheld, judge, log_margin, two_sided_p
 from iotax.analysis.withheld import chosen
 from iotax.study import Level, Study
+from iotax.units import format_size
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,20 @@ def _settings(data: StudyData) -> dict[str, str]:
 def _flat(name: str, value: object) -> dict[str, str]:
     if isinstance(value, Mapping):
         return {key: text for part, each in value.items() for key, text in _flat(f"{name}.{part}", each).items()}
-    return {} if value is None else {name: str(value)}
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return {name.removesuffix("_bytes"): format_size(value)}
+    return {} if value is None else {name: _words(value)}
+
+
+def _words(value: object) -> str:
+    """As a study would be written: "on", "a, b"."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(each)}" for name, each in value.items() if each is not None)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_words, value)) or "none"
+    return str(value)
 
 
 def _label(cell: Cell) -> str:
