@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,19 @@ from conftest import FakeEngine
 from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.labs import load as labs_load
-from iotax.labs.base import LabUnusable
+from iotax.labs.base import LabUnusable, Step
 from iotax.labs.loopback import LoopbackLab, share_cpus
 from iotax.notebook import Notebook, Writer
 from iotax.runner import Listener, Summary, run_study
 from iotax.study.read import load_study
 from iotax.trial import Attempt
+from iotax.waiting import WAIT_FOR_TARGET_S
 
 
 class Log(Listener):
     def __init__(self) -> None:
         self.warnings: list[str] = []
+        self.steps: list[str] = []
         self.resumed: bool | None = None
         self.left = 0
 
@@ -31,19 +34,32 @@ class Log(Listener):
     def warning(self, message: str) -> None:
         self.warnings.append(message)
 
+    def step(self, step: Step) -> None:
+        self.steps.append(step.text)
 
-def run(path: Path, study_path: Path, log: Log | None = None, *, anew: bool = False, label: str = "") -> Summary:
+
+def run(
+    path: Path,
+    study_path: Path,
+    log: Log | None = None,
+    *,
+    anew: bool = False,
+    label: str = "",
+    lab: type[LoopbackLab] = LoopbackLab,
+    wait_for_target_s: float = WAIT_FOR_TARGET_S,
+) -> Summary:
     study, source = load_study(str(study_path))
     planned = plan(study)
     with Writer(path) as writer:
         return run_study(
             study,
             planned,
-            LoopbackLab(study, planned, find_engine()),
+            lab(study, planned, find_engine()),
             writer,
             source=source,
             label=label,
             anew=anew,
+            wait_for_target_s=wait_for_target_s,
             environment={"test": True},
             listener=log or Log(),
         )
@@ -124,6 +140,46 @@ def test_a_trial_that_fails_twice_is_left_and_the_study_goes_on(engine: FakeEngi
     assert run(tmp_path / "n.iotax", tiny, log) == Summary(1, 1, (), interrupted=False)
     assert (log.resumed, log.left) == (True, 1)
     assert attempts(tmp_path / "n.iotax")[-1].number == 3
+
+
+@pytest.mark.parametrize("kind", ["too_small", "denied", "foreign_data", "in_use"])
+def test_what_cannot_go_otherwise_is_not_tried_again(engine: FakeEngine, tiny: Path, tmp_path: Path, kind: str) -> None:
+    engine.faults(run_3=f"error:{kind}")
+    summary = run(tmp_path / "n.iotax", tiny)
+    assert (summary.done, len(summary.failed)) == (7, 1)
+    assert len(attempts(tmp_path / "n.iotax")) == 8
+
+
+class AwayLab(LoopbackLab):
+    """Its target answers again only when it was asked `looks` times."""
+
+    looks = 3
+
+    def answers(self, trial: object) -> bool:
+        del trial
+        self.looks -= 1
+        return self.looks <= 0
+
+
+@pytest.mark.parametrize("kind", ["refused", "lost"])
+def test_a_target_that_is_gone_is_waited_for_and_costs_one_attempt(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("iotax.runner.waits_s", lambda: itertools.repeat(0.01))
+    log = Log()
+    engine.faults(run_3=f"error:{kind}")
+    assert run(tmp_path / "n.iotax", tiny, log, lab=AwayLab).done == 8
+    assert len([step for step in log.steps if step.startswith("the target does not answer")]) == 2
+    assert len(attempts(tmp_path / "n.iotax")) == 9
+
+
+def test_a_target_that_stays_away_ends_the_run_and_burns_no_trials(
+    engine: FakeEngine, tiny: Path, tmp_path: Path
+) -> None:
+    engine.faults(every="error:refused")
+    summary = run(tmp_path / "n.iotax", tiny, lab=AwayLab, wait_for_target_s=0)
+    assert summary.done == 0
+    assert len(attempts(tmp_path / "n.iotax")) == 1
 
 
 def test_a_server_that_dies_is_named_and_started_again(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
