@@ -41,7 +41,7 @@ class Case:
 def cases(file: Path) -> list[Case]:
     """`file`: a file of the volume's size on a disk's file system, for local I/O."""
     nvme, iscsi, nfs = Ours("nvme-tcp"), Ours("iscsi"), Ours("nfs3")
-    polling = Ours("nvme-tcp", name="iotax, polling", spin_ns=50_000)
+    polling = Ours("nvme-tcp", name="iotax, polling", polling="auto")
     local = Ours("local", path=str(file), options={"direct": False})
     spdk_iscsi = FioNet("libiscsi", "SPDK iscsi_tgt", iscsi_for_fio)
     tgt = FioNet("libiscsi", "tgt", tgt_for_fio)

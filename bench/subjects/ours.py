@@ -28,7 +28,7 @@ class Ours:
     name: str = "iotax"
     program: Path | None = None
     driver: str = "auto"
-    spin_ns: int = 0
+    polling: str = "never"
     options: dict[str, Any] = field(default_factory=dict)
     verify: bool = False
     cores: int = 1
@@ -53,7 +53,7 @@ class Ours:
             "driver": self.driver,
             "threads": self.cores,
             "cpus": [place.target_cpu, *place.spare_cpus[: self.cores - 1]],
-            **({"spin_ns": self.spin_ns} if self.spin_ns else {}),
+            "polling": self.polling,
         }
         with Engine(program, "serve", document) as server:
             ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
@@ -101,7 +101,7 @@ def load_document(subject: Ours, endpoint: str, load: Load, timing: Timing, cpus
         "verify": subject.verify,
         "driver": subject.driver,
         "cpus": cpus,
-        **({"spin_ns": subject.spin_ns} if subject.spin_ns else {}),
+        "polling": subject.polling,
     }
 
 

@@ -21,7 +21,7 @@ SAMPLES: dict[str, Any] = {
     "working_set": "512KiB", "warmup": "2s", "runtime": "3s", "verify": False, "rate_iops": 100, "arrivals": "poisson",
     "backlog": 7, "streams": {"a": {"read": "25%"}}, "generator": "fio", "size": "2MiB", "media": "file",
     "path": "/srv/volume", "fill": "zeros", "refill": "trial", "delay": "1ms", "burn": "1ms", "protocol": "iscsi",
-    "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True,
+    "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True, "polling": "auto",
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
     "uid": 7, "gid": 7, "clients": 2,

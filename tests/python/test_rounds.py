@@ -98,6 +98,7 @@ def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
         ("slice: 50ms", "slice: 5ms", "design", "20 ms or longer"),
         ("size: 1MiB", "size: 1MiB, refill: trial", "volume", "refill: block"),
         ("outstanding: [1, 8]", "media: [memory, file]", "design", "one server at a time"),
+        ("outstanding: [1, 8]", "polling: [never, always]", "design", "polling: auto"),
         ("sessions: 3", "sessions: 3, replicates: 4", "design", "sessions are the replicates"),
         ("sessions: 3", "sessions: 3, sentinels: 3", "design", "rounds hold every treatment"),
         ("name: rounds", "name: rounds\nsearch: {latency_max: 1ms}", "design", "a search runs one load"),

@@ -2,7 +2,7 @@
 //! else done. Prints one line of JSON for each depth. What a protocol adds is to be seen against this.
 //!
 //! `cargo run --release --example raw_limit -- [--driver auto|io_uring|epoll] [--depth 1,32,128] [--seconds 1] [--repeat 3]
-//!  [--block-bytes 4096] [--region-mib 64] [--spin-us 0] [--cpus SERVER,CLIENT] [--without pieces|prefetch|reno]`
+//!  [--block-bytes 4096] [--region-mib 64] [--polling never] [--cpus SERVER,CLIENT] [--without pieces|prefetch|reno]`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use iotax_proto::{Instant, Payload, Region, Transmit};
 use iotax_runtime::{
     Clock, Driver, DriverChoice, DriverConfig, Flow,
     cpu::pin_thread,
-    driver::{Tricks, listen},
+    driver::{Polling, Tricks, listen},
     memory::SharedRegion,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -32,7 +32,7 @@ struct Settings {
     repeat: usize,
     block_bytes: usize,
     region_bytes: usize,
-    spin: Duration,
+    polling: Polling,
     cpus: Option<(usize, usize)>,
     tricks: Tricks,
 }
@@ -45,14 +45,14 @@ fn main() {
         let best = runs.max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap();
         println!(
             "{{\"driver\":\"{}\",\"depth\":{depth},\"rate_iops\":{:.0},\"latency_p50_ns\":{},\"latency_p99_ns\":{},\
-             \"client_cpu_ns_an_io\":{:.0},\"server_cpu_ns_an_io\":{:.0},\"spin_us\":{}}}",
+             \"client_cpu_ns_an_io\":{:.0},\"server_cpu_ns_an_io\":{:.0},\"polling\":\"{:?}\"}}",
             best.driver,
             best.rate,
             best.p50_ns,
             best.p99_ns,
             best.client_cpu_ns,
             best.server_cpu_ns,
-            settings.spin.as_micros(),
+            settings.polling,
         );
     }
 }
@@ -65,7 +65,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
         repeat: 3,
         block_bytes: 4096,
         region_bytes: 64 << 20,
-        spin: Duration::ZERO,
+        polling: Polling::Never,
         cpus: Some((0, 1)),
         tricks: Tricks::default(),
     };
@@ -79,7 +79,14 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
             "--repeat" => settings.repeat = value.parse().unwrap(),
             "--block-bytes" => settings.block_bytes = value.parse().unwrap(),
             "--region-mib" => settings.region_bytes = value.parse::<usize>().unwrap() << 20,
-            "--spin-us" => settings.spin = Duration::from_micros(value.parse().unwrap()),
+            "--polling" => {
+                settings.polling = match value.as_str() {
+                    "never" => Polling::Never,
+                    "auto" => Polling::Auto,
+                    "always" => Polling::Always,
+                    _ => panic!("--polling {value}: never, auto or always"),
+                }
+            }
             "--without" => settings.tricks = value.parse().unwrap(),
             "--cpus" => {
                 settings.cpus = match numbers(&value)[..] {
@@ -110,7 +117,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
             pin_thread(&[cpu]).unwrap();
         }
         let mut config = DriverConfig::new(settings.driver, Clock::start()).unwrap();
-        config.spin = settings.spin;
+        config.polling = settings.polling;
         config.tricks = settings.tricks;
         config
     };

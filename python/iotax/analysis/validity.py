@@ -288,6 +288,8 @@ def _generator(run: Run) -> tuple[Level, str]:
     busy = initiator.busy_share
     if busy is None:
         return Level.UNKNOWN, "number of processors unknown"
+    if run.result.facts.polling in ("auto", "always"):
+        return Level.UNKNOWN, f"it polls ({run.result.facts.polling}): its processors are busy without work, too"
     of = "its processor was" if initiator.processors == 1 else f"its {initiator.processors} processors were"
     if busy >= GENERATOR_BUSY:
         return Level.NOTE, f"{of} {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"

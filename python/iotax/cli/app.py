@@ -18,6 +18,7 @@ from iotax.cli.options import (
     JsonFile,
     NotebookPath,
     OldNotebook,
+    PollingChoice,
     RunNumber,
     Rw,
     Shell,
@@ -464,6 +465,13 @@ def serve(
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the volume, in its IQN, NQN and NFS export.")] = "v0",
     threads: Annotated[int, typer.Option(min=1, help="Threads of the server.")] = 1,
+    polling: Annotated[
+        PollingChoice,
+        typer.Option(
+            help="How it waits for clients: asleep (never), looking first while I/Os come soon (auto), or always "
+            "looking, which keeps a processor busy for each thread."
+        ),
+    ] = PollingChoice.AUTO,
     document: JsonFile = None,
 ) -> None:
     """Serve one volume over NFS, iSCSI and NVMe/TCP until Ctrl-C.
@@ -484,6 +492,7 @@ def serve(
         ports=port or [],
         allow=allow or [],
         threads=threads,
+        polling=polling.value,
         document=document,
     )
 

@@ -67,6 +67,12 @@ _OPTIONAL = {"--json": (re.compile(r"-|.*\.json"), "-"), "--live": (re.compile(r
 """What a value looks like, and which it is where none is given."""
 
 
+class PollingChoice(StrEnum):
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
+
+
 class Driver(StrEnum):
     AUTO = "auto"
     IO_URING = "io_uring"

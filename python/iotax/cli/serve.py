@@ -21,6 +21,7 @@ from iotax.engine import Engine, EngineError, find_engine
 from iotax.serving.clients import TITLES, commands, reachable
 from iotax.serving.notify import notify
 from iotax.serving.offer import PORTS, Offer
+from iotax.study.connection import Polling
 from iotax.units import counted, format_size, parse_size
 
 MEMORY_BYTES = 1 << 30
@@ -49,6 +50,7 @@ def serve(
     ports: Sequence[str],
     allow: Sequence[str],
     threads: int,
+    polling: Polling,
     document: Path | None,
 ) -> None:
     judged(document, *([path] if path else []))
@@ -63,6 +65,7 @@ def serve(
         ports=_ports(ports),
         allow=allow,
         threads=threads,
+        polling=polling,
     )
     if keep and (path is None or offer.destroy):
         leave(Exit.USAGE, "--keep serves what a file holds; name the file, and do not give it away with --destroy")

@@ -93,6 +93,7 @@ def run_document(
         "verify": load.verify,
         "driver": driver,
         "cpus": cpus,
+        "polling": settings.connection.polling,
         "watch_pids": watch_pids,
         **permission.said(endpoint),
     }

@@ -256,7 +256,7 @@ class LoopbackLab(Lab):
         if not settings.endpoint.embedded:
             uri = settings.endpoint.uri
             return Permission(self._held.identity(uri), destroy=self._may_destroy(uri))
-        server = self._servers.of(settings.volume) if settings.endpoint.protocol == "local" else None
+        server = self._servers.of(settings) if settings.endpoint.protocol == "local" else None
         return Permission(server.identity if server else None)
 
     def _embedded(self) -> list[Settings]:
@@ -271,14 +271,17 @@ class LoopbackLab(Lab):
         return found
 
     def _serve(self, settings: Settings, cpus: list[int] | None = None) -> Server:
-        return self._servers.serve(settings.volume, self.serve_cpus if cpus is None else cpus)
+        return self._servers.serve(settings, self.serve_cpus if cpus is None else cpus)
 
-    def _start_server(self, volume: Volume, *, cpus: list[int], expect: dict[str, int] | None, destroy: bool) -> Server:
+    def _start_server(
+        self, settings: Settings, *, cpus: list[int], expect: dict[str, int] | None, destroy: bool
+    ) -> Server:
         document = serve_document(
-            volume,
+            settings.volume,
             driver=self._study.lab.loopback.driver,
             threads=self._study.lab.loopback.threads,
             cpus=cpus,
+            polling=settings.connection.polling,
             file_io=any(each.load.generator == "fio" for each in self._settings.values()),
             expect=expect,
             destroy=destroy,
@@ -311,7 +314,7 @@ class LoopbackLab(Lab):
 
     def _name(self, settings: Settings) -> str:
         """Of what is filled; a server's pid is part of it, for another server has another volume."""
-        if settings.endpoint.embedded and (server := self._servers.of(settings.volume)) is not None:
+        if settings.endpoint.embedded and (server := self._servers.of(settings)) is not None:
             return f"server {server.pid}"
         return settings.endpoint.uri
 

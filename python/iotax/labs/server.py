@@ -8,6 +8,7 @@ from typing import Any
 
 from iotax.engine import Engine, EngineError
 from iotax.records import Record
+from iotax.study.connection import Polling
 from iotax.study.endpoint import EMBEDDED
 from iotax.study.model import Volume
 
@@ -42,6 +43,7 @@ class Server:
 
     def __init__(self, program: Path, volume: Volume, document: dict[str, Any]) -> None:
         self.volume = volume
+        self.polling: Polling = document["polling"]
         self._fill_s = _READY_S + volume.size / _FILL_BYTES_PER_S
         self._engine = Engine(program, "serve", document)
         try:
@@ -97,6 +99,7 @@ def serve_document(
     driver: str,
     threads: int,
     cpus: list[int],
+    polling: Polling = "never",
     file_io: bool = False,
     expect: dict[str, int] | None = None,
     destroy: bool = False,
@@ -129,4 +132,5 @@ def serve_document(
         "driver": driver,
         "threads": threads,
         "cpus": cpus,
+        "polling": polling,
     }

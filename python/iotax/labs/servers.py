@@ -1,4 +1,4 @@
-"""The servers of the loopback lab: one for each volume in use."""
+"""The servers of the loopback lab: one for each volume in use, and way to wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iotax.engine import EngineError
 from iotax.labs.base import TrialFailed
 from iotax.labs.held import Holdings
 from iotax.labs.server import Server
-from iotax.study.model import Volume
+from iotax.study.model import Settings, Volume
 
 Start = Callable[..., Server]
 
@@ -26,15 +26,15 @@ class Servers:
         self._start, self._held, self._given_away, self._together = start, held, given_away, together
         self._running: list[Server] = []
 
-    def serve(self, volume: Volume, cpus: list[int]) -> Server:
-        """The running server of this volume; a dead one is replaced. Raises TrialFailed where it does not come up."""
-        if (found := self.of(volume)) is not None and found.alive():
+    def serve(self, settings: Settings, cpus: list[int]) -> Server:
+        """The server that runs for these settings; a dead one is replaced. Raises TrialFailed where none comes up."""
+        if (found := self.of(settings)) is not None and found.alive():
             return found
         for each in [each for each in self._running if each is found or not self._together]:
             self._end(each)
-        uri = volume_uri(volume)
+        uri = volume_uri(settings.volume)
         try:
-            server = self._start(volume, cpus=cpus, expect=self._held.identity(uri), destroy=self._given_away(uri))
+            server = self._start(settings, cpus=cpus, expect=self._held.identity(uri), destroy=self._given_away(uri))
         except EngineError as error:
             raise TrialFailed(f"the server did not come up: {error}", error.log, kind=error.kind) from error
         except ValidationError as error:
@@ -44,9 +44,10 @@ class Servers:
             self._held.keep(uri, server.endpoint("local"))
         return server
 
-    def of(self, volume: Volume) -> Server | None:
-        """The server of this volume, running or dead."""
-        return next((each for each in self._running if each.volume == volume), None)
+    def of(self, settings: Settings) -> Server | None:
+        """The server for these settings, running or dead."""
+        asked = settings.volume, settings.connection.polling
+        return next((each for each in self._running if (each.volume, each.polling) == asked), None)
 
     def dead(self) -> Server | None:
         """One that ended by itself."""

@@ -61,5 +61,7 @@ class Facts(Record):
     clients: int | None = None
     """Hosts that ran the load at once; None where only one could."""
     target_threads: int | None = None
+    polling: Literal["never", "auto", "always", "unknown"] = "unknown"
+    """How both sides waited; where they looked for news, their processors were busy without work, too."""
     warmup_ns: int | None = None
     """Load before the window, discarded."""

@@ -8,6 +8,8 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from iotax.study.connection import Polling
+
 PORTS = {"nfs3": 2049, "iscsi": 3260, "nvme-tcp": 4420}
 """Where clients look for each protocol: IANA's nfs, iscsi-target, nvme."""
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -33,6 +35,8 @@ class Offer:
     allow: Sequence[str] = ()
     """IQNs, NQNs, addresses and networks that may come in; none: whoever reaches the address."""
     threads: int = 1
+    polling: Polling = "auto"
+    """Clients of a served volume want latency; a measurement sleeps, so that CPU means what it says."""
 
     def document(self) -> dict[str, Any]:
         volume: dict[str, Any] = {
@@ -55,6 +59,7 @@ class Offer:
             ],
             "groups": [{"name": _GROUP, "initiators": list(self.allow)}] if self.allow else [],
             "threads": self.threads,
+            "polling": self.polling,
         }
 
     def warnings(self) -> list[str]:

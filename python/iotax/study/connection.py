@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from iotax.study.fields import Section, UserId
+
+Polling: TypeAlias = Literal["never", "auto", "always"]
 
 
 class Secret(Section):
@@ -56,6 +58,9 @@ class Connection(Section):
     """CRC32C over headers (iSCSI, NVMe/TCP)."""
     data_digest: bool = False
     """CRC32C over data (iSCSI, NVMe/TCP)."""
+    polling: Polling = "never"
+    """How iotax's own initiators and targets wait: never (asleep), auto (looking for up to 100 µs while I/Os come \
+that soon), always (looking). It spares latency and takes CPU, which is counted as theirs."""
     chap: Chap | None = None
     """Credentials for iSCSI targets that require them."""
     dhchap: DhChap | None = None

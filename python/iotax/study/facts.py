@@ -54,6 +54,7 @@ def _loopback(study: Study, settings: Settings) -> Facts:
         threads=load.threads,
         target_threads=None if local else study.lab.loopback.threads,
         warmup_ns=load.warmup,
+        polling=settings.connection.polling,
     )
 
 
@@ -73,6 +74,7 @@ def _hosts(lab: Hosts, settings: Settings) -> Facts:
         target_threads=lab.threads if served else None,
         clients=load.clients or len(lab.initiators),
         warmup_ns=load.warmup,
+        polling=settings.connection.polling,
     )
 
 
@@ -119,4 +121,5 @@ def _endpoint(study: Study, settings: Settings) -> Facts:
         clock="time",
         threads=load.threads,
         warmup_ns=load.warmup,
+        polling=settings.connection.polling,
     )

@@ -95,6 +95,11 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "initiator": Row(vm=_KERNEL_NAMES, fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(None,)),
         "header_digest": Row(fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(False,)),
         "data_digest": Row(fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(False,)),
+        "polling": Row(
+            vm="the kernels wait as they do; say `lab: loopback`",
+            fio=_FIO_CONNECTS,
+            harmless=("never",),
+        ),
         "chap": Row(
             vm="the guests' targets ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,

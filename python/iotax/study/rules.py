@@ -320,6 +320,8 @@ def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
     for name in study.levels():
         if factor_names()[name] == "volume" and "file" in _values(study, "media"):
             yield place, f"{name} belongs to the volume, and a file is behind one server at a time; say `replicates:`"
+    if "always" in _values(study, "polling"):
+        yield place, "`polling: always` keeps its processor from the other treatments of a round; say `polling: auto`"
     for name in ("hard_to_change", "sentinels"):
         if getattr(design, name):
             yield ("design", name), "rounds hold every treatment; leave this out"

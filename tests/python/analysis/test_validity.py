@@ -78,6 +78,9 @@ def test_start_skew(run):
 def test_a_busy_generator_is_noted_not_condemned(run):
     full = with_part(run, run.result.cpu.initiator, busy_ns=run.result.window.duration_ns)
     assert finding(full, "generator").level is Level.NOTE
+    for polling in ("auto", "always"):
+        polls = changed(full, facts=full.result.facts.model_copy(update={"polling": polling}))
+        assert finding(polls, "generator").level is Level.UNKNOWN
 
 
 def test_steady_state():

@@ -106,7 +106,7 @@ def test_fio_tells_its_direction_though_notes_stand_before() -> None:
 def test_raw_limit_tells_both_sides() -> None:
     line = (
         '{"driver":"io_uring","depth":32,"rate_iops":453000,"latency_p50_ns":60000,"latency_p99_ns":95000,'
-        '"client_cpu_ns_an_io":1000,"server_cpu_ns_an_io":1300,"spin_us":0}\n'
+        '"client_cpu_ns_an_io":1000,"server_cpu_ns_an_io":1300,"polling":"Never"}\n'
     )
     assert raw.parse(line) == (Figures(453_000.0, 60.0, 95.0), 1.0, 1.3)
 
@@ -122,11 +122,11 @@ def test_engine_figures_are_of_the_direction_asked_for() -> None:
 
 def test_engine_is_asked_for_one_connection_and_a_window_around_ours() -> None:
     load = Load("write", 128, 65536, random=False)
-    document = ours.load_document(ours.Ours("iscsi", spin_ns=50_000), "iscsi://x", load, Timing(0.5, 3.0), [1])
+    document = ours.load_document(ours.Ours("iscsi", polling="auto"), "iscsi://x", load, Timing(0.5, 3.0), [1])
     assert (document["workers"], document["outstanding"], document["block_size_bytes"]) == (1, 128, 65536)
     assert (document["read_percent"], document["random_percent"], document["cpus"]) == (0, 0, [1])
     assert document["runtime_ns"] > 3_000_000_000
-    assert document["spin_ns"] == 50_000
+    assert document["polling"] == "auto"
 
 
 def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

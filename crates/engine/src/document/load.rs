@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ChapSpec, DhChapSpec, DriverChoice, Identity};
+use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, Polling};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -60,9 +60,9 @@ pub(crate) struct LoadDocument {
     pub(crate) driver: DriverChoice,
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
-    /// How long a thread looks for completions before it sleeps, while they come that soon
+    /// How a thread waits for completions
     #[serde(default)]
-    pub(crate) spin_ns: u64,
+    pub(crate) polling: Polling,
     /// Other processes whose CPU time is read at the window's ends, by role
     #[serde(default)]
     pub(crate) watch_pids: BTreeMap<String, u32>,

@@ -26,6 +26,19 @@ pub(crate) enum DriverChoice {
     Epoll,
 }
 
+/// How a thread waits when there is nothing to do. Looking takes a processor and spares the time of a sleep and a wake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Polling {
+    /// It sleeps
+    #[default]
+    Never,
+    /// It looks for up to 100 µs while news comes that soon, and sleeps where it does not
+    Auto,
+    /// It looks for as long as it runs
+    Always,
+}
+
 /// What tells a file or a block device of this machine from all others while somebody holds it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -95,6 +108,16 @@ pub(crate) enum DhGroupSpec {
     Ffdhe4096,
     Ffdhe6144,
     Ffdhe8192,
+}
+
+impl From<Polling> for iotax_runtime::driver::Polling {
+    fn from(polling: Polling) -> Self {
+        match polling {
+            Polling::Never => Self::Never,
+            Polling::Auto => Self::Auto,
+            Polling::Always => Self::Always,
+        }
+    }
 }
 
 impl From<DriverChoice> for iotax_runtime::DriverChoice {

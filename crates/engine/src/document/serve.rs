@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChapSpec, DhChapSpec, DriverChoice, Identity};
+use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, Polling};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -21,9 +21,9 @@ pub(crate) struct ServeDocument {
     /// Processors to pin the threads to, in turn; empty: not pinned
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
-    /// How long a thread looks for work before it sleeps, while work comes that soon
+    /// How a thread waits for work
     #[serde(default)]
-    pub(crate) spin_ns: u64,
+    pub(crate) polling: Polling,
     /// The server ends where it hears no line for so long; absent: only where its input ends
     pub(crate) lease_ns: Option<u64>,
 }

@@ -3,7 +3,6 @@
 use std::{
     sync::{Arc, OnceLock, mpsc},
     thread::JoinHandle,
-    time::Duration,
 };
 
 use iotax_node::{
@@ -14,7 +13,9 @@ use iotax_node::{
     },
 };
 use iotax_proto::{Geometry, Instant};
-use iotax_runtime::{Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker, memory::SharedRegion};
+use iotax_runtime::{
+    Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker, driver::Polling, memory::SharedRegion,
+};
 
 use super::{begin, local, local::Local};
 use crate::{document::LoadDocument, failure};
@@ -25,7 +26,7 @@ pub(super) struct Plan {
     /// How to reach the endpoint; none for one of this machine.
     pub(super) settings: Option<Settings>,
     pub(super) driver: DriverChoice,
-    pub(super) spin: Duration,
+    pub(super) polling: Polling,
     /// What it is, where it is of this machine.
     pub(super) local: Option<Local>,
     pub(super) clock: Clock,
@@ -41,7 +42,7 @@ impl Plan {
             local: local::open(document, &endpoint.unit, destroy, writes)?,
             endpoint,
             driver: document.driver.into(),
-            spin: Duration::from_nanos(document.spin_ns),
+            polling: document.polling.into(),
             clock,
         })
     }
@@ -100,7 +101,7 @@ impl<T: Send + 'static> Thread<T> {
         drive: impl FnOnce(&mut LoadNode, DriverConfig) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Self, Failure> {
         let mut driver = DriverConfig::new(plan.driver, plan.clock).map_err(failure::internal)?;
-        driver.spin = plan.spin;
+        driver.polling = plan.polling;
         let waker = driver.waker.clone();
         let plan = Arc::clone(plan);
         let handle = std::thread::Builder::new()

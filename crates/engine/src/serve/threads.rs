@@ -5,7 +5,6 @@ use std::{
     rc::Rc,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread::JoinHandle,
-    time::Duration,
 };
 
 use iotax_node::{failure::Failure, server::ServerNode, volume::Burn};
@@ -62,7 +61,7 @@ impl Threads {
         for (index, mut config) in configs.into_iter().enumerate() {
             config.listeners = std::mem::take(&mut listeners);
             config.accept_to.clone_from(&wakers);
-            config.spin = Duration::from_nanos(document.spin_ns);
+            config.polling = document.polling.into();
             config.disks = volumes.iter().filter_map(OpenVolume::disk).collect();
             let work = Work {
                 index,

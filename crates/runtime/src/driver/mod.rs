@@ -6,6 +6,7 @@ mod connections;
 mod epoll;
 mod gather;
 mod life;
+mod polling;
 mod pool;
 mod port;
 mod run;
@@ -19,6 +20,7 @@ use std::{fmt, io, net::TcpListener, str::FromStr, sync::Arc, time::Duration};
 use iotax_node::Node;
 use iotax_proto::Instant;
 
+pub use polling::Polling;
 pub use socket::{SocketOptions, listen};
 pub use tricks::Tricks;
 pub use waker::Waker;
@@ -97,8 +99,8 @@ pub struct DriverConfig {
     pub accept_to: Vec<Waker>,
     /// `DiskId` is the index. Threads may share a disk.
     pub disks: Vec<Arc<Disk>>,
-    /// How long to look for work before sleeping, while work comes that soon; zero never spins.
-    pub spin: Duration,
+    /// How to wait for work.
+    pub polling: Polling,
     /// How long a closing connection may take to accept its last bytes and to end.
     pub close_timeout: Duration,
     /// Connections accepted beyond these are closed at once. Those that are closing already count for nothing.
@@ -116,7 +118,7 @@ impl DriverConfig {
             listeners: Vec::new(),
             accept_to: Vec::new(),
             disks: Vec::new(),
-            spin: Duration::ZERO,
+            polling: Polling::default(),
             close_timeout: Duration::from_secs(1),
             max_connections: 4096,
             socket: SocketOptions::default(),

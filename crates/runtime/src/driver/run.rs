@@ -1,12 +1,13 @@
 //! The turn that both drivers make, over and over.
 
-use std::{io, time::Duration};
+use std::io;
 
 use iotax_node::{Input, Node};
 use iotax_proto::Instant;
 
 use super::{
     Ended, Flow,
+    polling::Patience,
     port::{Port, Until, settle},
 };
 use crate::clock::Clock;
@@ -19,7 +20,7 @@ pub(super) fn run<N: Node + ?Sized>(
     set_timer_slack();
     let clock = port.common().clock;
     let waker = port.common().waker.clone();
-    let mut patience = Patience { spin: port.common().spin, last_was_short: true };
+    let mut patience = Patience::new(port.common().polling);
     let mut called = true;
     loop {
         if called {
@@ -65,45 +66,40 @@ pub(super) fn run<N: Node + ?Sized>(
         };
         // A node that is always due (a load on memory) must not pay for system calls that cannot bring news.
         if until != Until::Now || !port.is_alone() {
-            patience.wait(&mut port, until, clock)?;
+            wait(&mut patience, &mut port, until, clock)?;
         }
         called = waker.notifier().take();
         port.process(node);
     }
 }
 
-/// Whether to look for news for a while before a sleep. It pays while news comes sooner than a sleep and a wake would cost, so it is
-/// done only while it does: after a long wait the next one sleeps at once.
-struct Patience {
-    spin: Duration,
-    last_was_short: bool,
-}
-
-impl Patience {
-    fn wait(&mut self, port: &mut impl Port, until: Until, clock: Clock) -> io::Result<()> {
-        if until == Until::Now || self.spin.is_zero() {
-            return port.wait(until);
-        }
-        let begun = clock.now();
-        let end = begun + self.spin;
-        if self.last_was_short {
-            loop {
-                port.wait(Until::Now)?;
-                let now = clock.now();
-                let due = matches!(until, Until::At(at) if at <= now);
-                if due || port.has_work() || port.common().waker.notifier().is_pending() {
-                    return Ok(());
-                }
-                if now >= end {
-                    break;
-                }
+/// Until there is news, or `until`.
+fn wait(patience: &mut Patience, port: &mut impl Port, until: Until, clock: Clock) -> io::Result<()> {
+    if until == Until::Now {
+        return port.wait(until);
+    }
+    let look = patience.look();
+    if patience.sleeps_only() {
+        return port.wait(until);
+    }
+    let begun = clock.now();
+    if !look.is_zero() {
+        loop {
+            port.wait(Until::Now)?;
+            let now = clock.now();
+            let due = matches!(until, Until::At(at) if at <= now);
+            if due || port.has_work() || port.common().waker.notifier().is_pending() {
+                patience.found();
+                return Ok(());
+            }
+            if now.since(begun) >= look {
+                break;
             }
         }
-        port.wait(until)?;
-        // A sleep takes its own time to end: news that came within the time to spin shows up to as much later.
-        self.last_was_short = clock.now() < end + self.spin;
-        Ok(())
     }
+    port.wait(until)?;
+    patience.slept(look, clock.now().since(begun));
+    Ok(())
 }
 
 /// Tells the node of connections accepted and gone, and of disk operations done.

@@ -26,6 +26,7 @@ from iotax.labs.load import SAMPLE_NS, Checked, Permission, malformed, options, 
 from iotax.labs.server import serve_document
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
+from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
 from iotax.study.hosts import CLIENT, Host, Hosts
 from iotax.study.model import Volume
@@ -50,6 +51,7 @@ class _Serving:
 
     agent: Agent
     volume: Volume
+    polling: Polling
     pid: int
     endpoints: Mapping[str, str]
 
@@ -277,19 +279,21 @@ class HostsLab(Lab):
         if not settings.endpoint.embedded:
             return settings.endpoint.uri
         serving = self._serving
-        if serving is None or not serving.agent.alive or serving.volume != settings.volume:
+        asked = settings.volume, settings.connection.polling
+        if serving is None or not serving.agent.alive or (serving.volume, serving.polling) != asked:
             await self._end_server()
             progress(Step(f"starting the server on {self._targets[0].name}, {format_size(settings.volume.size)}"))
-            self._serving = serving = await self._serve(settings.volume)
+            self._serving = serving = await self._serve(*asked)
         return serving.endpoints[settings.endpoint.protocol]
 
-    async def _serve(self, volume: Volume) -> _Serving:
+    async def _serve(self, volume: Volume, polling: Polling) -> _Serving:
         link = self._targets[0]
         document = serve_document(
             volume,
             driver=self._spec.driver,
             threads=self._spec.threads,
             cpus=[],
+            polling=polling,
             listen=f"{_data_address(link.host)}:0",
         )
         program = await link.install(self._binary)
@@ -300,7 +304,7 @@ class HostsLab(Lab):
             await agent.end()
             raise
         endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
-        return _Serving(agent, volume, ready["pid"], endpoints)
+        return _Serving(agent, volume, polling, ready["pid"], endpoints)
 
     def _load(self, settings: Settings, target: str, index: int, seed: int) -> dict[str, Any]:
         own = CLIENT in target

@@ -1,0 +1,131 @@
+//! How a thread waits for news: asleep, or looking for it first.
+
+use std::time::Duration;
+
+/// What the user asks for. Looking takes a processor and spares the time that a sleep and a wake take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Polling {
+    /// Sleeps whenever there is nothing to do.
+    #[default]
+    Never,
+    /// Looks for up to `LOOK` while news comes that soon, and sleeps at once where it does not.
+    Auto,
+    /// Never sleeps: a processor is busy for as long as the thread is there.
+    Always,
+}
+
+/// About what a sleep and a wake cost on a virtual machine: what comes later is better slept for.
+const LOOK: Duration = Duration::from_micros(100);
+/// So many looks in vain in a row, each followed by news soon after, and looking itself is in the way: of the other side, where both
+/// share a processor.
+const VAIN_MAX: u32 = 4;
+/// Waits that are slept through then; twice as many each time, up to the most.
+const REST: u32 = 64;
+const REST_MAX: u32 = 4096;
+
+/// Whether to look before the next sleep, by how the last waits went.
+#[derive(Debug)]
+pub(super) struct Patience {
+    polling: Polling,
+    last_was_short: bool,
+    vain: u32,
+    resting: u32,
+    next_rest: u32,
+}
+
+impl Patience {
+    pub(super) fn new(polling: Polling) -> Self {
+        Self { polling, last_was_short: true, vain: 0, resting: 0, next_rest: REST }
+    }
+
+    /// Whether no wait need be timed.
+    pub(super) fn sleeps_only(&self) -> bool {
+        self.polling == Polling::Never
+    }
+
+    /// How long to look before the next sleep; `Duration::MAX` never sleeps.
+    pub(super) fn look(&mut self) -> Duration {
+        match self.polling {
+            Polling::Always => Duration::MAX,
+            Polling::Auto if self.resting > 0 => {
+                self.resting -= 1;
+                Duration::ZERO
+            }
+            Polling::Auto if self.last_was_short => LOOK,
+            Polling::Never | Polling::Auto => Duration::ZERO,
+        }
+    }
+
+    /// A look found news.
+    pub(super) fn found(&mut self) {
+        self.vain = 0;
+        self.next_rest = REST;
+    }
+
+    /// A sleep ended, `waited` after the wait began, of which `looked` went before the sleep.
+    pub(super) fn slept(&mut self, looked: Duration, waited: Duration) {
+        // A sleep takes its own time to end: news that came within the time to look shows up to as much later.
+        self.last_was_short = waited < 2 * LOOK;
+        if looked.is_zero() || !self.last_was_short {
+            return;
+        }
+        self.vain += 1;
+        if self.vain == VAIN_MAX {
+            self.vain = 0;
+            self.resting = self.next_rest;
+            self.next_rest = (2 * self.next_rest).min(REST_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_micros(150);
+    const LATE: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn never_sleeps_at_once_and_always_never_sleeps() {
+        assert_eq!(Patience::new(Polling::Never).look(), Duration::ZERO);
+        let mut always = Patience::new(Polling::Always);
+        always.slept(Duration::ZERO, LATE);
+        assert_eq!(always.look(), Duration::MAX);
+    }
+
+    #[test]
+    fn auto_looks_while_news_comes_soon() {
+        let mut auto = Patience::new(Polling::Auto);
+        assert_eq!(auto.look(), LOOK);
+        auto.slept(LOOK, LATE);
+        assert_eq!(auto.look(), Duration::ZERO, "after a long wait");
+        auto.slept(Duration::ZERO, SOON);
+        assert_eq!(auto.look(), LOOK, "after a short one");
+        auto.found();
+        assert_eq!(auto.look(), LOOK);
+    }
+
+    #[test]
+    fn auto_rests_where_looking_itself_keeps_news_away() {
+        let mut auto = Patience::new(Polling::Auto);
+        let mut rests = Vec::new();
+        for _ in 0..3 {
+            for _ in 0..VAIN_MAX {
+                assert_eq!(auto.look(), LOOK);
+                auto.slept(LOOK, SOON);
+            }
+            let mut rest = 0;
+            while auto.look().is_zero() {
+                auto.slept(Duration::ZERO, SOON);
+                rest += 1;
+            }
+            // The look that ended the rest was the first of the next four.
+            auto.slept(LOOK, SOON);
+            auto.vain = 0;
+            rests.push(rest);
+        }
+        assert_eq!(rests, [REST, 2 * REST, 4 * REST]);
+        auto.found();
+        assert_eq!(auto.next_rest, REST);
+    }
+}
