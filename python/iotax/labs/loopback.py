@@ -286,7 +286,7 @@ class LoopbackLab(Lab):
             expect=expect,
             destroy=destroy,
         )
-        return Server(self._program, volume, document)
+        return Server(self._program, settings.volume, document)
 
     def _refill(self, trial: Trial, settings: Settings, server: Server | None, progress: Progress) -> None:
         """Puts the pattern back where the study wants it, the same state before each block or trial, and where another
