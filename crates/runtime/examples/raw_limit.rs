@@ -46,13 +46,7 @@ fn main() {
         println!(
             "{{\"driver\":\"{}\",\"depth\":{depth},\"rate_iops\":{:.0},\"latency_p50_ns\":{},\"latency_p99_ns\":{},\
              \"client_cpu_ns_an_io\":{:.0},\"server_cpu_ns_an_io\":{:.0},\"polling\":\"{:?}\"}}",
-            best.driver,
-            best.rate,
-            best.p50_ns,
-            best.p99_ns,
-            best.client_cpu_ns,
-            best.server_cpu_ns,
-            settings.polling,
+            best.driver, best.rate, best.p50_ns, best.p99_ns, best.client_cpu_ns, best.server_cpu_ns, settings.polling,
         );
     }
 }

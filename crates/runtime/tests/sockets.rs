@@ -16,7 +16,10 @@ use std::{
 
 use iotax_node::{CloseReason, ConnId, Input, Node, Output};
 use iotax_proto::{Instant, Transmit};
-use iotax_runtime::{Driver, DriverChoice, DriverKind, Ended, Flow, driver::{Polling, SocketOptions}};
+use iotax_runtime::{
+    Driver, DriverChoice, DriverKind, Ended, Flow,
+    driver::{Polling, SocketOptions},
+};
 use support::{Client, Echo, GOODBYE, Queues, Server, TINY, config, run, stream_bytes};
 
 for_both_drivers!(
