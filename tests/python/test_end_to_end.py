@@ -81,7 +81,10 @@ def attempts(name: str) -> list[Attempt]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", runnable())
+# A search takes as long as all others together.
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long if each == "patterns" else ()) for each in runnable()]
+)
 def test_shipped_studies_run(name: str) -> None:
     Path("study.yaml").write_text(shortened(STUDIES[name]))
     with Path("scratch.img").open("wb") as file:

@@ -37,6 +37,8 @@ DESIGNS = {
     "sentinels": "replicates: 2, sentinels: 3",
     "split plot with sentinels": "replicates: 2, hard_to_change: [protocol], sentinels: 4",
 }
+EVERY_TIME = ("complete blocks", "D-optimal with exclusions", "split plot with sentinels")
+"""The others are rarer, and like one of these."""
 KILLED_AT = 6
 
 
@@ -58,7 +60,9 @@ def run_killed_once(engine: FakeEngine, study: Path, notebook: Path, at: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", DESIGNS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=() if each in EVERY_TIME else pytest.mark.long) for each in DESIGNS]
+)
 def test_a_killed_plan_goes_on_in_its_own_order(kind: str, engine: FakeEngine, tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(STUDY.format(design=DESIGNS[kind]))

@@ -44,7 +44,10 @@ def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("arguments", instructions.limits())
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(each, marks=pytest.mark.long if "--digests" in each else ()) for each in instructions.limits()],
+)
 def test_an_io_takes_no_more_instructions_than_allowed(arguments: str) -> None:
     try:
         program("valgrind", "valgrind")

@@ -93,7 +93,7 @@ def run(unit: str, serve: Serve, directory: Path) -> dict[str, str]:
     return verdicts("".join(suite([*options, "--test", family, endpoint, endpoint]) for family in families(unit)))
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", ["memory", pytest.param("file", marks=pytest.mark.long), "read-only"])
 def test_the_suite_ends_as_expected(unit: str, serve: Serve, tmp_path: Path) -> None:
     found = run(unit, serve, tmp_path)
     expected = {test: verdict[unit] for test, verdict in expectations().items() if verdict[unit] != "-"}
