@@ -226,17 +226,25 @@ fn connections_are_spread_over_drivers_in_turn(choice: DriverChoice) {
         std::thread::spawn(move || {
             let mut node = Echo::new(0);
             Driver::new(config).unwrap().run(&mut node, |_, _| Flow::Continue).unwrap();
-            (node.accepted, node.closed)
+            node.accepted
         })
     });
-    let mut client = Client::new(address, 12, 100_000, 10_000, 50_000);
-    run(config(choice), &mut client);
-    assert!(client.is_complete());
+    // One after another, and all stay: a connection that has ended would make room for the next.
+    let mut open = Vec::new();
+    for _ in 0..12 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // A driver tells what it carries between two turns: the second answer comes after the connection has been counted.
+        for _ in 0..2 {
+            stream.write_all(b"!").unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        open.push(stream);
+    }
     for waker in wakers {
         waker.stop();
     }
     for thread in threads {
-        assert_eq!(thread.join().unwrap(), (4, vec![CloseReason::Ended; 4]));
+        assert_eq!(thread.join().unwrap(), 4);
     }
 }
 
