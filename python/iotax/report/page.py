@@ -23,7 +23,7 @@ from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
-from iotax.wording import answer, cost_cautions, figure, inside, measuring, title, trust, verdicts
+from iotax.wording import answer, cost_cautions, figure, inside, measuring, title, trust
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
@@ -111,7 +111,6 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
     environment.filters["tight"] = _tight
     environment.filters["lower_first"] = inside
     data, study = summary.data, summary.data.study
-    said = verdicts(summary)
     limits = tables.limits_of(summary)
     shares = {r.short: summary.shares[r.key] for r in summary.responses if summary.shares[r.key]}
     context: dict[str, Any] = {
@@ -133,7 +132,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "answer": answer(summary) if data.runs else [],
         "primary": summary.responses[0].key if summary.responses else "",
         "trust": trust(summary),
-        "cards": tables.cards(summary, said),
+        "cards": tables.cards(summary),
         "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},
         "first_panels": FIRST_PANELS,
         "parts": charts.parts_used(summary),

@@ -24,7 +24,8 @@ from iotax.analysis.validity import TITLES, Level
 from iotax.report.charts.cpu import BACKGROUND, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
-from iotax.wording import Finding, figure, indexed, title, verdict_word
+from iotax.wording import figure, indexed, title, verdict_word
+from iotax.wording.verdicts import judged
 
 SYMBOLS = {
     Level.GOOD: ("●", "good"),
@@ -186,9 +187,10 @@ class CardLine:
     details: tuple[str, ...]
 
 
-def cards(summary: Summary, said: Sequence[Finding]) -> list[Card]:
-    """`said` are the verdicts in sentences."""
+def cards(summary: Summary) -> list[Card]:
+    """A badge says which rest on mostly doubtful runs; why, the verdict above says once."""
     found = []
+    said = [each.finding for each in judged(summary)]
     for arm in dict.fromkeys(o.arm for o in summary.overalls):
         lines = []
         for overall in (o for o in summary.overalls if o.arm == arm):

@@ -108,7 +108,7 @@ def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
 
 def _carried_over(found: CarryOver) -> Finding:
     """Whether slices show what ran before them."""
-    name, test = found.response.short.lower(), f"Kruskal-Wallis, p = {found.p:.2g}"
+    name, test = inside(found.response.short), f"Kruskal-Wallis, p = {found.p:.2g}"
     if found.p >= _CARRIED_P:
         return Finding("carry-over", f"No significant effect on {name} of what ran in the slice before ({test}).")
     return Finding(

@@ -34,7 +34,7 @@ def test_an_imposed_rate_is_no_response(held):
     said = verdicts(summary)
     assert said[0].response_key == "cpu"
     assert not any("IOPS" in f.text for f in said)
-    assert {line.response for card in cards(summary, said) for line in card.lines} == {
+    assert {line.response for card in cards(summary) for line in card.lines} == {
         "CPU per I/O, initiator + target",
         "Mean latency",
     }
@@ -78,7 +78,7 @@ def test_one_run_of_each_claims_no_ratio():
     said = verdicts(summary)
     assert said
     assert not any(re.search(r"\d+(\.\d+)? (%|times)|µs", f.text) for f in said), [f.text for f in said]
-    assert {line.ratio for card in cards(summary, said) for line in card.lines} == {"–"}
+    assert {line.ratio for card in cards(summary) for line in card.lines} == {"–"}
     for group in main_groups(summary):
         for row in group.rows:
             if row.arm not in ("iscsi",):
@@ -107,7 +107,7 @@ def test_an_answer_from_mostly_doubtful_runs_says_so():
     assert said["NFSv3"].tone == "warning"
     # 9 of the 18 runs that NVMe/TCP's answer rests on are iSCSI's: half is not most.
     assert "doubtful" not in said["NVMe/TCP"].text
-    badges = {card.name: [line.verdict for line in card.lines] for card in cards(summary, verdicts(summary))}
+    badges = {card.name: [line.verdict for line in card.lines] for card in cards(summary)}
     assert all("doubtful" in badge for badge in badges["NFSv3"])
     assert not any("doubtful" in badge for badge in badges["NVMe/TCP"])
     assert trust(summary)[1].tone == "warning"
