@@ -182,3 +182,13 @@ def test_an_unknown_study_gets_the_nearest_name(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(StudyError, match="cannot be read"):
         load_study(str(tmp_path / "binary.yaml"))
+
+
+def test_levels_in_place_of_a_setting_are_sent_to_the_factors() -> None:
+    text = "name: x\nquestion: q\nfactors: {protocol: [iscsi, nfs3]}\nbaseline: {protocol: iscsi}\n"
+    text += "load: {outstanding: [1, 8]}\n"
+    with pytest.raises(StudyError) as caught:
+        read_study("s.yaml", text, Path("/studies"))
+    assert caught.value.lines() == [
+        "s.yaml:5:8: load.outstanding: a list of levels belongs under factors: `factors: {outstanding: […]}`"
+    ]

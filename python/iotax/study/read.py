@@ -212,6 +212,8 @@ def _is_branch(part: str | int) -> bool:
 def _message(error: Any, place: Place) -> str:
     found, kind = error["input"], error["type"]
     known = _names_at(place[:-1])
+    if isinstance(found, list) and len(place) == 2 and factor_names().get(str(place[1])) == place[0]:
+        return f"a list of levels belongs under factors: `factors: {{{place[1]}: […]}}`"
     match kind:
         case "extra_forbidden":
             if len(place) == 1:
