@@ -31,6 +31,7 @@ _READY_S = 24 * 3600.0
 _STATUS_S = 1.0
 _HINTS = {
     "foreign_data": "--keep serves it as it is; --destroy {path} gives it away to be overwritten",
+    "disk_full": "say a smaller --size, or name a file on a larger file system",
     "port_taken": "--port PROTOCOL=PORT names another port, and port 0 any that is free",
     "not_found": "name a file that exists, or its size with --size",
     "too_small": "leave --size out to serve all that is there",
