@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, list[Run]]:
     for line in path.read_text().splitlines():
         told = json.loads(line)
         found = [Found(**each) for each in told["found"]]
-        runs.setdefault(told["case"], []).append(Run(found, told["slices"], told["base_us"]))
+        runs.setdefault(told["case"], []).append(Run(found, told["slices"], told["disturbed"], told["base_us"]))
     return runs
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.trust.cases import PROTOCOLS, Case, study_text
 from iotax.analysis import Summary, summarise
 from iotax.analysis.rounds import SLICED, slice_logs
+from iotax.analysis.validity import Level, overall
 from iotax.design import plan
 from iotax.labs.choice import open_lab
 from iotax.listener import Listener
@@ -46,6 +47,8 @@ class Run:
     found: list[Found]
     slices: list[dict[str, list[list[float]]]]
     """By session: response → a list for each arm, the logarithms of its slices in the order of rounds."""
+    disturbed: float
+    """Share of its trials that are doubtful, by how they ran."""
     base_us: dict[str, float]
     """Response → the baseline's value in µs; CPU is that of both sides."""
 
@@ -85,23 +88,24 @@ def _told(case: Case, number: int, summary: Summary, burn_ns: int) -> Run:
     slower = 1 + added_us / base_us["latency"]
     truths = {"iops": 1 / slower, "latency": slower, "cpu": 1 + added_us / base_us["cpu"]}
     found = []
-    for overall in summary.overalls:
-        ratio = overall.comparison.ratio
-        if overall.response.key not in truths or ratio.low is None or ratio.high is None:
+    for answer in summary.overalls:
+        ratio = answer.comparison.ratio
+        if answer.response.key not in truths or ratio.low is None or ratio.high is None:
             continue
         found.append(
             Found(
                 case.key,
                 number,
                 PROTOCOLS[number % len(PROTOCOLS)],
-                overall.response.key,
+                answer.response.key,
                 ratio.value,
                 ratio.low,
                 ratio.high,
-                truths[overall.response.key],
+                truths[answer.response.key],
             )
         )
-    return Run(found, _slices(summary), base_us)
+    doubtful = [overall(checks) >= Level.DOUBTFUL for checks in summary.run_checks.values()]
+    return Run(found, _slices(summary), sum(doubtful) / len(doubtful), base_us)
 
 
 def _slices(summary: Summary) -> list[dict[str, list[list[float]]]]:

@@ -23,6 +23,7 @@ def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_pu
     assert same is not None
     assert {each.response for each in same.found} == {"iops", "latency", "cpu"}
     assert all(each.truth == 1 for each in same.found)
+    assert 0 <= same.disturbed <= 1
     # One interval of twenty may miss; all three by far do not.
     assert any(each.low / 1.2 <= 1 <= each.high * 1.2 for each in same.found)
     assert [len(session["cpu"]) for session in same.slices] == [2, 2, 2]
@@ -49,12 +50,13 @@ def found(number: int, response: str, low: float, high: float, truth: float) -> 
 
 def test_table_counts_what_was_found_with_its_sign() -> None:
     rows = [(1.02, 1.08), (1.01, 1.09), (0.99, 1.12), (0.90, 0.97)]
-    runs = [Run([found(at, "cpu", low, high, 1.05)], [], {}) for at, (low, high) in enumerate(rows)]
+    runs = [Run([found(at, "cpu", low, high, 1.05)], [], 0.25, {}) for at, (low, high) in enumerate(rows)]
     [row] = [line for line in lines({"burn": runs}, {}, "") if "CPU per I/O, +5.0 %" in line]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[2] == "4"
-    assert cells[3].startswith("50.0 (")
-    assert cells[4].startswith("75.0 (")
+    assert cells[3] == "25 %"
+    assert cells[4].startswith("50.0 (")
+    assert cells[5].startswith("75.0 (")
 
 
 def test_table_stands_in_the_page_between_its_marks(tmp_path: Path) -> None:
