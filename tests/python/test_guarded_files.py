@@ -411,7 +411,7 @@ def test_a_volume_swapped_under_a_server_that_dies_is_not_written(real_engine: P
     with contextlib.closing(lab_of(text)) as lab:
         lab.prepare(lambda _: None)
         lab.run(trial, lambda _: None)
-        server = lab._server
+        server = lab._servers.of(lab._settings[trial.id])
         assert server is not None
         os.kill(server.pid, 9)
         server.ending()
