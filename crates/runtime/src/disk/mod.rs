@@ -32,9 +32,7 @@ pub enum DiskError {
     Swapped { path: PathBuf, found: Identity },
     #[error("{path}: the file system has no room for {size_bytes} bytes")]
     NoSpace { path: PathBuf, size_bytes: u64 },
-    #[error(
-        "{path}: {size_bytes} bytes do not fit: {free_bytes} are free, of which {spare_bytes} are left to others"
-    )]
+    #[error("{path}: {size_bytes} bytes do not fit: {free_bytes} are free, of which {spare_bytes} are left to others")]
     NoRoom { path: PathBuf, size_bytes: u64, free_bytes: u64, spare_bytes: u64 },
 }
 
