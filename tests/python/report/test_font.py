@@ -72,6 +72,7 @@ def configured(folder: Path, says: str = "") -> Path:
     return configuration
 
 
+@pytest.mark.long
 def test_page_and_charts_are_the_same_bytes_whatever_fonts_are_installed(notebook, systems, tmp_path):
     digests = []
     for name, environment in systems.items():

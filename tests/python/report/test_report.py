@@ -171,6 +171,7 @@ def test_labels_with_endpoints_keep_their_protocols_colour(tmp_path):
     assert "old array = 100" in text
 
 
+@pytest.mark.long
 def test_report_of_a_thousand_trials_draws_no_more_panels_than_a_reader_takes_in(tmp_path):
     factors = {
         "protocol": ["local", "nfs3", "iscsi", "nvme-tcp"],

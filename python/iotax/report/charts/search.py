@@ -64,8 +64,17 @@ def _draw(rows: list[Spec], looks: dict[str, Look], limit_us: float, width_px: i
         some = [row for row in rows if row["held"] is held]
         if some:
             layers.append(layer("point", some, channels, size=52, filled=held, opacity=0.9, strokeWidth=1.6))
-    label = [{"y": limit_us, "t": "objective"}], {"y": channels["y"], "text": word("t")}
-    place = {"align": "left", "dx": 4, "dy": -7, "x": 0, "fontSize": 11, "color": ref("soft")}
-    # Points may lie beneath.
-    layers += [layer("text", *label, **place, stroke=ref("page"), strokeWidth=4), layer("text", *label, **place)]
+    layers.append(
+        layer(
+            "text",
+            [{"y": limit_us, "t": "objective"}],
+            {"y": channels["y"], "text": word("t")},
+            align="left",
+            dx=4,
+            dy=-7,
+            x=0,
+            fontSize=11,
+            color=ref("soft"),
+        )
+    )
     return picture(layers, width_px, _HEIGHT_PX, heading)
