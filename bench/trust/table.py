@@ -58,7 +58,7 @@ def _row(case: Case, response: str, runs: Sequence[Run]) -> list[str] | None:
         resampled = f"{100 * coverage(pool, sessions=sessions, draws=_DRAWS, seed=1):.1f} %"
     put_in = ""
     if case.injected:
-        put_in = f", {100 * statistics.median(each.truth for each in found) - 100:+.1f} %"
+        put_in = f", {100 * statistics.median(each.truth for each in found) - 100:+.1f} %".replace("-", "−")
     return [
         case.title,
         f"{_NAMES[response]}{put_in}",
