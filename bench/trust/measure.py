@@ -19,6 +19,9 @@ from iotax.runner import run_study
 from iotax.study.read import read_study
 
 
+_ARMS = 2
+
+
 @dataclass(frozen=True)
 class Found:
     """What one run says of one response."""
@@ -118,4 +121,8 @@ def _slices(summary: Summary) -> list[dict[str, list[list[float]]]]:
             logs = slice_logs(run.result, SLICED[response])
             if logs is not None:
                 of.setdefault(response, []).append([logs[at] for at in sorted(logs)])
-    return [sessions[block] for block in sorted(sessions)]
+    # A slice in which no I/O completed has no logarithm, and its session no pair.
+    return [
+        {response: arms for response, arms in sessions[block].items() if len(arms) == _ARMS}
+        for block in sorted(sessions)
+    ]

@@ -26,8 +26,10 @@ def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_pu
     assert 0 <= same.disturbed <= 1
     # One interval of twenty may miss; all three by far do not.
     assert any(each.low / 1.2 <= 1 <= each.high * 1.2 for each in same.found)
-    assert [len(session["cpu"]) for session in same.slices] == [2, 2, 2]
-    assert all(len(logs) == 4 for session in same.slices for logs in session["cpu"])
+    # On a busy machine a slice may pass without an I/O: then its session is left out.
+    paired = [session["cpu"] for session in same.slices if "cpu" in session]
+    assert paired
+    assert all([len(logs) for logs in pair] == [4, 4] for pair in paired)
 
     dear = measure(burn, 2, burn_ns=1_000_000, sessions=3, rounds=4)
     assert dear is not None
