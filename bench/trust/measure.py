@@ -18,7 +18,6 @@ from iotax.report import study_data
 from iotax.runner import run_study
 from iotax.study.read import read_study
 
-
 _ARMS = 2
 
 
