@@ -84,9 +84,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError("this pytest-xdist does not see the groups of tests with this pytest")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was skipped, and why, for the end of `make test` (scripts/skipped)."""
-    if place := os.environ.get("SKIPPED"):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What was skipped, and why, for the end of `make test` (scripts/skipped). A worker leaves it to whom it tells."""
+    if (place := os.environ.get("SKIPPED")) and not hasattr(config, "workerinput"):
         skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
         with Path(place).open("a") as out:
             for path, line, reason in skipped:

@@ -18,6 +18,12 @@ from iotax.study.read import load_study
 from iotax.trial import Attempt, CpuUse, Outstanding, Stream, TrialResult, Window
 
 
+@pytest.fixture(autouse=True)
+def a_terminal_that_moves_its_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the tests are started from."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 @pytest.fixture
 def planned(tiny: Path) -> Plan:
     return plan(load_study(str(tiny))[0])
