@@ -98,6 +98,7 @@ def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
         ("slice: 50ms", "slice: 5ms", "design", "20 ms or longer"),
         ("size: 1MiB", "size: 1MiB, refill: trial", "volume", "refill: block"),
         ("outstanding: [1, 8]", "media: [memory, file]", "design", "one server at a time"),
+        ("outstanding: [1, 8]", "polling: [never, auto]\n  media: [file, memory]", "design", "polling takes a server"),
         ("outstanding: [1, 8]", "polling: [never, always]", "design", "polling: auto"),
         ("sessions: 3", "sessions: 3, replicates: 4", "design", "sessions are the replicates"),
         ("sessions: 3", "sessions: 3, sentinels: 3", "design", "rounds hold every treatment"),
@@ -125,6 +126,9 @@ def test_volumes_of_rounds_stand_side_by_side_and_must_fit_together(monkeypatch:
     [said] = refused(text)
     assert said.startswith("3 memory volumes of 900MiB in all do not fit into the 1024 MiB free")
     assert refused(text.replace("300MiB", "200MiB")) == []
+    waiting = text.replace("burn: [0us, 1us, 2us]", "polling: [never, auto]").replace("300MiB", "400MiB")
+    [said] = refused(waiting)
+    assert said.startswith("2 memory volumes of 800MiB in all do not fit")
     one_after_another = "{replicates: 3}"
     assert refused(text.replace("{sessions: 3, rounds: 4, slice: 50ms, settle: 5ms}", one_after_another)) == []
 

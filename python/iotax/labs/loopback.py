@@ -28,9 +28,10 @@ from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_
 from iotax.labs.held import Holdings
 from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server, serve_document
-from iotax.labs.servers import Servers, volume_uri
+from iotax.labs.servers import Servers, one_server, volume_uri
 from iotax.labs.session import run_session, session_document
 from iotax.study import Settings, Study
+from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
 from iotax.study.model import Volume
 from iotax.trial import Background, Trial, TrialResult
@@ -332,16 +333,16 @@ class LoopbackLab(Lab):
 
     def _check_memory(self) -> Iterator[Finding]:
         """Whether the memory volumes that stand at one time fit: in rounds all, else one after another."""
-        volumes: list[Volume] = []
+        servers: list[tuple[Volume, Polling]] = []
         for each in self._embedded():
-            if each.volume.media == "memory" and each.volume not in volumes:
-                volumes.append(each.volume)
+            if each.volume.media == "memory" and one_server(each) not in servers:
+                servers.append(one_server(each))
         together = self._study.design.slices is not None
-        sizes = [each.size for each in volumes] or [0]
+        sizes = [volume.size for volume, _ in servers] or [0]
         needed, free_bytes = sum(sizes) if together else max(sizes), _memory_free_bytes()
         if needed and free_bytes is not None and needed + _SPARE_BYTES > free_bytes:
-            several = together and len(volumes) > 1
-            what = f"{len(volumes)} memory volumes of {{}} in all do" if several else "a memory volume of {} does"
+            several = together and len(servers) > 1
+            what = f"{len(servers)} memory volumes of {{}} in all do" if several else "a memory volume of {} does"
             yield Finding(
                 "error",
                 "memory",

@@ -11,6 +11,7 @@ from iotax.engine import EngineError
 from iotax.labs.base import TrialFailed
 from iotax.labs.held import Holdings
 from iotax.labs.server import Server
+from iotax.study.connection import Polling
 from iotax.study.model import Settings, Volume
 
 Start = Callable[..., Server]
@@ -46,7 +47,7 @@ class Servers:
 
     def of(self, settings: Settings) -> Server | None:
         """The server for these settings, running or dead."""
-        asked = settings.volume, settings.connection.polling
+        asked = one_server(settings)
         return next((each for each in self._running if (each.volume, each.polling) == asked), None)
 
     def dead(self) -> Server | None:
@@ -63,6 +64,11 @@ class Servers:
     def _end(self, server: Server) -> None:
         self._running.remove(server)
         server.close()
+
+
+def one_server(settings: Settings) -> tuple[Volume, Polling]:
+    """What settings that share a server have in common."""
+    return settings.volume, settings.connection.polling
 
 
 def volume_uri(volume: Volume) -> str:

@@ -318,8 +318,12 @@ def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
     if study.volume.refill == "trial":
         yield ("volume", "refill"), "a round has no time to fill the volume before each slice; say `refill: block`"
     for name in study.levels():
-        if factor_names()[name] == "volume" and "file" in _values(study, "media"):
-            yield place, f"{name} belongs to the volume, and a file is behind one server at a time; say `replicates:`"
+        of_server = factor_names()[name] == "volume" or name == "polling"
+        if of_server and "file" in _values(study, "media"):
+            yield (
+                place,
+                f"{name} takes a server for each level, and a file is behind one server at a time; say `replicates:`",
+            )
     if "always" in _values(study, "polling"):
         yield place, "`polling: always` keeps its processor from the other treatments of a round; say `polling: auto`"
     for name in ("hard_to_change", "sentinels"):
