@@ -33,8 +33,7 @@ question: Is what differs found, and nothing else?
 volume: {{size: 64MiB}}
 factors: {factors}
 load: {{block_size: 4KiB, read: 75%, outstanding: 1}}
-connection: {{protocol: {protocol}}}
-design: {{sessions: {sessions}, rounds: {rounds}, slice: 50ms, settle: 5ms, seed: {seed}}}
+{connection}design: {{sessions: {sessions}, rounds: {rounds}, slice: 50ms, settle: 5ms, seed: {seed}}}
 baseline: {baseline}
 responses: [iops, latency, cpu_per_io]
 """
@@ -56,18 +55,18 @@ def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: 
     protocol = PROTOCOLS[number % len(PROTOCOLS)]
     if case.injected:
         factors, baseline = f"{{burn: [0us, {burn_ns}ns]}}", "{burn: 0us}"
+        connection = f"connection: {{protocol: {protocol}}}\n"
     else:
-        factors, baseline = f"{{protocol: {{A: {protocol}, B: {protocol}}}}}", "{protocol: A}"
-    text = _STUDY.format(
+        factors, baseline, connection = f"{{protocol: {{A: {protocol}, B: {protocol}}}}}", "{protocol: A}", ""
+    return _STUDY.format(
         key=case.key,
         factors=factors,
         baseline=baseline,
-        protocol=protocol,
+        connection=connection,
         sessions=sessions,
         rounds=rounds,
         seed=number + 1,
     )
-    return text if case.injected else text.replace(f"connection: {{protocol: {protocol}}}\n", "")
 
 
 @contextlib.contextmanager

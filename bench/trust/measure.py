@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.trust.cases import PROTOCOLS, Case, study_text
+from bench.trust.cases import PROTOCOLS, RESPONSES, Case, study_text
 from iotax.analysis import Summary, summarise
 from iotax.analysis.rounds import SLICED, slice_logs
 from iotax.analysis.validity import Level, overall
@@ -116,7 +116,7 @@ def _slices(summary: Summary) -> list[dict[str, list[list[float]]]]:
     baseline_first = sorted(summary.data.runs, key=lambda run: grid.arm(grid.cell(run.trial)) != grid.baseline_arm)
     for run in baseline_first:
         of = sessions.setdefault(run.trial.block, {})
-        for response in ("iops", "latency", "cpu"):
+        for response in RESPONSES:
             logs = slice_logs(run.result, SLICED[response])
             if logs is not None:
                 of.setdefault(response, []).append([logs[at] for at in sorted(logs)])

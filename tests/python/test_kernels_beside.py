@@ -12,8 +12,9 @@ from iotax.analysis import summarise
 from iotax.cli import kernels
 from iotax.cli.kernels import print_kernels
 from iotax.cli.run import run
+from iotax.records import Carrier
 from iotax.study.read import load_study
-from report.factory import Simulation, study
+from report.factory import Simulation, carried, study
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def test_the_command_and_its_time_are_told_where_no_kernel_was_measured(
     monkeypatch.setattr("shutil.which", lambda _: None)
     told = said("quick", capsys)
     assert "stacks in user space" in told
-    assert re.search(r"`iotax run kernel-exact`, about \d+ min \d\d s, in virtual machines", told)
+    assert re.search(r"`iotax run kernel-exact` tells it, about \d+ min \d\d s, in virtual machines", told)
     assert "it needs QEMU" in told
 
 
@@ -47,10 +48,22 @@ def test_kernels_that_were_measured_stand_beside_in_instructions(
     summary = summarise(Simulation().data(study()))
     monkeypatch.setattr(kernels, "_measured", lambda _: (summary, "2026-01-31"))
     told = said("quick", capsys)
-    cell = next(each for each in summary.cells if each.arm == "iscsi")
-    assert f"{cell.values['cpu'].value / 4:.1f}" in told
+    cpu = next(each for each in summary.cells if each.arm == "iscsi").values["cpu"]
+    assert cpu.low is not None and cpu.high is not None
+    assert f"{cpu.value / 4:.1f} [{cpu.low / 4:.1f}, {cpu.high / 4:.1f}]" in told
     assert "thousands of instructions per I/O" in told
     assert "2026-01-31" in told
+
+
+def test_an_emulated_carrier_is_named_beside_the_figures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcoe = Carrier(kind="software", usual="hardware", name="software FCoE")
+    summary = summarise(carried(Simulation().data(study()), {"iscsi": fcoe}))
+    monkeypatch.setattr(kernels, "_measured", lambda _: (summary, "2026-01-31"))
+    assert "iSCSI runs here over software FCoE instead of hardware: that cost is in these figures." in said(
+        "quick", capsys
+    )
 
 
 @pytest.mark.usefixtures("engine")

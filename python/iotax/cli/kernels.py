@@ -10,10 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from iotax.analysis import Summary, summarise
+from iotax.analysis.carriers import carriers_of, described
+from iotax.analysis.estimate import Estimate
 from iotax.cli.console import console
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
 from iotax.design import plan
+from iotax.labs.vm.qemu import PROGRAM
 from iotax.notebook import Notebook, NotebookError
 from iotax.report import study_data
 from iotax.study import Study
@@ -23,7 +26,6 @@ from iotax.wording import title
 _EXACT = "kernel-exact"
 _INSTRUCTIONS_PER_US = 250
 """The exact clock counts 4 ns for each."""
-_QEMU = "qemu-system-x86_64"
 
 
 def print_kernels(study: Study) -> None:
@@ -40,8 +42,9 @@ def print_kernels(study: Study) -> None:
     out.print(_table(summary))
     out.print(
         escape(
-            f"The Linux kernel's own stacks: thousands of instructions per I/O, initiator and target together, over "
-            f"{' and '.join(summary.grid.conditions)} (study {_EXACT}, {day}, {path})."
+            f"The Linux kernel's own stacks: thousands of instructions per I/O with 95 % confidence intervals, "
+            f"initiator and target together, over {' and '.join(summary.grid.conditions)} "
+            f"(study {_EXACT}, {day}, {path}). {_emulated(summary)}".rstrip()
         ),
         style="dim",
         soft_wrap=True,
@@ -72,18 +75,37 @@ def _table(summary: Summary) -> Table:
     by_arm: dict[str, dict[str, str]] = {}
     for cell in summary.cells:
         cpu = cell.values.get("cpu")
-        shown = "–" if cpu is None else f"{cpu.value * _INSTRUCTIONS_PER_US / 1e3:.1f}"
-        by_arm.setdefault(cell.arm, {})[cell.condition] = shown
+        by_arm.setdefault(cell.arm, {})[cell.condition] = "–" if cpu is None else _thousands(cpu)
     for arm, shown in by_arm.items():
         table.add_row(title(arm), *(shown.get(condition, "–") for condition in summary.grid.conditions))
     return table
 
 
+def _thousands(cpu_us: Estimate) -> str:
+    """Of instructions, with the interval where there is one."""
+
+    def shown(us: float) -> str:
+        return f"{us * _INSTRUCTIONS_PER_US / 1e3:.1f}"
+
+    if cpu_us.low is None or cpu_us.high is None:
+        return shown(cpu_us.value)
+    return escape(f"{shown(cpu_us.value)} [{shown(cpu_us.low)}, {shown(cpu_us.high)}]")
+
+
+def _emulated(summary: Summary) -> str:
+    """What stands in for hardware, whose cost is in the figures."""
+    grid, runs = summary.grid, summary.data.measured
+    carriers = carriers_of([grid.cell(run.trial) for run in runs], runs)
+    by_arm = {grid.arm(cell): carrier for cell, carrier in carriers.items() if carrier.emulated}
+    said = [f"{title(arm)} runs here over {described(carrier)}" for arm, carrier in by_arm.items()]
+    return f"{'; '.join(said)}: that cost is in these figures." if said else ""
+
+
 def _how_to_measure() -> str:
     study, _ = load(_EXACT)
     takes = show_minutes(plan(study).duration_ns / 1e9)
-    needs = "" if shutil.which(_QEMU) else "; it needs QEMU (Debian: qemu-system-x86)"
+    needs = "" if shutil.which(PROGRAM) else "; it needs QEMU (Debian: qemu-system-x86)"
     return (
-        "These are stacks in user space. What each I/O costs in the Linux kernel's own, in instructions: "
-        f"`iotax run {_EXACT}`, about {takes}, in virtual machines without root{needs}."
+        "These are stacks in user space. What the Linux kernel's own charge, in instructions per I/O: "
+        f"`iotax run {_EXACT}` tells it, about {takes}, in virtual machines without root{needs}."
     )

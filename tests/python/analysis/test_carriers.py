@@ -1,7 +1,5 @@
 """What carries a protocol is emulated here and there: no verdict between it and another, in no place."""
 
-from dataclasses import replace
-
 import pytest
 
 from iotax.analysis import StudyData, Verdict, summarise
@@ -11,7 +9,7 @@ from iotax.analysis.verdict import Cause
 from iotax.records import Carrier
 from iotax.report import published
 from iotax.wording import verdicts
-from report.factory import Simulation, study
+from report.factory import Simulation, carried, study
 
 TCP = Carrier(kind="software", usual="software", name="TCP")
 FCOE = Carrier(kind="software", usual="hardware", name="software FCoE")
@@ -44,18 +42,6 @@ def test_a_verdict_needs_two_carriers_that_are_the_real_ones_or_the_same(
 def test_an_emulated_carrier_says_what_it_stands_for() -> None:
     assert described(FCOE) == "software FCoE instead of hardware"
     assert described(TCP) == "TCP"
-
-
-def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
-    """The same runs, as if each protocol had that carrier."""
-    attempts = []
-    for each in data.attempts:
-        assert each.result is not None
-        protocol = str(each.trial.treatment["protocol"])
-        facts = each.result.facts
-        told = facts.model_copy(update={"carrier": of.get(protocol, facts.carrier)})
-        attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"facts": told})}))
-    return replace(data, attempts=attempts)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,6 +22,7 @@ from iotax.design import plan as designed
 from iotax.notebook import Writer
 from iotax.older_results import completed
 from iotax.queueing import closed_mmc
+from iotax.records import Carrier
 from iotax.study import Study
 from iotax.trial import (
     Attempt,
@@ -454,3 +455,15 @@ def _machine(busy_ns: int, duration_s: float) -> Machine:
         for i in range(CORES)
     ]
     return Machine(cores=cores, busy_ns=busy_ns)
+
+
+def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
+    """The same runs, as if each protocol had that carrier."""
+    attempts = []
+    for each in data.attempts:
+        assert each.result is not None
+        protocol = str(each.trial.treatment["protocol"])
+        facts = each.result.facts
+        told = facts.model_copy(update={"carrier": of.get(protocol, facts.carrier)})
+        attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"facts": told})}))
+    return replace(data, attempts=attempts)

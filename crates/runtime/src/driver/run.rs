@@ -78,10 +78,10 @@ fn wait(patience: &mut Patience, port: &mut impl Port, until: Until, clock: Cloc
     if until == Until::Now {
         return port.wait(until);
     }
-    let look = patience.look();
     if patience.sleeps_only() {
         return port.wait(until);
     }
+    let look = patience.look();
     let begun = clock.now();
     if !look.is_zero() {
         loop {
