@@ -12,6 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from conftest import FakeEngine
 from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes, differences, level_changes, welch
 from iotax.cli.aa import _document, _twin
@@ -73,6 +74,35 @@ def test_a_regression_ends_with_its_code_when_asked(tmp_path: Path):
     unknown = RUN.invoke(app, ["compare", "before", "after", "--notebook", str(a)])
     assert unknown.exit_code == 2
     assert "neither notebooks, nor labels" in unknown.output
+
+
+def test_changes_of_mostly_doubtful_runs_say_so_wherever_they_are_told(tmp_path: Path):
+    every = [f"{p}/{n}/r{r}" for p in PATHS for n in (1, 8, 32) for r in (1, 2, 3, 4, 5)]
+    a = write_notebook(tmp_path / "a.iotax", simulated(1, unsteady=every))
+    b = write_notebook(tmp_path / "b.iotax", simulated(2, paths=SLOWER, unsteady=every))
+    document, page = tmp_path / "changes.json", tmp_path / "changes.md"
+    told = RUN.invoke(app, ["compare", str(a), str(b), "--json", str(document), "-o", str(page)])
+    assert "; doubtful." in next(line for line in told.output.splitlines() if line.startswith("Regression"))
+    assert "Doubtful (all together" in told.output
+    assert "Doubtful (all together" in page.read_text(encoding="utf-8")
+    for change in json.loads(document.read_text(encoding="utf-8"))["changes"]:
+        assert change["doubtful_runs"] == sum(change["runs"]), change["treatment"]
+
+
+def test_an_aa_run_says_when_its_noise_floor_rests_on_disturbed_runs(
+    tmp_path: Path, tiny: Path, engine: FakeEngine
+) -> None:
+    asked = ["aa", str(tiny), str(tmp_path / "n.iotax"), "--replicates", "3", "--json", str(tmp_path / "aa.json")]
+    told = RUN.invoke(app, asked)
+    assert told.exit_code == 0, told.output
+    assert "doubtful" not in told.output
+    assert json.loads((tmp_path / "aa.json").read_text())["doubtful_runs"] == 0
+    engine.faults(every="disturbed")
+    (tmp_path / "aa.json").unlink()
+    told = RUN.invoke(app, asked)
+    assert "all 6 runs are doubtful" in told.output
+    document = json.loads((tmp_path / "aa.json").read_text())
+    assert (document["runs"], document["doubtful_runs"]) == (6, 6)
 
 
 def test_the_shift_of_a_slower_path_is_at_every_quantile():
@@ -154,7 +184,7 @@ def test_the_noise_floor_is_the_scatter_put_in():
     assert 1.02 < noise["iops"].detectable_ratio < 1.1
     ratio = next(o.comparison.ratio for o in summary.overalls if o.response.key == "iops")
     assert ratio.low < 1 < ratio.high
-    document = _document([(noise["iops"], summary.overalls[0].comparison)], 8)
+    document = _document([(noise["iops"], summary.overalls[0].comparison)], 8, summary.doubt("B"))
     [told] = json.loads(json.dumps(document))["responses"]
     assert (told["response"], told["noise_floor"]) == ("iops", noise["iops"].cv)
     assert told["low"] < told["ratio"] < told["high"]

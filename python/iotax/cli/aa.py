@@ -26,6 +26,7 @@ from iotax.study.source import StudyError
 
 if TYPE_CHECKING:
     from iotax.analysis import Comparison, Noise
+    from iotax.analysis.validity import Doubt
 
 NAMES = ("A", "B")
 DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -50,14 +51,15 @@ def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, 
         data = study_data(opened, ran.run)
     summary = summarise(data)
     ratios = {overall.response.key: overall.comparison for overall in summary.overalls}
+    doubt = summary.doubt(NAMES[1])
     found = [(noise, ratios[noise.response.key]) for noise in summary.noise]
     if not found:
         out = f"; {len(data.excluded)} are excluded by the study's rules" if data.excluded else ""
         leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` says why")
     if document != STDOUT:
-        _print(found, study.margin, replicates, caution(summary.doubt(NAMES[1])))
+        _print(found, study.margin, replicates, caution(doubt))
     if document is not None:
-        write_document(document, _document(found, replicates), path)
+        write_document(document, _document(found, replicates, doubt), path)
 
 
 def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, str]:
@@ -102,9 +104,11 @@ def _plain(level: object) -> object:
     return level
 
 
-def _document(found: list[tuple[Noise, Comparison]], replicates: int) -> dict[str, Any]:
+def _document(found: list[tuple[Noise, Comparison]], replicates: int, doubt: Doubt) -> dict[str, Any]:
     return {
         "replicates": replicates,
+        "runs": doubt.of,
+        "doubtful_runs": doubt.runs,
         "responses": [
             {
                 "response": noise.response.key,
