@@ -2,9 +2,11 @@
 
 from iotax.analysis.carriers import described
 from iotax.analysis.published import Agreement, Beside, Source
+from iotax.analysis.validity import Doubt
 from iotax.report.charts.published import span_text
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.wording import title
+from iotax.wording.verdicts import caution
 
 _SAID: dict[Agreement, str] = {
     "agrees": "agrees",
@@ -54,8 +56,8 @@ def _has_absolute(source: Source) -> bool:
     return any(each.published_absolute is not None or each.measured_absolute is not None for each in source.figures)
 
 
-def words(source: Source) -> str:
-    """How many of the figures agree."""
+def words(source: Source, runs: Doubt) -> str:
+    """How many of the figures agree, and whether most runs of the study are doubtful."""
     emulated = [each.carrier for each in source.figures if each.agreement == "carrier"]
     known = [each.agreement for each in source.figures if each.agreement in ("agrees", "lower", "higher")]
     aside = ""
@@ -69,7 +71,9 @@ def words(source: Source) -> str:
         )
     if not known:
         return aside.strip() or "None of these figures was measured with an interval in this run."
-    return f"{known.count('agrees')} of {len(known)} published figures overlap the measured 95 % intervals.{aside}"
+    doubted = f"; but {said}" if (said := caution(runs)) else ""
+    overlap = f"{known.count('agrees')} of {len(known)} published figures overlap the measured 95 % intervals"
+    return f"{overlap}{doubted}.{aside}"
 
 
 def _are(count: int) -> str:

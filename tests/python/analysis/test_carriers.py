@@ -95,8 +95,11 @@ def test_a_published_figure_is_not_said_to_agree_over_an_emulated_carrier() -> N
             }
         ]
     )
-    [source] = summarise(carried(Simulation().data(of), {"nfs3": LOOP})).sources
+    summary = summarise(carried(Simulation().data(of), {"nfs3": LOOP}))
+    [source] = summary.sources
     assert [each.agreement == "carrier" for each in source.figures] == [True, False]
-    assert "1 is not judged: here over a loop instead of hardware." in published.words(source)
+    assert "1 is not judged: here over a loop instead of hardware." in published.words(
+        source, summary.doubt_of(summary.cells)
+    )
     [row, _] = published.groups(source)[0].rows
     assert row.figures[-1].value == "not judged"

@@ -186,6 +186,8 @@ class Simulation:
     """Trials whose every attempt fails."""
     wrong_data: Sequence[str] = ()
     unsteady: Sequence[str] = ()
+    waiting: Sequence[str] = ()
+    """Trials that waited for a processor."""
     samples: int = 8
 
     def data(self, of: Study) -> StudyData:
@@ -272,7 +274,12 @@ class Simulation:
             verify=Verify(
                 checked_blocks=reads * 8, never_written_blocks=0, wrong_blocks=3 if trial.id in self.wrong_data else 0
             ),
-            checks=Checks(errors=0, start_skew_ns=21_000, run_queue_wait=0.004, clock="CLOCK_MONOTONIC"),
+            checks=Checks(
+                errors=0,
+                start_skew_ns=21_000,
+                run_queue_wait=0.3 if trial.id in self.waiting else 0.004,
+                clock="CLOCK_MONOTONIC",
+            ),
         )
         return completed(measured, trial, of, ())
 

@@ -9,6 +9,7 @@ from iotax.analysis import summarise
 from iotax.analysis.cost import cpu_costs
 from iotax.analysis.data import Grid
 from iotax.notebook import Notebook
+from iotax.report.cost import cost_lead
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
 # The simulation charges 1/√outstanding beside, and 25 % more at 8 KiB.
@@ -53,6 +54,14 @@ def test_a_closed_loop_gives_no_model_but_means_to_size_by():
     assert set(costs) == {"nfs3", "iscsi", "nvme-tcp"}
     assert costs["nfs3"].cost_us.low < costs["nfs3"].cost_us.value < costs["nfs3"].cost_us.high
     assert "the measured load nearest to 70,000 IOPS (outstanding 8, " in costs["nfs3"].source
+
+
+def test_each_cost_says_that_most_of_its_runs_are_doubtful(summary):
+    assert not any("doubtful" in said for said in cost_lead(summary))
+    of = summary.data.study
+    iscsi = [each.trial.id for each in summary.data.attempts if each.trial.treatment["protocol"] == "iscsi"]
+    base = cost_lead(summarise(Simulation(block_cv=0.01, waiting=iscsi).data(of)))[0]
+    assert f"; but all {len(iscsi)} runs are doubtful (waiting for a processor" in base
 
 
 def test_the_page_answers_with_cost_ratio_cores_and_what_to_doubt(page):

@@ -1,11 +1,12 @@
 """Published figures beside measured ones, against the costs that the simulation put in."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from iotax import report
-from iotax.analysis import StudyData, summarise
+from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.published import Source
 from iotax.notebook import Notebook
 from iotax.records.cpu import CpuTime, CpuUse
@@ -81,7 +82,7 @@ def test_a_study_without_published_figures_has_no_such_section(tmp_path):
 def test_relative_utilisation_is_judged_at_equal_rates_only():
     """Fewer I/Os at the same utilisation cost more each: the ratio of utilisations says nothing of it."""
 
-    def source(scale: float) -> Source:
+    def measured(scale: float) -> Summary:
         of = study(
             factors={"protocol": ["nfs3", "iscsi"]},
             published=[
@@ -94,12 +95,26 @@ def test_relative_utilisation_is_judged_at_equal_rates_only():
         )
         made = Simulation(block_cv=0.0).data(of)
         runs = [utilised(each, 0.5, rate * scale if arm == "nfs3" else rate) for each, arm, rate in held(made)]
-        return summarise(replace(made, attempts=runs)).sources[0]
+        return summarise(replace(made, attempts=runs))
+
+    def source(scale: float) -> Source:
+        return measured(scale).sources[0]
 
     assert source(1.0).figures[0].measured.value == pytest.approx(100, rel=1e-6)
     assert source(1.0).response.unit == "%"
     assert [each.agreement for each in (source(1.0).figures[0], source(0.8).figures[0])] == ["agrees", "rates"]
-    assert "not judged: utilisation compares what I/Os cost at equal rates only" in published.words(source(0.8))
+    differing = measured(0.8)
+    said = published.words(differing.sources[0], differing.doubt_of(differing.cells))
+    assert "not judged: utilisation compares what I/Os cost at equal rates only" in said
+
+
+def test_agreement_from_mostly_doubtful_runs_says_so(data):
+    every = [each.trial.id for each in data.attempts]
+    for simulation, doubtful in ((Simulation(), False), (Simulation(waiting=every), True)):
+        summary = summarise(simulation.data(data.study))
+        said = published.words(summary.sources[0], summary.doubt_of(summary.cells))
+        assert re.search(r"^\d of \d published figures overlap the measured 95 % intervals", said)
+        assert (f"; but all {len(every)} runs are doubtful (waiting for a processor" in said) is doubtful
 
 
 def held(made: StudyData) -> list[tuple[Attempt, str, float]]:
