@@ -157,14 +157,14 @@ def _varies_within(
     results: Sequence[Measured], given: Sequence[Mapping[str, LevelValue]], chosen: Sequence[str], name: str
 ) -> tuple[str, list[str]] | None:
     """A treatment in which the setting has several values, and these; None where it has one in each."""
-    of: dict[tuple, dict[LevelValue, None]] = {}
+    of: dict[tuple, dict[LevelValue, Path]] = {}
     for result, named in zip(results, given, strict=True):
         treatment = (*named.items(), *((each, _setting(result, each)) for each in chosen))
-        of.setdefault(treatment, {})[_setting(result, name)] = None
+        of.setdefault(treatment, {}).setdefault(_setting(result, name), result.path)
     for treatment, values in of.items():
         if len(values) > 1 and not _alike(values):
             said = ", ".join(f"{factor} {level}" for factor, level in treatment)
-            return (f" ({said})" if said else ""), [str(value) for value in values]
+            return (f" ({said})" if said else ""), [f"{value} in {path}" for value, path in values.items()]
     return None
 
 

@@ -26,6 +26,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     counts: tuple[dict[int, int], dict[int, int]] = ({}, {})
     sizes: set[int] = set()
     values: list[int] = []
+    unit = ""
     first_ms = last_ms = 0
     times: tuple[list[int], list[int]] = ([], [])
     with path.open() as file:
@@ -40,7 +41,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
                 notes.add(path, "the last line is cut off: left out", line=line)
                 continue
             if not values:
-                values = _values(path, len(row) - _HEAD, line)
+                values, unit = _values(path, len(row) - _HEAD, line)
             if len(row) != len(values) + _HEAD:
                 message = f"{len(row)} columns where the first line has {len(values) + _HEAD}"
                 if text.endswith("\n"):
@@ -84,20 +85,22 @@ def read(path: Path, notes: Notes) -> list[Measured]:
                 "latency is completion latency (clat), and its mean that of the bins",
                 "a log lacks what fio did after its last whole interval: rates are those of the intervals logged",
             ],
+            counted_in=unit,
             together=str(path.with_name(name[1])) if name else "",
         )
     ]
 
 
-def _values(path: Path, columns: int, line: int) -> list[int]:
-    """The middle of each column's bin, in ns. Raises Unreadable."""
+def _values(path: Path, columns: int, line: int) -> tuple[list[int], str]:
+    """The middle of each column's bin, in ns, and the unit of the file. Raises Unreadable."""
     for groups, unit_ns in _GROUPS.items():
         bins = groups * _PER_GROUP
         for coarseness in range(7):
             stride = 1 << coarseness
             if bins // stride == columns:
                 middles = [_middle(at) for at in range(bins)]
-                return [unit_ns * middles[at * stride + stride // 2] for at in range(columns)]
+                values = [unit_ns * middles[at * stride + stride // 2] for at in range(columns)]
+                return values, "ns" if unit_ns == 1 else "µs"
     raise Unreadable(path, f"{columns} bins: fio 3 has 1,856, fio 2 has 1,216, or a half, a quarter … of it", line=line)
 
 

@@ -112,6 +112,7 @@ def _group(
         driver=asked.engine,
         cpu=_cpu(rows, duration_ns, asked),
         notes=tuple(dict.fromkeys(said)),
+        counted_in="ns and bytes" if any("io_kbytes" in row.get("read", {}) for row in rows) else "µs and KiB",
     )
 
 
@@ -224,7 +225,7 @@ def _apart(rows: Sequence[Mapping[str, Any]], duration_ns: int, skew_ns: int | N
     if len(runtimes_ms) < 2 or shared_ns >= _TOGETHER_MIN * duration_ns:
         return []
     return [
-        f"its {len(runtimes_ms)} jobs ran together for only {max(0.0, shared_ns) / 1e9:.1f} of "
+        f"job_start, runtime: its {len(runtimes_ms)} jobs ran together for only {max(0.0, shared_ns) / 1e9:.1f} of "
         f"{duration_ns / 1e9:.1f} s: their sum is no rate that was ever reached"
     ]
 

@@ -29,6 +29,10 @@ class Format:
     """Of the files that are taken from a folder."""
     latency: str
     """How much of it the files hold, for the documentation."""
+    either: bool = False
+    """Whether files of several suffixes in one folder hold the same: those of the first that it has are taken."""
+    summaries: tuple[str, ...] = ()
+    """Of files in a folder that hold no result of their own."""
 
     @property
     def read(self) -> Reader:
@@ -41,8 +45,17 @@ class Format:
             yield path
             return
         for each in sorted(path.rglob("*")):
-            if each.is_file() and each.name.endswith(self.suffixes) and not each.name.startswith("."):
+            if not each.is_file() or each.name.startswith(".") or not each.name.endswith(self.suffixes):
+                continue
+            if not each.name.endswith(self.summaries) and not self._repeated(each):
                 yield each
+
+    def _repeated(self, path: Path) -> bool:
+        """Whether another file beside it holds the same, and is preferred."""
+        if not self.either:
+            return False
+        at = next(at for at, suffix in enumerate(self.suffixes) if path.name.endswith(suffix))
+        return any(path.with_name(suffix).is_file() for suffix in self.suffixes[:at])
 
 
 FORMATS = {
@@ -51,14 +64,28 @@ FORMATS = {
         Format("fio", "fio JSON and JSON+, client mode too", "fio_json", (".json",), "JSON+ merged; JSON per run"),
         Format("fio-hist", "fio histogram logs", "fio_histogram", (".log",), "merged"),
         Format("diskspd", "DiskSpd XML", "diskspd", (".xml",), "percentiles per run"),
-        Format("vdbench", "vdbench flatfile.html", "vdbench", ("flatfile.html",), "means"),
+        Format(
+            "vdbench",
+            "vdbench flatfile.html or summary.html",
+            "vdbench",
+            ("flatfile.html", "summary.html"),
+            "with histogram.html merged; else means",
+            either=True,
+        ),
         Format("iometer", "Iometer CSV", "iometer", (".csv",), "means"),
         Format(
             "elbencho", "elbencho CSV or JSON", "elbencho", (".csv", ".json"), "JSON with --lathisto merged; else means"
         ),
         Format("spdk-perf", "SPDK spdk_nvme_perf text", "spdk_perf", (".txt", ".log"), "-LL merged; -L per run"),
         Format("bdevperf", "SPDK bdevperf JSON", "bdevperf", (".json",), "means"),
-        Format("hcibench", "HCIBench folders with fio", "hcibench", (".json",), "as fio"),
+        Format(
+            "hcibench",
+            "HCIBench folders with fio or vdbench",
+            "hcibench",
+            (".json", ".txt"),
+            "fio's as fio; vdbench's means",
+            summaries=("-res.txt",),
+        ),
         Format("pgbench", "pgbench -l logs, or its text", "pgbench", ("",), "logs merged; text means"),
         Format("sysbench", "sysbench text", "sysbench", (".txt", ".log"), "--histogram merged; else per run"),
     )

@@ -61,6 +61,8 @@ class Measured:
     series: Sequence[Second] = ()
     unit: str = "I/O"
     notes: Sequence[str] = ()
+    counted_in: str = ""
+    """The units of the file, where the program's differ by version or option."""
     together: str = ""
     """Of results that are one run's, measured on several machines or by several programs at once: the same text."""
     parts: tuple[Path, ...] = ()
@@ -168,7 +170,8 @@ def together(parts: Sequence[Measured]) -> Measured:
     said = list(dict.fromkeys(remark for each in parts for remark in each.notes))
     if shared_ns < _TOGETHER_MIN * longest_ns:
         said.append(
-            f"its {len(parts)} files ran together for only {max(0, shared_ns) / 1e9:.1f} of {longest_ns / 1e9:.1f} s: "
+            f"its {len(parts)} files, {first.path.name} to {parts[-1].path.name}, ran together for only "
+            f"{max(0, shared_ns) / 1e9:.1f} of {longest_ns / 1e9:.1f} s: "
             "their sum is no rate that was ever reached"
         )
     depths = {each.per_worker for each in parts}

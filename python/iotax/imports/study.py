@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from iotax.imports.campaign import Campaign, Placed
 from iotax.imports.naming import PatternError, level_of
@@ -88,19 +89,44 @@ def _beside(placed: Placed, monitors: Sequence[Recorded], notes: Notes) -> list[
 def remarks(placed: Sequence[Placed]) -> list[str]:
     """What a reader of the figures must know of the campaign as a whole."""
     found = []
-    versions = sorted({each.measured.version for each in placed})
-    if len({each.measured.program for each in placed}) == 1 and len(versions) > 1:
+    versions = _grouped(placed, lambda each: each.measured.version)
+    programs = _grouped(placed, lambda each: each.measured.program)
+    units = _grouped(placed, lambda each: each.measured.counted_in)
+    if len(programs) == 1 and len(versions) > 1:
         found.append(
-            f"Files of several versions of {placed[0].measured.program} are mixed ({', '.join(versions)}): a "
+            f"Files of several versions of {placed[0].measured.program} are mixed ({_listed(versions)}): a "
             "difference may be the program's."
         )
-    if programs := sorted({each.measured.program for each in placed})[1:]:
-        found.append(f"Results of several programs are mixed, {', '.join(programs)} among them.")
-    runs = Counter(_key(each.treatment) for each in placed)
-    if alone := [key for key, count in runs.items() if count == 1]:
+    if len(programs) > 1:
+        found.append(f"Results of several programs are mixed ({_listed(programs)}).")
+    if len(units) > 1:
+        found.append(f"Files in different units are mixed ({_listed(units)}): all were converted.")
+    runs = _grouped(placed, lambda each: _key(each.treatment))
+    if alone := {key: own for key, own in runs.items() if len(own) == 1}:
         which = "Every treatment has" if len(alone) == len(runs) else f"{len(alone)} of {len(runs)} treatments have"
-        found.append(f"{which} one replicate only: no interval can be given. Run it again.")
+        files = _files([each for own in alone.values() for each in own])
+        found.append(f"{which} one replicate only ({files}): no interval can be given. Run it again.")
     return found
+
+
+_Group = TypeVar("_Group", bound=Hashable)
+
+
+def _grouped(placed: Sequence[Placed], by: Callable[[Placed], _Group]) -> dict[_Group, list[Placed]]:
+    """In a fixed order, whatever that of the files."""
+    found: dict[_Group, list[Placed]] = {}
+    for each in placed:
+        found.setdefault(by(each), []).append(each)
+    return dict(sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def _listed(groups: Mapping[str, Sequence[Placed]]) -> str:
+    return "; ".join(f"{name or 'unknown'}: {_files(own)}" for name, own in groups.items())
+
+
+def _files(placed: Sequence[Placed]) -> str:
+    more = f" and {len(placed) - 1} more" if len(placed) > 1 else ""
+    return f"{placed[0].files[0]}{more}"
 
 
 def _factors(treatments: Sequence[Mapping[str, LevelValue]]) -> dict[str, list[LevelValue]]:

@@ -1,127 +1,181 @@
-"""vdbench's flatfile.html: a table whose header names its columns; latencies in ms, MB of 2²⁰ bytes.
+"""vdbench's flatfile.html or summary.html, and what it prints on a terminal; latencies in ms.
 
-Intervals carry a number, the mean over them `avg_a-b`. The flatfile has a time of day and no date, and no percentiles:
-these stand in histogram.html beside it, over the whole test.
+Intervals carry a number, the mean over them `avg_a-b`. Percentiles stand in histogram.html beside them, the date in
+summary.html.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, Measured, mean_stream
+from iotax.imports.measured import BLOCK_SIZE, Measured, bins_stream, mean_stream
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import LevelValue, Second
+from iotax.imports.vdbench_histogram import NAME as HISTOGRAM
+from iotax.imports.vdbench_histogram import Counts, counts_beside
+from iotax.imports.vdbench_rows import MAXIMUM, Row, Tables, tables_of
+from iotax.trial import LevelValue, Second, Stream
 
 PROGRAM = "vdbench"
-_MAXIMUM = 999_988
-"""What `reqrate` says for "as fast as it goes", or a little more."""
-_NEEDED = ("Run", "Interval", "rate", "MB/sec", "resp")
 _AVERAGE = re.compile(r"avg_(\d+)-(\d+)")
-
-_Row = Mapping[str, str]
+_COUNTED_MIN = 0.98
+"""Share of the I/Os that a histogram must hold, and not much more, to be that of the run."""
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
     """One result for each run definition. Raises Unreadable."""
-    header: list[str] = []
-    runs: dict[str, list[tuple[int, _Row]]] = {}
-    for line, text in enumerate(text_of(path).splitlines(), start=1):
-        words = text.split()
-        if "Interval" in words and "resp" in words:
-            header = [word for word in words if word != "*"]
-        elif header and words and not text.startswith(("*", "<")):
-            if len(words) != len(header):
-                raise Unreadable(path, f"{len(words)} columns where the header names {len(header)}", line=line)
-            row = dict(zip(header, words, strict=True))
-            if row["Run"] != "format_for":
-                runs.setdefault(row["Run"], []).append((line, row))
-    if not header:
-        raise Unreadable(path, "no line names columns (Run, Interval, rate, resp): name vdbench's flatfile.html")
-    if missing := [name for name in _NEEDED if name not in header]:
-        raise Unreadable(path, f"the header has no column {missing[0]}", at=missing[0])
+    tables = tables_of(path, text_of(path), notes)
+    dates = _dates_beside(path, tables)
+    histograms = counts_beside(path, notes)
     found = []
-    for name, rows in runs.items():
-        averages = [each for each in rows if _AVERAGE.fullmatch(each[1]["Interval"])]
+    for name, rows in tables.runs.items():
+        averages = [each for each in rows if _AVERAGE.fullmatch(each.values["Interval"])]
         if not averages:
             notes.add(path, f"run {name} has no mean (avg_…): it did not end, and is left out", at="Interval")
             continue
-        intervals = [each for each in rows if each[1]["Interval"].isdecimal()]
-        found.append(_run(path, name if len(runs) > 1 else "", *averages[-1], intervals))
+        row = averages[-1]
+        first, last = map(int, row.values["Interval"].removeprefix("avg_").split("-"))
+        if last < first:
+            notes.add(path, f"run {name} ended within its first interval: left out", line=row.line, at="Interval")
+            continue
+        intervals = [each for each in rows if each.values["Interval"].isdecimal()]
+        run = _Run(path, tables, row, intervals, first, last, notes)
+        part = name if len(tables.runs) > 1 else ""
+        found.append(run.measured(part, histograms.get(name), dates.get(name, intervals)))
     if not found:
         raise Unreadable(path, "no run in it has ended", at="Interval")
     return found
 
 
-def _run(path: Path, name: str, line: int, row: _Row, intervals: Sequence[tuple[int, _Row]]) -> Measured:
-    def figure(column: str) -> float:
-        return number(path, row[column], line=line, at=column) if column in row else math.nan
+def _dates_beside(path: Path, tables: Tables) -> dict[str, list[Row]]:
+    """Run → its intervals in the summary beside a flatfile, which alone has dates."""
+    beside = path.with_name("summary.html")
+    if beside == path or not beside.is_file() or any(row.date for rows in tables.runs.values() for row in rows):
+        return {}
+    try:
+        found = tables_of(beside, text_of(beside), Notes()).runs
+    except Unreadable:
+        return {}
+    return {name: [row for row in rows if row.values["Interval"].isdecimal()] for name, rows in found.items()}
 
-    match = _AVERAGE.fullmatch(row["Interval"])
-    assert match is not None
-    first, last = int(match[1]), int(match[2])
-    interval_s = _interval_s(path, intervals)
-    duration_s = (last - first + 1) * interval_s
-    ios = round(figure("rate") * duration_s)
-    reads = round(ios * figure("read%") / 100) if "read%" in row else ios
-    size = round(figure("MB/sec") * (1 << 20) * duration_s)
-    parts = {"read": (reads, figure("read_resp")), "write": (ios - reads, figure("write_resp"))}
-    share = {side: count / ios if ios else 0.0 for side, (count, _) in parts.items()}
-    streams = {
-        side: mean_stream(
-            count, round(size * share[side]), figure("resp") if math.isnan(own) else own, figure("resp_max")
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run's rows say."""
+
+    path: Path
+    tables: Tables
+    row: Row
+    """The mean."""
+    intervals: Sequence[Row]
+    first: int
+    last: int
+    """Intervals that the mean is of; those before are warm-up."""
+    notes: Notes
+
+    def measured(self, part: str, counts: Counts | None, dated: Sequence[Row]) -> Measured:
+        interval_s = _interval_s(self.path, self.intervals)
+        duration_s = (self.last - self.first + 1) * interval_s
+        streams = self._streams(duration_s, counts)
+        threads = round(self._figure("threads")) if self.row.values.get("threads") else None
+        requested = self._figure("reqrate")
+        held = None if math.isnan(requested) or requested >= MAXIMUM else requested
+        kept = [each for each in self.intervals if self.first <= int(each.values["Interval"]) <= self.last]
+        ends_s = next((each.unix_s for each in dated if each.values["Interval"] == str(self.first)), None)
+        if ends_s is not None:
+            self.notes.add(self.path, "times have no zone: taken as UTC", at="tod")
+        known = {each.latency for each in streams if each.ios}
+        return Measured(
+            path=self.path,
+            program=PROGRAM,
+            version=self.tables.version,
+            part=part,
+            read=streams[0],
+            write=streams[1],
+            duration_ns=round(duration_s * 1e9),
+            start_unix_ns=None if ends_s is None else round((ends_s - interval_s) * 1e9),
+            settings=self._settings(held),
+            workers=1 if threads else None,
+            per_worker=threads,
+            rate_iops=held,
+            loop="unknown" if math.isnan(requested) else "open" if held else "closed",
+            stack="kernel",
+            warmup_ns=round((self.first - 1) * interval_s * 1e9),
+            series=[self._second(each, at, interval_s) for at, each in enumerate(kept, start=1)],
+            counted_in=f"MB of {self.tables.mb_bytes:,} bytes",
+            notes=[
+                "CPU is in percent of a number of processors that the file does not say: left out",
+                *([] if known == {"histogram"} else [f"no percentiles: there is no {HISTOGRAM} beside it"]),
+            ],
         )
-        for side, (count, own) in parts.items()
-    }
-    threads = round(figure("threads")) if "threads" in row else None
-    requested = figure("reqrate")
-    held = None if math.isnan(requested) or requested >= _MAXIMUM else requested
-    settings: dict[str, LevelValue] = {}
-    for column, setting in (("xfersize", BLOCK_SIZE), ("threads", "threads"), ("rdpct", "read_percent")):
-        if column in row and not math.isnan(value := figure(column)):
-            settings[setting] = int(value) if value == int(value) else value
-    if held:
-        settings["rate_iops"] = int(held)
-    kept = [each for at, each in intervals if first <= int(each["Interval"]) <= last]
-    return Measured(
-        path=path,
-        program=PROGRAM,
-        version="",
-        part=name,
-        read=streams["read"],
-        write=streams["write"],
-        duration_ns=round(duration_s * 1e9),
-        settings=settings,
-        workers=1 if threads else None,
-        per_worker=threads,
-        rate_iops=held,
-        loop="unknown" if math.isnan(requested) else "open" if held else "closed",
-        stack="kernel",
-        warmup_ns=round((first - 1) * interval_s * 1e9),
-        series=[_second(path, each, at, interval_s) for at, each in enumerate(kept, start=1)],
-        notes=["the flatfile has no percentiles, and CPU in percent of a number of processors that it does not say"],
-    )
+
+    def _streams(self, duration_s: float, counts: Counts | None) -> list[Stream]:
+        ios = round(self._figure("rate") * duration_s)
+        share = self._figure("read%") / 100 if "read%" in self.row.values else 1.0
+        reads = round(ios * share)
+        size = self._figure("MB/sec") * self.tables.mb_bytes * duration_s
+        found = []
+        for side, own in (("read", reads), ("write", ios - reads)):
+            mean_ms = self._figure(f"{side}_resp")
+            worst_ms = self._figure(f"{side}_max")
+            stream = mean_stream(
+                own,
+                round(size * own / ios) if ios else 0,
+                self._figure("resp") if math.isnan(mean_ms) else mean_ms,
+                self._figure("resp_max") if math.isnan(worst_ms) else worst_ms,
+            )
+            found.append(self._with_counts(stream, side, counts))
+        return found
+
+    def _with_counts(self, stream: Stream, side: str, counts: Counts | None) -> Stream:
+        """Mean, maximum and I/Os as the table has them, the distribution as the histogram has it."""
+        bins = counts.of(side, stream.latency_max_ns) if counts is not None and stream.ios else {}
+        counted = sum(bins.values())
+        if not bins:
+            return stream
+        if not _COUNTED_MIN <= counted / stream.ios <= 1 / _COUNTED_MIN:
+            self.notes.add(
+                self.path.with_name(HISTOGRAM),
+                f"{counted:,} {side}s, where {self.path.name} has {stream.ios:,}: not of this run, left out",
+            )
+            return stream
+        own = bins_stream(bins, stream.bytes, digits=0)
+        return stream.model_copy(update={"latency": "histogram", "histogram": own.histogram})
+
+    def _settings(self, held: float | None) -> dict[str, LevelValue]:
+        found: dict[str, LevelValue] = {}
+        for column, setting in (("xfersize", BLOCK_SIZE), ("threads", "threads"), ("rdpct", "read_percent")):
+            if self.row.values.get(column) and not math.isnan(value := self._figure(column)):
+                found[setting] = int(value) if value == int(value) else value
+        return found | ({"rate_iops": int(held)} if held else {})
+
+    def _figure(self, column: str) -> float:
+        text = self.row.values.get(column)
+        return number(self.path, text, line=self.row.line, at=column) if text else math.nan
+
+    def _second(self, row: Row, at: int, interval_s: float) -> Second:
+        def figure(column: str, default: str = "") -> float:
+            return number(self.path, row.values.get(column, default), line=row.line, at=column)
+
+        ios = round(figure("rate") * interval_s)
+        reads = round(ios * figure("read%", "100") / 100)
+        size = round(figure("MB/sec") * self.tables.mb_bytes * interval_s)
+        return Second(
+            at_ns=round(at * interval_s * 1e9),
+            duration_ns=round(interval_s * 1e9),
+            reads=reads,
+            writes=ios - reads,
+            read_bytes=round(size * reads / ios) if ios else 0,
+            write_bytes=size - round(size * reads / ios) if ios else 0,
+        )
 
 
-def _second(path: Path, row: _Row, at: int, interval_s: float) -> Second:
-    ios = round(number(path, row["rate"], at="rate") * interval_s)
-    reads = round(ios * number(path, row.get("read%", "100"), at="read%") / 100)
-    size = round(number(path, row["MB/sec"], at="MB/sec") * (1 << 20) * interval_s)
-    return Second(
-        at_ns=round(at * interval_s * 1e9),
-        duration_ns=round(interval_s * 1e9),
-        reads=reads,
-        writes=ios - reads,
-        read_bytes=round(size * reads / ios) if ios else 0,
-        write_bytes=size - round(size * reads / ios) if ios else 0,
-    )
-
-
-def _interval_s(path: Path, intervals: Sequence[tuple[int, _Row]]) -> float:
+def _interval_s(path: Path, intervals: Sequence[Row]) -> float:
     """By the times of day of two neighbours; a second where there are none."""
-    days = [_seconds_of(path, row["tod"], line) for line, row in intervals[:2] if "tod" in row]
+    days = [_seconds_of(path, row.values["tod"], row.line) for row in intervals[:2] if "tod" in row.values]
     if len(days) < 2:
         return 1.0
     return round((days[1] - days[0]) % 86_400) or 1.0

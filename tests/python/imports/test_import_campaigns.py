@@ -32,7 +32,9 @@ def test_without_names_what_differs_within_the_files_is_the_factor(tmp_path: Pat
         fio_file(tmp_path / f"x{depth}.json", fio_job(options={"iodepth": str(depth)}))
     said = imported(iotax, "fio", *sorted(tmp_path.glob("x*.json")), "-n", "c.iotax")
     assert said["factors"] == {"outstanding": ["1", "8", "32"]}
-    assert any("one replicate only: no interval can be given. Run it again" in note for note in said["notes"])
+    first = sorted(tmp_path.glob("x*.json"))[0]
+    place = f"one replicate only ({first} and 2 more): no interval can be given. Run it again"
+    assert any(place in note for note in said["notes"])
 
 
 def test_settings_that_differ_within_a_treatment_are_told(tmp_path: Path, iotax) -> None:
@@ -40,9 +42,9 @@ def test_settings_that_differ_within_a_treatment_are_told(tmp_path: Path, iotax)
         fio_file(tmp_path / f"nfs-r{replicate}.json", fio_job(options={"iodepth": str(depth)}))
     words = ("fio", *sorted(tmp_path.glob("*.json")), "--name-pattern", "{protocol}-r{replicate}.json")
     said = imported(iotax, *words, "-n", "c.iotax")
-    assert any(
-        "differing settings within one treatment (protocol nfs): outstanding is 8, 16" in n for n in said["notes"]
-    )
+    one, two = tmp_path / "nfs-r1.json", tmp_path / "nfs-r2.json"
+    place = f"differing settings within one treatment (protocol nfs): outstanding is 8 in {one}, 16 in {two}."
+    assert any(place in note for note in said["notes"])
     by = imported(iotax, *words, "-n", "d.iotax", "--by", "outstanding")
     assert by["factors"]["outstanding"] == ["8", "16"]
 
@@ -51,7 +53,41 @@ def test_mixed_versions_are_told(tmp_path: Path, iotax) -> None:
     fio_file(tmp_path / "a-r1.json", version="3.28")
     fio_file(tmp_path / "b-r1.json", version="3.36")
     said = imported(iotax, "fio", tmp_path, "--name-pattern", "{protocol}-r{replicate}.json", "-n", "c.iotax")
-    assert any("versions of fio are mixed (3.28, 3.36)" in note for note in said["notes"])
+    place = f"versions of fio are mixed (3.28: {tmp_path / 'a-r1.json'}; 3.36: {tmp_path / 'b-r1.json'})"
+    assert any(place in note for note in said["notes"])
+
+
+def test_units_that_change_between_files_are_told(tmp_path: Path, iotax) -> None:
+    for name, groups in (("old", 19), ("new-r1", 29), ("new-r2", 29)):
+        rows = [
+            ", ".join(map(str, [at_ms, 0, 4096, *[0] * 100, 9, *[0] * (groups * 64 - 101)])) for at_ms in (500, 1000)
+        ]
+        (tmp_path / f"{name}_clat_hist.1.log").write_text("\n".join(rows) + "\n")
+    said = imported(iotax, "fio-hist", tmp_path, "-n", "c.iotax")
+    new, old = tmp_path / "new-r1_clat_hist.1.log", tmp_path / "old_clat_hist.1.log"
+    place = f"Files in different units are mixed (ns: {new} and 1 more; µs: {old}): all were converted."
+    assert place in said["notes"]
+
+
+def test_machines_whose_runs_did_not_overlap_are_named(tmp_path: Path, iotax) -> None:
+    case = tmp_path / "h" / "case-4k"
+    case.mkdir(parents=True)
+    for vm, start_ms in ((1, 1_700_000_000_000), (2, 1_700_000_000_700)):
+        fio_file(case / f"vm-ds-{vm}.json", fio_job(job_start=start_ms))
+    said = imported(iotax, "hcibench", tmp_path / "h", "-n", "h.iotax")
+    assert any(
+        "vm-ds-1.json to vm-ds-2.json, ran together for only 0.3 of 1.0 s: their sum is no rate that was ever" in note
+        for note in said["notes"]
+    )
+
+
+def test_a_treatment_with_one_replicate_is_named_by_its_file(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    for path in (folder / "nfs-4k-r2.json", folder / "nfs-4k-r3.json"):
+        path.unlink()
+    said = imported(iotax, "fio", folder, *PATTERN, "-n", "c.iotax")
+    place = f"1 of 2 treatments have one replicate only ({folder / 'nfs-4k-r1.json'}): no interval can be given."
+    assert any(place in note for note in said["notes"])
 
 
 def test_one_bad_file_costs_its_own_result_only(tmp_path: Path, iotax) -> None:

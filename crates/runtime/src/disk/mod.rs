@@ -223,7 +223,7 @@ fn device_geometry(file: &File) -> io::Result<(u64, u32)> {
 }
 
 /// `_IOR(0x12, 114, size_t)`, which libc does not name.
-const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl; // an int with musl
 
 /// What direct I/O wants of addresses, and of offsets and lengths.
 fn direct_alignment(file: &File, block_size_bytes: u32) -> (usize, u32) {

@@ -105,7 +105,8 @@ impl Gather {
         // SAFETY: all-zero bytes are a valid msghdr (no name, no control data).
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         message.msg_iov = self.iovecs.as_ptr().cast_mut();
-        message.msg_iovlen = self.iovecs.len();
+        // usize with glibc, an int with musl; at most `MAX_IOVECS`.
+        message.msg_iovlen = self.iovecs.len() as _;
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: the vectors point into memory that is alive: `send` filled them from a queue that it has not touched since.
         // The system only reads it.
