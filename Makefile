@@ -5,12 +5,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
+MUSL   := $(shell uname -m)-unknown-linux-musl
 # Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel try-wheel site clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel wheel-musl try-wheel engine-static musl site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -83,9 +84,23 @@ wheel: install
 	@$(BIN)/maturin build --quiet --release --locked --out out/wheels
 	@ls -l out/wheels
 
+# A wheel for systems with musl (Alpine), with the static engine. `rustup target add` installs the target once.
+wheel-musl: install musl
+	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
+	@$(BIN)/maturin build --quiet --release --locked --target $(MUSL) --compatibility musllinux_1_2 --out out/wheels
+	@ls -l out/wheels
+
+# One file that runs on any Linux of this architecture, whatever its libc: target/ARCHITECTURE-unknown-linux-musl/release.
+engine-static: musl
+	@cargo build --release --locked --quiet -p iotax-engine --target $(MUSL)
+	@ls -l target/$(MUSL)/release/iotax-engine
+
+musl:
+	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { echo "iotax: Rust's target is missing: rustup target add $(MUSL)" >&2; exit 1; }
+
 # The wheel in an environment of its own, with a study of some seconds.
 try-wheel: wheel
-	scripts/try-wheel "$$(ls -t out/wheels/*.whl | head -1)"
+	scripts/try-wheel "$$(ls -t out/wheels/*manylinux*.whl | head -1)"
 
 # The documentation with search, in out/site.
 site:
