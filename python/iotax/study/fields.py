@@ -23,7 +23,7 @@ from iotax.units import (
 class Section(BaseModel):
     """A part of a study file: nothing unknown, nothing guessed, nothing changed later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 Size: TypeAlias = Annotated[

@@ -379,11 +379,10 @@ def _level_type(name: str) -> Any:
 
 def _factors_model() -> type[_Factors]:
     fields: dict[str, Any] = {}
-    for name, section in factor_names().items():
+    for name in factor_names():
         if name not in LABELLED:
-            description = SECTIONS[section].model_fields[name].description
             levels: Any = list[_level_type(name)] | None  # ty: ignore[invalid-type-form]
-            fields[name] = (levels, Field(default=None, min_length=1, description=description))
+            fields[name] = (levels, Field(default=None, min_length=1))
     return create_model("Factors", __base__=_Factors, __doc__=_Factors.__doc__, **fields)
 
 

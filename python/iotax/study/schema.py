@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from iotax.study.documented import describe
 from iotax.study.fields import Section
 from iotax.study.model import LABS, SECTIONS, Design, Study
 from iotax.units import format_percent
@@ -16,6 +17,7 @@ from iotax.units import format_percent
 def study_schema() -> dict[str, Any]:
     """What editors complete and check; `iotax plan` checks more."""
     schema = Study.model_json_schema()
+    describe(schema["$defs"], schema)
     # Factors are optional in the model by a None that no file should write.
     for factor in schema["$defs"]["Factors"]["properties"].values():
         kinds = [each for each in factor.pop("anyOf") if each != {"type": "null"}]

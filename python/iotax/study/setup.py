@@ -10,16 +10,16 @@ from iotax.study.connection import CREDENTIALS, Connection
 from iotax.study.fields import Section
 from iotax.study.topology import Topology
 
-_OWN = {name: Topology.model_fields[name] for name in Topology.model_fields} | {
+OWN = {name: Topology.model_fields[name] for name in Topology.model_fields} | {
     name: Connection.model_fields[name] for name in CREDENTIALS
 }
 
 
 def _setup_model() -> type[Section]:
     fields: dict[str, Any] = {"protocol": (str, Field(description="The protocol, or an endpoint."))}
-    for name, field in _OWN.items():
+    for name, field in OWN.items():
         kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation  # ty: ignore[invalid-type-form]
-        fields[name] = (kind | None, Field(default=None, description=field.description))
+        fields[name] = (kind | None, None)
     return create_model(
         "Setup", __base__=Section, __doc__="A protocol with a topology or credentials of its own.", **fields
     )
@@ -30,7 +30,7 @@ Setup = _setup_model()
 
 def setup_changes(setup: Any) -> dict[str, Any]:
     """The fields of topology and connection that a setup names."""
-    return {name: value for name in _OWN if (value := getattr(setup, name)) is not None}
+    return {name: value for name in OWN if (value := getattr(setup, name)) is not None}
 
 
 ProtocolLevel: TypeAlias = Annotated[

@@ -1,0 +1,63 @@
+"""What the source says of each field of a model, put into its schema. Only who writes a schema reads it: pydantic's own
+`use_attribute_docstrings` would take a tenth of a second of every start."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+from iotax.study.fields import Section
+from iotax.study.model import SECTIONS, factor_names
+from iotax.study.setup import OWN, Setup
+
+
+def describe(definitions: dict[str, dict[str, Any]], study: dict[str, Any]) -> None:
+    """Gives each property its field's docstring. `definitions` are a schema's `$defs`, `study` describes the file."""
+    sections = {name: _docstrings(SECTIONS[section]) for name, section in factor_names().items()}
+    factors = {name: docstrings[name] for name, docstrings in sections.items()}
+    _put(definitions["Factors"], factors)
+    _put(definitions[Setup.__name__], {name: factors[name] for name in OWN})
+    models = _models(Section)
+    for name, schema in (*definitions.items(), ("Study", study)):
+        _put(schema, _docstrings(models[name]))
+
+
+def _models(of: type[Section]) -> dict[str, type[Section]]:
+    """All of them by name."""
+    found: dict[str, type[Section]] = {of.__name__: of}
+    for each in of.__subclasses__():
+        found |= _models(each)
+    return found
+
+
+def _docstrings(model: type[Section]) -> dict[str, str]:
+    """Of the fields in its class statement and in those that it inherits from."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if issubclass(each, Section):
+            found |= _stated(each)
+    return found
+
+
+def _stated(model: type[Section]) -> dict[str, str]:
+    """A string that follows a field. None of a model that a function makes, which has no class statement."""
+    try:
+        [statement] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    except (OSError, TypeError):
+        return {}
+    assert isinstance(statement, ast.ClassDef)
+    found = {}
+    for field, after in zip(statement.body, statement.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            said = after.value
+            if isinstance(said, ast.Constant) and isinstance(said.value, str):
+                found[field.target.id] = inspect.cleandoc(said.value)
+    return found
+
+
+def _put(schema: dict[str, Any], docstrings: dict[str, str]) -> None:
+    for name, property_ in schema.get("properties", {}).items():
+        if name in docstrings:
+            property_["description"] = docstrings[name]
