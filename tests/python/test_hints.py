@@ -25,13 +25,14 @@ OTHERS = {
         (NFS, "refused", "connection refused", "is the NFS server up, and is it the right port (2049"),
         (NFS, "not_found", "the server has no such export", "`showmount -e filer` lists its exports"),
         (NFS, "denied", "RFC 1813 §2.6: permission denied", "its squashing, and `uid:` and `gid:` under connection"),
+        (NFS, "wrong_kind", "not a regular file", "name a regular file in the export"),
         (ISCSI, "refused", "connection refused", "the right port (3260"),
         (ISCSI, "not_found", "no such target", "`iscsiadm -m discovery -t sendtargets -p array` lists its names"),
-        (ISCSI, "denied", "the LUN is no block device", "tgt's disks begin at 1"),
-        (ISCSI, "denied", "authentication failed", "the target asks for CHAP: correct or give `chap: {user: "),
+        (ISCSI, "wrong_kind", "the LUN is no block device", "tgt's disks begin at 1"),
+        (ISCSI, "unauthenticated", "authentication failed", "the target asks for CHAP: correct or give `chap: {user: "),
         (
             ISCSI,
-            "denied",
+            "unauthenticated",
             "RFC 7143 §12.1: the target chose a method that was not offered",
             "the target asks for CHAP: correct or give `chap: {user: …, secret_file: …}` under connection, or beside "
             "this label's endpoint",
@@ -39,8 +40,13 @@ OTHERS = {
         (ISCSI, "denied", "this initiator is not allowed", "let this initiator's name in at the target"),
         (NVME, "refused", "connection refused", "the right port (4420"),
         (NVME, "not_found", "is the subsystem's NQN right?", "`nvme discover -t tcp -a array -s 4420` lists"),
-        (NVME, "denied", "the controller asks for authentication: no secret is given", "`dhchap: {secret_file: …}`"),
-        (NVME, "denied", "authentication failed: is the secret right?", "correct or give `dhchap: {secret_file: …}`"),
+        (NVME, "unauthenticated", "the controller asks for authentication", "`dhchap: {secret_file: …}`"),
+        (
+            NVME,
+            "unauthenticated",
+            "authentication failed: is the secret right?",
+            "correct or give `dhchap: {secret_file: …}`",
+        ),
         (NVME, "denied", "Connect refused: this host is not allowed", "let this host's NQN in at the target"),
         (FILE, "not_found", "No such file", "`truncate -s 1G /srv/volume.img` makes one"),
         (DEVICE, "not_found", "No such file", "there is no such device; `lsblk` lists this machine's"),
@@ -51,6 +57,13 @@ def test_a_hint_speaks_of_the_endpoints_own_protocol(endpoint: str, kind: str, m
     found = hint(endpoint, EngineError(kind, message, endpoint))
     assert said in found
     assert not [word for word in OTHERS[endpoint] if word in found]
+
+
+@pytest.mark.parametrize("endpoint", OTHERS)
+@pytest.mark.parametrize("kind", ["refused", "not_found", "wrong_kind", "denied", "unauthenticated", "busy"])
+def test_the_kind_chooses_the_hint_whatever_the_message_says(endpoint: str, kind: str) -> None:
+    words = "no block device; authentication failed; a method that was not offered; no such file; read-only"
+    assert hint(endpoint, EngineError(kind, words, endpoint)) == hint(endpoint, EngineError(kind, "", endpoint))
 
 
 @pytest.mark.parametrize("endpoint", OTHERS)

@@ -7,11 +7,17 @@ pub enum FailureKind {
     Refused,
     Unreachable,
     NotFound,
+    /// A LUN that is no disk, a path that is no regular file.
+    WrongKind,
     Denied,
+    /// The server wants proof of who we are, or did not prove who it is.
+    Unauthenticated,
+    /// The server cannot now, and may later.
+    Busy,
     ReadOnly,
     TooSmall,
     ForeignData,
-    /// Somebody else uses it: mounted, locked, written by another run.
+    /// Somebody else uses it: mounted, locked, reserved, written by another run.
     InUse,
     /// Another file than the one that was judged.
     Swapped,
@@ -34,7 +40,10 @@ impl FailureKind {
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
             Self::NotFound => "not_found",
+            Self::WrongKind => "wrong_kind",
             Self::Denied => "denied",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Busy => "busy",
             Self::ReadOnly => "read_only",
             Self::TooSmall => "too_small",
             Self::ForeignData => "foreign_data",

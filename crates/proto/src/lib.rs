@@ -7,19 +7,24 @@
 
 extern crate alloc;
 
+pub mod backend;
+pub mod errors;
+pub mod geometry;
+pub mod initiator;
 pub mod iscsi;
-pub mod machine;
 pub mod nfs3;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod origin;
 pub mod rpc;
 pub mod scsi;
+pub mod time;
 pub mod wire;
 
-pub use machine::{
-    Allocation, Backend, Ending, Endings, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Misuse,
-    Shared, Started, Tag, Target, UnitError, UnitId, UnitOp, Violation, ViolationKind,
-};
+pub use backend::{Allocation, Backend, Ending, Endings, IoId, Shared, Started, Target, UnitId, UnitOp};
+pub use errors::{IoError, Misuse, Refusal, UnitError, Violation, ViolationKind};
+pub use geometry::Geometry;
+pub use initiator::{Initiator, InitiatorEvents, Io, Tag};
 pub use origin::Origin;
+pub use time::Instant;
 pub use wire::{HeapRegion, Payload, Region, Transmit};

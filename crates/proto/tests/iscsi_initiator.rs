@@ -4,7 +4,7 @@
 mod iscsi_support;
 
 use iotax_proto::{
-    Initiator, Instant, Io, IoError, Misuse, Payload, Target, Transmit, Violation, ViolationKind,
+    Initiator, Instant, Io, IoError, Misuse, Payload, Refusal, Target, Transmit, Violation, ViolationKind,
     iscsi::{
         DigestWish, Wishes,
         decode::describe,
@@ -111,7 +111,10 @@ fn unit_attentions_and_a_busy_target_are_tried_again() {
         stage.respond(sent.first().map_or(0, |(bhs, _)| bhs.itt()), status::BUSY, None).unwrap();
         sent = stage.sent();
     }
-    assert_eq!(stage.completed(), Some((1, Err(IoError::Failed { status: 0x0800_0000, what: "BUSY" }))));
+    assert_eq!(
+        stage.completed(),
+        Some((1, Err(IoError::Failed { status: 0x0800_0000, refusal: Refusal::Busy, what: "BUSY" })))
+    );
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn a_rejected_command_fails_and_a_digest_error_ends_the_session() {
         stage.receive(reject.encode(), &bhs.0)
     };
     reject(&mut stage, reject_reason::COMMAND_NOT_SUPPORTED).unwrap();
-    let error = IoError::Failed { status: 5, what: "command not supported" };
+    let error = IoError::Failed { status: 5, refusal: Refusal::Other, what: "command not supported" };
     assert_eq!(stage.completed(), Some((0, Err(error))));
     assert_eq!(reject(&mut stage, reject_reason::DATA_DIGEST_ERROR).unwrap_err().kind, ViolationKind::Misbehaved);
 }
@@ -303,7 +306,7 @@ fn a_target_that_drops_the_session_is_believed() {
         let mut stage = Stage::new(Wishes::default());
         let stat_sn = stage.take_stat_sn();
         let message = AsyncMessage { last: true, itt: RESERVED_TAG, stat_sn, event, ..AsyncMessage::default() };
-        assert_eq!(stage.receive(message.encode(), &[]).unwrap_err().kind, ViolationKind::Refused);
+        assert_eq!(stage.receive(message.encode(), &[]).unwrap_err().kind, ViolationKind::Refused(Refusal::Other));
     }
 }
 

@@ -4,7 +4,7 @@
 mod iscsi_support;
 
 use iotax_proto::{
-    Instant, Target, Transmit, Violation, ViolationKind,
+    Instant, Refusal, Target, Transmit, Violation, ViolationKind,
     iscsi::{
         Credentials, DigestWish, DiscoveredTarget, Wishes,
         initiator::{self, Chap, Discovery, Mutual},
@@ -44,7 +44,10 @@ fn chap_lets_in_who_knows_the_secret_and_nobody_else() {
     assert_eq!(chap_login(policy(), chap("user", "secret")), Ok(()));
     for wrong in [chap("user", "wrong"), chap("other", "secret"), None] {
         let refused = chap_login(policy(), wrong).unwrap_err();
-        assert_eq!((refused.kind, refused.rule), (ViolationKind::Refused, "authentication failed"));
+        assert_eq!(
+            (refused.kind, refused.rule),
+            (ViolationKind::Refused(Refusal::Unauthenticated), "authentication failed")
+        );
     }
     assert_eq!(chap_login(AuthPolicy::None, chap("user", "secret")), Ok(()), "None was offered too");
 }
@@ -57,8 +60,14 @@ fn mutual_chap_makes_the_target_prove_itself() {
     assert_eq!(chap_login(policy(target()), chap(mutual("other secret"))), Ok(()));
     let refused = chap_login(policy(target()), chap(mutual("wrong"))).unwrap_err();
     assert_eq!(refused.rule, "RFC 7143 §12.1.3: the target failed to authenticate itself");
-    assert_eq!(chap_login(policy(None), chap(mutual("other secret"))).unwrap_err().kind, ViolationKind::Refused);
-    assert_eq!(chap_login(AuthPolicy::None, chap(mutual("x"))).unwrap_err().kind, ViolationKind::Refused);
+    assert_eq!(
+        chap_login(policy(None), chap(mutual("other secret"))).unwrap_err().kind,
+        ViolationKind::Refused(Refusal::Unauthenticated)
+    );
+    assert_eq!(
+        chap_login(AuthPolicy::None, chap(mutual("x"))).unwrap_err().kind,
+        ViolationKind::Refused(Refusal::Unauthenticated)
+    );
 }
 
 #[test]
@@ -81,7 +90,7 @@ fn digests_that_only_one_side_wants_refuse_the_login() {
     let ours = Wishes { header_digest: DigestWish::Require, ..Wishes::default() };
     let target = Config { wishes: theirs, ..Config::default() };
     let mut pair = Pair::new(config(ours), target, MemoryBackend::new(512), Cut::Whole);
-    assert_eq!(pair.run().unwrap_err().kind, ViolationKind::Refused);
+    assert_eq!(pair.run().unwrap_err().kind, ViolationKind::Refused(Refusal::Other));
 }
 
 /// The status of a login whose first request is this.
@@ -246,6 +255,9 @@ fn discovery_may_need_authentication() {
     };
     let chap = |secret| Some(Chap { initiator: credentials("user", secret), target: None });
     assert!(discover(backend(), chap("secret"), 10).is_ok());
-    assert_eq!(discover(backend(), chap("wrong"), 10).unwrap_err().kind, ViolationKind::Refused);
-    assert_eq!(discover(backend(), None, 10).unwrap_err().kind, ViolationKind::Refused);
+    assert_eq!(
+        discover(backend(), chap("wrong"), 10).unwrap_err().kind,
+        ViolationKind::Refused(Refusal::Unauthenticated)
+    );
+    assert_eq!(discover(backend(), None, 10).unwrap_err().kind, ViolationKind::Refused(Refusal::Unauthenticated));
 }

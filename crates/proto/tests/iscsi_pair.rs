@@ -4,7 +4,7 @@
 mod iscsi_support;
 
 use iotax_proto::{
-    Initiator, Io, IoError, Payload, Target, ViolationKind,
+    Initiator, Io, IoError, Payload, Refusal, Target, ViolationKind,
     iscsi::{DigestWish, Wishes, target_side},
 };
 use iscsi_support::{Cut, MemoryBackend, Pair, config, pattern};
@@ -117,11 +117,14 @@ fn a_refused_login_names_its_reason() {
     backend.refusal = Some(target_side::LoginRefusal::NotAuthorized);
     let mut pair = Pair::new(config(Wishes::default()), target_side::Config::default(), backend, Cut::Whole);
     let refused = pair.run().unwrap_err();
-    assert_eq!(refused.kind, ViolationKind::Refused);
+    assert_eq!(refused.kind, ViolationKind::Refused(Refusal::Denied));
     assert!(Target::<MemoryBackend>::is_closing(&pair.target));
     let out = Target::<MemoryBackend>::transmit(&mut pair.target).take_bytes();
     let refused = pair.initiator.receive(pair.now, &out, &mut pair.events).unwrap_err();
-    assert_eq!((refused.kind, refused.rule), (ViolationKind::Refused, "this initiator may not log in to this target"));
+    assert_eq!(
+        (refused.kind, refused.rule),
+        (ViolationKind::Refused(Refusal::Denied), "this initiator may not log in to this target")
+    );
 }
 
 #[test]

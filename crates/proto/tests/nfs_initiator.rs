@@ -4,7 +4,7 @@
 mod nfs_support;
 
 use iotax_proto::{
-    Initiator, Instant, Io, IoError, Payload, Violation, ViolationKind,
+    Initiator, Instant, Io, IoError, Payload, Refusal, Violation, ViolationKind,
     nfs3::{
         Arguments, Failure, FileHandle, FileRange, Procedure, Results, Stability, Status, Wcc,
         arguments::WriteHead,
@@ -164,15 +164,15 @@ fn rpc_errors_fail_the_io_and_refuse_the_mount() {
     answer(&mut ready, &mut log, &error(xid, RpcError::SystemError)).unwrap();
     assert!(matches!(log.completed[..], [(0, Err(IoError::Failed { .. }))]));
 
-    for (rpc_error, word) in [
-        (RpcError::ProgramUnavailable, "another"),
-        (RpcError::Authentication(AuthStatus::TooWeak as u32), "credential"),
-        (RpcError::ProgramMismatch { low: 4, high: 4 }, "version"),
+    for (rpc_error, refusal, word) in [
+        (RpcError::ProgramUnavailable, Refusal::NotFound, "another"),
+        (RpcError::Authentication(AuthStatus::TooWeak as u32), Refusal::Denied, "credential"),
+        (RpcError::ProgramMismatch { low: 4, high: 4 }, Refusal::Other, "version"),
     ] {
         let mut fresh = Mount::new(NOW, config());
         let xid = calls(&mut fresh)[0].0;
         let violation = answer(&mut fresh, &mut log, &error(xid, rpc_error)).unwrap_err();
-        assert_eq!(violation.kind, ViolationKind::Refused);
+        assert_eq!(violation.kind, ViolationKind::Refused(refusal));
         assert!(violation.rule.contains(word), "{violation}");
     }
 }

@@ -6,7 +6,7 @@ mod nfs_support;
 use std::time::Duration;
 
 use iotax_proto::{
-    Initiator, Io, IoError, Misuse, Payload, Target, UnitError, UnitOp, ViolationKind,
+    Initiator, Io, IoError, Misuse, Payload, Refusal, Target, UnitError, UnitOp, ViolationKind,
     nfs3::{
         Stability,
         initiator::{Config, STATUS_VERIFIER_CHANGED},
@@ -184,7 +184,7 @@ fn a_flush_fails_once_when_the_write_verifier_changed() {
 fn a_missing_file_is_made_and_grown_where_the_config_says_so() {
     let missing = Config { file: "new".into(), ..config() };
     let refused = Pair::new(missing.clone(), Server::new(64)).run().unwrap_err();
-    assert_eq!(refused.kind, ViolationKind::Refused);
+    assert_eq!(refused.kind, ViolationKind::Refused(Refusal::NotFound));
     // The server makes it half as large as asked for, so it has to be grown.
     let created = Config { create: Some(1000), ..missing };
     let pair = Pair::new(created, Server::new(64)).ready();
@@ -196,7 +196,7 @@ fn who_may_not_mount_read_or_write_is_told_so() {
     let mut server = Server::new(64);
     server.access = None;
     let refused = Pair::new(config(), server).run().unwrap_err();
-    assert_eq!(refused.kind, ViolationKind::Refused);
+    assert_eq!(refused.kind, ViolationKind::Refused(Refusal::Denied));
     assert!(refused.rule.contains("may not be mounted"), "{refused}");
     let absent = Config { export: "/absent".into(), ..config() };
     let refused = Pair::new(absent, Server::new(64)).run().unwrap_err();

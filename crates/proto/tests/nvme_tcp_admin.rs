@@ -5,7 +5,7 @@ mod nvme_support;
 use std::time::Duration;
 
 use iotax_proto::{
-    Initiator, Instant, Target, ViolationKind,
+    Initiator, Instant, Refusal, Target, ViolationKind,
     nvme::{
         DISCOVERY_NQN, Sqe, Status, SubsystemConfig,
         command::{Connect, ConnectData, Sgl, admin, fabrics, feature, log_id},
@@ -520,15 +520,15 @@ fn close_during_set_up_ends_in_order() {
 #[test]
 fn refusals_reach_the_caller_of_the_initiator() {
     let cases = [
-        (ConnectConfig { subnqn: "nqn.other".into(), ..connect_config() }, "parameters"),
-        (ConnectConfig { hostnqn: "nqn.stranger".into(), ..connect_config() }, "not allowed"),
-        (ConnectConfig { nsid: Some(3), ..connect_config() }, "namespace"),
+        (ConnectConfig { subnqn: "nqn.other".into(), ..connect_config() }, Refusal::NotFound, "parameters"),
+        (ConnectConfig { hostnqn: "nqn.stranger".into(), ..connect_config() }, Refusal::Denied, "not allowed"),
+        (ConnectConfig { nsid: Some(3), ..connect_config() }, Refusal::NotFound, "namespace"),
     ];
-    for (config, word) in cases {
+    for (config, refusal, word) in cases {
         let mut server = Server::new();
         let mut pair = Pair::new(AdminQueue::new(Instant(0), config), &TargetConfig::default(), Cut::Never);
         let violation = pair.run(&mut server).expect_err("refused");
-        assert_eq!(violation.kind, ViolationKind::Refused);
+        assert_eq!(violation.kind, ViolationKind::Refused(refusal));
         assert!(violation.rule.contains(word), "{violation}");
     }
 }

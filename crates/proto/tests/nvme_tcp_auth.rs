@@ -6,7 +6,7 @@ mod nvme_support;
 use std::time::Duration;
 
 use iotax_proto::{
-    Initiator, Io, Target, Violation, ViolationKind,
+    Initiator, Io, Refusal, Target, Violation, ViolationKind,
     nvme::{
         Sqe, Status,
         auth::{self, DhGroup, Entropy, Failure, Hash, HostConfig, Message, Offer, Policy, Secret},
@@ -117,10 +117,13 @@ fn authentication_survives_every_split_and_digests() {
 fn wrong_or_missing_secrets_are_refused_by_whoever_notices() {
     let wrong = HostConfig { secret: secret(CONTROLLER), ..host(false) };
     let violation = refusal(&mut server(policy()), config(Some(wrong)));
-    assert_eq!((violation.kind, violation.rule), (ViolationKind::Refused, Failure::describe(1)));
+    assert_eq!(
+        (violation.kind, violation.rule),
+        (ViolationKind::Refused(Refusal::Unauthenticated), Failure::describe(1))
+    );
 
     let violation = refusal(&mut server(policy()), config(None));
-    assert_eq!(violation.kind, ViolationKind::Refused);
+    assert_eq!(violation.kind, ViolationKind::Refused(Refusal::Unauthenticated));
     assert!(violation.rule.contains("no secret is given"));
 
     let wrong = HostConfig { controller: Some(secret(HOST)), ..host(true) };
@@ -307,7 +310,7 @@ fn host_refuses_a_controller_that_does_not_play_by_the_rules() {
             panic!("no failure")
         };
         assert_eq!(explanation, failure as u8, "{message:02x?}");
-        assert_eq!(ended.violation.kind, ViolationKind::Refused);
+        assert_eq!(ended.violation.kind, ViolationKind::Refused(Refusal::Unauthenticated));
     }
     let failure = Message::Failure1 { transaction: 0, explanation: 5 }.encode();
     let ended = new_host().received(&failure).expect_err("refused");

@@ -55,7 +55,19 @@ class Outcome:
 
 
 _PERMANENT = frozenset(
-    {"usage", "denied", "read_only", "too_small", "foreign_data", "in_use", "swapped", "disk_full", "missing"}
+    {
+        "usage",
+        "wrong_kind",
+        "denied",
+        "unauthenticated",
+        "read_only",
+        "too_small",
+        "foreign_data",
+        "in_use",
+        "swapped",
+        "disk_full",
+        "missing",
+    }
 )
 """Kinds of failure that a second attempt meets again."""
 _AWAY = frozenset({"refused", "unreachable", "not_found", "lost"})

@@ -7,9 +7,6 @@ from urllib.parse import urlsplit
 from iotax.engine import EngineError
 
 _WHERE = "under connection, or beside this label's endpoint"
-_CHAP = f"correct or give `chap: {{user: …, secret_file: …}}` {_WHERE}"
-_DHCHAP = f"correct or give `dhchap: {{secret_file: …}}` {_WHERE}"
-
 _REFUSED = {
     "nfs": "is the NFS server up, and is it the right port (2049 unless the endpoint names one)?",
     "iscsi": "is the target up, and is it the right port (3260 unless the endpoint names one)?",
@@ -28,6 +25,21 @@ _DENIED = {
     "iscsi": f"let this initiator's name in at the target, or name another by `initiator:` {_WHERE}",
     "nvme-tcp": f"let this host's NQN in at the target, or name another by `initiator:` {_WHERE}",
 }
+_UNAUTHENTICATED = {
+    "iscsi": f"the target asks for CHAP: correct or give `chap: {{{{user: …, secret_file: …}}}}` {_WHERE}",
+    "nvme-tcp": f"correct or give `dhchap: {{{{secret_file: …}}}}` {_WHERE}",
+}
+_WRONG_KIND = {
+    "nfs": "name a regular file in the export",
+    "iscsi": "it holds something else than a disk, as LUN 0 of tgt does, which is its controller: tgt's disks begin at 1",
+}
+_BY_KIND = {
+    "refused": _REFUSED,
+    "not_found": _NOT_FOUND,
+    "wrong_kind": _WRONG_KIND,
+    "denied": _DENIED,
+    "unauthenticated": _UNAUTHENTICATED,
+}
 _PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
 
 
@@ -36,21 +48,8 @@ def hint(endpoint: str, error: EngineError) -> str:
     if endpoint.startswith("local:"):
         return _of_path(endpoint.removeprefix("local:"), error.kind)
     parts = urlsplit(endpoint)
-    if parts.scheme == "iscsi" and "no block device" in error.message:
-        return (
-            "it holds something else than a disk, as LUN 0 of tgt does, which is its controller: tgt's disks begin at 1"
-        )
-    if parts.scheme == "iscsi" and error.kind == "denied" and _asks_to_log_in(error.message):
-        return f"the target asks for CHAP: {_CHAP}"
-    if parts.scheme == "nvme-tcp" and "authenticat" in error.message:
-        return _DHCHAP
-    table = {"refused": _REFUSED, "not_found": _NOT_FOUND, "denied": _DENIED}.get(error.kind, {})
-    words = table.get(parts.scheme, "")
+    words = _BY_KIND.get(error.kind, {}).get(parts.scheme, "")
     return words.format(host=parts.hostname, port=parts.port or _PORTS[parts.scheme]) if words else ""
-
-
-def _asks_to_log_in(message: str) -> bool:
-    return "authenticat" in message or "method that was not offered" in message
 
 
 def _of_path(path: str, kind: str) -> str:

@@ -102,7 +102,7 @@ def test_our_initiator_proves_itself_and_has_the_target_prove_itself(
     wrong = str(tmp_path / "wrong")
     liar = secrets | {"mutual": {"user": "array", "secret_file": wrong}}
     for bad in (None, one_way | {"secret_file": wrong}, one_way | {"user": "other"}, liar):
-        assert check(bad)["kind"] == "denied", bad
+        assert check(bad)["kind"] == "unauthenticated", bad
 
 
 def test_a_load_says_who_it_talks_to_and_what_was_agreed(serve: Serve, load: Load, secrets: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ def test_who_cannot_prove_who_it_is_stays_out(
     (tmp_path / "wrong").write_text(secret(HOST_KEY, 0))
     wrong = {"secret_file": str(tmp_path / "wrong")}
     for bad in (None, wrong, one_way | {"controller": wrong}):
-        assert check(bad)["kind"] == "denied", bad
+        assert check(bad)["kind"] == "unauthenticated", bad
 
 
 def test_secrets_show_nowhere(secrets: dict[str, Any], tmp_path: Path) -> None:

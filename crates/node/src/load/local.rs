@@ -3,10 +3,14 @@
 use std::rc::Rc;
 
 use iotax_proto::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Region, Tag, Transmit, Violation,
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Region, Tag, Transmit,
+    Violation,
 };
 
-use crate::node::{DiskId, DiskOp};
+use crate::{
+    errno,
+    node::{DiskId, DiskOp},
+};
 
 /// Reaches memory by copying. An I/O is done in `submit` and completes at the driver's next turn, with the clock read after the
 /// copies: latency holds them all.
@@ -183,10 +187,13 @@ impl DiskInitiator {
         let Some(pending) = self.under_way.get_mut(tag as usize).and_then(Option::take) else { return };
         self.outstanding -= 1;
         let result = match result {
-            Ok(moved) if moved < pending.len => Err(IoError::Failed { status: moved, what: "the file ended early" }),
+            Ok(moved) if moved < pending.len => {
+                Err(IoError::Failed { status: moved, refusal: Refusal::Other, what: "the file ended early" })
+            }
             Ok(_) => Ok(()),
             Err(errno) => {
-                Err(IoError::Failed { status: errno.unsigned_abs(), what: "the system refused the I/O (errno)" })
+                let (status, refusal) = (errno.unsigned_abs(), errno::refusal(errno.abs()));
+                Err(IoError::Failed { status, refusal, what: "the system refused the I/O (errno)" })
             }
         };
         if result.is_ok()

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use iotax_proto::machine::Instant;
+use iotax_proto::Instant;
 
 /// When a run warms up, measures and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What went wrong on the way to a unit, as failures that a user can act on.
 
-use iotax_proto::{IoError, Violation, ViolationKind};
+use iotax_proto::{IoError, Refusal, Violation, ViolationKind};
 
 use super::worker::Trouble;
 use crate::{
@@ -29,41 +29,32 @@ pub(super) fn failure(trouble: Trouble, place: &str) -> Failure {
 
 pub(super) fn violation(found: &Violation, place: &str) -> Failure {
     let kind = match found.kind {
-        ViolationKind::Refused => refusal(found.rule),
+        ViolationKind::Refused(refusal) => refused(refusal, FailureKind::Denied),
         ViolationKind::TimedOut => FailureKind::Lost,
         ViolationKind::Malformed | ViolationKind::Misbehaved | ViolationKind::Unsupported => FailureKind::Protocol,
     };
     Failure::new(kind, found.to_string(), place)
 }
 
-/// What was refused, as far as the words of the protocol's machines tell.
-fn refusal(rule: &str) -> FailureKind {
-    const NOT_FOUND: [&str; 6] =
-        ["no such", "NQN right?", "Invalid Namespace", "LOGICAL UNIT NOT SUPPORTED", "no MOUNT", "no NFS"];
-    let rule_says = |words: &[&str]| words.iter().any(|words| rule.contains(words));
-    if rule_says(&NOT_FOUND) {
-        FailureKind::NotFound
-    } else if rule_says(&["read-only"]) {
-        FailureKind::ReadOnly
-    } else if rule_says(&["no space"]) {
-        FailureKind::DiskFull
-    } else {
-        FailureKind::Denied
+/// What was refused, or `otherwise` where the other side's status does not tell.
+fn refused(refusal: Refusal, otherwise: FailureKind) -> FailureKind {
+    match refusal {
+        Refusal::NotFound => FailureKind::NotFound,
+        Refusal::WrongKind => FailureKind::WrongKind,
+        Refusal::Denied => FailureKind::Denied,
+        Refusal::Unauthenticated => FailureKind::Unauthenticated,
+        Refusal::Busy => FailureKind::Busy,
+        Refusal::InUse => FailureKind::InUse,
+        Refusal::ReadOnly => FailureKind::ReadOnly,
+        Refusal::Full => FailureKind::DiskFull,
+        Refusal::Other => otherwise,
     }
 }
 
-/// What an I/O failed of, as far as the words of the protocols' statuses tell.
 fn failed_io(error: &IoError) -> FailureKind {
-    const READ_ONLY: [&str; 3] = ["read-only", "Write Protected", "WRITE PROTECTED"];
-    const FULL: [&str; 4] = ["no space", "quota", "Capacity Exceeded", "SPACE ALLOCATION FAILED"];
-    let IoError::Failed { what, .. } = error else { return FailureKind::Io };
-    let what_says = |words: &[&str]| words.iter().any(|words| what.contains(words));
-    if what_says(&READ_ONLY) {
-        FailureKind::ReadOnly
-    } else if what_says(&FULL) {
-        FailureKind::DiskFull
-    } else {
-        FailureKind::Io
+    match error {
+        IoError::Failed { refusal, .. } => refused(*refusal, FailureKind::Io),
+        IoError::ConnectionLost | IoError::Aborted | IoError::Unsupported => FailureKind::Io,
     }
 }
 
@@ -83,4 +74,42 @@ pub(super) fn closed(reason: &CloseReason, opening: bool, place: &str) -> Failur
         },
     };
     Failure::new(kind, message, place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_is_told_alike_at_the_door_and_later() {
+        let cases = [
+            (Refusal::NotFound, FailureKind::NotFound),
+            (Refusal::WrongKind, FailureKind::WrongKind),
+            (Refusal::Denied, FailureKind::Denied),
+            (Refusal::Unauthenticated, FailureKind::Unauthenticated),
+            (Refusal::Busy, FailureKind::Busy),
+            (Refusal::InUse, FailureKind::InUse),
+            (Refusal::ReadOnly, FailureKind::ReadOnly),
+            (Refusal::Full, FailureKind::DiskFull),
+        ];
+        for (refusal, kind) in cases {
+            assert_eq!(violation(&Violation::refused(refusal, "no such file; read-only"), "there").kind, kind);
+            assert_eq!(of_io(refusal), kind);
+        }
+        assert_eq!(violation(&Violation::refused(Refusal::Other, "no such file"), "there").kind, FailureKind::Denied);
+        assert_eq!(of_io(Refusal::Other), FailureKind::Io);
+    }
+
+    #[test]
+    fn a_full_or_read_only_file_system_below_a_local_file_is_told() {
+        let cases = [(28, FailureKind::DiskFull), (122, FailureKind::DiskFull), (30, FailureKind::ReadOnly)];
+        for (number, kind) in [(5, FailureKind::Io), (13, FailureKind::Denied)].into_iter().chain(cases) {
+            assert_eq!(of_io(errno::refusal(number)), kind, "errno {number}");
+        }
+    }
+
+    fn of_io(refusal: Refusal) -> FailureKind {
+        let error = IoError::Failed { status: 1, refusal, what: "no space left; read-only" };
+        failure(Trouble::Io(error, Some(0)), "there").kind
+    }
 }

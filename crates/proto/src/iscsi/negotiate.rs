@@ -4,7 +4,7 @@ use super::{
     keys::{self, KEYS, Key, KeySpec, Rule},
     text::{DEFAULT_SEGMENT_LEN, TextOut, number},
 };
-use crate::{Violation, ViolationKind};
+use crate::{Refusal, Violation};
 
 /// Whether a side wants CRC32C digests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -221,8 +221,8 @@ impl Negotiation {
         let answer = match spec.rule {
             Rule::List => {
                 let offered = self.list(spec.key).iter().find(|offer| **offer == value);
-                Value::Word(offered.ok_or(Violation::new(
-                    ViolationKind::Refused,
+                Value::Word(offered.ok_or(Violation::refused(
+                    Refusal::Other,
                     "RFC 7143 §6.2.1: the target takes none of the values offered, as of a digest that is required",
                 ))?)
             }

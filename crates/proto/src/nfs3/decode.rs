@@ -10,7 +10,7 @@ use super::{
     types::Status,
 };
 use crate::{
-    machine::Violation,
+    Violation,
     rpc::{
         Call, Credentials, HeadError, Records,
         message::decode_reply,

@@ -4,6 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use super::types::FileHandle;
 use crate::{
+    Refusal,
     rpc::{
         Encoder, Garbage,
         xdr::{self},
@@ -61,6 +62,15 @@ pub enum MountError {
 }
 
 impl MountError {
+    /// What the error refuses a mount for.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::NoEntry | Self::NotDirectory => Refusal::NotFound,
+            Self::Access | Self::NotOwner => Refusal::Denied,
+            _ => Refusal::Other,
+        }
+    }
+
     fn from_number(number: u32) -> Self {
         match number {
             1 => Self::NotOwner,

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::{
+    Refusal,
     rpc::{
         Encoder, Garbage,
         xdr::{self},
@@ -73,6 +74,24 @@ pub enum Status {
 }
 
 impl Status {
+    /// What the status refuses a call for.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::NoEntry
+            | Self::NotDirectory
+            | Self::NoDevice
+            | Self::NoDeviceAddress
+            | Self::Stale
+            | Self::BadHandle => Refusal::NotFound,
+            Self::IsDirectory | Self::BadType => Refusal::WrongKind,
+            Self::Access | Self::NotOwner => Refusal::Denied,
+            Self::ReadOnly => Refusal::ReadOnly,
+            Self::NoSpace | Self::Quota => Refusal::Full,
+            Self::Jukebox => Refusal::Busy,
+            _ => Refusal::Other,
+        }
+    }
+
     pub const ALL: [Self; 28] = [
         Self::NotOwner,
         Self::NoEntry,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{IoError, UnitError};
+use crate::{IoError, Refusal, UnitError};
 
 /// Status code (bits 7:0), status code type (bits 10:8) and Do Not Retry (bit 14): the status field without its phase bit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,8 @@ statuses! {
     TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     CAPACITY_EXCEEDED = 0x081, "Capacity Exceeded";
+    NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
+    RESERVATION_CONFLICT = 0x083, "Reservation Conflict";
     INVALID_QUEUE = 0x101, "Invalid Queue Identifier";
     AER_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
     INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
@@ -58,6 +60,7 @@ statuses! {
     WRITE_FAULT = 0x280, "Write Fault";
     UNRECOVERED_READ_ERROR = 0x281, "Unrecovered Read Error";
     COMPARE_FAILURE = 0x285, "Compare Failure";
+    ACCESS_DENIED = 0x286, "Access Denied";
 }
 
 impl Status {
@@ -76,6 +79,12 @@ impl Status {
         self.0 & 0x7ff
     }
 
+    /// Without Do Not Retry and More, as the constants are: what may be compared with them.
+    #[must_use]
+    pub fn bare(self) -> Self {
+        Self(self.code())
+    }
+
     pub fn is_success(self) -> bool {
         self.code() == 0
     }
@@ -88,10 +97,24 @@ impl Status {
 
     /// What the initiator's caller is told.
     pub fn into_result(self) -> Result<(), IoError> {
-        match self.code() {
-            0 => Ok(()),
-            0x007 => Err(IoError::Aborted),
-            code => Err(IoError::Failed { status: u32::from(code), what: self.name() }),
+        match self.bare() {
+            Self::SUCCESS => Ok(()),
+            Self::ABORT_REQUESTED => Err(IoError::Aborted),
+            Self(code) => Err(IoError::Failed { status: u32::from(code), refusal: self.refusal(), what: self.name() }),
+        }
+    }
+
+    /// What the status refuses a command for.
+    pub fn refusal(self) -> Refusal {
+        match self.bare() {
+            Self::INVALID_NAMESPACE => Refusal::NotFound,
+            Self::CONNECT_INVALID_HOST | Self::ACCESS_DENIED => Refusal::Denied,
+            Self::AUTHENTICATION_REQUIRED => Refusal::Unauthenticated,
+            Self::CONNECT_CONTROLLER_BUSY | Self::COMMAND_INTERRUPTED | Self::NAMESPACE_NOT_READY => Refusal::Busy,
+            Self::RESERVATION_CONFLICT => Refusal::InUse,
+            Self::WRITE_PROTECTED => Refusal::ReadOnly,
+            Self::CAPACITY_EXCEEDED => Refusal::Full,
+            _ => Refusal::Other,
         }
     }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::{
-    Violation, ViolationKind,
+    Refusal, Violation, ViolationKind,
     nvme::{
         Cqe, Sqe,
         command::{CQE_LEN, SQE_LEN},
@@ -212,8 +212,8 @@ impl Fault {
 
 impl TermReq {
     pub fn violation(&self) -> Violation {
-        Violation::new(
-            ViolationKind::Refused,
+        Violation::refused(
+            Refusal::Other,
             match self.status {
                 1 => "the peer terminated the connection: Invalid PDU Header Field",
                 2 => "the peer terminated the connection: PDU Sequence Error",

@@ -4,7 +4,10 @@ use super::{
     auth::{self, AUTH_NONE, OpaqueAuth},
     xdr::{Encoder, padding},
 };
-use crate::wire::{Reader, Short};
+use crate::{
+    Refusal,
+    wire::{Reader, Short},
+};
 
 const CALL: u32 = 0;
 const REPLY: u32 = 1;
@@ -59,6 +62,17 @@ pub enum RpcError {
     RpcMismatch { low: u32, high: u32 },
     #[error("the credential was refused (auth_stat {0})")]
     Authentication(u32),
+}
+
+impl RpcError {
+    /// What the error refuses a call for.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::ProgramUnavailable => Refusal::NotFound,
+            Self::Authentication(_) => Refusal::Denied,
+            _ => Refusal::Other,
+        }
+    }
 }
 
 /// `accept_stat` of a call that was carried out or refused by the program.

@@ -1,7 +1,7 @@
 //! Record marking (RFC 5531 §11): messages on a byte stream, each in one or more fragments.
 
 use super::xdr::LAST_FRAGMENT;
-use crate::machine::Violation;
+use crate::Violation;
 
 /// Most fragments of one record. Known clients send one, or one for each of their send buffers (8 KiB and more).
 pub const MAX_FRAGMENTS: u32 = 4096;

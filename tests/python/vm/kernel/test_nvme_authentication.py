@@ -84,7 +84,7 @@ def test_we_prove_ourselves_to_linux_and_it_to_us(
         authenticating.run(f". /test/nvme_auth.sh; {only}")
         try:
             # nvmet ends the connection as it says why, so that the reason may come too late.
-            for options, kinds in (({"initiator": HOST}, {"denied"}), (wrong, {"denied", "lost"})):
+            for options, kinds in (({"initiator": HOST}, {"unauthenticated"}), (wrong, {"unauthenticated", "lost"})):
                 refused = run({"task": "check", "endpoint": endpoint, "options": options})
                 assert refused["event"] == "error" and refused["kind"] in kinds, refused
             fill(endpoint, right)

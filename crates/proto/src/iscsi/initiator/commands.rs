@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::link::Link;
 use crate::{
-    Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Violation,
+    Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
     iscsi::{
         pdu::{
             DataIn, DataOut, R2t, RESERVED_TAG, ScsiCommand, TaskManagement,
@@ -119,7 +119,8 @@ impl Commands {
         let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
         let result = match initiator::outcome(status, sense) {
             Outcome::Good if slot.moved < read_len => {
-                Err(IoError::Failed { status: 0, what: "the target sent less than was asked for" })
+                let what = "the target sent less than was asked for";
+                Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
             Outcome::Good => Ok(()),
             Outcome::Retry(_) if slot.tries < TRIES_MAX => {

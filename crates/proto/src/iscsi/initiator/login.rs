@@ -6,7 +6,7 @@ use super::{
     security::Security,
 };
 use crate::{
-    Violation, ViolationKind,
+    Violation,
     iscsi::{
         negotiate::Negotiation,
         pdu::{
@@ -110,7 +110,10 @@ impl Login {
             return Err(Violation::misbehaved("RFC 7143 §6.3: the login phase takes Login Responses alone").at(0));
         }
         if response.status != login_status::SUCCESS {
-            return Err(Violation::new(ViolationKind::Refused, login_status::name(response.status)));
+            return Err(Violation::refused(
+                login_status::refusal(response.status),
+                login_status::name(response.status),
+            ));
         }
         self.responses += 1;
         if self.responses == 1 {

@@ -7,7 +7,7 @@ use super::{
     link::{Link, control_itt},
 };
 use crate::{
-    Geometry, IoError, Violation, ViolationKind,
+    Geometry, IoError, Refusal, Violation, ViolationKind,
     iscsi::pdu::{ScsiCommand, command::ATTRIBUTE_SIMPLE},
     scsi::initiator::{self, Capacity, CdbBytes, Inquiry, Outcome},
 };
@@ -92,7 +92,7 @@ impl Probe {
             (Step::Inquiry, None) => {
                 let inquiry = initiator::parse_inquiry(&answer).ok_or(SHORT)?;
                 if !inquiry.is_connected || inquiry.device_type != 0 {
-                    return Err(Violation::new(ViolationKind::Refused, "the LUN is no block device"));
+                    return Err(Violation::refused(Refusal::WrongKind, "the LUN is no block device"));
                 }
                 self.inquiry = Some(inquiry);
                 Step::ReadCapacity16
@@ -169,9 +169,8 @@ const SHORT: Violation =
     Violation { kind: ViolationKind::Malformed, rule: "SPC-5 §6: data that are too short or make no sense", at: None };
 
 fn refused(error: &IoError) -> Violation {
-    let rule = match error {
-        IoError::Failed { what, .. } => what,
-        _ => "the logical unit does not answer",
-    };
-    Violation::new(ViolationKind::Refused, rule)
+    match error {
+        IoError::Failed { refusal, what, .. } => Violation::refused(*refusal, what),
+        _ => Violation::refused(Refusal::Other, "the logical unit does not answer"),
+    }
 }

@@ -7,7 +7,7 @@ use alloc::{
 
 use super::Chap;
 use crate::{
-    Violation, ViolationKind,
+    Refusal, Violation,
     iscsi::{
         chap::{self, Algorithm},
         text::TextOut,
@@ -147,5 +147,5 @@ fn verify(chap: &Chap, said: &Said, algorithm: Algorithm) -> Result<(), Violatio
 }
 
 fn refused(rule: &'static str) -> Violation {
-    Violation::new(ViolationKind::Refused, rule)
+    Violation::refused(Refusal::Unauthenticated, rule)
 }

@@ -10,7 +10,7 @@ use super::{
     probe::Probe,
 };
 use crate::{
-    Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Transmit, Violation, ViolationKind,
+    Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
     iscsi::{
         Agreed,
         pdu::{
@@ -263,7 +263,11 @@ impl Session {
         }
         let Phase::Ready(commands) = &mut self.phase else { return Err(unexpected()) };
         if response.response != COMPLETED_AT_TARGET {
-            let error = IoError::Failed { status: response.response.into(), what: "iSCSI target failure" };
+            let error = IoError::Failed {
+                status: response.response.into(),
+                refusal: Refusal::Other,
+                what: "iSCSI target failure",
+            };
             commands.rejected(now, response.itt, error, events);
             return Ok(());
         }
@@ -296,7 +300,7 @@ impl Session {
             // RFC 7143 §11.9.1: a target that wants other parameters is answered by a logout where the initiator cannot.
             async_event::LOGOUT_REQUESTED | async_event::RENEGOTIATE => self.closing = true,
             async_event::CONNECTION_DROPPED | async_event::SESSION_DROPPED => {
-                return Err(Violation::new(ViolationKind::Refused, "the target drops the session"));
+                return Err(Violation::refused(Refusal::Other, "the target drops the session"));
             }
             // SCSI events come as unit attention conditions too, vendors' events say nothing to us.
             _ => {}
@@ -314,12 +318,21 @@ impl Session {
         match (&mut self.phase, at_fault) {
             (Phase::Ready(commands), Some(bhs)) if bhs.opcode() == ScsiCommand::OPCODE => {
                 let what = reject_reason::name(reject.reason);
-                let error = IoError::Failed { status: reject.reason.into(), what };
+                let error = IoError::Failed {
+                    status: reject.reason.into(),
+                    refusal: reject_reason::refusal(reject.reason),
+                    what,
+                };
                 commands.rejected(now, bhs.itt(), error, events);
             }
             (Phase::Ready(_), Some(bhs)) if bhs.opcode() == TaskManagement::OPCODE => self.managing = None,
             (Phase::Ready(_), _) => {}
-            _ => return Err(Violation::new(ViolationKind::Refused, reject_reason::name(reject.reason))),
+            _ => {
+                return Err(Violation::refused(
+                    reject_reason::refusal(reject.reason),
+                    reject_reason::name(reject.reason),
+                ));
+            }
         }
         Ok(())
     }

@@ -133,14 +133,19 @@ pdu! {
 
 /// Reasons of a Reject (RFC 7143 §11.17.1).
 pub mod reject_reason {
+    use crate::Refusal;
+
     pub const DATA_DIGEST_ERROR: u8 = 0x02;
     pub const SNACK_REJECT: u8 = 0x03;
     pub const PROTOCOL_ERROR: u8 = 0x04;
     pub const COMMAND_NOT_SUPPORTED: u8 = 0x05;
     pub const TOO_MANY_IMMEDIATE_COMMANDS: u8 = 0x06;
     pub const TASK_IN_PROGRESS: u8 = 0x07;
+    pub const INVALID_DATA_ACK: u8 = 0x08;
     pub const INVALID_PDU_FIELD: u8 = 0x09;
+    pub const OUT_OF_RESOURCES: u8 = 0x0a;
     pub const NEGOTIATION_RESET: u8 = 0x0b;
+    pub const WAITING_FOR_LOGOUT: u8 = 0x0c;
 
     /// Names a reason for people.
     pub fn name(reason: u8) -> &'static str {
@@ -151,12 +156,20 @@ pub mod reject_reason {
             COMMAND_NOT_SUPPORTED => "command not supported",
             TOO_MANY_IMMEDIATE_COMMANDS => "too many immediate commands",
             TASK_IN_PROGRESS => "task in progress",
-            0x08 => "invalid data acknowledgement",
+            INVALID_DATA_ACK => "invalid data acknowledgement",
             INVALID_PDU_FIELD => "invalid PDU field",
-            0x0a => "long operation: out of resources",
+            OUT_OF_RESOURCES => "long operation: out of resources",
             NEGOTIATION_RESET => "negotiation reset",
-            0x0c => "waiting for logout",
+            WAITING_FOR_LOGOUT => "waiting for logout",
             _ => "unknown reason",
+        }
+    }
+
+    /// What a PDU was rejected for.
+    pub fn refusal(reason: u8) -> Refusal {
+        match reason {
+            TOO_MANY_IMMEDIATE_COMMANDS | OUT_OF_RESOURCES => Refusal::Busy,
+            _ => Refusal::Other,
         }
     }
 }

@@ -46,17 +46,24 @@ pub mod stage {
 
 /// Status class and detail of a Login Response (RFC 7143 §11.13.5).
 pub mod login_status {
+    use crate::Refusal;
+
     pub const SUCCESS: u16 = 0x0000;
+    pub const MOVED_TEMPORARILY: u16 = 0x0101;
+    pub const MOVED_PERMANENTLY: u16 = 0x0102;
     pub const INITIATOR_ERROR: u16 = 0x0200;
     pub const AUTHENTICATION_FAILURE: u16 = 0x0201;
     pub const AUTHORIZATION_FAILURE: u16 = 0x0202;
     pub const NOT_FOUND: u16 = 0x0203;
+    pub const REMOVED: u16 = 0x0204;
     pub const UNSUPPORTED_VERSION: u16 = 0x0205;
     pub const TOO_MANY_CONNECTIONS: u16 = 0x0206;
     pub const MISSING_PARAMETER: u16 = 0x0207;
+    pub const CANNOT_INCLUDE: u16 = 0x0208;
     pub const SESSION_TYPE_NOT_SUPPORTED: u16 = 0x0209;
     pub const SESSION_DOES_NOT_EXIST: u16 = 0x020a;
     pub const INVALID_DURING_LOGIN: u16 = 0x020b;
+    pub const TARGET_ERROR: u16 = 0x0300;
     pub const SERVICE_UNAVAILABLE: u16 = 0x0301;
     pub const OUT_OF_RESOURCES: u16 = 0x0302;
 
@@ -64,24 +71,35 @@ pub mod login_status {
     pub fn name(status: u16) -> &'static str {
         match status {
             SUCCESS => "success",
-            0x0101 => "target moved temporarily",
-            0x0102 => "target moved permanently",
+            MOVED_TEMPORARILY => "target moved temporarily",
+            MOVED_PERMANENTLY => "target moved permanently",
             INITIATOR_ERROR => "initiator error",
             AUTHENTICATION_FAILURE => "authentication failed",
             AUTHORIZATION_FAILURE => "this initiator may not log in to this target",
             NOT_FOUND => "no such target",
-            0x0204 => "target removed",
+            REMOVED => "target removed",
             UNSUPPORTED_VERSION => "unsupported version",
             TOO_MANY_CONNECTIONS => "too many connections",
             MISSING_PARAMETER => "missing parameter",
-            0x0208 => "cannot include in session",
+            CANNOT_INCLUDE => "cannot include in session",
             SESSION_TYPE_NOT_SUPPORTED => "session type not supported",
             SESSION_DOES_NOT_EXIST => "session does not exist",
             INVALID_DURING_LOGIN => "invalid request during login",
-            0x0300 => "target error",
+            TARGET_ERROR => "target error",
             SERVICE_UNAVAILABLE => "service unavailable",
             OUT_OF_RESOURCES => "target out of resources",
             _ => "unknown login status",
+        }
+    }
+
+    /// What a status refuses a login for.
+    pub fn refusal(status: u16) -> Refusal {
+        match status {
+            AUTHENTICATION_FAILURE => Refusal::Unauthenticated,
+            AUTHORIZATION_FAILURE => Refusal::Denied,
+            NOT_FOUND | REMOVED => Refusal::NotFound,
+            TOO_MANY_CONNECTIONS | SERVICE_UNAVAILABLE | OUT_OF_RESOURCES => Refusal::Busy,
+            _ => Refusal::Other,
         }
     }
 }

@@ -180,7 +180,7 @@ impl Connection {
         };
         self.send_login(response, &[]);
         self.phase = Phase::Closed;
-        Err(Violation::new(ViolationKind::Refused, login_status::name(status)))
+        Err(Violation::refused(login_status::refusal(status), login_status::name(status)))
     }
 
     /// Gives up the session: its tasks, its nexus, its TSIH.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    machine::{Violation, ViolationKind},
+    Violation,
     nfs3::{
         MOUNT_PROGRAM, VERSION,
         mount::{ExportEntry, MountEntry, MountError, MountProcedure, decode_exports, decode_mounted, decode_mounts},
@@ -109,7 +109,7 @@ impl<T> ControlCall<T> {
         if xid != self.xid {
             return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call"));
         }
-        outcome.map_err(|_| Violation::new(ViolationKind::Refused, "RFC 5531 §9: the server refuses the call"))?;
+        outcome.map_err(|error| Violation::refused(error.refusal(), "RFC 5531 §9: the server refuses the call"))?;
         (self.decode)(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: results that do not decode"))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::Step};
 use crate::{
-    machine::{InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation},
+    InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
     nfs3::{
         Procedure,
         arguments::Stability,
@@ -158,7 +158,8 @@ impl Mount {
         if done == len {
             self.complete(now, read.tag, Ok(()), events);
         } else if read.eof {
-            let error = IoError::Failed { status: 0, what: "the file ended before the range read" };
+            let error =
+                IoError::Failed { status: 0, refusal: Refusal::Other, what: "the file ended before the range read" };
             self.complete(now, read.tag, Err(error), events);
         } else if read.count == 0 {
             return Err(Violation::misbehaved("RFC 1813 §3.3.6: READ gave nothing before the end of the file"));
@@ -328,7 +329,7 @@ impl Mount {
                 self.note_verifier(verifier);
                 let result = if core::mem::take(&mut self.verifier_changed) {
                     let what = "the server restarted: writes since the last flush may be lost";
-                    Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, what })
+                    Err(IoError::Failed { status: STATUS_VERIFIER_CHANGED, refusal: Refusal::Other, what })
                 } else {
                     Ok(())
                 };

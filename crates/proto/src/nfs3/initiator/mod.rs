@@ -18,7 +18,7 @@ use super::{
     types::{FileHandle, Status},
 };
 use crate::{
-    machine::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind},
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind,
     rpc::{Encoder, HeadError, Piece, Records, RpcError, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
 };
@@ -321,9 +321,12 @@ impl Initiator for Mount {
     }
 }
 
+/// `IoError::Failed::status` of a call that RPC refused: beyond what an `nfsstat3` can be.
+const STATUS_RPC_FAILED: u32 = u32::MAX - 1;
+
 /// An I/O's error for a status; the texts are those of `Status`.
 fn failed(status: Status) -> IoError {
-    IoError::Failed { status: status as u32, what: setup::text(status) }
+    IoError::Failed { status: status as u32, refusal: status.refusal(), what: setup::text(status) }
 }
 
 fn rpc_failed(error: RpcError) -> IoError {
@@ -333,5 +336,5 @@ fn rpc_failed(error: RpcError) -> IoError {
         RpcError::SystemError => "the server failed",
         _ => "the server does not serve the call",
     };
-    IoError::Failed { status: u32::MAX - 1, what }
+    IoError::Failed { status: STATUS_RPC_FAILED, refusal: error.refusal(), what }
 }

@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use super::{Mount, Root, templates::Templates};
 use crate::{
-    machine::{InitiatorEvents, Instant, Violation, ViolationKind},
+    InitiatorEvents, Instant, Refusal, Violation, ViolationKind,
     nfs3::{
         MAX_IO_BYTES, MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
         arguments::{Arguments, CreateHow, Place, SetAttributes},
@@ -106,8 +106,10 @@ impl Mount {
                 Err(failure) => return Err(refused("RFC 1813 §3.3.8: the file cannot be made", failure.status)),
             },
             Step::FsInfo { file } => {
-                let Ok(Results::FsInfo { info, .. }) = decode(Procedure::FsInfo, reader)? else {
-                    return Err(Violation::new(ViolationKind::Refused, "RFC 1813 §3.3.19: FSINFO failed"));
+                let info = match decode(Procedure::FsInfo, reader)? {
+                    Ok(Results::FsInfo { info, .. }) => info,
+                    Ok(_) => return Err(malformed(Garbage)),
+                    Err(failure) => return Err(refused("RFC 1813 §3.3.19: FSINFO failed", failure.status)),
                 };
                 self.geometry.max_io_bytes = info.read_max.min(info.write_max).min(MAX_IO_BYTES);
                 if self.geometry.max_io_bytes == 0 {
@@ -229,7 +231,7 @@ impl Mount {
             Err(failure) => return Err(refused("RFC 1813 §3.3.1: GETATTR failed", failure.status)),
         };
         if attributes.kind != FileType::Regular {
-            return Err(refused("RFC 1813 §3.3.1: not a regular file", Status::Invalid));
+            return Err(Violation::refused(Refusal::WrongKind, "RFC 1813 §3.3.1: not a regular file"));
         }
         if let Some(size) = self.config.create.filter(|size| *size > attributes.size) {
             self.step = Step::Grow { file };
@@ -280,7 +282,7 @@ fn refused(rule: &'static str, status: Status) -> Violation {
         Status::NotDirectory => "RFC 1813 §2.6: not a directory",
         _ => rule,
     };
-    Violation::new(ViolationKind::Refused, rule)
+    Violation::refused(status.refusal(), rule)
 }
 
 fn refused_mount(error: MountError) -> Violation {
@@ -290,7 +292,7 @@ fn refused_mount(error: MountError) -> Violation {
         MountError::NotDirectory => "RFC 1813 §5.1.5: the export is no directory",
         _ => "RFC 1813 §5.1.5: the server cannot mount the export",
     };
-    Violation::new(ViolationKind::Refused, rule)
+    Violation::refused(error.refusal(), rule)
 }
 
 fn refused_call(error: RpcError, step: &Step) -> Violation {
@@ -303,7 +305,7 @@ fn refused_call(error: RpcError, step: &Step) -> Violation {
         RpcError::ProgramMismatch { .. } => "RFC 5531 §9: the server does not speak version 3",
         _ => "RFC 5531 §9: the server could not carry out the call",
     };
-    Violation::new(ViolationKind::Refused, rule)
+    Violation::refused(error.refusal(), rule)
 }
 
 /// A status in words that live as long as errors do.

@@ -3,7 +3,7 @@
 use alloc::{string::String, vec::Vec};
 
 use crate::{
-    machine::{Backend, Instant, UnitId},
+    Backend, Instant, UnitId,
     nfs3::{
         arguments::{CreateHow, NodeKind, SetAttributes},
         results::{PathConf, Space},

@@ -2,7 +2,7 @@
 
 use super::{Connection, Incoming, NfsBackend, backend::ExportAccess, backend::ExportId, backend::FileId};
 use crate::{
-    machine::{Instant, Violation},
+    Instant, Violation,
     nfs3::{
         MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
         arguments::{Arguments, FileRange, WriteHead},

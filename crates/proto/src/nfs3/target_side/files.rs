@@ -5,7 +5,7 @@ use super::{
     directories::{Listing, list},
 };
 use crate::{
-    machine::Instant,
+    Instant,
     nfs3::{
         MAX_IO_BYTES, MAX_LISTING_LEN, MAX_NAME_LEN, Procedure,
         arguments::{Arguments, CreateHow, Place, SetAttributes},

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Connection, ExportId, FileId, Incoming, NfsBackend, OpenFile, dispatch::Reached};
 use crate::{
-    machine::{Instant, IoId, Started, UnitError, UnitOp},
+    Instant, IoId, Started, UnitError, UnitOp,
     nfs3::{
         MAX_IO_BYTES, Procedure,
         arguments::{FileRange, Stability, WriteHead},

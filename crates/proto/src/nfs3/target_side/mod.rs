@@ -20,7 +20,7 @@ use core::time::Duration;
 
 use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES};
 use crate::{
-    machine::{Instant, IoId, Target, UnitError, Violation, ViolationKind},
+    Instant, IoId, Target, UnitError, Violation, ViolationKind,
     rpc::{Encoder, Mapping, Peer, Piece, Records, auth::LastCaller},
     wire::{Payload, Transmit},
 };

@@ -4,7 +4,7 @@ use alloc::{collections::VecDeque, string::ToString, vec::Vec};
 
 use super::{Caller, Connection, Export, ExportId, FileId, Files, NfsBackend};
 use crate::{
-    machine::Instant,
+    Instant,
     nfs3::{
         MAX_PATH_LEN,
         mount::{

@@ -9,7 +9,7 @@ use super::{
     message::Offer,
     proof::{Proof, Role},
 };
-use crate::{Violation, ViolationKind, wire::digest::same};
+use crate::{Refusal, Violation, wire::digest::same};
 
 /// How a host proves itself, and whether the controller must.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl Host {
         };
         match (&self.state, message) {
             (_, Message::Failure1 { explanation, .. }) => {
-                let violation = Violation::new(ViolationKind::Refused, Failure::describe(explanation));
+                let violation = Violation::refused(Refusal::Unauthenticated, Failure::describe(explanation));
                 Err(Ended { last: None, violation })
             }
             (State::Negotiated, Message::Challenge { transaction, hash, group, sequence, challenge, public })
@@ -214,7 +214,7 @@ impl Host {
 
     fn refuse(&self, failure: Failure, rule: &'static str) -> Ended {
         let last = Message::Failure2 { transaction: self.transaction(), explanation: failure as u8 };
-        Ended { last: Some(last.encode()), violation: Violation::new(ViolationKind::Refused, rule) }
+        Ended { last: Some(last.encode()), violation: Violation::refused(Refusal::Unauthenticated, rule) }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     link::{Link, timed_out},
 };
 use crate::{
-    Instant, Transmit, Violation, ViolationKind,
+    Instant, Refusal, Transmit, Violation,
     nvme::{
         Cqe, Sqe, Status,
         auth::Agreed,
@@ -302,7 +302,7 @@ impl AdminChannel {
                 self.property_get(now, property::CSTS);
             }
             Stage::WaitReady if cqe.result as u32 & property::CSTS_FATAL != 0 => {
-                return Err(Violation::new(ViolationKind::Refused, "the controller reports a fatal status"));
+                return Err(Violation::refused(Refusal::Other, "the controller reports a fatal status"));
             }
             Stage::WaitReady if cqe.result as u32 & property::CSTS_READY != 0 => {
                 self.stage = Stage::Identify;
@@ -343,13 +343,20 @@ impl AdminChannel {
     }
 
     fn refused(&self, status: Status) -> Violation {
-        let rule = match (self.stage, status.code()) {
-            (Stage::Connect, 0x182) => "Connect refused: invalid parameters; is the subsystem's NQN right?",
-            (Stage::Connect, 0x184) => "Connect refused: this host is not allowed",
-            (Stage::Connect, 0x181) => "Connect refused: the controller is busy",
-            _ => status.name(),
+        let (refusal, rule) = match (self.stage, status.bare()) {
+            // NVMe base 2.1 §6.3: of all that may be wrong with the parameters, the name is ours to choose.
+            (Stage::Connect, Status::CONNECT_INVALID_PARAMETERS) => {
+                (Refusal::NotFound, "Connect refused: invalid parameters; is the subsystem's NQN right?")
+            }
+            (Stage::Connect, Status::CONNECT_INVALID_HOST) => {
+                (status.refusal(), "Connect refused: this host is not allowed")
+            }
+            (Stage::Connect, Status::CONNECT_CONTROLLER_BUSY) => {
+                (status.refusal(), "Connect refused: the controller is busy")
+            }
+            _ => (status.refusal(), status.name()),
         };
-        Violation::new(ViolationKind::Refused, rule)
+        Violation::refused(refusal, rule)
     }
 
     // ---------------------------------------------------------------------------------------------------------- sending

@@ -8,7 +8,7 @@ use super::{
     admin_channel::{AdminChannel, Event},
 };
 use crate::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Tag, Transmit, Violation, ViolationKind,
+    Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
     nvme::{
         Sqe,
         command::{admin, feature},
@@ -71,7 +71,7 @@ impl AdminQueue {
         match event {
             Event::Up(fields) => self.on_up(now, fields),
             Event::Reply { cqe, .. } if !cqe.status.is_success() => {
-                Err(Violation::new(ViolationKind::Refused, cqe.status.name()))
+                Err(Violation::refused(cqe.status.refusal(), cqe.status.name()))
             }
             Event::Reply { cqe, data } => self.on_reply(now, cqe.result, &data, events),
             Event::Down => {
@@ -196,7 +196,7 @@ impl AdminQueue {
 }
 
 const NO_NAMESPACE: Violation = Violation {
-    kind: ViolationKind::Refused,
+    kind: ViolationKind::Refused(Refusal::NotFound),
     rule: "the controller has no such namespace, or none that is active",
     at: None,
 };

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{ConnectConfig, link::Link};
 use crate::{
-    Violation, ViolationKind,
+    Refusal, Violation, ViolationKind,
     nvme::{
         Status,
         auth::{self, Agreed, Host, Step},
@@ -36,14 +36,14 @@ impl Authentication {
         let host = config.auth.clone().map(|auth| Host::new(auth, &config.hostnqn, &config.subnqn, qid));
         match (result & REQUIRED, host) {
             // A controller that must prove itself may not get out of it by asking for nothing.
-            (0, Some(host)) if host.is_mutual() => Err(Violation::new(
-                ViolationKind::Refused,
+            (0, Some(host)) if host.is_mutual() => Err(Violation::refused(
+                Refusal::Unauthenticated,
                 "the controller asks for no authentication, so it does not authenticate itself either",
             )),
             (0, _) => Ok(None),
             (AUTHENTICATION, Some(host)) => Ok(Some(Box::new(Self { host }))),
-            (AUTHENTICATION, None) => Err(Violation::new(
-                ViolationKind::Refused,
+            (AUTHENTICATION, None) => Err(Violation::refused(
+                Refusal::Unauthenticated,
                 "the controller asks for authentication: no secret is given",
             )),
             _ => Err(Violation::new(ViolationKind::Unsupported, "the controller asks for a secure channel")),
@@ -64,7 +64,7 @@ impl Authentication {
         data: &[u8],
     ) -> Result<Next, Violation> {
         if !status.is_success() {
-            return Err(Violation::new(ViolationKind::Refused, status.name()));
+            return Err(Violation::refused(Refusal::Unauthenticated, status.name()));
         }
         let step = if data.is_empty() { Ok(self.host.sent()) } else { self.host.received(data) };
         match step {

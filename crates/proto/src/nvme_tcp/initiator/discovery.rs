@@ -8,7 +8,7 @@ use super::{
     admin_channel::{AdminChannel, Event},
 };
 use crate::{
-    Instant, Transmit, Violation, ViolationKind,
+    Instant, Transmit, Violation,
     nvme::{
         DISCOVERY_NQN, DiscoveryEntry,
         command::log_id,
@@ -86,7 +86,7 @@ impl Discovery {
             match event {
                 Event::Up(_) => self.fetch_header(now, Stage::Header),
                 Event::Reply { cqe, .. } if !cqe.status.is_success() => {
-                    return Err(Violation::new(ViolationKind::Refused, cqe.status.name()));
+                    return Err(Violation::refused(cqe.status.refusal(), cqe.status.name()));
                 }
                 Event::Reply { data, .. } => self.on_reply(now, &data)?,
                 Event::Down => self.stage = Stage::Down,

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
-    ViolationKind,
     nvme::{
         Cqe, Sqe, Status,
         command::{Sgl, fabrics, nvm},
@@ -365,7 +364,7 @@ impl IoQueue {
                     Err(violation) => self.refused = Some(violation),
                 }
             }
-            Stage::Connect => self.refused = Some(Violation::new(ViolationKind::Refused, cqe.status.name())),
+            Stage::Connect => self.refused = Some(Violation::refused(cqe.status.refusal(), cqe.status.name())),
             Stage::Authenticate => self.on_authentication(now, cqe.status, events),
             Stage::Disconnect => {
                 self.stage = Stage::Closed;

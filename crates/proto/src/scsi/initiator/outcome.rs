@@ -1,7 +1,7 @@
 //! What status and sense data mean for an I/O.
 
 use crate::{
-    IoError,
+    IoError, Refusal,
     scsi::sense::{self, Sense, key, status},
 };
 
@@ -32,8 +32,35 @@ pub fn outcome(status: u8, sense_data: &[u8]) -> Outcome {
 /// The error of a command: `0x00KKCCQQ` of its sense data, or `0xSS000000` of a status that has none.
 pub fn failure(status: u8, sense: Option<Sense>) -> IoError {
     match sense {
-        Some(sense) => IoError::Failed { status: sense.kcq(), what: describe(&sense) },
-        None => IoError::Failed { status: u32::from(status) << 24, what: describe_status(status) },
+        Some(sense) => {
+            IoError::Failed { status: sense.kcq(), refusal: refusal_of_sense(&sense), what: describe(&sense) }
+        }
+        None => IoError::Failed {
+            status: u32::from(status) << 24,
+            refusal: refusal_of_status(status),
+            what: describe_status(status),
+        },
+    }
+}
+
+fn refusal_of_status(status: u8) -> Refusal {
+    match status {
+        status::BUSY | status::TASK_SET_FULL | status::ACA_ACTIVE => Refusal::Busy,
+        status::RESERVATION_CONFLICT => Refusal::InUse,
+        _ => Refusal::Other,
+    }
+}
+
+/// SPC-5 annex F.
+fn refusal_of_sense(sense: &Sense) -> Refusal {
+    match (sense.asc, sense.ascq) {
+        (0x04, _) => Refusal::Busy,
+        // ACCESS DENIED, for one reason or another.
+        (0x20, 0x01..=0x0b) => Refusal::Denied,
+        (0x25, _) => Refusal::NotFound,
+        (0x27, 0x07) => Refusal::Full,
+        (0x27, _) => Refusal::ReadOnly,
+        _ => Refusal::Other,
     }
 }
 
@@ -101,15 +128,34 @@ mod tests {
     #[test]
     fn sense_data_become_the_error_of_the_io() {
         let sense = Sense::LBA_OUT_OF_RANGE.encode();
-        let error = IoError::Failed { status: 0x05_2100, what: "LOGICAL BLOCK ADDRESS OUT OF RANGE" };
+        let error =
+            IoError::Failed { status: 0x05_2100, refusal: Refusal::Other, what: "LOGICAL BLOCK ADDRESS OUT OF RANGE" };
         assert_eq!(outcome(status::CHECK_CONDITION, &sense), Outcome::Failed(error));
     }
 
     #[test]
     fn unit_attention_and_busy_are_worth_another_try() {
         assert!(matches!(outcome(status::CHECK_CONDITION, &Sense::POWER_ON.encode()), Outcome::Retry(_)));
-        let busy = IoError::Failed { status: 0x0800_0000, what: "BUSY" };
+        let busy = IoError::Failed { status: 0x0800_0000, refusal: Refusal::Busy, what: "BUSY" };
         assert_eq!(outcome(status::BUSY, &[]), Outcome::Retry(busy));
+    }
+
+    #[test]
+    fn what_a_unit_refuses_is_told_by_its_sense_data_and_status() {
+        let cases = [
+            (Sense::LOGICAL_UNIT_NOT_SUPPORTED, Refusal::NotFound),
+            (Sense::WRITE_PROTECTED, Refusal::ReadOnly),
+            (Sense::SPACE_ALLOCATION_FAILED, Refusal::Full),
+            (Sense::STOPPED, Refusal::Busy),
+            (Sense::new(key::ILLEGAL_REQUEST, 0x20, 0x02), Refusal::Denied),
+            (Sense::INVALID_OPCODE, Refusal::Other),
+        ];
+        for (sense, wanted) in cases {
+            let IoError::Failed { refusal, .. } = failure(status::CHECK_CONDITION, Some(sense)) else { panic!() };
+            assert_eq!(refusal, wanted, "{sense:?}");
+        }
+        let IoError::Failed { refusal, .. } = failure(status::RESERVATION_CONFLICT, None) else { panic!() };
+        assert_eq!(refusal, Refusal::InUse);
     }
 
     #[test]
@@ -122,7 +168,11 @@ mod tests {
 
     #[test]
     fn check_condition_without_sense_data_still_fails() {
-        let error = IoError::Failed { status: 0x0200_0000, what: "CHECK CONDITION without sense data" };
+        let error = IoError::Failed {
+            status: 0x0200_0000,
+            refusal: Refusal::Other,
+            what: "CHECK CONDITION without sense data",
+        };
         assert_eq!(outcome(status::CHECK_CONDITION, &[]), Outcome::Failed(error));
     }
 }
