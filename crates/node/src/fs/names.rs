@@ -432,13 +432,13 @@ impl Tree {
 
     /// A file lost a name; with its last one it goes.
     fn drop_link(&mut self, number: Number, time: Time) {
-        let Some(inode) = self.inodes.get_mut(&number) else { return };
+        let inode = self.inodes.get_mut(&number).expect("a name's file");
         inode.links -= 1;
         inode.changed = time;
         if inode.links > 0 {
             return;
         }
-        let Some(inode) = self.inodes.remove(&number) else { return };
+        let inode = self.inodes.remove(&number).expect("looked at above");
         let held = match inode.content {
             Content::File(data) => {
                 let held = data.used();

@@ -184,7 +184,7 @@ impl DiskInitiator {
     }
 
     pub fn disk_done(&mut self, now: Instant, tag: Tag, result: Result<u32, i32>, events: &mut dyn InitiatorEvents) {
-        let Some(pending) = self.under_way.get_mut(tag as usize).and_then(Option::take) else { return };
+        let pending = self.under_way[tag as usize].take().expect("what was asked of the disk");
         self.outstanding -= 1;
         let result = match result {
             Ok(moved) if moved < pending.len => {

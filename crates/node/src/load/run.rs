@@ -165,7 +165,7 @@ impl RunTask {
         if !self.verify {
             return;
         }
-        let Some(slot) = self.slots.get_mut(tag as usize) else { return };
+        let slot = &mut self.slots[tag as usize];
         if let Err(wrong) = slot.check.feed(&self.pool, &self.ledger, &mut self.tally, at, bytes) {
             self.found_wrong(wrong);
         }

@@ -47,7 +47,7 @@ impl ScanTask {
     }
 
     pub(super) fn data(&mut self, tag: Tag, at: u32, bytes: &[u8]) {
-        let Some(slot) = self.slots.get_mut(tag as usize) else { return };
+        let slot = &mut self.slots[tag as usize];
         let begin = at as usize;
         if let Some(to) = begin.checked_add(bytes.len()).and_then(|end| slot.bytes.get_mut(begin..end)) {
             to.copy_from_slice(bytes);

@@ -142,8 +142,7 @@ impl Operations {
     }
 
     pub fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
-        let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        match slot {
+        match &mut self.slots[id as usize] {
             Slot::Place { volume, offset: begin } => {
                 if let Store::Memory(region) = &self.volumes.all[*volume].store {
                     region.copy_in(*begin + offset as usize, bytes);
@@ -596,7 +595,9 @@ impl Operations {
 
     /// Asks the disk for what an operation in its slot does next.
     fn ask(&mut self, id: IoId, op: DiskOp) {
-        let Some(Slot::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else { return };
+        let Slot::Disk { volume, state, work } = &mut self.slots[id as usize] else {
+            unreachable!("an operation on a disk in its slot")
+        };
         if let Media::Disk { disk, .. } = self.volumes.all[*volume].spec.media {
             let is_piece = matches!(work.task, DiskTask::Long { .. });
             *state = DiskState::Disk(self.disks.borrow_mut().ask(self.conn, id, disk, op, is_piece));

@@ -342,7 +342,7 @@ impl LoadNode {
         let Some(index) = (conn.0 as usize).checked_sub(1) else {
             return self.control_closed(reason);
         };
-        let Some(worker) = self.workers.get_mut(index) else { return };
+        let worker = &mut self.workers[index];
         if self.phase == Phase::Closing || worker.state.closed {
             worker.state.closed = true;
             self.timeouts[index] = None;

@@ -286,7 +286,7 @@ impl Commands {
     /// Sends the command of a tag with its immediate and unsolicited data (RFC 7143 §4.2.5.2).
     fn send(&mut self, tag: Tag, link: &mut Link) {
         let slot = &mut self.slots[tag as usize];
-        let Some(job) = &slot.job else { return };
+        let job = slot.job.as_ref().expect("what is sent is outstanding");
         slot.generation = slot.generation.wrapping_add(1);
         slot.tries += 1;
         slot.next_sn = 0;

@@ -127,7 +127,7 @@ impl FullFeature {
 
     #[cold]
     fn purge<B: IscsiBackend>(&mut self, link: &mut Link, backend: &mut B) {
-        let Some(mut session) = self.session.take() else { return };
+        let mut session = self.session.take().expect("a session that was purged");
         session.nexus.end_purged(|is_meant, ending| {
             let before = self.tasks.len();
             self.abort_where(|task| is_meant(task.lun), Some(ending), link, backend);
@@ -427,7 +427,9 @@ impl FullFeature {
     /// Answers a command that aborted others, where these have ended or take too long.
     pub(super) fn answer_awaited(&mut self, now: Instant, id: IoId, link: &mut Link) {
         let task = self.tasks.get_mut(id);
-        let Work::Await(mut wait, response) = core::mem::take(&mut task.work) else { return };
+        let Work::Await(mut wait, response) = core::mem::take(&mut task.work) else {
+            unreachable!("asked of those that wait only")
+        };
         match wait.outcome(now) {
             Outcome::Waits => {
                 task.work = Work::Await(wait, response);

@@ -282,7 +282,7 @@ impl AdminChannel {
                 }
             }
             Stage::Authenticate => {
-                let Some(authentication) = &mut self.authentication else { return Ok(None) };
+                let authentication = self.authentication.as_mut().expect("the stage has it");
                 match authentication.proceed(&mut self.link, self.next_cid, cqe.status, &data)? {
                     Next::Reads(len) => self.expect(now, len),
                     Next::Done(agreed) => {
@@ -311,7 +311,7 @@ impl AdminChannel {
                 self.send(now, sqe, identify::LEN as u32);
             }
             Stage::Identify => {
-                let Some(bytes) = data.first_chunk() else { return Ok(None) };
+                let bytes = data.first_chunk().expect("all data of a command that succeeded");
                 let fields = identify::parse_controller(bytes);
                 if fields.cntlid != self.cntlid {
                     return Err(Violation::misbehaved(

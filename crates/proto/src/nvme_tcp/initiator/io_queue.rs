@@ -381,7 +381,7 @@ impl IoQueue {
     /// A command of the authentication was answered.
     fn on_authentication(&mut self, now: Instant, status: Status, events: &mut dyn InitiatorEvents) {
         let cid = self.control_cid();
-        let Some(authentication) = &mut self.authentication else { return };
+        let authentication = self.authentication.as_mut().expect("the stage has it");
         match authentication.on_response(&mut self.link, cid, status) {
             Ok(false) => {}
             Ok(true) => {

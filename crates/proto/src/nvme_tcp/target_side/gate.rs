@@ -53,7 +53,7 @@ impl TargetQueue {
 
     /// The data of an Authentication Send.
     pub(super) fn on_gate_data<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
-        let Phase::Gated(gate) = &mut self.phase else { return };
+        let Phase::Gated(gate) = &mut self.phase else { unreachable!("the gate is asked only while it stands") };
         let cid = control.sqe.cid();
         if let Some(work) = gate.auth.take(&control.data, &mut |bytes| backend.random(bytes)) {
             gate.working = Some(cid);
@@ -69,6 +69,7 @@ impl TargetQueue {
 
     /// What `NvmeBackend::work` was asked for is done.
     pub fn worked<B: NvmeBackend + ?Sized>(&mut self, now: Instant, worked: auth::Worked, backend: &mut B) {
+        // The connection may have ended while others did the arithmetic; what nobody asked for changes nothing.
         let Phase::Gated(gate) = &mut self.phase else { return };
         let Some(cid) = gate.working.take() else { return };
         gate.auth.worked(worked);
@@ -82,7 +83,7 @@ impl TargetQueue {
             self.respond(sqe.cid(), status);
             return;
         }
-        let Phase::Gated(gate) = &mut self.phase else { return };
+        let Phase::Gated(gate) = &mut self.phase else { unreachable!("the gate is asked only while it stands") };
         let Some(mut message) = gate.auth.give() else {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
             return;
@@ -100,7 +101,7 @@ impl TargetQueue {
 
     /// Opens the gate, or closes the connection, where authentication has come to its end.
     fn look_at_gate<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
-        let Phase::Gated(gate) = &mut self.phase else { return };
+        let Phase::Gated(gate) = &mut self.phase else { unreachable!("the gate is asked only while it stands") };
         match gate.auth.progress() {
             Progress::Open => {}
             Progress::Failed => self.end(backend),

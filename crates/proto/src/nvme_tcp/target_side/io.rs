@@ -135,7 +135,7 @@ impl TargetQueue {
             self.respond(cid, status);
             return;
         }
-        let Some(index) = self.slots.peek() else { return };
+        let index = self.slots.peek().expect("a slot, since the command was taken");
         match backend.start(now, IoId::from(index), unit, op) {
             Started::Done(result) => self.finish(cid, read_len, result),
             Started::NeedData => {
@@ -158,10 +158,10 @@ impl TargetQueue {
         control: &Control,
         backend: &mut B,
     ) {
-        let Phase::Io(io) = &self.phase else { return };
+        let Phase::Io(io) = &self.phase else { unreachable!("ranges come on an I/O queue") };
         match io.namespaces.deallocation(&control.sqe, &control.data) {
             Ok(Some((unit, op))) => {
-                let Some(index) = self.slots.peek() else { return };
+                let index = self.slots.peek().expect("a slot, since the command was taken");
                 match backend.start(now, IoId::from(index), unit, op) {
                     Started::Done(result) => self.finish(cid, 0, result),
                     Started::Queued => {
