@@ -31,7 +31,8 @@ _UNAUTHENTICATED = {
 }
 _WRONG_KIND = {
     "nfs": "name a regular file in the export",
-    "iscsi": "it holds something else than a disk, as LUN 0 of tgt does, which is its controller: tgt's disks begin at 1",
+    "iscsi": "it holds something else than a disk, as LUN 0 of tgt does, which is its controller: "
+    "tgt's disks begin at 1",
 }
 _BY_KIND = {
     "refused": _REFUSED,
