@@ -639,7 +639,8 @@ def init(
         typer.Option(
             "--from",
             metavar="NAME",
-            help="Start from this built-in study (`iotax studies`), or from a job file of fio (JOB.fio).",
+            help="Start from this built-in study (`iotax studies`), a job file of fio (JOB.fio), a profile of DiskSpd "
+            "(FILE.xml) or its command line.",
             show_default=False,
             autocompletion=complete.study_names,
         ),

@@ -236,16 +236,20 @@ def init(path: Path, source: str | None) -> None:
 
 
 def _begun(source: str | None, name: str) -> str:
-    """The text to start from: the template, a built-in study, or a job file of fio."""
+    """The text to start from: the template, a built-in study, or another program's job."""
     if source is None:
         return TEMPLATE
-    if not source.endswith(".fio"):
-        return from_study(_builtin(source), name)
+    from iotax.imports.diskspd_job import PROGRAM, study_of_diskspd
     from iotax.imports.fio_job import study_of_job
     from iotax.imports.problems import Unreadable
 
     try:
-        text, notes = study_of_job(Path(source), name)
+        if source.endswith(".fio"):
+            text, notes = study_of_job(Path(source), name)
+        elif source.endswith(".xml") or PROGRAM.match(source):
+            text, notes = study_of_diskspd(source, name)
+        else:
+            return from_study(_builtin(source), name)
         read_study(source, text, Path.cwd())
     except Unreadable as problem:
         leave(Exit.USAGE, str(problem))

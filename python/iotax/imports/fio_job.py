@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from iotax.imports.job_study import study_text
 from iotax.imports.problems import Unreadable, text_of
 from iotax.units import format_duration, format_size, parse_duration, parse_size
 
@@ -55,17 +54,8 @@ def study_of_job(path: Path, name: str) -> tuple[str, list[str]]:
     notes += [f"{option}: nothing in a study corresponds to it" for option in unknown]
     if any("filename" in own or "directory" in own for own in options):
         notes.append("filename: the study uses iotax's own volume; name your endpoints under factors: protocol")
-    study = {
-        "name": name,
-        "question": f"What does the load of {path.name} cost over iSCSI and NVMe/TCP?",
-        "volume": {"size": _size(path, "size", size)} if size and not size.endswith("%") else {},
-        "factors": {"protocol": ["iscsi", "nvme-tcp"]},
-        "load": load,
-        "design": {"replicates": 3},
-        "baseline": {"protocol": "iscsi"},
-    }
-    text = yaml.safe_dump({key: value for key, value in study.items() if value}, sort_keys=False, allow_unicode=True)
-    return text, notes
+    own_size = _size(path, "size", size) if size and not size.endswith("%") else ""
+    return study_text(name, path.name, own_size, load), notes
 
 
 def _jobs(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:

@@ -1,0 +1,211 @@
+"""A command line or an XML profile of DiskSpd as a study: what iotax can ask of every protocol, and what it leaves out.
+
+Defaults are DiskSpd's own: blocks of 64 KiB, reads, one thread and two I/Os in flight for each target, 10 s after 5 s.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import xml.etree.ElementTree as Xml  # nosec: entities are refused below
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from iotax.imports.job_study import study_text
+from iotax.imports.problems import Unreadable, text_of
+from iotax.units import format_duration, format_size
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SECOND_NS = 1_000_000_000
+_SILENT = re.compile(r"-(L|D\d*|R\w*|I\w*|z\d*|p|v|N|S\w*|Z\w*|n|i\d+|j\d+|a\S*|e\S*|y\S*|C\d+)$")
+"""Options that say how to measure, or what of the host to use; a study has its own ways, or nothing to choose."""
+PROGRAM = re.compile(r"^(?:\S*[\\/])?diskspd(?:\.exe)?\s", re.IGNORECASE)
+"""How a command line begins."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    block_bytes: int = 64 << 10
+    write_percent: int = 0
+    random_percent: int = 0
+    outstanding: int = 2
+    threads: int = 1
+    rate: str = ""
+    """Of a thread: `100i` is IOPS, `100` bytes per ms; empty where it goes as fast as it can."""
+
+    def stream(self) -> dict[str, Any]:
+        return {
+            "block_size": format_size(self.block_bytes),
+            "read": f"{100 - self.write_percent}%",
+            "random": f"{self.random_percent}%",
+        }
+
+    @property
+    def rate_iops(self) -> float | None:
+        """Of all its threads."""
+        if not self.rate:
+            return None
+        iops = float(self.rate[:-1]) if self.rate.endswith("i") else float(self.rate) * 1000 / self.block_bytes
+        return iops * self.threads or None
+
+
+@dataclass(frozen=True)
+class _Job:
+    targets: Sequence[_Target]
+    duration_s: int = 10
+    warmup_s: int = 5
+    size_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def study_of_diskspd(source: str, name: str) -> tuple[str, list[str]]:
+    """(YAML of a study, what DiskSpd is asked that the study does not). Raises Unreadable.
+
+    `source` is a command line, or the path of a profile or of a result, which repeats its profile.
+    """
+    if PROGRAM.match(source):
+        return _study(_of_words(shlex.split(source.replace("\\", "/"))[1:]), name, "diskspd")
+    return _study(_of_profile(Path(source)), name, Path(source).name)
+
+
+def _study(job: _Job, name: str, known_by: str) -> tuple[str, list[str]]:
+    notes = [*job.notes, "targets: the study uses iotax's own volume; name your endpoints under factors: protocol"]
+    first = job.targets[0]
+    load: dict[str, Any] = first.stream()
+    if len({target.outstanding for target in job.targets}) > 1:
+        notes.append("targets differ in outstanding I/Os (-o): every worker of a study has the same")
+    load |= {
+        "outstanding": first.outstanding,
+        "workers": sum(target.threads for target in job.targets),
+        "warmup": format_duration(job.warmup_s * _SECOND_NS),
+        "runtime": format_duration(job.duration_s * _SECOND_NS),
+    }
+    rates = [target.rate_iops for target in job.targets]
+    known = [rate for rate in rates if rate is not None]
+    if known and len(known) == len(rates):
+        load["rate_iops"] = round(sum(known))
+    elif known:
+        notes.append("only some targets have a rate (-g): the study is a closed loop")
+    if len({tuple(target.stream().items()) for target in job.targets}) > 1:
+        load["streams"] = {
+            f"target-{at}": target.stream() | {"share": target.threads}
+            for at, target in enumerate(job.targets, start=1)
+        }
+    return study_text(name, known_by, format_size(job.size_bytes) if job.size_bytes else "", load), notes
+
+
+def _of_words(words: Sequence[str]) -> _Job:
+    given: dict[str, str] = {}
+    files, left_out = [], []
+    for word in words:
+        if not word.startswith("-"):
+            files.append(word)
+        elif option := re.fullmatch(r"-(b|o|t|F|w|d|W|g|c|r|s)(.*)", word):
+            given[option[1]] = option[2]
+        elif not _SILENT.match(word):
+            left_out.append(word)
+    if not files:
+        raise _wrong("it names no target")
+    block = _bytes(given.get("b") or "64K", "-b")
+    threads = _number(given.get("t") or "1", "-t")
+    if "F" in given:  # of all targets together
+        threads = max(1, _number(given["F"], "-F") // len(files))
+    target = _Target(
+        block_bytes=block,
+        write_percent=_number(given.get("w") or "0", "-w"),
+        random_percent=_random_percent(given),
+        outstanding=_number(given.get("o") or "2", "-o"),
+        threads=threads,
+        rate=given.get("g", ""),
+    )
+    if not re.fullmatch(r"(\d+i?)?", target.rate):
+        raise _wrong(f"-g{target.rate}: a number of bytes per ms, or of I/Os per second with an i, is meant")
+    return _Job(
+        [target] * len(files),
+        _number(given.get("d") or "10", "-d"),
+        _number(given.get("W") or "5", "-W"),
+        _bytes(given["c"], "-c", block) if given.get("c") else 0,
+        [f"{word}: nothing in a study corresponds to it" for word in left_out],
+    )
+
+
+def _random_percent(given: dict[str, str]) -> int:
+    """`-r` and `-rALIGNMENT` are all random, `-rsPERCENT` a share."""
+    if "r" not in given:
+        return 0
+    share = re.fullmatch(r"s(\d+)", given["r"])
+    return int(share[1]) if share else 100
+
+
+def _bytes(text: str, option: str, block_bytes: int = 0) -> int:
+    """With K, M, G or T, which are binary; `b` counts blocks."""
+    match = re.fullmatch(r"(\d+)([KMGTB]?)", text.upper())
+    if not match:
+        raise _wrong(f"{option}{text}: a size such as 8K is meant")
+    return int(match[1]) * (block_bytes if match[2] == "B" else _UNITS[match[2]])
+
+
+def _number(text: str, option: str) -> int:
+    if not text.isdecimal():
+        raise _wrong(f"{option}{text}: a whole number is meant")
+    return int(text)
+
+
+def _wrong(message: str) -> Unreadable:
+    return Unreadable(Path("diskspd"), message)
+
+
+def _of_profile(path: Path) -> _Job:
+    text = text_of(path)
+    begin = min((at for at in (text.find("<Profile"), text.find("<Results")) if at >= 0), default=-1)
+    if begin < 0:
+        raise Unreadable(path, "no `<Profile>` or `<Results>` of DiskSpd in it")
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise Unreadable(path, "it declares a document type, which DiskSpd never writes")
+    try:
+        root = Xml.fromstring(text[begin:])  # noqa: S314 - as above
+    except Xml.ParseError as error:
+        line = text.count("\n", 0, begin) + error.position[0]
+        raise Unreadable(path, "the XML ends in the middle or is damaged", line=line) from None
+    spans = root.findall("TimeSpans/TimeSpan") or root.findall("Profile/TimeSpans/TimeSpan")
+    targets = spans[0].findall("Targets/Target") if spans else []
+    if not targets:
+        raise Unreadable(path, "it names no target", at="TimeSpans/TimeSpan/Targets/Target")
+    span = _Element(path, spans[0])
+    own = [_target(_Element(path, each)) for each in targets]
+    if threads := span.number("ThreadCount", 0):
+        own = [replace(each, threads=max(1, threads // len(own))) for each in own]
+    notes = ["later time spans are left out: one study each"] if len(spans) > 1 else []
+    size = max(_Element(path, each).number("FileSize", 0) for each in targets)
+    return _Job(own, span.number("Duration", 10), span.number("Warmup", 5), size, notes)
+
+
+@dataclass(frozen=True)
+class _Element:
+    path: Path
+    element: Xml.Element
+
+    def number(self, name: str, default: int) -> int:
+        text = (self.element.findtext(name) or "").strip()
+        if text and not text.isdecimal():
+            raise Unreadable(
+                self.path, f"found {text!r} where a whole number is meant", at=f"{self.element.tag}/{name}"
+            )
+        return int(text) if text else default
+
+
+def _target(target: _Element) -> _Target:
+    share = 100 if target.number("Random", 0) else 0
+    rate = target.number("Throughput", 0)
+    unit = target.element.find("Throughput")
+    in_iops = unit is not None and unit.get("unit", "").upper() == "IOPS"
+    return _Target(
+        block_bytes=target.number("BlockSize", 64 << 10),
+        write_percent=target.number("WriteRatio", 0),
+        random_percent=target.number("RandomRatio", share),
+        outstanding=target.number("RequestCount", 2),
+        threads=max(1, target.number("ThreadsPerFile", 1)),
+        rate=f"{rate}{'i' if in_iops else ''}" if rate else "",
+    )
