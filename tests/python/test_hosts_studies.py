@@ -50,7 +50,7 @@ def test_names_and_descriptions_of_hosts_mean_the_same() -> None:
         (
             {"initiators": ["h1"], "targets": [TARGET]},
             {"factors": {"protocol": ["local", "iscsi"]}},
-            "the hosts lab reaches what is on a network",
+            "the hosts lab has no volume without a protocol",
         ),
         ({"initiators": ["h1"], "targets": [TARGET]}, {"design": {"rounds": 4}}, "runs each trial on its own"),
     ],

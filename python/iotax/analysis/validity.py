@@ -154,7 +154,8 @@ def foreign_cores(run: Run) -> float | None:
     if guest := cpu.part("initiator", "guest") or cpu.part("both", "guest"):
         taken_ns = sum(core.steal_ns for core in guest.cores)
         return taken_ns / window_ns if taken_ns else None
-    machine, initiator, target = cpu.part("other", "machine"), cpu.initiator, cpu.target
+    initiator, target = cpu.initiator, cpu.target
+    machine = cpu.part("initiator", "machine") or cpu.part("other", "machine")
     if machine is None or initiator is None:
         return None
     ours = [each for each in (initiator, target) if each is not None]

@@ -14,7 +14,19 @@ from iotax.cli.loading import load
 from iotax.cli.study import open_lab, planned
 from iotax.engine import EngineError
 
-_COLUMNS = ("host", "role", "kernel", "cores", "clock", "kernel's bound", "engine", "kernel speaks", "sudo")
+_COLUMNS = (
+    "host",
+    "role",
+    "kernel",
+    "cores",
+    "clock",
+    "kernel's bound",
+    "engine",
+    "kernel speaks",
+    "sudo",
+    "link",
+    "holds data",
+)
 
 
 def check(name: str) -> None:
@@ -34,7 +46,9 @@ def check(name: str) -> None:
             "not in step" if bound_ns is None else f"{bound_ns / 1e6:.1f} ms",
             found.engine,
             ", ".join(found.protocols) or "–",
-            "yes" if found.sudo else "no",
+            "\n".join(f"[red]{escape(each)}[/]" for each in found.obstacles) or ("yes" if found.sudo else "no"),
+            str(found.link or "–"),
+            escape("\n".join(found.held)) or "–",
         ]
 
     with _opened(name) as lab:
@@ -45,7 +59,7 @@ def check(name: str) -> None:
     for each in surveyed:
         table.add_row(*row(each))
     console().print(table)
-    if any(each.fault for each in surveyed):
+    if any(each.fault or each.obstacles for each in surveyed):
         raise typer.Exit(Exit.LAB)
 
 

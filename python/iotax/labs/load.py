@@ -40,6 +40,8 @@ class Checked(Record):
     scanned_bytes: int = 0
     held: str | None = None
     """Who else uses a local file or device."""
+    identity: dict[str, int] | None = None
+    """Of a local file or device: which one was looked at."""
 
 
 class _Idle(Record):
@@ -123,6 +125,8 @@ def _streams(settings: Settings) -> list[dict[str, Any]]:
 def options(settings: Settings) -> dict[str, Any]:
     """What the connection is asked for; only protocols that know digests and names are told of them."""
     connection = settings.connection
+    if settings.endpoint.kernel:
+        return {}
     if settings.endpoint.protocol == "nfs3":
         named = {"uid": connection.uid, "gid": connection.gid}
         return {name: value for name, value in named.items() if value is not None}

@@ -155,6 +155,7 @@ def _together(parts: Sequence[CpuTime]) -> CpuTime:
         layer=parts[0].layer,
         window_ns=max(windows) if len(windows) == len(parts) else None,
         resolution_ns=sum(each.resolution_ns for each in parts),
+        cores=[core for each in parts for core in each.cores],
         **summed,
     )
 

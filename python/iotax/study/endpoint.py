@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from iotax.study.hosts import CLIENT
+from iotax.study.kernel_path import NFS_VERSIONS, PREFIX, kernel_path
 
 EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
 """What the loopback lab serves itself. `local` reaches the server's volume without a protocol."""
@@ -26,7 +27,17 @@ _FORMS = {
     "iscsi": "iscsi://HOST[:PORT]/IQN/LUN",
     "nvme-tcp": "nvme-tcp://HOST[:PORT]/NQN?ns=N",
 }
+_KERNEL_FORMS = {
+    "nfs": "kernel:nfs://HOST[:PORT]/EXPORT/FILE[?vers=3|4.1|4.2&nconnect=N]",
+    "iscsi": "kernel:iscsi://HOST[:PORT]/IQN/LUN",
+    "nvme-tcp": "kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N]",
+}
 _QUERY = {"nfs": {"mountport"}, "iscsi": set(), "nvme-tcp": {"ns"}}
+_KERNEL_QUERY = {"nfs": {"vers", "nconnect"}, "iscsi": set(), "nvme-tcp": {"ns", "queues"}}
+_CONNECTIONS_MAX = {"nconnect": 16, "queues": 1024}
+"""NFS_MAX_CONNECTIONS of Linux; more queues than any host has processors."""
+_WORD = re.compile(r"[A-Za-z0-9_.:/+=@-]*")
+"""Of what a host's shell and its commands are told."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,11 @@ class Endpoint:
     @property
     def embedded(self) -> bool:
         return not self.uri
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the kernel of each initiator makes the path."""
+        return self.uri.startswith(PREFIX)
 
 
 def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
@@ -71,12 +87,15 @@ def _path(path: str, folder: Path | None) -> Endpoint:
 
 
 def _uri(uri: str) -> Endpoint:
-    scheme = uri.partition("://")[0]
-    if scheme not in _FORMS:
-        raise ValueError(f"{scheme}:// is not a protocol that iotax speaks; write {' or '.join(_FORMS.values())}")
-    form = f"write {_FORMS[scheme]}"
+    kernel = uri.startswith(PREFIX)
+    forms = _KERNEL_FORMS if kernel else _FORMS
+    bare = uri.removeprefix(PREFIX)
+    scheme = bare.partition("://")[0]
+    if scheme not in forms:
+        raise ValueError(f"{scheme}:// is not a protocol that iotax speaks; write {' or '.join(forms.values())}")
+    form = f"write {forms[scheme]}"
     try:
-        parts = urlsplit(uri)
+        parts = urlsplit(bare)
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ValueError(f"{error}; {form}") from None
@@ -85,7 +104,7 @@ def _uri(uri: str) -> Endpoint:
     if port == 0:
         raise ValueError(f"port 0 cannot be used; {form}")
     query = parse_qs(parts.query, keep_blank_values=True)
-    if unknown := sorted(set(query) - _QUERY[scheme]):
+    if unknown := sorted(set(query) - (_KERNEL_QUERY if kernel else _QUERY)[scheme]):
         raise ValueError(f"?{unknown[0]}= means nothing here; {form}")
     names = parts.path.strip("/").split("/") if parts.path.strip("/") else []
     if scheme == "nfs" and len(names) < 2:
@@ -104,7 +123,23 @@ def _uri(uri: str) -> Endpoint:
             raise ValueError(f"the subsystem's NQN is missing; {form}")
         if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
             raise ValueError(f"the namespace is missing (ns=1 and up); {form}")
-    return Endpoint("nfs3" if scheme == "nfs" else scheme, uri)
+    if not kernel:
+        return Endpoint("nfs3" if scheme == "nfs" else scheme, uri)
+    _check_kernel(host, parts.path, query, form)
+    return Endpoint(kernel_path(uri).protocol, uri)
+
+
+def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) -> None:
+    """What a kernel's initiator cannot be asked for."""
+    for text in (host, path):
+        if not _WORD.fullmatch(text) or text.startswith("-") or "/../" in f"{text}/":
+            raise ValueError(f"{text!r} has characters that no path of a kernel has here; {form}")
+    if (version := query.get("vers", [NFS_VERSIONS[0]])[0]) not in NFS_VERSIONS:
+        raise ValueError(f"vers={version} is none of {', '.join(NFS_VERSIONS)}; {form}")
+    for name, most in _CONNECTIONS_MAX.items():
+        value = query.get(name, ["1"])[0]
+        if not value.isdecimal() or not 1 <= int(value) <= most:
+            raise ValueError(f"{name} is no number from 1 to {most}; {form}")
 
 
 def _is_port(text: str) -> bool:

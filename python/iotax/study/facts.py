@@ -16,6 +16,7 @@ _CARRIERS = {
     "local": _NONE,
     "nfs3": _TCP,
     "nfs4.1": _TCP,
+    "nfs4.2": _TCP,
     "iscsi": _TCP,
     "nvme-tcp": _TCP,
     "iser": _RDMA,
@@ -61,14 +62,16 @@ def _loopback(study: Study, settings: Settings) -> Facts:
 def _hosts(lab: Hosts, settings: Settings) -> Facts:
     protocol, load = settings.endpoint.protocol, settings.load
     served = settings.endpoint.embedded
+    # Of a device or file of a host nobody knows what is behind it.
+    device = protocol == "local"
     return Facts(
         lab="hosts",
         protocol=protocol,
-        stack="user",
-        served="lab" if served else "elsewhere",
+        stack="kernel" if device or settings.endpoint.kernel else "user",
+        served="lab" if served else "unknown" if device else "elsewhere",
         shared="nothing",
-        carrier=_CARRIERS[protocol],
-        link=Link(kind="network"),
+        carrier=Carrier() if device else _CARRIERS[protocol],
+        link=Link(kind="unknown" if device else "network"),
         clock="time",
         threads=load.threads,
         target_threads=lab.threads if served else None,

@@ -29,6 +29,11 @@ class Host(Section):
     data_address: str | None = None
     """Of a target: the IP address on which it serves, in the network of the initiators."""
 
+    @property
+    def data(self) -> str:
+        """Its address in the network of the initiators."""
+        return self.data_address or self.address or self.name
+
 
 HostName: TypeAlias = _NAME | Host
 

@@ -53,8 +53,13 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
     known = {"loopback": EMBEDDED, "vm": KERNEL, "hosts": HOSTS}[name]
     for label, endpoint in study.endpoints().items():
         place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
-        if name == "hosts" and endpoint.protocol == "local":
-            yield place, "the hosts lab reaches what is on a network; say `lab: loopback` on that host"
+        if name == "hosts" and endpoint.embedded and endpoint.protocol == "local":
+            yield (
+                place,
+                "the hosts lab has no volume without a protocol; name a device or file of its initiators",
+            )
+        elif endpoint.kernel and name != "hosts":
+            yield place, "a path of the kernel's own is made on the initiators of `lab: {hosts: …}`"
         elif endpoint.embedded and endpoint.protocol not in known:
             yield place, f"the {name} lab does not serve {endpoint.protocol}; it serves {', '.join(known)}"
         if not endpoint.embedded and study.lab.vm is not None:
@@ -81,8 +86,25 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
         if int(level.value) > len(lab.initiators):
             place = _place(study, "clients")
             yield place, f"{level.value} clients, but the lab has {len(lab.initiators)} initiators"
+    yield from _kernels_own(study)
     if study.design.slices is not None:
         yield ("design",), "the hosts lab runs each trial on its own; leave sessions, rounds, slice and settle out"
+
+
+_INITIATORS_OWN = ("initiator", "uid", "gid", "polling")
+
+
+def _kernels_own(study: Study) -> Iterator[tuple[Place, str]]:
+    """What iotax's own initiators take and a host's kernel does not."""
+    endpoints = study.endpoints()
+    reason = "the kernel's initiator is as its host configures it; leave it out"
+    for label, changes in study.setups().items():
+        for name in (each for each in _INITIATORS_OWN if each in changes and endpoints[label].kernel):
+            yield ("factors", "protocol", label, name), reason
+    if all(endpoint.kernel for endpoint in endpoints.values()):
+        for name in _INITIATORS_OWN:
+            if name in study.levels() or name in study.connection.model_fields_set:
+                yield _place(study, name), reason
 
 
 def _is_address(text: str) -> bool:

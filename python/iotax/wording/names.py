@@ -4,6 +4,7 @@ PROTOCOL_TITLES = {
     "local": "Local",
     "nfs3": "NFSv3",
     "nfs4.1": "NFSv4.1",
+    "nfs4.2": "NFSv4.2",
     "iscsi": "iSCSI",
     "iser": "iSER",
     "nvme-tcp": "NVMe/TCP",

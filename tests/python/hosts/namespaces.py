@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ def need() -> None:
 class Network:
     """`count` hosts, `h1` and up, that reach each other and us; the test's own HOME for SSH."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, environment: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """`environment` is of logins, by host; with a HOME of their own."""
+        self._environment = environment or {}
         self.folder, self.names = folder, [f"h{number}" for number in range(1, count + 1)]
         self._tag = f"{os.getpid() % 10000}"
         self._bridge = f"ix{self._tag}"
@@ -52,6 +55,10 @@ class Network:
 
     def address(self, name: str) -> str:
         return f"{_NETWORK}.{self.names.index(name) + 11}"
+
+    def home(self, name: str) -> Path:
+        """Of logins."""
+        return Path(self._environment.get(name, {}).get("HOME", self.folder / f"home-{name}"))
 
     def namespace(self, name: str) -> str:
         return f"iotax-{self._tag}-{name}"
@@ -132,15 +139,17 @@ class Network:
 
     def _start_sshd(self, name: str, ssh: Path) -> None:
         Path("/run/sshd").mkdir(exist_ok=True, mode=0o755)
-        host_home = self.folder / f"home-{name}"
-        host_home.mkdir()
+        host_home = self.home(name)
+        host_home.mkdir(exist_ok=True)
+        given = {"HOME": str(host_home), **self._environment.get(name, {})}
+        variables = " ".join(f"{key}={value}" for key, value in given.items())
         config = self.folder / f"sshd-{name}"
         config.write_text(
             f"HostKey {self.folder}/host_key\nAuthorizedKeysFile {ssh}/authorized_keys\nStrictModes no\nUsePAM no\n"
             f"PidFile none\nPasswordAuthentication no\nSubsystem sftp internal-sftp -d {host_home}\n"
             f"ListenAddress {self.address(name)}\nPermitRootLogin yes\n"
             # Each host has a home of its own, though all are the same user.
-            f'SetEnv HOME={host_home}\nForceCommand cd {host_home} && if [ -n "$SSH_ORIGINAL_COMMAND" ]; then '
+            f'SetEnv {variables}\nForceCommand cd {host_home} && if [ -n "$SSH_ORIGINAL_COMMAND" ]; then '
             'case "$SSH_ORIGINAL_COMMAND" in *sftp-server*|internal-sftp*) exec /usr/lib/openssh/sftp-server;; '
             '*) exec sh -c "$SSH_ORIGINAL_COMMAND";; esac; fi\n'
         )

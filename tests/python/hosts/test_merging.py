@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.clock import Offset, offset_of
-from iotax.labs.hosts.lab import zone_bytes
 from iotax.labs.hosts.merge import Part, merged
+from iotax.labs.hosts.volumes import zone_bytes
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Study
 from iotax.trial import TrialResult

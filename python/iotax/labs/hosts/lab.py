@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,15 +14,14 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
-from iotax.engine import EngineError
-from iotax.labs import guard
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.hosts.agent import LEASE_NS, Agent
-from iotax.labs.hosts.measure import Answer, Job, measure
+from iotax.labs.hosts.measure import Answer, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
-from iotax.labs.hosts.ssh import FOLDER, HANDSHAKES_MAX, Binary, HostFault, Link
-from iotax.labs.hosts.survey import Survey, survey
-from iotax.labs.load import SAMPLE_NS, Checked, Permission, malformed, options, run_document
+from iotax.labs.hosts.ssh import HANDSHAKES_MAX, Binary, HostFault, Link
+from iotax.labs.hosts.survey import Asked, Survey, survey
+from iotax.labs.hosts.volumes import Reached, Volumes, zone_bytes
+from iotax.labs.load import SAMPLE_NS, Permission, malformed, run_document
 from iotax.labs.server import serve_document
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
@@ -39,8 +38,6 @@ _ENDING_S = 1.0
 """How much later than what it breaks a server's end may be heard."""
 _FILL_BYTES_PER_S = 20 << 20
 """Slower than this on filling or reading a volume, a host counts as hung."""
-_ZONE_BYTES = 1 << 20
-"""Zones of a shared volume begin at multiples of it."""
 
 _Value = TypeVar("_Value")
 
@@ -61,9 +58,8 @@ class HostsLab(Lab):
 
     def __init__(self, study: Study, plan: Plan, program: Path, destroy: frozenset[str] = frozenset()) -> None:
         assert study.lab.hosts is not None, "a study of this lab"
-        self._study, self._destroy = study, destroy
+        self._study = study
         self._spec: Hosts = study.lab.hosts
-        self._settings = [study.settings(trial.treatment) for trial in plan.trials]
         self._binary = Binary.of(program)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hosts", daemon=True)
@@ -71,6 +67,8 @@ class HostsLab(Lab):
         handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
         self._initiators = [Link(host, handshakes) for host in self._spec.initiator_hosts()]
         self._targets = [Link(host, handshakes) for host in self._spec.target_hosts()]
+        settings = [study.settings(trial.treatment) for trial in plan.trials]
+        self._volumes = Volumes(settings, self._initiators, self._binary, destroy)
         self._serving: _Serving | None = None
         self._background: dict[str, tuple[int, int]] = {}
         """Host → busy and window of the block under way, ns."""
@@ -79,14 +77,14 @@ class HostsLab(Lab):
         found = self._await(self._check_hosts())
         if any(each.kind == "error" for each in found):
             return found
-        return [*found, *self._await(self._check_endpoints(lambda _: None))]
+        return [*found, *self._await(self._volumes.check(lambda _: None))]
 
     def survey(self) -> list[Survey]:
         """A row for each host."""
         return self._await(survey(self._roles(), self._binary))
 
     def clean(self) -> dict[str, str]:
-        """Removes every engine that was copied: host → what came of it."""
+        """Takes down the paths that were left and removes every engine that was copied: host → what came of it."""
         return self._await(self._clean())
 
     def prepare(self, progress: Progress) -> None:
@@ -95,7 +93,7 @@ class HostsLab(Lab):
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         try:
-            self._await(self._fill(progress))
+            self._await(self._volumes.fill(progress))
         except HostFault as fault:
             raise LabUnusable([Finding("error", fault.host, fault.message)]) from fault
 
@@ -116,15 +114,16 @@ class HostsLab(Lab):
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
+        links = self._clients(settings)
         try:
-            target = self._await(self._target(settings, progress))
+            reached = self._await(self._reach(settings, len(links), progress))
         except HostFault as fault:
             raise _failed(fault) from fault
-        links = self._clients(settings)
         progress(Step(f"{trial.id} on {counted(len(links), 'host')}"))
+        seed = trial_seed(self._study, trial)
         jobs = [
-            Job(link, self._binary.remote, self._load(settings, target, index, trial_seed(self._study, trial)))
-            for index, link in enumerate(links)
+            Job(link, each.program, self._load(settings, each, index, seed))
+            for index, (link, each) in enumerate(zip(links, reached, strict=True))
         ]
         for index, link in enumerate(self._targets):
             serves = index == 0 and self._serving is not None and settings.endpoint.embedded
@@ -139,14 +138,14 @@ class HostsLab(Lab):
             if not ending:
                 raise
             raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
-        return self._outcome(settings, answers)
+        return self._outcome(settings, answers, reached)
 
     def answers(self, trial: Trial) -> bool:
         settings = self._study.settings(trial.treatment)
         try:
             self._await(self._ask_all())
             if not settings.endpoint.embedded:
-                self._await(self._look(settings, 0, look_bytes=0))
+                self._await(self._volumes.answers(settings))
         except (HostFault, ValidationError):
             return False
         return True
@@ -171,8 +170,13 @@ class HostsLab(Lab):
     def _links(self) -> list[Link]:
         return [*self._initiators, *self._targets]
 
-    def _roles(self) -> list[tuple[str, Link]]:
-        return [("initiator", link) for link in self._initiators] + [("target", link) for link in self._targets]
+    def _roles(self) -> list[tuple[str, Link, Asked]]:
+        asked = self._volumes.asked(self._targets[0].host if self._targets else None)
+        initiators = [("initiator", link, asked) for link in self._initiators]
+        # The way back is the same network's.
+        peer = self._initiators[0].host
+        back = Asked(peer=peer.data)
+        return initiators + [("target", link, back) for link in self._targets]
 
     def _clients(self, settings: Settings) -> list[Link]:
         return self._initiators[: settings.load.clients or len(self._initiators)]
@@ -194,90 +198,23 @@ class HostsLab(Lab):
             if each.fault or each.clock is None:
                 found.append(Finding("error", each.host, each.fault))
                 continue
+            found += [Finding("error", each.host, f"{what}, and this study needs it there") for what in each.obstacles]
             ahead_ms, error_ms = each.clock.ahead_ns / 1e6, each.clock.error_ns / 1e6
             said = f"{each.role}, Linux {each.kernel}, {each.cores} cores, clock {ahead_ms:+.2f} ms ± {error_ms:.2f} ms"
             found.append(Finding("ok", each.host, said))
         return found
 
-    async def _check_endpoints(self, progress: Progress) -> list[Finding]:
-        """What stands at each endpoint, as the first of the initiators that use it finds it."""
-        found: list[Finding] = []
-        for settings in self._external():
-            uri = settings.endpoint.uri
-            numbers = range(len(self._initiators)) if CLIENT in uri else range(1)
-            for index in numbers:
-                endpoint = _expanded(uri, index)
-                progress(Step(f"checking what data {endpoint} holds"))
-                needed = settings.load.model_copy(update={"working_set": self._needed_bytes(settings)})
-                destroy = uri in self._destroy
-                try:
-                    checked = await self._look(settings, index, look_bytes=0 if destroy else None)
-                except HostFault as fault:
-                    error = EngineError(fault.kind, f"{fault.host}: {fault.message}", endpoint)
-                    found.append(guard.explain(settings.label, endpoint, error))
-                    continue
-                some = replace(settings, load=needed)
-                found += guard.judge(some, settings.label, endpoint, checked, destroy=destroy)
-        return found
+    async def _reach(self, settings: Settings, clients: int, progress: Progress) -> list[Reached]:
+        """Where the load of each client goes."""
+        if settings.endpoint.embedded:
+            served = Reached(await self._served(settings, progress), self._binary.remote, Permission())
+            return [served] * clients
+        if settings.endpoint.kernel:
+            progress(Step(f"{settings.label}: the kernels connect"))
+        return await each_of([self._volumes.reach(settings, index) for index in range(clients)])
 
-    def _external(self) -> list[Settings]:
-        """The largest treatment of each endpoint that the study names itself."""
-        largest: dict[str, Settings] = {}
-        for settings in self._settings:
-            uri = settings.endpoint.uri
-            if uri and (uri not in largest or self._needed_bytes(settings) > self._needed_bytes(largest[uri])):
-                largest[uri] = settings
-        return list(largest.values())
-
-    def _needed_bytes(self, settings: Settings) -> int:
-        """Of each volume, by all clients that share it."""
-        clients = 1 if CLIENT in settings.endpoint.uri else len(self._clients(settings))
-        return zone_bytes(settings, clients) * clients
-
-    async def _look(self, settings: Settings, index: int, look_bytes: int | None) -> Checked:
-        document = {
-            "task": "check",
-            "endpoint": _expanded(settings.endpoint.uri, index),
-            "options": options(settings),
-            "look_bytes": look_bytes,
-        }
-        event = await self._task(self._initiators[index], document, "checked")
-        return Checked.model_validate(event)
-
-    async def _task(self, link: Link, document: dict[str, Any], last: str) -> dict[str, Any]:
-        """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
-        program = await link.install(self._binary)
-        agent = await Agent.start(link, program, "load", {k: v for k, v in document.items() if v is not None})
-        try:
-            while (event := await agent.event(_SERVE_S))["event"] != last:
-                pass
-            return event
-        finally:
-            await agent.end()
-
-    async def _fill(self, progress: Progress) -> None:
-        for settings in self._external():
-            if settings.volume.fill != "pattern":
-                continue
-            uri = settings.endpoint.uri
-            numbers = range(len(self._initiators)) if CLIENT in uri else range(1)
-            progress(Step(f"writing the pattern to {uri}"))
-            async with asyncio.TaskGroup() as group:
-                for index in numbers:
-                    endpoint = _expanded(uri, index)
-                    document = {
-                        "task": "fill",
-                        "endpoint": endpoint,
-                        "options": options(settings),
-                        "working_set_bytes": self._needed_bytes(settings),
-                        **Permission(destroy=uri in self._destroy).said(endpoint),
-                    }
-                    group.create_task(self._task(self._initiators[index], document, "filled"))
-
-    async def _target(self, settings: Settings, progress: Progress) -> str:
-        """Where the load of these settings goes; a server that is gone, or has another volume, is started."""
-        if not settings.endpoint.embedded:
-            return settings.endpoint.uri
+    async def _served(self, settings: Settings, progress: Progress) -> str:
+        """The endpoint of our own server; one that is gone, or has another volume, is started."""
         serving = self._serving
         asked = settings.volume, settings.connection.polling
         if serving is None or not serving.agent.alive or (serving.volume, serving.polling) != asked:
@@ -306,19 +243,18 @@ class HostsLab(Lab):
         endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
         return _Serving(agent, volume, polling, ready["pid"], endpoints)
 
-    def _load(self, settings: Settings, target: str, index: int, seed: int) -> dict[str, Any]:
-        own = CLIENT in target
+    def _load(self, settings: Settings, reached: Reached, index: int, seed: int) -> dict[str, Any]:
+        own = CLIENT in settings.endpoint.uri
         zone = zone_bytes(settings, 1 if own else len(self._clients(settings)))
-        endpoint = _expanded(target, index)
         document = run_document(
             settings,
-            endpoint,
+            reached.endpoint,
             # Each client draws its own addresses.
             seed=(seed + index) % (1 << 63),
             driver=self._spec.driver,
             cpus=[],
             watch_pids={},
-            permission=Permission(destroy=target in self._destroy),
+            permission=reached.permission,
         )
         return document | {"working_set_bytes": zone, "working_set_offset_bytes": 0 if own else zone * index}
 
@@ -334,8 +270,9 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise _failed(fault) from fault
 
-    def _outcome(self, settings: Settings, answers: list[Answer]) -> Outcome:
+    def _outcome(self, settings: Settings, answers: list[Answer], reached: list[Reached]) -> Outcome:
         threads = min(settings.load.threads, settings.load.workers)
+        facts = planned_facts(self._study, settings)
         parts, cpu, log = [], [], []
         try:
             for answer in answers:
@@ -343,9 +280,8 @@ class HostsLab(Lab):
                 if answer.result is not None:
                     result = TrialResult.model_validate(answer.result)
                     parts.append(Part(answer.host, answer.offset, result))
-                    cpu += initiator_cpu(
-                        answer.host, result, threads, self._idle_ns(answer.host, result.window.duration_ns)
-                    )
+                    idle_ns = self._idle_ns(answer.host, result.window.duration_ns)
+                    cpu += initiator_cpu(answer.host, result, threads, idle_ns, kernel=facts.stack == "kernel")
                 else:
                     observed = Observed.model_validate(answer.observed)
                     idle_ns = self._idle_ns(answer.host, observed.window["duration_ns"])
@@ -358,7 +294,13 @@ class HostsLab(Lab):
             raise TrialFailed(
                 f"no I/O completed within the measured window on {', '.join(silent)}", "\n".join(log), connected
             )
-        result = merged(parts, CpuUse(cpu)).model_copy(update={"facts": planned_facts(self._study, settings)})
+        result = merged(parts, CpuUse(cpu)).model_copy(update={"facts": facts})
+        if reached[0].facts is not None:
+            # Of a path of the kernel's own the engine saw but a device.
+            result = result.model_copy(update={"endpoint": settings.endpoint.uri})
+            connected = connected.model_copy(
+                update={"endpoint": settings.endpoint.uri, "negotiated": connected.negotiated | reached[0].facts}
+            )
         return Outcome(result, connected, "\n".join(log))
 
     def _idle_ns(self, host: str, window_ns: int) -> int | None:
@@ -371,17 +313,15 @@ class HostsLab(Lab):
     async def _clean(self) -> dict[str, str]:
         async def one(link: Link) -> str:
             try:
-                return (
-                    await link.run(f"rm -fv {FOLDER}/engine-* && {{ rmdir {FOLDER} 2>/dev/null || true; }}")
-                ).strip() or "nothing there"
+                return await self._volumes.paths.clean(link) or "nothing there"
             except HostFault as fault:
                 return fault.message
 
-        return dict(
-            zip((link.name for link in self._links()), await asyncio.gather(*map(one, self._links())), strict=True)
-        )
+        said = await asyncio.gather(*map(one, self._links()))
+        return dict(zip((link.name for link in self._links()), said, strict=True))
 
     async def _leave(self) -> None:
+        await self._volumes.paths.close(self._initiators)
         await self._end_server()
         await asyncio.gather(*(link.close() for link in self._links()))
 
@@ -413,20 +353,8 @@ async def _finished(work: Coroutine[Any, Any, _Value]) -> _Value:
         raise found from None
 
 
-def zone_bytes(settings: Settings, clients: int) -> int:
-    """Of each client, of a volume that `clients` share: the load's working set, or an equal part of the volume."""
-    if settings.load.working_set is not None:
-        return settings.load.working_set
-    return max(_ZONE_BYTES, settings.volume.size // clients // _ZONE_BYTES * _ZONE_BYTES)
-
-
-def _expanded(endpoint: str, index: int) -> str:
-    return endpoint.replace(CLIENT, str(index + 1))
-
-
 def _data_address(host: Host) -> str:
-    address = host.data_address or host.address or host.name
-    return f"[{address}]" if ":" in address else address
+    return f"[{host.data}]" if ":" in host.data else host.data
 
 
 def _failed(fault: HostFault) -> TrialFailed:

@@ -49,15 +49,15 @@ async def measure(jobs: Sequence[Job], *, warmup_ns: int, runtime_ns: int, sampl
     window = {"settle_ns": warmup_ns, "slice_ns": runtime_ns, "sample_ns": sample_ns}
     running: list[Agent] = []
     try:
-        armed = await _each([_arm(job, window, running) for job in jobs])
+        armed = await each_of([_arm(job, window, running) for job in jobs])
         ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in armed) / 1e9)
         at_ns = time.time_ns() + round(ahead_s * 1e9)
         for each in armed:
             each.agent.send({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns})
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
-        await _each([each.agent.expect("started", ahead_s + SILENCE_S) for each in armed])
+        await each_of([each.agent.expect("started", ahead_s + SILENCE_S) for each in armed])
         within_s = ahead_s + (warmup_ns + runtime_ns) / 1e9 + SILENCE_S
-        return await _each([_answer(each, within_s) for each in armed])
+        return await each_of([_answer(each, within_s) for each in armed])
     finally:
         await asyncio.gather(*(agent.end() for agent in running))
 
@@ -99,7 +99,7 @@ def _first(faults: BaseExceptionGroup[HostFault]) -> HostFault:
     return found if isinstance(found, HostFault) else _first(found)
 
 
-async def _each(work: Sequence[Any]) -> list[Any]:
+async def each_of(work: Sequence[Any]) -> list[Any]:
     """All at once; the first that fails ends the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:

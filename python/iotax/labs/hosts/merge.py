@@ -10,6 +10,7 @@ from pydantic import Field
 
 from iotax.labs.hosts.clock import Offset
 from iotax.records import CpuTime, CpuUse, Record
+from iotax.records.cpu import Role
 from iotax.trial import (
     Arrived,
     Checks,
@@ -194,24 +195,31 @@ class Observed(Record):
     machine: dict[str, object]
 
 
-def initiator_cpu(host: str, result: TrialResult, threads: int, background_ns: int | None) -> list[CpuTime]:
-    """A client's own parts, under its name."""
+def initiator_cpu(
+    host: str, result: TrialResult, threads: int, background_ns: int | None, *, kernel: bool = False
+) -> list[CpuTime]:
+    """A client's own parts, under its name. Where its kernel makes the path, its machine is the initiator."""
     window_ns = result.checks.cpu_window_ns or result.window.duration_ns
-    return _named(host, result.cpu, window_ns, threads, background_ns)
+    return _named(host, result.cpu, window_ns, threads, background_ns, "initiator" if kernel else "other")
 
 
 def target_cpu(host: str, observed: Observed, threads: int, background_ns: int | None) -> list[CpuTime]:
-    """A target's: its server, where it is ours, and its machine."""
+    """A target's: its server and its machine; its machine alone where the server is not ours."""
     cpu = CpuUse.model_validate({**observed.watched, "machine": observed.machine})
-    return _named(host, cpu, observed.window["duration_ns"], threads, background_ns)
+    role: Role = "other" if observed.watched else "target"
+    return _named(host, cpu, observed.window["duration_ns"], threads, background_ns, role)
 
 
-def _named(host: str, cpu: CpuUse, window_ns: int, threads: int, background_ns: int | None) -> list[CpuTime]:
+def _named(
+    host: str, cpu: CpuUse, window_ns: int, threads: int, background_ns: int | None, machine_is: Role
+) -> list[CpuTime]:
     parts = []
     for part in cpu:
         known: dict[str, object] = {"host": host, "window_ns": window_ns}
         if part.layer == "machine":
-            known["background_ns"] = background_ns
+            # A machine stands for a role only less what it spends without load.
+            role = machine_is if background_ns is not None else "other"
+            known |= {"background_ns": background_ns, "role": role}
         elif part.role in ("initiator", "target"):
             machine = cpu.part("other", "machine")
             known["processors"] = min(threads, (machine.processors if machine else None) or threads)

@@ -51,6 +51,11 @@ class Binary:
     def remote(self) -> str:
         return f"{FOLDER}/engine-{self.digest[:16]}"
 
+    @property
+    def as_root(self) -> str:
+        """The same, for what only root may open. By its full path, as sudo's rules name it."""
+        return f'$([ "$(id -u)" = 0 ] || echo sudo -n) "$HOME/{self.remote}"'
+
 
 class Link:
     """The connection to one host, made anew where it was lost."""
@@ -81,11 +86,11 @@ class Link:
                 raise HostFault(self.name, f"no SSH connection: {_said(error)}", "unreachable") from error
         return self._connection
 
-    async def run(self, command: str) -> str:
-        """Standard output of a command that succeeds. Raises HostFault."""
+    async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
+        """Standard output of a command that succeeds; `given` is its standard input. Raises HostFault."""
         connection = await self.connection()
         try:
-            done = await asyncio.wait_for(connection.run(command, check=True), COMMAND_S)
+            done = await asyncio.wait_for(connection.run(command, check=True, input=given), within_s)
         except asyncssh.ProcessError as error:
             said = str(error.stderr or error.stdout or "").strip().splitlines()
             raise HostFault(

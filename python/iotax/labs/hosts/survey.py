@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,40 @@ _ASK = "uname -r; uname -m; nproc; sudo -n true 2>/dev/null && echo yes || echo 
     for protocol, module in _MODULES.items()
 )
 
+COMMANDS = {"nvme-tcp": ("nvme",), "iscsi": ("iscsiadm",), "nfs": ("mount", "umount")}
+"""Kind of a kernel's path → what root runs for it."""
+_HELD = (
+    "{ lsblk -rno NAME,TYPE,FSTYPE,MOUNTPOINTS 2>/dev/null || lsblk -rno NAME,TYPE,FSTYPE,MOUNTPOINT 2>/dev/null; } | "
+    """awk '$2 != "loop" && $2 != "rom" && NF > 2 { name = $1; $1 = $2 = ""; sub(/^ +/, ""); print name ": " $0 }'"""
+)
+"""What holds data: a disk or a part of one with a file system, a volume manager's label, or a mount."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a study wants to know of one host beside what every host is asked."""
+
+    commands: tuple[str, ...] = ()
+    """That it must run as root."""
+    devices: bool = False
+    """Whether the engine opens block devices there, as root."""
+    peer: str = ""
+    """An address that it reaches over the network under test."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Of a host."""
+
+    name: str
+    mtu: int
+    speed_mbit: int | None = None
+    """None where it has none, as virtual ones."""
+
+    def __str__(self) -> str:
+        speed = "" if self.speed_mbit is None else f", {self.speed_mbit / 1000:g} Gbit/s"
+        return f"{self.name}, MTU {self.mtu}{speed}"
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -34,23 +69,35 @@ class Survey:
     """Whether `sudo -n` runs commands as root."""
     protocols: tuple[str, ...] = ()
     """That its kernel can speak."""
+    obstacles: tuple[str, ...] = ()
+    """Commands that the study needs as root and cannot have: `nvme is missing`, `mount is forbidden`."""
+    link: Interface | None = None
+    """On the way to what the study names; None where it names nothing, or no route leads there."""
+    held: tuple[str, ...] = ()
+    """Its disks and what holds each: `sda: ext4 /`."""
     engine: str = ""
     clock: Offset | None = None
     fault: str = ""
     """Why nothing else is known, or not all."""
 
 
-async def survey(links: Sequence[tuple[str, Link]], binary: Binary) -> list[Survey]:
-    """All at once, (role, link) each. A host that cannot be reached says why."""
-    return list(await asyncio.gather(*(_one(role, link, binary) for role, link in links)))
+async def survey(links: Sequence[tuple[str, Link, Asked]], binary: Binary) -> list[Survey]:
+    """All at once. A host that cannot be reached says why."""
+    return list(await asyncio.gather(*(_one(role, link, asked, binary) for role, link, asked in links)))
 
 
-async def _one(role: str, link: Link, binary: Binary) -> Survey:
+async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
     found = Survey(link.name, role)
     try:
         kernel, machine, cores, sudo, *protocols = (await link.run(f"{{ {_ASK}; }} || true")).splitlines()
         found = Survey(link.name, role, kernel, machine, int(cores), sudo == "yes", tuple(protocols))
         program = await link.install(binary)
+        found = replace(
+            found,
+            obstacles=await _obstacles(link, asked, binary),
+            link=await _interface(link, asked.peer),
+            held=tuple((await link.run(_HELD)).splitlines()),
+        )
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
         agent = await Agent.start(link, program, "session", document)
         try:
@@ -63,3 +110,30 @@ async def _one(role: str, link: Link, binary: Binary) -> Survey:
     except ValueError:
         return Survey(link.name, role, fault="its shell answers something else than was asked")
     return replace(found, engine=armed["engine_version"], clock=clock)
+
+
+async def _obstacles(link: Link, asked: Asked, binary: Binary) -> tuple[str, ...]:
+    commands = [*asked.commands, *([f'"$HOME/{binary.remote}"'] if asked.devices else [])]
+    if not commands:
+        return ()
+    said = await link.run(
+        "PATH=$PATH:/usr/sbin:/sbin; "
+        f"for each in {' '.join(commands)}; do name=${{each##*/}}; "
+        'command -v "$each" >/dev/null 2>&1 || { echo "$name is missing"; continue; }; '
+        '[ "$(id -u)" = 0 ] || sudo -n -l "$each" >/dev/null 2>&1 || echo "sudo -n $name is forbidden"; done'
+    )
+    return tuple(said.splitlines())
+
+
+async def _interface(link: Link, peer: str) -> Interface | None:
+    if not peer:
+        return None
+    where = shlex.quote(peer)
+    said = await link.run(
+        f"PATH=$PATH:/usr/sbin:/sbin; to=$(getent ahosts {where} | awk 'NR == 1 {{ print $1 }}'); "
+        f"dev=$(ip -o route get \"${{to:-{where}}}\" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p'); "
+        'if [ -n "$dev" ]; then echo "$dev"; cat "/sys/class/net/$dev/mtu"; '
+        'cat "/sys/class/net/$dev/speed" 2>/dev/null; fi; true'
+    )
+    name, mtu, speed, *_ = [*said.split(), "", "", ""]
+    return Interface(name, int(mtu), int(speed) if speed.isdecimal() and int(speed) else None) if name else None

@@ -1,0 +1,180 @@
+"""What the initiators' own kernels bring up: one path a host, read back, and taken down whatever happens to us.
+
+The work is done by a script on the host (remote/paths.sh). As long as a study runs, it holds the lock of the host and a
+lease; when the lease ends, for whatever reason, the script takes down what the journal of the host holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+
+from iotax.labs.hosts.agent import LEASE_NS, Agent
+from iotax.labs.hosts.ssh import FOLDER, Binary, HostFault, Link
+from iotax.study import Settings
+from iotax.study.kernel_path import kernel_path
+
+_SCRIPT = (resources.files("iotax.labs.hosts") / "remote" / "paths.sh").read_text(encoding="utf-8")
+SCRIPT = f"{FOLDER}/paths-{hashlib.sha256(_SCRIPT.encode()).hexdigest()[:16]}.sh"
+UP_S = 120.0
+"""A login, a scan and a disk that settles; each step of the script has its own, shorter limit."""
+_ARMED_S = 60.0
+_KINDS = frozenset({"missing", "denied", "unreachable", "in_use", "disk_full", "not_found", "usage"})
+_LOCAL = "local:"
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A path that is up on a host."""
+
+    device: str
+    """The block device, or the file."""
+    identity: str
+    """What tells it from any other that may have its name: WWID, UUID, or place."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What took effect, as the host's kernel says."""
+
+    @property
+    def endpoint(self) -> str:
+        """As the engine on the host is given it."""
+        return f"{_LOCAL}{self.device}"
+
+    @property
+    def needs_root(self) -> bool:
+        return self.device.startswith("/dev/")
+
+
+class Paths:
+    """Of one study."""
+
+    def __init__(self, binary: Binary) -> None:
+        self._binary = binary
+        self._keepers: dict[str, Agent] = {}
+        self._up: dict[str, tuple[tuple[str, ...], Attached]] = {}
+        """Host → what was asked for, and what came of it."""
+
+    async def up(self, link: Link, uri: str, settings: Settings) -> Attached:
+        """The path of an endpoint, with `{client}` settled; another one is taken down first. Raises HostFault.
+
+        What is on the host anyway is looked up each time, since its name may lead elsewhere by now.
+        """
+        asked = words(uri, settings)
+        await self._keep(link)
+        if link.name in self._up and self._up[link.name][0] == asked and not uri.startswith(_LOCAL):
+            return self._up[link.name][1]
+        self._up.pop(link.name, None)
+        attached = attached_of(link.name, await self._script(link, f"up {shlex.join(asked)}"))
+        if wrong := mismatches(uri, settings, attached.facts):
+            await self._script(link, "down")
+            raise HostFault(link.name, f"{uri}: {'; '.join(wrong)}", "usage")
+        self._up[link.name] = asked, attached
+        return attached
+
+    async def close(self, links: list[Link]) -> None:
+        """Takes everything down, and lets go of the hosts."""
+        for link in links:
+            if (keeper := self._keepers.pop(link.name, None)) is None:
+                continue
+            try:
+                if keeper.alive:
+                    await self._script(link, "down")
+            except HostFault:
+                pass  # the keeper on the host tries again, and so does the next study
+            await keeper.end()
+        self._up.clear()
+
+    async def clean(self, link: Link) -> str:
+        """Takes down what an earlier study left, and removes all that iotax copied; what it was. Raises HostFault, also
+        where a study is at work."""
+        said = ""
+        if await link.run(f"ls {FOLDER}/path-* {FOLDER}/lock-* 2>/dev/null || true"):
+            await self._install(link)
+            said = await self._script(link, "clean")
+        removed = f"rm -fv {FOLDER}/engine-* {FOLDER}/paths-*.sh && {{ rmdir {FOLDER} 2>/dev/null || true; }}"
+        return (said + await link.run(removed)).strip()
+
+    async def _keep(self, link: Link) -> None:
+        keeper = self._keepers.get(link.name)
+        if keeper is not None and keeper.alive:
+            return
+        self._up.pop(link.name, None)
+        if keeper is not None:
+            await keeper.end()
+        program = await link.install(self._binary)
+        await self._install(link)
+        document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
+        keeper = await Agent.start(link, f"sh {SCRIPT} keep", program, document)
+        try:
+            await keeper.expect("armed", _ARMED_S)
+        except HostFault as fault:
+            said = keeper.log
+            await keeper.end()
+            raise _explained(link.name, said.splitlines()[-1] if said else fault.message) from fault
+        self._keepers[link.name] = keeper
+
+    async def _install(self, link: Link) -> None:
+        part = f"{SCRIPT}.part"
+        await link.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
+
+    async def _script(self, link: Link, command: str) -> str:
+        try:
+            return await link.run(f"sh {SCRIPT} {command}", within_s=UP_S)
+        except HostFault as fault:
+            if fault.kind != "io":
+                raise
+            raise _explained(link.name, fault.message.removeprefix("sh failed: ")) from fault
+
+
+def words(uri: str, settings: Settings) -> tuple[str, ...]:
+    """What the script on the host is told."""
+    if uri.startswith(_LOCAL):
+        return "local", uri.removeprefix(_LOCAL)
+    path, connection = kernel_path(uri), settings.connection
+    common = path.kind, path.address, str(path.port), path.name, path.unit
+    count = str(path.connections or "")
+    if path.kind == "nfs":
+        return *common, path.version, count
+    on = "CRC32C" if path.kind == "iscsi" else "on"
+    digests = tuple(on if each else "" for each in (connection.header_digest, connection.data_digest))
+    return (*common, *digests) if path.kind == "iscsi" else (*common, count, *digests)
+
+
+def attached_of(host: str, said: str) -> Attached:
+    """From what the script says. Raises HostFault where it says no device."""
+    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
+    for line in said.splitlines():
+        into, rest = (facts, line.removeprefix("FACT ")) if line.startswith("FACT ") else (found, line)
+        name, _, value = rest.partition("=")
+        into[name] = value
+    if not found.get("DEVICE"):
+        raise HostFault(host, "the path came up, but named no device", "io")
+    return Attached(found["DEVICE"], found.get("ID", ""), facts)
+
+
+def mismatches(uri: str, settings: Settings, facts: Mapping[str, str]) -> list[str]:
+    """What was asked for and the host's kernel does not have."""
+    if uri.startswith(_LOCAL):
+        return []
+    path, connection = kernel_path(uri), settings.connection
+    asked: dict[str, str] = {}
+    if path.kind == "nfs":
+        asked["vers"] = path.version
+    else:
+        asked |= {name: "on" for name in ("header_digest", "data_digest") if getattr(connection, name)}
+    if path.connections is not None:
+        asked["nconnect" if path.kind == "nfs" else "queues"] = str(path.connections)
+    return [
+        f"{name} is {facts.get(name, 'not to be found')}, {value} was asked for"
+        for name, value in asked.items()
+        if facts.get(name) != value
+    ]
+
+
+def _explained(host: str, said: str) -> HostFault:
+    """The script's last words are a kind and a message."""
+    kind, _, message = said.partition(" ")
+    return HostFault(host, message, kind) if kind in _KINDS else HostFault(host, said, "io")

@@ -1,0 +1,294 @@
+# Paths that this host's kernel makes to a target: brought up, read back, taken down. POSIX shell, as the login's user; what
+# needs root goes through `sudo -n`. Every path is written into a journal before it is made, so that whoever comes next takes down
+# what was left, and nothing else.
+#
+#   paths.sh up KIND ARGUMENTS...   DEVICE=…, ID=… and FACT name=value on standard output
+#   paths.sh down                   takes down all that the journal of this host holds
+#   paths.sh clean                  the same, where no study is at work
+#   paths.sh keep ENGINE            holds this host's lock as long as `ENGINE session` runs, and takes everything down then
+#
+# What fails ends with `KIND MESSAGE` on standard error; the kinds are those of the engine (docs/reference/engine.md).
+SYSFS=${SYSFS:-/sys}
+PROCFS=${PROCFS:-/proc}
+PATH=$PATH:/usr/sbin:/sbin
+FOLDER=$HOME/.cache/iotax
+# Homes may be shared between hosts, and nothing outlives a boot.
+BOOT=$(cat "$PROCFS/sys/kernel/random/boot_id") || exit 1
+JOURNAL=$FOLDER/path-$(uname -n)-$BOOT
+WAIT_S=${WAIT_S:-20}
+
+die() { echo "$*" >&2; exit 1; }
+
+# root WHAT COMMAND...: as root; what it says decides the kind of its failure.
+root() {
+    _what=$1
+    shift
+    command -v "$1" >/dev/null 2>&1 || die "missing $1 is not installed on this host"
+    # A server that is gone must not keep this script.
+    if [ "$(id -u)" = 0 ]; then _said=$(timeout "$WAIT_S" "$@" 2>&1) && return
+    else _said=$(timeout "$WAIT_S" sudo -n "$@" 2>&1) && return; fi
+    case "$_said" in
+    *"password is required"* | *"not allowed"* | *"may not run"* | *"not in the sudoers"* | *"sudo: not found"*)
+        die "denied sudo -n $1 is refused on this host: $(echo "$_said" | tail -n 1)" ;;
+    *"uthentication fail"* | *"uthorization fail"* | *"ccess denied"* | *"ermission denied"*)
+        die "denied $_what: $(echo "$_said" | tail -n 1)" ;;
+    esac
+    die "unreachable $_what: $(echo "$_said" | tail -n 1)"
+}
+
+# until_true COMMAND...: tries again five times a second.
+until_true() {
+    _left=$((WAIT_S * 5))
+    until "$@"; do
+        _left=$((_left - 1))
+        [ "$_left" -gt 0 ] || return 1
+        sleep 0.2
+    done
+}
+
+# note ARGUMENTS...: one a line, before anything is made. An earlier entry must be gone.
+note() {
+    mkdir -p "$FOLDER" && { for _each in "$@"; do echo "$_each"; done; } 2>/dev/null >"$JOURNAL.part" &&
+        mv "$JOURNAL.part" "$JOURNAL" || die "disk_full the journal $JOURNAL cannot be written: nothing was brought up"
+}
+
+fact() { [ -z "$2" ] || echo "FACT $1=$2"; }
+content() { cat "$1" 2>/dev/null; }
+
+# --- NVMe/TCP, by nvme-cli
+
+# nvme_controllers NQN
+nvme_controllers() {
+    for _controller in "$SYSFS"/class/nvme/nvme*; do
+        [ "$(content "$_controller/subsysnqn")" != "$1" ] || echo "$_controller"
+    done
+}
+
+# nvme_namespace NQN NSID: the name of its block device, the one above all paths.
+nvme_namespace() {
+    for _block in "$SYSFS"/block/nvme*; do
+        case "${_block##*/}" in *c*n*) continue ;; esac
+        [ "$(content "$_block/device/subsysnqn") $(content "$_block/nsid")" != "$1 $2" ] || { echo "${_block##*/}"; return; }
+    done
+    return 1
+}
+has_namespace() { nvme_namespace "$@" >/dev/null; }
+no_controller() { [ -z "$(nvme_controllers "$1")" ]; }
+
+# up_nvme ADDRESS PORT NQN NSID QUEUES HEADER_DIGEST DATA_DIGEST
+up_nvme() {
+    no_controller "$3" || die "in_use $3 is connected on this host already, and not by iotax; disconnect it: nvme disconnect -n $3"
+    note nvme-tcp "$3"
+    [ -e /dev/nvme-fabrics ] || root "loading nvme-tcp" modprobe nvme-tcp
+    root "connecting $3" nvme connect -t tcp -a "$1" -s "$2" -n "$3" ${5:+-i "$5"} ${6:+--hdr-digest} ${7:+--data-digest}
+    until_true has_namespace "$3" "$4" || die "not_found $3 is connected, but shows no namespace $4"
+    _name=$(nvme_namespace "$3" "$4")
+    _one=$(nvme_controllers "$3" | head -n 1)
+    echo "DEVICE=/dev/$_name"
+    echo "ID=$(content "$SYSFS/block/$_name/wwid")"
+    fact queues "$(($(content "$_one/queue_count") - 1))" # one is for administration
+    fact model "$(content "$_one/model" | sed 's/ *$//')"
+    fact firmware "$(content "$_one/firmware_rev" | sed 's/ *$//')"
+    fact address "$(content "$_one/address")"
+    # The kernel takes no connection whose ends disagree about digests, and does not show them.
+    fact header_digest "${6:+on}"
+    fact data_digest "${7:+on}"
+}
+
+down_nvme() {
+    no_controller "$1" || root "disconnecting $1" nvme disconnect -n "$1"
+    until_true no_controller "$1" || die "in_use $1 stays connected"
+}
+
+# --- iSCSI, by open-iscsi
+
+# iscsi_session IQN
+iscsi_session() {
+    for _session in "$SYSFS"/class/iscsi_session/session*; do
+        [ "$(content "$_session/targetname")" != "$1" ] || { echo "$_session"; return; }
+    done
+    return 1
+}
+has_session() { iscsi_session "$1" >/dev/null; }
+no_session() { ! has_session "$1"; }
+
+# iscsi_disk IQN LUN: the name of its block device.
+iscsi_disk() {
+    for _block in "$(iscsi_session "$1")"/device/target*/*:"$2"/block/*; do
+        [ -d "$_block" ] && echo "${_block##*/}" && return
+    done
+    return 1
+}
+has_disk() { iscsi_disk "$@" >/dev/null; }
+
+# iscsi_set IQN PORTAL NAME VALUE
+iscsi_set() { root "setting $3" iscsiadm -m node -T "$1" -p "$2" -o update -n "$3" -v "$4"; }
+
+# up_iscsi ADDRESS PORT IQN LUN HEADER_DIGEST DATA_DIGEST: digests as open-iscsi writes them (CRC32C), or nothing
+up_iscsi() {
+    no_session "$3" || die "in_use $3 is logged in on this host already, and not by iotax; log it out: iscsiadm -m node -T $3 --logout"
+    # A portal is written [address]:port only for IPv6.
+    case "$1" in *:*) _portal="[$1]:$2" ;; *) _portal="$1:$2" ;; esac
+    # A record that is there already belongs to somebody, with his settings: it is used and stays.
+    if (root "" iscsiadm -m node -T "$3" -p "$_portal") >/dev/null 2>&1; then
+        [ -z "$5$6" ] || die "usage open-iscsi has a record of $3 with settings of its own; digests need it removed: iscsiadm -m node -T $3 -o delete"
+        note iscsi "$3" "$_portal" theirs
+    else
+        note iscsi "$3" "$_portal" ours
+        root "recording $3" iscsiadm -m node -T "$3" -p "$_portal" -o new
+        iscsi_set "$3" "$_portal" "node.conn[0].iscsi.HeaderDigest" "${5:-None}"
+        iscsi_set "$3" "$_portal" "node.conn[0].iscsi.DataDigest" "${6:-None}"
+        iscsi_set "$3" "$_portal" node.startup manual
+    fi
+    root "logging in to $3" iscsiadm -m node -T "$3" -p "$_portal" --login
+    until_true has_session "$3" && until_true has_disk "$3" "$4" || die "not_found $3 is logged in, but shows no LUN $4"
+    _name=$(iscsi_disk "$3" "$4")
+    _session=$(iscsi_session "$3")
+    # Where multipathd took the disk, the device above it is the path.
+    for _holder in "$SYSFS/block/$_name"/holders/dm-*; do
+        case "$(content "$_holder/dm/uuid")" in mpath-*) _above=${_holder##*/} ;; esac
+    done
+    echo "DEVICE=/dev/${_above:-$_name}"
+    echo "ID=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')"
+    fact model "$(content "$SYSFS/block/$_name/device/vendor" | sed 's/ *$//') $(content "$SYSFS/block/$_name/device/model" | sed 's/ *$//')"
+    fact queue_depth "$(content "$SYSFS/block/$_name/device/queue_depth")"
+    fact multipath "${_above:+$(content "$SYSFS/block/$_above/dm/name")}"
+    for _connection in "$_session"/device/connection*/iscsi_connection/*; do
+        fact header_digest "$(on_off "$(content "$_connection/header_digest")")"
+        fact data_digest "$(on_off "$(content "$_connection/data_digest")")"
+        fact address "$(content "$_connection/address"):$(content "$_connection/port")"
+        break
+    done
+}
+on_off() { case "$1" in 1) echo on ;; 0) echo off ;; esac; }
+
+# down_iscsi IQN PORTAL OWNER
+down_iscsi() {
+    no_session "$1" || root "logging out of $1" iscsiadm -m node -T "$1" -p "$2" --logout
+    until_true no_session "$1" || die "in_use $1 stays logged in"
+    [ "$3" = theirs ] || ! (root "" iscsiadm -m node -T "$1" -p "$2") >/dev/null 2>&1 ||
+        root "forgetting $1" iscsiadm -m node -T "$1" -p "$2" -o delete
+}
+
+# --- NFS, by mount
+
+mounted() { grep -q " $1 nfs" "$PROCFS/self/mounts"; }
+not_mounted() { ! mounted "$1"; }
+
+# nfs_stats FOLDER: what the kernel says of this mount (/proc/self/mountstats).
+nfs_stats() {
+    awk -v folder="$1" '$1 == "device" { here = $5 == folder } here' "$PROCFS/self/mountstats"
+}
+
+# up_nfs ADDRESS PORT EXPORT FILE VERSION CONNECTIONS
+up_nfs() {
+    _mount=$FOLDER/mount
+    not_mounted "$_mount" || die "in_use something is mounted on $_mount on this host, and no journal tells of it; unmount it"
+    note nfs "$_mount"
+    mkdir -p "$_mount" || die "disk_full $_mount cannot be made"
+    _options="vers=$5,proto=tcp,port=$2,hard,noatime,nosuid,nodev,noexec${6:+,nconnect=$6}"
+    case "$1" in *:*) _address="[$1]" ;; *) _address=$1 ;; esac
+    root "mounting $1:$3" mount -t nfs -o "$_options" "$_address:$3" "$_mount"
+    mounted "$_mount" || die "not_found $1:$3 was mounted, but is not to be seen"
+    [ -f "$_mount/$4" ] || die "not_found $1:$3 has no file $4: make it first, as large as the volume (truncate -s)"
+    echo "DEVICE=$_mount/$4"
+    # A file has no identity of its own that outlives a mount but its place.
+    echo "ID=$1:$3/$4 inode $(stat -c %i "$_mount/$4" 2>/dev/null)"
+    _found=$(nfs_stats "$_mount")
+    fact vers "$(echo "$_found" | sed -n 's/.*[, ]vers=\([0-9.]*\).*/\1/p' | head -n 1)"
+    fact nconnect "$(echo "$_found" | grep -c 'xprt:')"
+    for _size in rsize wsize; do
+        fact $_size "$(echo "$_found" | sed -n "s/.*[, ]$_size=\([0-9]*\).*/\1/p" | head -n 1)"
+    done
+}
+
+# down_nfs FOLDER
+down_nfs() {
+    not_mounted "$1" || (root "unmounting $1" umount "$1") 2>/dev/null || root "unmounting $1" umount -f -l "$1"
+    until_true not_mounted "$1" || die "in_use $1 stays mounted"
+    [ ! -d "$1" ] || rmdir "$1" 2>/dev/null || :
+}
+
+# --- what this host has already
+
+# up_local PATH: a device or file, with what tells it from any other that may have this name tomorrow.
+up_local() {
+    [ -e "$1" ] || die "not_found $1 is not on this host"
+    _real=$(readlink -f "$1")
+    _name=${_real##*/}
+    echo "DEVICE=$_real"
+    if [ -b "$_real" ]; then
+        # A partition or device-mapper device names itself elsewhere than a disk.
+        for _place in wwid device/wwid dm/uuid md/uuid uuid partition; do
+            _id=$(content "$SYSFS/class/block/$_name/$_place" | sed 's/ *$//')
+            [ -z "$_id" ] || { echo "ID=$_place $_id"; return; }
+        done
+        echo "ID=$(content "$SYSFS/class/block/$_name/dev")"
+    else
+        echo "ID=inode $(stat -c '%d:%i' "$_real")"
+    fi
+}
+
+# --- all of them
+
+down() {
+    # Of an earlier boot nothing is left but the entry.
+    for _old in "$FOLDER/path-$(uname -n)-"*; do
+        [ "$_old" = "$JOURNAL" ] || rm -f "$_old"
+    done
+    [ -f "$JOURNAL" ] || return 0
+    { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$JOURNAL"
+    case "$_kind" in
+    nvme-tcp) down_nvme "$_first" ;;
+    iscsi) down_iscsi "$_first" "$_second" "$_third" ;;
+    nfs) down_nfs "$_first" ;;
+    esac
+    rm -f "$JOURNAL"
+    echo "DOWN $_kind $_first"
+}
+
+up() {
+    down >/dev/null
+    _up=$1
+    shift
+    case "$_up" in
+    nvme-tcp) set -- up_nvme "$@" ;;
+    iscsi) set -- up_iscsi "$@" ;;
+    nfs) set -- up_nfs "$@" ;;
+    *) set -- up_local "$@" ;;
+    esac
+    # What came up half is taken down; why it did not come up is what is said.
+    ("$@") || {
+        (down) >/dev/null 2>&1
+        exit 1
+    }
+}
+
+lock() {
+    mkdir -p "$FOLDER" && touch "$FOLDER/lock-$(uname -n)" || die "denied $FOLDER cannot be written"
+    exec 9>"$FOLDER/lock-$(uname -n)"
+    flock -n 9 || die "in_use another study of iotax uses this host"
+}
+
+clean() {
+    lock
+    down
+    rm -f "$FOLDER/lock-$(uname -n)"
+}
+
+keep() {
+    lock
+    # A session that hangs up must not keep this from ending in order.
+    trap '' HUP TERM PIPE
+    (down) >&2
+    # The lock is this shell's alone: what it starts must not keep it.
+    (trap - HUP TERM PIPE; exec "$1" session) 9>&-
+    (down) >&2 9>&-
+}
+
+command=$1
+shift
+case "$command" in
+up | down | clean | keep) "$command" "$@" ;;
+*) die "usage paths.sh up|down|clean|keep" ;;
+esac

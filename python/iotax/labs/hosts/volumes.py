@@ -1,0 +1,215 @@
+"""What stands behind the endpoints that a study names itself: reached, judged and filled from its initiators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from iotax.engine import EngineError
+from iotax.labs import guard
+from iotax.labs.base import Finding, Progress, Step
+from iotax.labs.hosts.agent import Agent
+from iotax.labs.hosts.paths import Attached, Paths
+from iotax.labs.hosts.ssh import Binary, HostFault, Link
+from iotax.labs.hosts.survey import COMMANDS, Asked
+from iotax.labs.load import Checked, Permission, options
+from iotax.study import Settings
+from iotax.study.hosts import CLIENT, Host
+from iotax.study.kernel_path import PREFIX, kernel_path
+
+_ANSWER_S = 60.0
+_ZONE_BYTES = 1 << 20
+"""Zones of a shared volume begin at multiples of it."""
+_GLANCE_BYTES = 4 << 20
+"""Looked at once more whenever a path was brought up: partition tables and file systems begin here."""
+_LOCAL = "local:"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """An endpoint from one host."""
+
+    endpoint: str
+    """As the engine there is given it."""
+    program: str
+    permission: Permission
+    facts: dict[str, str] | None = None
+    """Of a path that the host's kernel made."""
+
+
+class Volumes:
+    """Of one study. `destroy` holds the endpoints whose data the user gave away, as the study names them."""
+
+    def __init__(
+        self, settings: Sequence[Settings], initiators: Sequence[Link], binary: Binary, destroy: frozenset[str]
+    ) -> None:
+        self._settings, self._initiators, self._destroy = settings, initiators, destroy
+        self._binary, self.paths = binary, Paths(binary)
+        self._identities: dict[tuple[str, str], str] = {}
+        """(host, endpoint) → which device or file was judged there."""
+        self._judged: dict[str, tuple[Attached, dict[str, int] | None]] = {}
+        """Host → the path that is up, and the engine's identity of it, since it was looked at."""
+
+    def asked(self, server: Host | None) -> Asked:
+        """What each initiator must be able to do; `server` serves the embedded protocols."""
+        uris = dict.fromkeys(each.endpoint.uri for each in self._settings)
+        paths = [kernel_path(expanded(uri, 0)) for uri in uris if uri.startswith(PREFIX)]
+        commands = dict.fromkeys(command for path in paths for command in COMMANDS[path.kind])
+        peers = [path.address for path in paths]
+        peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]
+        peers += [server.data] if server is not None and "" in uris else []
+        devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)
+        return Asked(tuple(commands), devices, next(iter(peers), ""))
+
+    async def check(self, progress: Progress) -> list[Finding]:
+        """What stands at each endpoint. A volume that several hosts reach is looked at once, the others only see
+        whether it is the same."""
+        found: list[Finding] = []
+        for settings in self._external():
+            whole: dict[str, str] = {}
+            for index in self._viewers(settings):
+                found += await self._check(settings, index, whole, progress)
+        return found
+
+    async def fill(self, progress: Progress) -> None:
+        """Writes the pattern where a treatment may read it. Raises HostFault."""
+        for settings in self._external():
+            if settings.volume.fill != "pattern":
+                continue
+            uri = settings.endpoint.uri
+            # The devices of several hosts may be several, though their names are one.
+            several = CLIENT in uri or uri.startswith(_LOCAL)
+            progress(Step(f"writing the pattern to {uri}"))
+            async with asyncio.TaskGroup() as group:
+                for index in range(len(self._initiators)) if several else range(1):
+                    group.create_task(self._fill(settings, index))
+
+    async def reach(self, settings: Settings, index: int) -> Reached:
+        """Where the load of a host goes, its kernel's path up and known to be what was judged. Raises HostFault."""
+        link, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
+        given_away = settings.endpoint.uri in self._destroy
+        if not _on_host(uri):
+            return Reached(uri, self._binary.remote, Permission(destroy=given_away))
+        attached = await self.paths.up(link, uri, settings)
+        known = self._identities.setdefault((link.name, uri), attached.identity)
+        if known != attached.identity:
+            said = f"{uri} is {attached.identity} now; what was judged is {known}. Nothing was written"
+            raise HostFault(link.name, said, "swapped")
+        since, identity = self._judged.get(link.name, (None, None))
+        if since is not attached:
+            checked = await self._look(link, settings, attached, look_bytes=_GLANCE_BYTES)
+            if settings.writes and checked.holds == "foreign" and not given_away:
+                said = f"{uri} holds {checked.what or 'data'} that iotax did not write. Nothing was changed"
+                raise HostFault(link.name, said, "foreign_data")
+            identity = checked.identity
+            self._judged[link.name] = attached, identity
+        permission = Permission(judged=identity, destroy=given_away)
+        return Reached(attached.endpoint, self._program(attached), permission, dict(attached.facts))
+
+    async def answers(self, settings: Settings) -> None:
+        """Raises HostFault where the endpoint does not answer. Writes nothing."""
+        if _on_host(settings.endpoint.uri):
+            await self.reach(settings, 0)
+        else:
+            document = _check_document(expanded(settings.endpoint.uri, 0), settings, look_bytes=0)
+            await self._task(self._initiators[0], self._binary.remote, document)
+
+    def needed_bytes(self, settings: Settings) -> int:
+        """Of each volume, by all clients that share it."""
+        clients = 1 if CLIENT in settings.endpoint.uri else settings.load.clients or len(self._initiators)
+        return zone_bytes(settings, clients) * clients
+
+    def _external(self) -> list[Settings]:
+        """The largest treatment of each endpoint that the study names itself."""
+        largest: dict[str, Settings] = {}
+        for settings in self._settings:
+            uri = settings.endpoint.uri
+            if uri and (uri not in largest or self.needed_bytes(settings) > self.needed_bytes(largest[uri])):
+                largest[uri] = settings
+        return list(largest.values())
+
+    def _viewers(self, settings: Settings) -> range:
+        """Who looks: every host that has a volume, or a path, of its own."""
+        uri = settings.endpoint.uri
+        return range(len(self._initiators)) if CLIENT in uri or _on_host(uri) else range(1)
+
+    async def _check(self, settings: Settings, index: int, whole: dict[str, str], progress: Progress) -> list[Finding]:
+        """`whole` holds the identities that were looked at from end to end, and by whom."""
+        link, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
+        progress(Step(f"{link.name}: checking what data {uri} holds"))
+        # What the user may give away is the endpoint as the study has it.
+        named, label = settings.endpoint.uri, f"{settings.label} on {link.name}"
+        destroy = named in self._destroy
+        look_bytes: int | None = 0 if destroy else None
+        try:
+            if not _on_host(uri):
+                document = _check_document(uri, settings, look_bytes)
+                checked = Checked.model_validate(await self._task(link, self._binary.remote, document))
+            else:
+                attached = await self.paths.up(link, uri, settings)
+                self._identities[link.name, uri] = attached.identity
+                if settings.endpoint.kernel and (first := whole.setdefault(attached.identity, link.name)) != link.name:
+                    return [Finding("ok", f"{label} ({uri})", f"the volume that {first} has, {attached.identity}")]
+                if CLIENT not in named and settings.endpoint.kernel and len(whole) > 1:
+                    said = f"is {attached.identity}, and {next(iter(whole.values()))} has {next(iter(whole))}"
+                    return [Finding("error", f"{label} ({uri})", f"{said}: all must reach one volume")]
+                checked = await self._look(link, settings, attached, look_bytes)
+        except HostFault as fault:
+            error = EngineError(fault.kind, fault.message, named)
+            return [guard.explain(label, named, error)]
+        needed = settings.load.model_copy(update={"working_set": self.needed_bytes(settings)})
+        return guard.judge(replace(settings, load=needed), label, named, checked, destroy=destroy)
+
+    async def _fill(self, settings: Settings, index: int) -> None:
+        reached = await self.reach(settings, index)
+        document = {
+            "task": "fill",
+            "endpoint": reached.endpoint,
+            "options": options(settings),
+            "working_set_bytes": self.needed_bytes(settings),
+            **reached.permission.said(reached.endpoint),
+        }
+        await self._task(self._initiators[index], reached.program, document)
+
+    async def _look(self, link: Link, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
+        document = _check_document(attached.endpoint, settings, look_bytes)
+        return Checked.model_validate(await self._task(link, self._program(attached), document))
+
+    def _program(self, attached: Attached) -> str:
+        return self._binary.as_root if attached.needs_root else self._binary.remote
+
+    async def _task(self, link: Link, program: str, document: dict[str, Any]) -> dict[str, Any]:
+        """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
+        await link.install(self._binary)
+        last = {"check": "checked", "fill": "filled"}[document["task"]]
+        agent = await Agent.start(link, program, "load", document)
+        try:
+            while (event := await agent.event(_ANSWER_S))["event"] != last:
+                pass
+            return event
+        finally:
+            await agent.end()
+
+
+def zone_bytes(settings: Settings, clients: int) -> int:
+    """Of each client, of a volume that `clients` share: the load's working set, or an equal part of the volume."""
+    if settings.load.working_set is not None:
+        return settings.load.working_set
+    return max(_ZONE_BYTES, settings.volume.size // clients // _ZONE_BYTES * _ZONE_BYTES)
+
+
+def expanded(endpoint: str, index: int) -> str:
+    return endpoint.replace(CLIENT, str(index + 1))
+
+
+def _on_host(uri: str) -> bool:
+    """Whether the engine there is given a device or file of its host."""
+    return uri.startswith((_LOCAL, PREFIX))
+
+
+def _check_document(endpoint: str, settings: Settings, look_bytes: int | None) -> dict[str, Any]:
+    document = {"task": "check", "endpoint": endpoint, "options": options(settings)}
+    return document | ({} if look_bytes is None else {"look_bytes": look_bytes})

@@ -1,0 +1,55 @@
+"""A path that a host's own kernel makes to somebody's target: `kernel:nvme-tcp://…`, `kernel:iscsi://…`, `kernel:nfs://…`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+PREFIX = "kernel:"
+NFS_VERSIONS = ("3", "4.1", "4.2")
+_NFS_VERSION = "4.2"
+"""Where the endpoint names none."""
+_PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+
+Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp"]
+
+
+@dataclass(frozen=True)
+class KernelPath:
+    """What a host is asked to bring up."""
+
+    kind: Kind
+    address: str
+    port: int
+    name: str
+    """NQN, IQN, or the NFS export."""
+    unit: str
+    """Namespace, LUN, or the file within the export."""
+    version: str = ""
+    """Of NFS."""
+    connections: int | None = None
+    """NFS: connections of the mount (`nconnect`). NVMe: I/O queues. The kernel's own choice when not given."""
+
+    @property
+    def protocol(self) -> str:
+        """As reports name it."""
+        return f"nfs{self.version}" if self.kind == "nfs" else self.kind
+
+
+def kernel_path(uri: str) -> KernelPath:
+    """Of an endpoint that was found well formed (`iotax.study.endpoint`)."""
+    parts = urlsplit(uri.removeprefix(PREFIX))
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    kind: Kind = parts.scheme  # ty: ignore[invalid-assignment]
+    above, _, last = parts.path.strip("/").rpartition("/")
+    asked = query.get("nconnect") or query.get("queues")
+    return KernelPath(
+        kind,
+        parts.hostname or "",
+        parts.port or _PORTS[kind],
+        name={"nfs": f"/{above}", "iscsi": above, "nvme-tcp": last}[kind],
+        unit={"nfs": last, "iscsi": last, "nvme-tcp": query.get("ns", "1")}[kind],
+        version=query.get("vers", _NFS_VERSION) if kind == "nfs" else "",
+        connections=int(asked) if asked else None,
+    )

@@ -1,0 +1,252 @@
+"""Studies over paths that hosts bring up themselves: real SSH, the real engine, mounts that are made of files."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_for
+from iotax.design import plan as make_plan
+from iotax.labs.base import LabUnusable, TrialFailed
+from iotax.notebook import Notebook
+from iotax.study.read import read_study
+
+from .fake_host import FakeHost
+from .namespaces import Network, need
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.labs.hosts.lab import HostsLab
+
+MIB = 1 << 20
+STUDY = """\
+name: paths
+question: What does the kernel's path cost?
+lab: {{hosts: {{initiators: [{initiators}]}}}}
+volume: {{size: 8MiB}}
+factors: {{protocol: {{nfs: "kernel:nfs://10.0.0.5/export/data{{client}}?vers=4.1&nconnect=2", file: "local:{file}"}}}}
+load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: {runtime}}}
+design: {{replicates: {replicates}}}
+baseline: {{protocol: nfs}}
+"""
+NAMES = ("h1", "h2")
+NVME = "kernel:nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol{client}?ns=1"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    need()
+    folder = tmp_path_factory.mktemp("paths")
+    hosts = {name: FakeHost(folder / f"fake-{name}", uid=0) for name in NAMES}
+    made = Network(folder, 2, {name: host.environment for name, host in hosts.items()})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fakes(network: Network) -> dict[str, Path]:
+    """The folders of the hosts, with volumes of zeros."""
+    folders = {name: network.folder / f"fake-{name}" for name in NAMES}
+    for number, folder in enumerate(folders.values(), start=1):
+        for name in (f"export/data{number}", "file"):
+            (folder / name).unlink(missing_ok=True)
+            with (folder / name).open("wb") as file:
+                file.truncate(8 * MIB)
+    return folders
+
+
+def written(network: Network, fakes: dict[str, Path], runtime: str = "500ms", replicates: int = 2) -> str:
+    named = ", ".join(f"{{name: {name}, address: {network.address(name)}}}" for name in NAMES)
+    # Every host has its file elsewhere: a link leads there.
+    for number, folder in enumerate(fakes.values(), start=1):
+        link = network.folder / f"file{number}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder / "file")
+    file = f"{network.folder}/file{{client}}"
+    return STUDY.format(initiators=named, file=file, runtime=runtime, replicates=replicates)
+
+
+Open = Callable[..., HostsLab]
+
+
+@pytest.fixture
+def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    monkeypatch.setenv("HOME", str(network.folder / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    labs: list[HostsLab] = []
+
+    def make(text: str) -> HostsLab:
+        study = read_study("paths", text, Path())
+        labs.append(HostsLab(study, make_plan(study), real_engine))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+    wait_for(lambda: nothing_left(network), "everything to be taken down")
+
+
+def nothing_left(network: Network) -> bool:
+    mounts = [network.folder / f"fake-{name}" / "proc/self/mounts" for name in NAMES]
+    journals = [entry for name in NAMES for entry in network.home(name).glob(".cache/iotax/path-*")]
+    engines = [pid for name in NAMES for pid in network.processes(name, "engine-")]
+    return not journals and not engines and not any(each.read_text() for each in mounts)
+
+
+def quiet(_: object) -> None:
+    pass
+
+
+def trial_of(text: str, protocol: str):
+    trials = make_plan(read_study("paths", text, Path())).trials
+    return next(each for each in trials if each.treatment["protocol"] == protocol)
+
+
+def test_paths_come_up_are_measured_by_the_machines_and_go(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    text = written(network, fakes)
+    lab = opened(text)
+    lab.prepare(quiet)
+    lab.background(1)
+    outcome = lab.run(trial_of(text, "nfs"), quiet)
+    result = outcome.result
+    assert [each.host for each in result.clients] == ["h1", "h2"]
+    assert min(each.ios for each in result.clients) > 0
+    assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
+    assert (result.facts.stack, result.facts.protocol, result.endpoint[:10]) == ("kernel", "nfs4.1", "kernel:nfs")
+    assert outcome.connected is not None
+    assert {"vers": "4.1", "nconnect": "2"}.items() <= outcome.connected.negotiated.items()
+    # The load process alone is not what the path costs.
+    machines = [part for part in result.cpu if part.layer == "machine"]
+    assert {(part.host, part.role) for part in machines} == {("h1", "initiator"), ("h2", "initiator")}
+    assert all(part.background_ns is not None for part in machines)
+    spent_ns = sum(part.busy_ns - (part.background_ns or 0) for part in machines)
+    assert result.cpu_ns("initiator") == max(0, spent_ns)
+    file = lab.run(trial_of(text, "file"), quiet).result
+    assert (file.facts.stack, file.facts.served, file.verify and file.verify.wrong_blocks) == ("kernel", "unknown", 0)
+    # One path at a time.
+    assert not (network.folder / "fake-h1/proc/self/mounts").read_text()
+
+
+def test_foreign_data_on_any_host_are_refused_and_stay(network: Network, fakes: dict[str, Path], opened: Open) -> None:
+    precious = b"\0" * 5 * MIB + b"my thesis" + b"\0" * MIB
+    (fakes["h2"] / "export/data2").write_bytes(precious.ljust(8 * MIB, b"\0"))
+    with pytest.raises(LabUnusable, match="nfs on h2") as refused:
+        opened(written(network, fakes)).prepare(quiet)
+    assert refused.value.refused
+    assert b"my thesis" in (fakes["h2"] / "export/data2").read_bytes()
+
+
+def test_what_took_the_place_of_a_judged_file_is_refused_and_stays(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    text = written(network, fakes)
+    lab = opened(text)
+    lab.prepare(quiet)
+    other = fakes["h2"] / "other"
+    other.write_bytes(b"\0" * 8 * MIB)
+    link = network.folder / "file2"
+    link.unlink()
+    link.symlink_to(other)
+    with pytest.raises(TrialFailed, match=r"h2: .*what was judged is inode") as failed:
+        lab.run(trial_of(text, "file"), quiet)
+    assert failed.value.permanent
+    assert not any(other.read_bytes())
+
+
+def test_two_studies_do_not_share_a_host(network: Network, fakes: dict[str, Path], opened: Open) -> None:
+    text = written(network, fakes)
+    first = opened(text)
+    first.prepare(quiet)
+    assert first.run(trial_of(text, "nfs"), quiet).result.ios > 0
+    with pytest.raises(LabUnusable, match="another study of iotax uses this host"):
+        opened(text).prepare(quiet)
+    assert first.run(trial_of(text, "nfs"), quiet).result.ios > 0
+
+
+def test_a_killed_controller_leaves_nothing_on_hosts_and_the_study_goes_on(
+    network: Network, fakes: dict[str, Path], real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del real_engine
+    monkeypatch.setenv("HOME", str(network.folder / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    study, notebook = tmp_path / "paths.yaml", tmp_path / "n.iotax"
+    study.write_text(written(network, fakes, replicates=1))
+    command = [sys.executable, "-m", "iotax", "run", str(study), "--notebook", str(notebook), "--no-report"]
+    mounts = network.folder / "fake-h1/proc/self/mounts"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(notebook.exists, "the notebook")
+            wait_for(lambda: mounts.read_text() and len(network.processes("h1", " session")) > 1, "a trial")
+        finally:
+            process.send_signal(signal.SIGKILL)
+    wait_for(lambda: nothing_left(network), "the hosts to take everything down")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    with Notebook(notebook) as reader:
+        finished = {each.trial.id for each in reader.attempts() if each.status == "done"}
+    assert len(finished) == 2
+    assert nothing_left(network)
+
+
+def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    text = written(network, fakes)
+    lab = opened(text)
+    lab.prepare(quiet)
+    lab.run(trial_of(text, "nfs"), quiet)
+    assert not nothing_left(network)
+    # As where a host's shells die with their session: nobody there takes anything down.
+    for name in NAMES:
+        network.kill(name, "paths-")
+        network.kill(name, "engine-")
+    assert (network.folder / "fake-h1/proc/self/mounts").read_text()
+    assert opened(text).clean()["h1"].startswith("DOWN nfs ")
+    assert not (network.folder / "fake-h1/proc/self/mounts").read_text()
+    assert list((network.home("h1") / ".cache").rglob("*")) == []
+    # The study brings its path up anew.
+    again = opened(text)
+    again.prepare(quiet)
+    assert again.run(trial_of(text, "nfs"), quiet).result.ios > 0
+
+
+def test_check_names_what_is_missing_or_forbidden_and_where(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    text = written(network, fakes).replace("kernel:nfs://10.0.0.5/export/data{client}?vers=4.1&nconnect=2", NVME)
+    fake = fakes["h2"]
+    (fake / "uid").write_text("1000\n")
+    nvme = fake / "bin" / "nvme"
+    nvme.rename(fake / "nvme")
+    (fake / "sudoers").write_text("mount\n")
+    try:
+        lab = opened(text)
+        first, second = lab.survey()
+        assert (first.obstacles, first.link and first.link.mtu) == ((), None)
+        assert second.obstacles[0] == "nvme is missing"
+        assert second.obstacles[1].startswith("sudo -n engine-")
+        findings = [each for each in lab.check() if each.kind == "error"]
+        assert [each.subject for each in findings] == ["h2", "h2"]
+        assert findings[0].message == "nvme is missing, and this study needs it there"
+    finally:
+        (fake / "uid").write_text("0\n")
+        (fake / "nvme").rename(nvme)
+
+
+def test_check_knows_the_way_to_the_target_and_what_disks_hold(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    text = written(network, fakes).replace("10.0.0.5", network.address("h2"))
+    first, _ = opened(text).survey()
+    assert first.link is not None
+    assert (first.link.name, first.link.mtu) == ("eth0", 1500)
+    assert all(": " in each for each in first.held)
