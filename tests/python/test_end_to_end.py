@@ -80,7 +80,6 @@ def attempts(name: str) -> list[Attempt]:
         return notebook.attempts()
 
 
-@pytest.mark.slow
 # A search takes as long as all others together.
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=pytest.mark.long if each == "patterns" else ()) for each in runnable()]
@@ -110,7 +109,6 @@ def test_shipped_studies_run(name: str) -> None:
             assert result.verify.wrong_blocks == 0
 
 
-@pytest.mark.slow
 def test_an_example_for_an_array_that_is_not_there_says_so() -> None:
     text = (ROOT / "examples" / "endpoints.yaml").read_text()
     Path("study.yaml").write_text(re.sub(r"192\.0\.2\.1\d(:\d+)?", "127.0.0.1:1", text))
@@ -139,7 +137,6 @@ def running() -> bool:
         return False  # not begun yet
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("victim", "reason"),
     [
@@ -165,7 +162,6 @@ def test_a_process_killed_in_the_middle_costs_one_attempt(victim: str, reason: s
     assert found[0].reason.startswith(reason)
 
 
-@pytest.mark.slow
 def test_kill_9_of_the_runner_leaves_no_process_and_resumes() -> None:
     Path("small.yaml").write_text(SMALL.replace("300ms", "20s"))
     command = [sys.executable, "-m", "iotax", "run", "small.yaml", "--no-report"]
@@ -182,7 +178,6 @@ def test_kill_9_of_the_runner_leaves_no_process_and_resumes() -> None:
         assert [each.status for each in notebook.attempts()] == ["abandoned"]
 
 
-@pytest.mark.slow
 def test_a_file_with_data_is_kept_until_it_is_named(tmp_path: Path) -> None:
     disk = tmp_path / "disk.img"
     content = b"\0" * (1 << 20) + b"precious" + b"\0" * ((15 << 20) - 8)
@@ -199,7 +194,6 @@ def test_a_file_with_data_is_kept_until_it_is_named(tmp_path: Path) -> None:
     assert iotax("run", "small.yaml", "--no-report", "--new").returncode == 0
 
 
-@pytest.mark.slow
 def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
     disk = tmp_path / "disk.img"
     disk.write_bytes(b"\0" * (1 << 20))
@@ -209,7 +203,6 @@ def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
     assert "holds 1MiB, but the working set is 16MiB; say a smaller `working_set:` under load" in done.stdout
 
 
-@pytest.mark.slow
 def test_a_delay_in_the_server_is_found_with_its_size() -> None:
     """A known tax of 2 ms. The least latency shows it best: a busy machine adds to latencies and takes from none."""
     text = SMALL.replace(

@@ -188,7 +188,6 @@ def test_what_this_fio_cannot_reach_is_said(
     assert any(each.kind == "error" and said in each.message for each in findings)
 
 
-@pytest.mark.slow
 def test_it_does_not_outlive_a_run_that_is_killed(fio: Fio, disk: Path, engine: FakeEngine) -> None:
     del fio, engine
     study = disk.parent / "s.yaml"

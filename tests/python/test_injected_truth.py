@@ -37,7 +37,6 @@ def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
         return summarise(study_data(opened))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("real_engine")
 def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
     """By the median, which a busy machine leaves alone."""
@@ -54,7 +53,6 @@ def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
     assert iotax("compare", *levels[::-1], *notebook).returncode == 0
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("real_engine")
 def test_an_injected_burn_is_found_as_cpu_of_the_target(tmp_path: Path) -> None:
     summary = measured(tmp_path, "burn", "100us", "cpu_per_io")

@@ -63,7 +63,6 @@ def engines(engine: FakeEngine) -> list[int]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
     engine: FakeEngine, start: Start, notebook: Path, tiny: Path, sent: signal.Signals
@@ -91,7 +90,6 @@ def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
     assert (found[4].trial, found[4].number) == (found[3].trial, 2)
 
 
-@pytest.mark.slow
 def test_after_kill_9_the_notebook_opens_and_the_run_resumes(engine: FakeEngine, start: Start, notebook: Path) -> None:
     engine.faults(run_4="slow")
     process = start()
@@ -112,7 +110,6 @@ def test_after_kill_9_the_notebook_opens_and_the_run_resumes(engine: FakeEngine,
     assert statuses == ["done", "done", "done", "abandoned", *["done"] * 5]
 
 
-@pytest.mark.slow
 def test_a_second_run_on_the_same_notebook_is_refused(engine: FakeEngine, start: Start, notebook: Path) -> None:
     engine.faults(run_1="slow")
     first = start()
@@ -124,7 +121,6 @@ def test_a_second_run_on_the_same_notebook_is_refused(engine: FakeEngine, start:
     assert [each.status for each in attempts(notebook)] == ["running"]
 
 
-@pytest.mark.slow
 def test_a_terminal_that_hangs_up_interrupts_the_run(
     engine: FakeEngine, notebook: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +138,6 @@ def test_a_terminal_that_hangs_up_interrupts_the_run(
     assert engines(engine) == []
 
 
-@pytest.mark.slow
 def test_what_nohup_ignores_does_not_interrupt(engine: FakeEngine, tiny: Path, notebook: Path) -> None:
     engine.faults(run_4="slow")
     command = ["nohup", sys.executable, "-m", "iotax", "run", str(tiny), str(notebook), "--no-report"]
@@ -159,7 +154,6 @@ def test_what_nohup_ignores_does_not_interrupt(engine: FakeEngine, tiny: Path, n
     assert [each.status for each in attempts(notebook)].count("done") == 8
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_stops_the_run_and_room_resumes_it(
     engine: FakeEngine, start: Start, notebook: Path, tiny: Path, tmp_path: Path

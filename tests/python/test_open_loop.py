@@ -25,7 +25,6 @@ baseline: {protocol: iscsi}
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("real_engine")
 def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(STUDY)

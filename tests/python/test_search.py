@@ -145,7 +145,6 @@ def test_interrupted_search_goes_on_where_it_was(server: FakeEngine, tmp_path: P
     )
 
 
-@pytest.mark.slow
 def test_a_search_that_was_killed_goes_on_and_finds_the_same(server: FakeEngine, tmp_path: Path) -> None:
     whole = search(KNEE, tmp_path)
     (server.folder / "runs").unlink()

@@ -93,7 +93,6 @@ def test_a_notebook_cut_short_is_explained(command: str, length: int, notebook: 
     assert f"iotax: {notebook}: " in done.output
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_when_its_reader_leaves(engine: FakeEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del engine
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")

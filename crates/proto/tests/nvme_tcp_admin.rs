@@ -356,10 +356,10 @@ fn event_request(cid: u16) -> Vec<u8> {
     capsule(&Sqe::new(admin::ASYNC_EVENT, cid, 0), &[])
 }
 
-fn change_namespaces(server: &Server) {
+fn add_namespace(server: &Server, nsid: u32) {
     let mut subsystem = server.subsystem.0.borrow_mut();
     let mut namespace = subsystem.namespaces()[0].clone();
-    namespace.nsid = 5;
+    namespace.nsid = nsid;
     subsystem.put_namespace(namespace);
 }
 
@@ -370,17 +370,17 @@ fn change_of_namespaces_is_told_once_until_the_log_is_read() {
     for cid in [20, 21] {
         assert!(raw.send(&mut server, &event_request(cid)).expect("stands").is_empty());
     }
-    change_namespaces(&server);
+    add_namespace(&server, 5);
     let due = Target::<Server>::poll_timeout(&raw.target).expect("events are looked for");
     raw.target.handle_timeout(due, &mut server).expect("stands");
     let told = raw.answers();
     assert_eq!((told.len(), told[0].response().cid, told[0].response().result), (1, 20, 0x0004_0002));
-    server.subsystem.0.borrow_mut().remove_namespace(5);
+    add_namespace(&server, 6);
     raw.target.handle_timeout(due + Duration::from_secs(1), &mut server).expect("stands");
     assert!(raw.answers().is_empty(), "the log was not read");
     let answers =
         raw.send(&mut server, &capsule(&log_command(log_id::CHANGED_NAMESPACES, 4096, 0), &[])).expect("stands");
-    assert_eq!(answers[0].data[..8], [5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(answers[0].data[..8], [5, 0, 0, 0, 6, 0, 0, 0]);
     assert_eq!(answers.last().expect("the second event").response().cid, 21);
 }
 
@@ -410,7 +410,7 @@ fn identifier_of_an_event_request_may_be_used_again_and_the_request_is_forgotten
     get.set_cid(20);
     let answer = raw.one(&mut server, &get, &[]).response();
     assert!(answer.status.is_success() && answer.result as u32 & property::CC_ENABLE != 0, "{answer:?}");
-    change_namespaces(&server);
+    add_namespace(&server, 5);
     raw.target.handle_timeout(Instant(10_000_000_000), &mut server).expect("stands");
     assert!(raw.answers().is_empty(), "nothing is told to a command that was answered");
     assert!(raw.send(&mut server, &event_request(20)).expect("stands").len() == 1, "the next is told at once");

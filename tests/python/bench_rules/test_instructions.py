@@ -42,7 +42,6 @@ def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
     assert instructions.parse(text.splitlines()) == {"initiator": 4000, "target": 700}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "arguments",

@@ -74,7 +74,6 @@ def trial_of(text: str, **levels: object):
     return next(each for each in make_plan(read_study("clients", text, Path())).trials if each.treatment == levels)
 
 
-@pytest.mark.slow
 def test_three_clients_run_one_window_and_are_merged(network: Network, opened: Open) -> None:
     text = written(network)
     lab = opened(text)
@@ -105,7 +104,6 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert [each.host for each in alone.clients] == ["h1"]
 
 
-@pytest.mark.slow
 def test_a_killed_engine_names_its_host_and_the_next_trial_runs(network: Network, opened: Open) -> None:
     text = written(network, "3s")
     lab = opened(text)
@@ -128,7 +126,6 @@ def test_a_killed_engine_names_its_host_and_the_next_trial_runs(network: Network
     assert lab.run(trial, quiet).result.ios > 0
 
 
-@pytest.mark.slow
 def test_a_lost_server_names_the_target_and_is_started_again(network: Network, opened: Open) -> None:
     text = written(network)
     lab = opened(text)
@@ -145,7 +142,6 @@ def test_a_lost_server_names_the_target_and_is_started_again(network: Network, o
     assert lab.run(trial, quiet).result.ios > 0
 
 
-@pytest.mark.slow
 def test_a_dead_network_fails_the_attempt_and_no_engine_outlives_its_lease(network: Network, opened: Open) -> None:
     text = written(network, "60s")
     lab = opened(text)
@@ -169,14 +165,12 @@ def test_a_dead_network_fails_the_attempt_and_no_engine_outlives_its_lease(netwo
     wait_for(lambda: lab.answers(trial), "h3 to answer again")
 
 
-@pytest.mark.slow
 def test_a_host_that_cannot_be_reached_is_named_before_anything_runs(network: Network, opened: Open) -> None:
     lab = opened(written(network).replace(network.address("h2"), "10.231.77.250"))
     with pytest.raises(LabUnusable, match="h2: no SSH connection"):
         lab.prepare(quiet)
 
 
-@pytest.mark.slow
 def test_the_engine_is_copied_once_and_cleaned_away(network: Network, opened: Open) -> None:
     lab = opened(written(network))
     assert all(each.clock is not None and each.cores > 0 and not each.fault for each in lab.survey())

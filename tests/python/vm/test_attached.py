@@ -10,7 +10,7 @@ from iotax.notebook import Notebook
 
 from .studies import machines_of, start
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 STUDY = """\
 name: kernels

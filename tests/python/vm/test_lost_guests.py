@@ -19,7 +19,7 @@ from iotax.labs.vm.qemu import Machine
 from .studies import machines_of, with_machines_up
 from .test_kernels import STUDY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture

@@ -210,11 +210,6 @@ impl Subsystem {
         self.announce();
     }
 
-    pub fn remove_namespace(&mut self, nsid: u32) {
-        self.namespaces.retain(|namespace| namespace.nsid != nsid);
-        self.announce();
-    }
-
     /// Tells every controller that something changed: a namespace's size, or the discovery log.
     pub fn announce(&mut self) {
         self.generation += 1;

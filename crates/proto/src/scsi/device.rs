@@ -171,18 +171,6 @@ impl Device {
         self.luns_changed();
     }
 
-    /// Removes a logical unit and tells the nexuses.
-    pub fn remove(&mut self, lun: u16) {
-        self.luns.retain(|other| other.config.lun != lun);
-        self.nexuses.iter_mut().for_each(|nexus| nexus.attentions.retain(|(at, _)| *at != lun));
-        self.luns_changed();
-    }
-
-    /// The volume behind a logical unit has another size now.
-    pub fn capacity_changed(&mut self, lun: u16) {
-        self.attention(lun, Sense::CAPACITY_CHANGED, Audience::All);
-    }
-
     fn luns_changed(&mut self) {
         let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
         for lun in luns {

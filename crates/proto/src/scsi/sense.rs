@@ -78,7 +78,6 @@ impl Sense {
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x03);
     pub const RESERVATIONS_RELEASED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x04);
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x05);
-    pub const CAPACITY_CHANGED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x09);
     pub const COMMANDS_CLEARED_BY_OTHER: Self = Self::new(key::UNIT_ATTENTION, 0x2f, 0x00);
     pub const REPORTED_LUNS_CHANGED: Self = Self::new(key::UNIT_ATTENTION, 0x3f, 0x0e);
 

@@ -23,7 +23,7 @@ from vm.needed import missing
 
 from .clients import IQN, Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SECTOR_BYTES = 512
 KERNEL_SECTOR = 2048

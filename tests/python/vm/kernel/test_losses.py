@@ -10,7 +10,7 @@ import pytest
 from .clients import CLIENTS, NQN, NVME, SIZE_BYTES, Client, Serve
 from .machine import KernelMachine
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 LOAD = "load $DATA --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
 

@@ -11,7 +11,7 @@ import pytest
 from .clients import NFS, SIZE_BYTES, Serve
 from .machine import KernelMachine
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize(

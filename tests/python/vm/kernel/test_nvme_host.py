@@ -10,7 +10,7 @@ import pytest
 from .clients import NQN, NVME, SIZE_BYTES, Serve
 from .machine import KernelMachine
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def said_as_json(machine: KernelMachine, script: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ import pytest
 from .clients import IQN, ISCSI, SIZE_BYTES, Serve
 from .machine import KernelMachine, Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def iscsi(server: Server, script: str) -> str:

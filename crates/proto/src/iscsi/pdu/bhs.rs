@@ -18,11 +18,6 @@ impl Bhs {
         self.0[0] & 0x40 != 0
     }
 
-    /// The F (or T) bit of byte 1.
-    pub fn is_final(&self) -> bool {
-        self.0[1] & 0x80 != 0
-    }
-
     /// Bytes of additional header segments, before their digest.
     pub fn ahs_len(&self) -> usize {
         usize::from(self.0[4]) * 4
