@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from rich.table import Table
 from rich.text import Text
 
+from iotax.cli.aa_table import needed_columns, noise_table
 from iotax.cli.console import console
 from iotax.cli.display import display_on
 from iotax.cli.document import STDOUT, interval, judged, write_document
@@ -29,12 +29,20 @@ if TYPE_CHECKING:
     from iotax.analysis.validity import Doubt
 
 NAMES = ("A", "B")
-DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
-REPLICATES_MAX = 10_000
+REPLICATES = 10
+"""Runs of A and of B, where nobody says how many."""
 
 
-def aa(name: str, protocol: str | None, replicates: int, notebook: Path | None, document: Path | None) -> None:
+def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None, document: Path | None) -> None:
+    """`asked` is how many runs of each."""
+    if name.endswith(".iotax") and Path(name).is_file():
+        from iotax.cli.aa_imported import aa_of_imported
+
+        options = {"--protocol": protocol, "--replicates": asked, "another notebook": notebook}
+        aa_of_imported(Path(name), document, asked=next((each for each, value in options.items() if value), ""))
+        return
     study, _ = load(name)
+    replicates = asked or REPLICATES
     twin, source = _twin(study, protocol, replicates)
     path = notebook or OUT / "aa.iotax"
     judged(document, path, Path(name))
@@ -127,19 +135,13 @@ def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int
     from iotax.wording import span
 
     out = console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("response")
-    for name in ("noise floor", "B over A"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for percent in DIFFERENCES_PERCENT:
-        table.add_column(f"{percent:g} %", justify="right")
+    table = noise_table("B over A")
     for noise, comparison in found:
         ratio = comparison.ratio
         said = f"{100 * ratio.value:.1f}"
         if ratio.low is not None and ratio.high is not None:
             said += f" \\[{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
-        needed = [_needed(noise.cv, percent) for percent in DIFFERENCES_PERCENT]
-        table.add_row(noise.response.title, f"{100 * noise.cv:.1f} %", said, *needed)
+        table.add_row(noise.response.title, f"{100 * noise.cv:.1f} %", said, *needed_columns(noise.cv))
     out.print(table)
     out.print(
         f"Noise floor: scatter of runs about their block, from {replicates} runs each of A and B, which are the same. "
@@ -160,13 +162,3 @@ def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int
     if not alarms:
         text = f"No significant difference between A and B, as expected; the margin of the study is {margin:g} %."
         out.print(text, soft_wrap=True)
-
-
-def _needed(cv: float, percent: float) -> str:
-    from iotax.design.power import replicates_to_detect
-
-    try:
-        count = replicates_to_detect(cv, 1 + percent / 100)
-    except ValueError:
-        return f"> {REPLICATES_MAX:,}"
-    return f"{count:,}" if count <= REPLICATES_MAX else f"> {REPLICATES_MAX:,}"

@@ -601,12 +601,13 @@ def aa(
         str | None,
         typer.Option(help="Which protocol or endpoint of the study; its baseline when not given.", show_default=False),
     ] = None,
-    replicates: Annotated[int, typer.Option(min=2, help="Runs of each of the two.")] = 10,
+    replicates: Annotated[int | None, typer.Option(min=2, help="Runs of each of the two.", show_default="10")] = None,
     document: JsonFile = None,
 ) -> None:
     """Compare a treatment with itself: the noise floor of this lab.
 
-    Prints how many replicates are needed to detect a difference of a given size.
+    Prints how many replicates are needed to detect a difference of a given size. Of a notebook with imported results,
+    the noise floor of the runs in it.
     """
     from iotax.cli import aa as command
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli.options import StudyName
+from iotax.cli.options import JsonCommand, JsonFile, StudyName
 
 lab = typer.Typer(
     help="Prepare and inspect the labs in which studies run.", no_args_is_help=True, rich_markup_mode=None
@@ -17,15 +17,15 @@ hosts = typer.Typer(help="The lab of your own hosts, over SSH.", no_args_is_help
 lab.add_typer(hosts, name="hosts")
 
 
-@hosts.command("check")
-def hosts_check(study: StudyName) -> None:
+@hosts.command("check", cls=JsonCommand)
+def hosts_check(study: StudyName, document: JsonFile = None) -> None:
     """Show what each host of a study is: kernel, cores, clock, engine, protocols, sudo.
 
     Copies the engine to each host; changes nothing else.
     """
     from iotax.cli import hosts as command
 
-    command.check(study)
+    command.check(study, document)
 
 
 @hosts.command("clean")
@@ -36,22 +36,23 @@ def hosts_clean(study: StudyName) -> None:
     command.clean(study)
 
 
-@vm.command("build")
+@vm.command("build", cls=JsonCommand)
 def vm_build(
     update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
+    document: JsonFile = None,
 ) -> None:
     """Build the guests' image: download packages into the cache, install nothing."""
     from iotax.cli import lab as command
 
-    command.build(update=update)
+    command.build(document, update=update)
 
 
-@vm.command("check")
-def vm_check() -> None:
+@vm.command("check", cls=JsonCommand)
+def vm_check(document: JsonFile = None) -> None:
     """Build the image, check whether KVM works, boot both guests and list the protocols they support."""
     from iotax.cli import lab as command
 
-    command.check()
+    command.check(document)
 
 
 @vm.command("shell")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from iotax.cli.console import console
+from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.study import open_lab, planned
 from iotax.engine import EngineError
+
+if TYPE_CHECKING:
+    from iotax.labs.hosts.survey import Survey
 
 _COLUMNS = (
     "host",
@@ -29,8 +35,8 @@ _COLUMNS = (
 )
 
 
-def check(name: str) -> None:
-    from iotax.labs.hosts.survey import Survey
+def check(name: str, document: Path | None) -> None:
+    judged(document, Path(name))
 
     def row(found: Survey) -> list[str]:
         if found.clock is None:
@@ -53,14 +59,38 @@ def check(name: str) -> None:
 
     with _opened(name) as lab:
         surveyed = lab.survey()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in _COLUMNS:
-        table.add_column(title)
-    for each in surveyed:
-        table.add_row(*row(each))
-    console().print(table)
+    if document != STDOUT:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in _COLUMNS:
+            table.add_column(title)
+        for each in surveyed:
+            table.add_row(*row(each))
+        console().print(table)
+    if document is not None:
+        write_document(document, {"hosts": [_document(each) for each in surveyed]}, Path(name))
     if any(each.fault or each.obstacles for each in surveyed):
         raise typer.Exit(Exit.LAB)
+
+
+def _document(found: Survey) -> dict[str, Any]:
+    """Units in the names; null where it is not known."""
+    return {
+        "host": found.host,
+        "role": found.role,
+        "kernel": found.kernel,
+        "machine": found.machine,
+        "cores": found.cores or None,
+        "sudo": found.sudo,
+        "protocols": list(found.protocols),
+        "obstacles": list(found.obstacles),
+        "link": None if found.link is None else str(found.link),
+        "holds": list(found.held),
+        "engine": found.engine,
+        "clock_ahead_ns": found.clock and found.clock.ahead_ns,
+        "clock_error_ns": found.clock and found.clock.error_ns,
+        "clock_kernel_error_ns": found.clock and found.clock.kernel_error_ns,
+        "fault": found.fault or None,
+    }
 
 
 def clean(name: str) -> None:

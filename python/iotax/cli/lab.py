@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import typer
 
+from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.engine import EngineError, find_engine
 from iotax.labs.vm import accelerator, recipe
@@ -24,21 +27,40 @@ _COMMAND_S = 600.0
 """How long a command in a guest may take."""
 
 
-def build(*, update: bool) -> None:
+def build(document: Path | None, *, update: bool) -> None:
+    judged(document)
     with _faults_told():
         image = _built(update=update)
-        typer.echo(f"image: {image.initramfs.parent} ({image.initramfs.stat().st_size >> 20} MiB)")
-        typer.echo(f"kernel: Linux {image.release}, {len(image.packages)} packages")
-        _say_protocols(image)
+        size_bytes = image.initramfs.stat().st_size
+        if document != STDOUT:
+            typer.echo(f"image: {image.initramfs.parent} ({size_bytes >> 20} MiB)")
+            typer.echo(f"kernel: Linux {image.release}, {len(image.packages)} packages")
+            _say_protocols(image)
+        if document is not None:
+            about = {"image": str(image.initramfs.parent), "size_bytes": size_bytes, "packages": len(image.packages)}
+            write_document(document, about | _document(image))
 
 
-def check() -> None:
+def check(document: Path | None) -> None:
+    judged(document)
     with _faults_told():
         booted = _boot()
         with contextlib.closing(booted.guests):
-            typer.echo(f"accelerator: {booted.why}")
-            typer.echo(f"guests: both up after {booted.guests.boot_s:.1f} s, Linux {booted.image.release}")
-            _say_protocols(booted.image)
+            boot_s = booted.guests.boot_s
+            if document != STDOUT:
+                typer.echo(f"accelerator: {booted.why}")
+                typer.echo(f"guests: both up after {boot_s:.1f} s, Linux {booted.image.release}")
+                _say_protocols(booted.image)
+            if document is not None:
+                write_document(document, {"accelerator": booted.why, "boot_s": boot_s} | _document(booted.image))
+
+
+def _document(image: Image) -> dict[str, Any]:
+    """Protocol → why it is not available, null where it is."""
+    return {
+        "kernel": image.release,
+        "protocols": {protocol: image.unavailable.get(protocol) for protocol in recipe.PROTOCOLS},
+    }
 
 
 def shell(protocol: str) -> None:

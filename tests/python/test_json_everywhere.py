@@ -1,0 +1,91 @@
+"""`--json`: every command that prints figures has it, and all do the same with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from iotax.cli import hosts, lab
+from iotax.cli.app import app
+from iotax.labs.hosts.survey import Survey
+
+WITHOUT = {
+    "completion": "prints a script",
+    "export": "prints what --format says",
+    "init": "writes a file",
+    "lab hosts clean": "removes files",
+    "lab vm shell": "prints what the guests say",
+    "live": "serves a page until Ctrl-C",
+    "report": "writes a file",
+}
+"""Commands that print no figures of their own."""
+
+
+def commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    for word, each in group.commands.items():
+        path = f"{name} {word}".strip()
+        if hasattr(each, "commands"):
+            yield from commands(each, path)
+        elif not each.hidden:
+            yield path, each
+
+
+ALL = dict(commands(get_command(app)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_command_has_json_unless_it_prints_no_figures(name: str) -> None:
+    options = {option for each in ALL[name].params for option in each.opts}
+    assert ("--json" in options) != (name in WITHOUT)
+
+
+def test_the_list_of_exceptions_names_commands() -> None:
+    assert WITHOUT.keys() <= ALL.keys()
+
+
+class Lab:
+    """Two hosts, one of which does not answer."""
+
+    def survey(self) -> list[Survey]:
+        clock = SimpleNamespace(ahead_ns=1_500_000, error_ns=200_000, kernel_error_ns=None)
+        found = Survey(
+            "h1", "initiator", "6.1", "x86_64", 8, True, ("iscsi",), held=("sda: ext4 /",), engine="0.1.0", clock=clock
+        )  # ty: ignore
+        return [found, Survey("h2", "target", fault="no route to host")]
+
+    def close(self) -> None: ...
+
+
+def test_hosts_as_json(tmp_path: Path, iotax, monkeypatch: pytest.MonkeyPatch) -> None:
+    import contextlib
+
+    monkeypatch.setattr(hosts, "_opened", lambda _: contextlib.closing(Lab()))
+    said = json.loads(iotax("lab", "hosts", "check", "quick", "--json", code=4).stdout)["hosts"]
+    assert (said[0]["cores"], said[0]["clock_ahead_ns"], said[0]["clock_kernel_error_ns"]) == (8, 1_500_000, None)
+    assert (said[0]["holds"], said[0]["link"], said[0]["obstacles"]) == (["sda: ext4 /"], None, [])
+    assert (said[1]["fault"], said[1]["cores"], said[1]["clock_error_ns"]) == ("no route to host", None, None)
+    shown = iotax("lab", "hosts", "check", "quick", "--json", tmp_path / "h.json", code=4).stdout
+    assert "no route to host" in shown
+    assert json.loads((tmp_path / "h.json").read_text())["hosts"] == said
+
+
+@pytest.mark.parametrize("command", ["check", "build"])
+def test_the_vm_lab_as_json(tmp_path: Path, iotax, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    (tmp_path / "initramfs").write_bytes(b"\0" * 4096)
+    image = SimpleNamespace(
+        release="6.1.0", unavailable={"iser": "no module"}, packages=["a", "b"], initramfs=tmp_path / "initramfs"
+    )
+    guests = SimpleNamespace(boot_s=12.5, close=lambda: None)
+    monkeypatch.setattr(lab, "_built", lambda *, update: image)
+    monkeypatch.setattr(lab, "_boot", lambda: SimpleNamespace(image=image, guests=guests, why="TCG"))
+    said = json.loads(iotax("lab", "vm", command, "--json").stdout)
+    assert said["kernel"] == "6.1.0"
+    assert (said["protocols"]["iser"], said["protocols"]["iscsi"]) == ("no module", None)
+    assert (said.get("boot_s"), said.get("size_bytes")) == ((12.5, None) if command == "check" else (None, 4096))
+    assert "6.1.0" in iotax("lab", "vm", command).stdout
