@@ -42,6 +42,10 @@ COLUMNS = {
     "cpu_utilisation_initiator": "cpu_utilisation_initiator_percent",
     "cpu_utilisation_target": "cpu_utilisation_target_percent",
     "cpu_utilisation_hypervisor": "cpu_utilisation_hypervisor_percent",
+    "instructions_user": "instructions_user_per_io",
+    "instructions_kernel": "instructions_kernel_per_io",
+    "cycles_user": "cycles_user_per_io",
+    "cycles_kernel": "cycles_kernel_per_io",
 }
 """A response → the column that holds it."""
 

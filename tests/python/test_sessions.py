@@ -68,6 +68,9 @@ def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, ser
         assert sum(each["ios"] for each in slices) == result["read"]["ios"] + result["write"]["ios"] > 0
         assert sum(each["initiator_cpu_ns"] for each in slices) == result["cpu"]["initiator"]["total_ns"] > 0
         assert (result["cpu"]["target"] is None) == (name == "local")
+        for process in filter(None, (result["cpu"]["initiator"], result["cpu"]["target"])):
+            assert (process["events"] is None) == bool(process.get("no_events")), process
+            assert process["events"] is None or min(process["events"].values()) > 0
         assert [point["duration_ns"] for point in result["series"]] == [SLICE_NS] * 3
         # Each load writes the whole volume over: what the others wrote is no loss.
         assert result["verify"]["checked_blocks"] > 0

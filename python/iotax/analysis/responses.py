@@ -117,6 +117,21 @@ def _cpu_us(part: CpuPart) -> Callable[[Run], float | None]:
     return of
 
 
+def _events(name: str) -> Callable[[Run], float | None]:
+    """Per I/O, initiator and target together; None unless the processes that do all the work were counted."""
+
+    def of(run: Run) -> float | None:
+        parts = [run.result.cpu_initiator]
+        if run.result.facts.served != "nobody":
+            parts.append(run.result.cpu.part("target"))
+        counted = [each.events for each in parts if each is not None and each.events is not None]
+        if not run.result.ios or len(counted) < len(parts):
+            return None
+        return sum(getattr(each, name) for each in counted) / run.result.ios
+
+    return of
+
+
 def _utilisation_percent(role: Role) -> Callable[[Run], float | None]:
     """Busy time of its processors, background included, as a utilisation is read elsewhere."""
 
@@ -145,10 +160,18 @@ UTILISATION = tuple(
 )
 """Of all processors that a part has. It compares what I/Os cost at equal rates only."""
 
+EVENTS = tuple(
+    Response(f"{what}_{where}", f"{what.capitalize()} per I/O, {place}", what, False, _events(f"{where}_{what}"))
+    for what in ("instructions", "cycles")
+    for where, place in (("user", "user space"), ("kernel", "kernel"))
+)
+"""By the processor's own counters, initiator and target together."""
+
 RESPONSES = (
     *(IOPS, BANDWIDTH, LATENCY, P50, P99, P999),
     *(CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE),
     *UTILISATION,
+    *EVENTS,
 )
 
 ASKED = {"iops": IOPS, "latency": LATENCY, "cpu_per_io": CPU}

@@ -32,6 +32,15 @@ class Core(Record):
     iowait_ns: int
 
 
+class CpuEvents(Record):
+    """What threads did by the processor's own counters, in user space and in the kernel."""
+
+    user_instructions: int
+    kernel_instructions: int
+    user_cycles: int
+    kernel_cycles: int
+
+
 class CpuTime(Record):
     """CPU time of one layer of one host over a window."""
 
@@ -54,6 +63,10 @@ class CpuTime(Record):
     """Ready to run, but without a processor."""
     pid: int | None = None
     max_rss_bytes: int | None = None
+    events: CpuEvents | None = None
+    """None where nothing counted them."""
+    no_events: str | None = None
+    """Why."""
     cores: list[Core] = Field(default=[])
     """Processor by processor, where they were read."""
 
@@ -149,15 +162,22 @@ def _together(parts: Sequence[CpuTime]) -> CpuTime:
             "max_rss_bytes",
         )
     }
+    events = [each.events for each in parts if each.events is not None]
     windows = [each.window_ns for each in parts if each.window_ns is not None]
     return CpuTime(
         role=parts[0].role,
         layer=parts[0].layer,
         window_ns=max(windows) if len(windows) == len(parts) else None,
         resolution_ns=sum(each.resolution_ns for each in parts),
+        events=_counted(events) if len(events) == len(parts) else None,
+        no_events=next((each.no_events for each in parts if each.no_events), None),
         cores=[core for each in parts for core in each.cores],
         **summed,
     )
+
+
+def _counted(events: Sequence[CpuEvents]) -> CpuEvents:
+    return CpuEvents(**{name: sum(getattr(each, name) for each in events) for name in CpuEvents.model_fields})
 
 
 def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:

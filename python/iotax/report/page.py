@@ -265,6 +265,14 @@ _HOW_CPU_VM = (
 )
 
 
+def _how_events(summary: Summary) -> list[str]:
+    parts = [part for run in summary.data.runs for part in run.result.cpu]
+    if any(part.events is not None for part in parts):
+        return ["Instructions and cycles are those that the processor counted in the threads of both processes."]
+    reason = next((part.no_events for part in parts if part.no_events), None)
+    return [] if reason is None else [f"Instructions and cycles were not counted: {reason}."]
+
+
 def _how_cpu(summary: Summary) -> list[str]:
     if isinstance(summary.data.study, ImportedStudy):
         return imported.how_cpu(summary)
@@ -277,6 +285,7 @@ def _how_cpu(summary: Summary) -> list[str]:
         "The whole machine's busy time is that of /proc/stat over the same window (ticks of 10 ms), interrupts and "
         "softirqs included. The remainder is shown as the rest of the machine.",
     ]
+    text += _how_events(summary)
     kernel = any(run.result.facts.stack == "kernel" for run in summary.data.runs)
     if kernel:
         text.append(

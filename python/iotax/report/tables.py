@@ -14,6 +14,7 @@ from iotax.analysis.responses import (
     CPU_INITIATOR,
     CPU_MACHINE,
     CPU_TARGET,
+    EVENTS,
     IOPS,
     LATENCY,
     P50,
@@ -135,6 +136,7 @@ def cpu_columns(summary: Summary) -> list[Column]:
         Column("Whole machine", each),
         Column(BACKGROUND, each),
         Column("Busy", "processors"),
+        *(Column(response.title.replace(" per I/O", ""), f"{response.unit} per I/O") for response in _counted(summary)),
     ]
 
 
@@ -147,9 +149,15 @@ def cpu_groups(summary: Summary) -> list[Group]:
         own = [absolute(cell.values.get(response.key)) for response in shown]
         machine, iops = cell.values.get(CPU_MACHINE.key), cell.values.get(IOPS.key)
         busy = figure(machine.value * iops.value / 1e6) if machine and iops else "–"
-        return [*own, Figure("–" if background is None else figure(background)), Figure(busy)]
+        counted = [absolute(cell.values.get(response.key)) for response in _counted(summary)]
+        return [*own, Figure("–" if background is None else figure(background)), Figure(busy), *counted]
 
     return by_condition([c for c in summary.cells if {CPU.key, CPU_INITIATOR.key} & c.values.keys()], figures)
+
+
+def _counted(summary: Summary) -> list[Response]:
+    """Those of the processor's counters that some run has."""
+    return [response for response in EVENTS if any(response.key in cell.values for cell in summary.cells)]
 
 
 def _has_hypervisor(summary: Summary) -> bool:

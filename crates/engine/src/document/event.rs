@@ -363,6 +363,20 @@ pub(crate) struct ProcessCpu {
     pub(crate) system_ns: u64,
     pub(crate) run_queue_wait_ns: u64,
     pub(crate) max_rss_bytes: u64,
+    /// By the processor's counters
+    pub(crate) events: Option<CpuEvents>,
+    /// Why nothing was counted
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) no_events: Option<String>,
+}
+
+/// What a process's threads did, in user space and in the kernel
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct CpuEvents {
+    pub(crate) user_instructions: u64,
+    pub(crate) kernel_instructions: u64,
+    pub(crate) user_cycles: u64,
+    pub(crate) kernel_cycles: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

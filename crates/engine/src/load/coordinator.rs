@@ -16,7 +16,7 @@ use iotax_runtime::Clock;
 use super::{
     begin, local, report,
     threads::{Finished, Plan, Standing, Thread, Unit, drive_once},
-    window::{Span, Window},
+    window::{Meters, Span},
 };
 use crate::{
     document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, Task},
@@ -114,6 +114,7 @@ impl Load {
         if let Some(unit) = self.wait_until_ready() {
             output::emit(&Event::Connected(report::connected(&plan.endpoint.text, self.driver, &unit)));
         }
+        let meters = Meters::of([&document.watch_pids])?;
         let begin_at = plan.clock.now() + BEGIN_AFTER;
         let start = begin_at + Duration::from_nanos(document.warmup_ns);
         let end = start + Duration::from_nanos(document.runtime_ns);
@@ -122,7 +123,7 @@ impl Load {
         self.wake();
 
         self.pass_samples_until(plan, start);
-        let window = Window::open(&document.watch_pids, plan.clock)?;
+        let window = meters.open(&document.watch_pids, plan.clock)?;
         self.pass_samples_until(plan, end);
         let usage = window.close()?;
 

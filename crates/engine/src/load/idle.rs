@@ -6,7 +6,7 @@ use iotax_node::failure::Failure;
 use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
-use super::{report, window::Window};
+use super::{report, window::Meters};
 use crate::{
     document::{self, Event, IdleEvent, LoadDocument},
     output,
@@ -17,7 +17,8 @@ pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
         return Err(Failure::usage("must be more than 0", "runtime_ns"));
     }
     let clock = Clock::start();
-    let window = Window::open(&document.watch_pids, clock)?;
+    let meters = Meters::of([&document.watch_pids])?;
+    let window = meters.open(&document.watch_pids, clock)?;
     std::thread::sleep(Duration::from_nanos(document.runtime_ns));
     let usage = window.close()?;
     let window_event =

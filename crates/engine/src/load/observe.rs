@@ -8,7 +8,7 @@ use iotax_runtime::{Clock, counters::MachineCounts};
 use super::{
     report::{self, VERSION},
     session::Slice,
-    window::{Usage, Window},
+    window::{Meters, Usage},
 };
 use crate::{
     document::{self, DiskReport, InterfaceReport, ObserveSpec, ObservedEvent},
@@ -34,9 +34,10 @@ impl Observer {
 }
 
 fn observe(watch_pids: &BTreeMap<String, u32>, slice: Slice, clock: Clock) -> Result<ObservedEvent, Failure> {
+    let meters = Meters::of([watch_pids])?;
     std::thread::sleep(slice.start().since(clock.now()));
     let began = clock.now();
-    let window = Window::open(watch_pids, clock)?;
+    let window = meters.open(watch_pids, clock)?;
     let before = MachineCounts::read().map_err(failure::internal)?;
     std::thread::sleep(slice.end().since(clock.now()));
     let usage = window.close()?;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use iotax_node::load::{Arrived, Latency, Measured, Sample, Side, Sparse, StreamResult};
-use iotax_runtime::cpu::{MachineTimes, ProcessTimes};
+use iotax_runtime::cpu::{EventCounts, MachineTimes};
 
 use super::{
     threads::{Plan, Unit},
-    window::{Span, Usage},
+    window::{ProcessUsage, Span, Usage},
 };
 use crate::document::{
-    self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuReport, Histogram, LoadDocument, MachineCpu, OpenReport,
-    Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, Stream, StreamReport, VerifyReport,
-    Window,
+    self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, Histogram, LoadDocument, MachineCpu,
+    OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, Stream, StreamReport,
+    VerifyReport, Window,
 };
 
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -58,7 +58,7 @@ pub(super) fn result(
 ) -> ResultEvent {
     let duration_ns = span.measured.as_nanos() as u64;
     let target = usage.watched.get("target");
-    let waits = std::iter::once(&usage.initiator).chain(target).map(|(_, times)| times.run_queue_wait_ns);
+    let waits = std::iter::once(&usage.initiator).chain(target).map(|process| process.times.run_queue_wait_ns);
     ResultEvent {
         id: None,
         engine_version: VERSION,
@@ -188,16 +188,28 @@ fn series(samples: &[Sample]) -> Vec<SeriesPoint> {
 }
 
 /// By the precise clock in all; split into user and system as the tick-based account splits it.
-pub(super) fn process((pid, times): &(u32, ProcessTimes)) -> ProcessCpu {
+pub(super) fn process(usage: &ProcessUsage) -> ProcessCpu {
+    let times = &usage.times;
     let split_ns = u128::from(times.user_ns + times.system_ns).max(1);
     let user_ns = (u128::from(times.total_ns) * u128::from(times.user_ns) / split_ns) as u64;
     ProcessCpu {
-        pid: *pid,
+        pid: usage.pid,
         total_ns: times.total_ns,
         user_ns,
         system_ns: times.total_ns - user_ns.min(times.total_ns),
         run_queue_wait_ns: times.run_queue_wait_ns,
         max_rss_bytes: times.max_rss_bytes,
+        events: usage.events.as_ref().ok().map(events),
+        no_events: usage.events.as_ref().err().map(ToString::to_string),
+    }
+}
+
+fn events(counts: &EventCounts) -> CpuEvents {
+    CpuEvents {
+        user_instructions: counts.user_instructions,
+        kernel_instructions: counts.kernel_instructions,
+        user_cycles: counts.user_cycles,
+        kernel_cycles: counts.kernel_cycles,
     }
 }
 

@@ -1,12 +1,16 @@
 //! CPU time over the measured window: clocks read at its two ends, all in one go.
 
-use std::{collections::BTreeMap, io, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    io,
+    time::Duration,
+};
 
 use iotax_node::failure::Failure;
 use iotax_proto::Instant;
 use iotax_runtime::{
     Clock,
-    cpu::{MachineTimes, ProcessClock, ProcessTimes},
+    cpu::{EventCounters, EventCounts, MachineTimes, NoEvents, ProcessClock, ProcessTimes},
 };
 
 use crate::failure;
@@ -21,19 +25,45 @@ pub(super) struct Span {
     pub(super) start_skew_ns: u64,
 }
 
+/// What a window is read by: made once all threads are there, for as many windows as follow.
+pub(super) struct Meters {
+    own: Meter,
+    watched: BTreeMap<u32, Meter>,
+}
+
+struct Meter {
+    clock: ProcessClock,
+    /// Or why there are none.
+    events: Result<EventCounters, NoEvents>,
+}
+
 /// A window whose first readings are taken.
-pub(super) struct Window {
+pub(super) struct Window<'a> {
     clock: Clock,
-    initiator: ProcessClock,
-    watched: BTreeMap<String, ProcessClock>,
+    initiator: &'a Meter,
+    watched: BTreeMap<String, &'a Meter>,
     before: Readings,
 }
 
 struct Readings {
     at: Instant,
-    initiator: ProcessTimes,
-    watched: BTreeMap<String, ProcessTimes>,
+    initiator: Reading,
+    watched: BTreeMap<String, Reading>,
     machine: MachineTimes,
+}
+
+struct Reading {
+    times: ProcessTimes,
+    events: Result<EventCounts, NoEvents>,
+}
+
+/// What a process used in the window.
+#[derive(Clone)]
+pub(super) struct ProcessUsage {
+    pub(super) pid: u32,
+    pub(super) times: ProcessTimes,
+    /// Or why they were not counted.
+    pub(super) events: Result<EventCounts, NoEvents>,
 }
 
 /// What was used in the window.
@@ -41,8 +71,8 @@ struct Readings {
 pub(super) struct Usage {
     /// Between the readings: longer or shorter than the window by as much as this process was scheduled late.
     pub(super) duration_ns: u64,
-    pub(super) initiator: (u32, ProcessTimes),
-    pub(super) watched: BTreeMap<String, (u32, ProcessTimes)>,
+    pub(super) initiator: ProcessUsage,
+    pub(super) watched: BTreeMap<String, ProcessUsage>,
     pub(super) machine: MachineTimes,
 }
 
@@ -51,10 +81,12 @@ impl Usage {
     /// which counts in a short one. The machine's are ticks of 10 ms, coarser than that.
     pub(super) fn scaled_to(mut self, duration: Duration) -> Self {
         let (wanted, read) = (duration.as_nanos(), u128::from(self.duration_ns.max(1)));
-        let watched = self.watched.values_mut();
-        for (_, times) in watched.chain(std::iter::once(&mut self.initiator)) {
-            for ns in [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns] {
-                *ns = (u128::from(*ns) * wanted / read) as u64;
+        let scaled = |used: &mut u64| *used = (u128::from(*used) * wanted / read) as u64;
+        for process in self.watched.values_mut().chain(std::iter::once(&mut self.initiator)) {
+            let times = &mut process.times;
+            [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns].into_iter().for_each(scaled);
+            if let Ok(counts) = &mut process.events {
+                counts.each_mut().into_iter().for_each(scaled);
             }
         }
         self.duration_ns = wanted as u64;
@@ -64,52 +96,101 @@ impl Usage {
     /// Adds what was used in another window of the same processes.
     pub(super) fn add(&mut self, other: &Self) {
         self.duration_ns += other.duration_ns;
-        self.initiator.1.add(&other.initiator.1);
-        for (role, (_, times)) in &mut self.watched {
-            if let Some((_, theirs)) = other.watched.get(role) {
-                times.add(theirs);
+        self.initiator.add(&other.initiator);
+        for (role, process) in &mut self.watched {
+            if let Some(theirs) = other.watched.get(role) {
+                process.add(theirs);
             }
         }
         self.machine.add(&other.machine);
     }
 }
 
-impl Window {
-    /// `watch_pids`: other processes by role.
-    pub(super) fn open(watch_pids: &BTreeMap<String, u32>, clock: Clock) -> Result<Self, Failure> {
-        let initiator = ProcessClock::of(std::process::id()).map_err(failure::internal)?;
-        let mut watched = BTreeMap::new();
-        for (role, pid) in watch_pids {
-            let process =
-                ProcessClock::of(*pid).map_err(|error| failure::io(&error, format!("{role}, process {pid}")))?;
-            watched.insert(role.clone(), process);
+impl ProcessUsage {
+    /// Events are known only where both are.
+    fn add(&mut self, other: &Self) {
+        self.times.add(&other.times);
+        match (&mut self.events, &other.events) {
+            (Ok(counts), Ok(theirs)) => counts.add(theirs),
+            (Ok(_), Err(why)) => self.events = Err(why.clone()),
+            (Err(_), _) => {}
         }
-        let before = Readings::take(clock, initiator, &watched).map_err(failure::internal)?;
-        Ok(Self { clock, initiator, watched, before })
+    }
+}
+
+impl Meters {
+    /// Of this process, and of all that any load watches, each by role.
+    pub(super) fn of<'a>(watch_pids: impl IntoIterator<Item = &'a BTreeMap<String, u32>>) -> Result<Self, Failure> {
+        let own = Meter::of(std::process::id()).map_err(failure::internal)?;
+        let mut watched = BTreeMap::new();
+        for (role, &pid) in watch_pids.into_iter().flatten() {
+            if let Entry::Vacant(place) = watched.entry(pid) {
+                place.insert(Meter::of(pid).map_err(|error| no_process(&error, role, pid))?);
+            }
+        }
+        Ok(Self { own, watched })
     }
 
+    /// `watch_pids` are of those that the meters were made of.
+    pub(super) fn open(&self, watch_pids: &BTreeMap<String, u32>, clock: Clock) -> Result<Window<'_>, Failure> {
+        let watched = watch_pids.iter().map(|(role, pid)| (role.clone(), &self.watched[pid])).collect();
+        let before = Readings::take(clock, &self.own, &watched)?;
+        Ok(Window { clock, initiator: &self.own, watched, before })
+    }
+}
+
+impl Meter {
+    fn of(pid: u32) -> io::Result<Self> {
+        Ok(Self { clock: ProcessClock::of(pid)?, events: EventCounters::of(pid) })
+    }
+
+    fn read(&self) -> io::Result<Reading> {
+        let events = match &self.events {
+            Ok(counters) => counters.read(),
+            Err(why) => Err(why.clone()),
+        };
+        Ok(Reading { times: self.clock.read()?, events })
+    }
+
+    fn used(&self, before: &Reading, after: Reading) -> ProcessUsage {
+        let events = match (&before.events, after.events) {
+            (Ok(before), Ok(after)) => after.since(before),
+            (Err(why), _) => Err(why.clone()),
+            (_, Err(why)) => Err(why),
+        };
+        ProcessUsage { pid: self.clock.pid(), times: after.times.since(&before.times), events }
+    }
+}
+
+fn no_process(error: &io::Error, role: &str, pid: u32) -> Failure {
+    failure::io(error, format!("{role}, process {pid}"))
+}
+
+impl Window<'_> {
     pub(super) fn close(self) -> Result<Usage, Failure> {
-        let after = Readings::take(self.clock, self.initiator, &self.watched).map_err(failure::internal)?;
-        let watched = self.watched.iter().map(|(role, process)| {
-            let used = after.watched[role].since(&self.before.watched[role]);
-            (role.clone(), (process.pid(), used))
-        });
+        let after = Readings::take(self.clock, self.initiator, &self.watched)?;
+        let mut watched = BTreeMap::new();
+        for ((role, reading), (_, before)) in after.watched.into_iter().zip(&self.before.watched) {
+            watched.insert(role.clone(), self.watched[&role].used(before, reading));
+        }
         Ok(Usage {
             duration_ns: after.at.since(self.before.at).as_nanos() as u64,
-            initiator: (self.initiator.pid(), after.initiator.since(&self.before.initiator)),
-            watched: watched.collect(),
+            initiator: self.initiator.used(&self.before.initiator, after.initiator),
+            watched,
             machine: after.machine.since(&self.before.machine),
         })
     }
 }
 
 impl Readings {
-    fn take(clock: Clock, initiator: ProcessClock, watched: &BTreeMap<String, ProcessClock>) -> io::Result<Self> {
+    fn take(clock: Clock, initiator: &Meter, watched: &BTreeMap<String, &Meter>) -> Result<Self, Failure> {
         let at = clock.now();
         let mut readings = BTreeMap::new();
-        for (role, process) in watched {
-            readings.insert(role.clone(), process.read()?);
+        for (role, meter) in watched {
+            let reading = meter.read().map_err(|error| no_process(&error, role, meter.clock.pid()))?;
+            readings.insert(role.clone(), reading);
         }
-        Ok(Self { at, initiator: initiator.read()?, watched: readings, machine: MachineTimes::read()? })
+        let initiator = initiator.read().map_err(failure::internal)?;
+        Ok(Self { at, initiator, watched: readings, machine: MachineTimes::read().map_err(failure::internal)? })
     }
 }

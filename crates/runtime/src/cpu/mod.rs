@@ -1,9 +1,11 @@
 //! CPU time: of this process, of others, of the machine; and where threads run.
 
+mod events;
 mod machine;
 mod pin;
 mod process;
 
+pub use events::{EventCounters, EventCounts, NoEvents};
 pub use machine::{CoreTimes, MachineTimes};
 pub use pin::{pin_thread, usable_cpus};
 pub use process::{ProcessClock, ProcessTimes};

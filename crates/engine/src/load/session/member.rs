@@ -22,7 +22,7 @@ use super::{
         coordinator::writes,
         report,
         threads::{Plan, Thread, Unit},
-        window::{Usage, Window},
+        window::{Meters, Usage},
     },
     LOADS_MAX,
 };
@@ -117,12 +117,12 @@ impl Member {
     }
 
     /// Runs one slice and gives what it measured, with the CPU time between its edges.
-    pub(super) fn measure(&mut self, slice: &Slice) -> Result<(Measured, Usage), Failure> {
+    pub(super) fn measure(&mut self, slice: &Slice, meters: &Meters) -> Result<(Measured, Usage), Failure> {
         *self.orders.slice.lock().unwrap_or_else(PoisonError::into_inner) = Some(*slice);
         self.wake();
         let clock = self.plan.clock;
         std::thread::sleep(slice.start().since(clock.now()));
-        let window = Window::open(&self.document.watch_pids, clock)?;
+        let window = meters.open(&self.document.watch_pids, clock)?;
         std::thread::sleep(slice.end().since(clock.now()));
         let usage = window.close()?;
         let mut together: Option<Measured> = None;

@@ -18,6 +18,7 @@ use self::{commands::Commands, member::Member, record::Record};
 use super::{
     observe::Observer,
     report::{self, VERSION},
+    window::Meters,
 };
 use crate::{
     document::{ArmedEvent, Event, ObserveSpec, SampleEvent, SessionDocument, StartSpec, Task},
@@ -74,6 +75,7 @@ struct Session {
     slice: Duration,
     rounds: Vec<Vec<usize>>,
     members: Vec<Member>,
+    meters: Meters,
     records: Vec<Record>,
     observe: Option<ObserveSpec>,
 }
@@ -92,9 +94,10 @@ impl Session {
         for member in &mut members {
             output::emit(&Event::Connected(member.wait_until_ready()?));
         }
+        let meters = Meters::of(members.iter().map(|member| &member.document.watch_pids))?;
         let records = members.iter().map(|_| Record::default()).collect();
         let observe = document.observe;
-        Ok(Self { clock, begin_at: None, settle, slice, rounds: document.rounds, members, records, observe })
+        Ok(Self { clock, begin_at: None, settle, slice, rounds: document.rounds, members, meters, records, observe })
     }
 
     fn measure(&mut self) -> Result<(), Failure> {
@@ -111,7 +114,7 @@ impl Session {
                 place += 1;
                 let slice = first.take().unwrap_or_else(|| self.next_slice(round + 1, place));
                 let slice = Slice { round: round + 1, ..slice };
-                let (measured, usage) = self.members[index].measure(&slice)?;
+                let (measured, usage) = self.members[index].measure(&slice, &self.meters)?;
                 if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
                     told_at = WallInstant::now();
                     let id = Some(self.members[index].id.clone());

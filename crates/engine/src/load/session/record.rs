@@ -58,7 +58,7 @@ fn slice_report(slice: &Slice, measured: &Measured, usage: &Usage) -> SliceRepor
     let mut latency = Sparse::default();
     latency.merge(&read.latency);
     latency.merge(&write.latency);
-    let target = usage.watched.get("target").map(|(_, times)| times);
+    let target = usage.watched.get("target").map(|process| &process.times);
     SliceReport {
         round: slice.round,
         place: slice.place,
@@ -70,9 +70,9 @@ fn slice_report(slice: &Slice, measured: &Measured, usage: &Usage) -> SliceRepor
         latency_p50_ns: latency.quantile_ns(0.5),
         latency_p99_ns: latency.quantile_ns(0.99),
         cpu_window_ns: usage.duration_ns,
-        initiator_cpu_ns: usage.initiator.1.total_ns,
+        initiator_cpu_ns: usage.initiator.times.total_ns,
         target_cpu_ns: target.map(|times| times.total_ns),
         machine_busy_ns: usage.machine.busy_ns(),
-        run_queue_wait_ns: usage.initiator.1.run_queue_wait_ns + target.map_or(0, |times| times.run_queue_wait_ns),
+        run_queue_wait_ns: usage.initiator.times.run_queue_wait_ns + target.map_or(0, |times| times.run_queue_wait_ns),
     }
 }
