@@ -399,14 +399,17 @@ def export(
             "--format",
             "-f",
             help="The output's by its name, else csv. csv and parquet: a row for each attempt; json: everything; "
-            "bencher: Bencher Metric Format, a benchmark for each treatment.",
+            "bencher: Bencher Metric Format, a benchmark for each treatment; asv: airspeed velocity's results.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="A .csv, .parquet or .json file; standard output when not given.", show_default=False
+            "--output",
+            "-o",
+            help="A .csv, .parquet or .json file, or asv's folder; standard output when not given.",
+            show_default=False,
         ),
     ] = None,
     run: Annotated[

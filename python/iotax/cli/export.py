@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from iotax.cli.console import say
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
@@ -18,18 +19,25 @@ from iotax.rows import Row, attempt_rows, is_judged, judged_runs, series_rows
 FORMATS = ("csv", "parquet", "json")
 BENCHER = "bencher"
 """Bencher Metric Format, which is JSON too."""
+ASV = "asv"
+"""airspeed velocity's folder of results."""
 
 
 def export(path: Path | None, form: str | None, output: Path | None, run: str | None, *, series: bool) -> None:
     form = _format(form, output)
     if form == "parquet" and output is None and sys.stdout.isatty():
         leave(Exit.USAGE, "Parquet is a binary format; name a file with --output")
+    if form == ASV and (series or output is None or output.is_file()):
+        leave(Exit.USAGE, "asv: name its results_dir with --output, such as .asv/results; there are no series in it")
     if form == BENCHER and (series or run == "all"):
         leave(Exit.USAGE, "bencher: a benchmark is a treatment of one run; leave out --series, and name one run")
     if form == "json" and series:
         leave(Exit.USAGE, "--series: JSON has the series of each attempt anyway; leave it out")
     with open_notebook(path) as notebook:
         judged(output, notebook.path)
+        if form == ASV and output is not None:
+            _to_asv(notebook, output, run)
+            return
         try:
             content = _written(notebook, form, _runs(notebook, run), series=series, all_runs=run == "all")
         except NotebookError as error:
@@ -38,6 +46,16 @@ def export(path: Path | None, form: str | None, output: Path | None, run: str | 
         sys.stdout.buffer.write(content)
     else:
         write_output(output, content, notebook.path)
+
+
+def _to_asv(notebook: Notebook, folder: Path, run: str | None) -> None:
+    from iotax.cli.export_asv import export_asv
+
+    try:
+        for path in export_asv(notebook, _runs(notebook, run), folder):
+            say(str(path))
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
 
 
 def _format(form: str | None, output: Path | None) -> str:

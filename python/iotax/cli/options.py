@@ -100,3 +100,4 @@ class Format(StrEnum):
     PARQUET = "parquet"
     JSON = "json"
     BENCHER = "bencher"
+    ASV = "asv"
