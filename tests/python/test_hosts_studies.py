@@ -74,3 +74,26 @@ def test_the_lab_says_who_takes_part() -> None:
 
     said = str(list(asked(study({"initiators": ["h1", "h2"], "targets": [TARGET]}))))
     assert "hosts (initiators h1, h2; targets t; driver auto)" in said
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        ({"at": "before trial", "on": "h9", "run": "true"}, "the lab has no host h9; its hosts are h1, t"),
+        ({"at": "before block", "on": "t", "run": "true", "levels": {"protocol": "iscsi"}}, "is not of one treatment"),
+        ({"at": "after trial", "on": "t", "run": "true", "levels": {"protocol": "nfs3"}}, "nfs3 is not a level of"),
+        ({"at": "after trial", "on": "t", "run": "true", "levels": {"mtu": 1}}, "not a factor of this study"),
+    ],
+)
+def test_a_hook_names_a_host_and_levels_that_are_there(hook: dict[str, Any], said: str) -> None:
+    assert any(said in reason for reason in broken(study({"initiators": ["h1"], "targets": [TARGET], "hooks": [hook]})))
+
+
+def test_a_hook_may_run_on_a_host_that_takes_no_other_part() -> None:
+    hook = {"at": "before block", "on": {"name": "array", "user": "admin"}, "run": "snap restore", "timeout": "5min"}
+    given = study({"initiators": ["h1"], "targets": [TARGET], "hooks": [hook]})
+    assert broken(given) == []
+    assert given.lab.hosts is not None
+    [found] = given.lab.hosts.hooks
+    assert given.lab.hosts.hook_host(found).user == "admin"
+    assert given.lab.hosts.hook_host(found.model_copy(update={"on": "t"})).address == "10.0.0.5"

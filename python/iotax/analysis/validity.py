@@ -16,6 +16,8 @@ FOREIGN_CORES_MAX = 0.1
 """Processors' worth of work that was not ours."""
 START_SKEW_MAX = 0.01
 """Share of the window."""
+CLIENT_SKEW_NOTED = 0.001
+"""Of several hosts: more is said, and more than `START_SKEW_MAX` is no common window."""
 GENERATOR_BUSY = 0.95
 ACHIEVED_MIN = 0.99
 """Of the rate that an open loop offered."""
@@ -279,7 +281,24 @@ def _skew(run: Run) -> tuple[Level, str]:
     if skew_ns is None:
         return Level.UNKNOWN, NOT_RECORDED
     share = skew_ns / run.result.window.duration_ns
+    if len(run.result.clients) > 1:
+        return _clients_skew(run, share)
     return (Level.DOUBTFUL if share > START_SKEW_MAX else Level.GOOD), f"{skew_ns / 1e6:.2f} ms"
+
+
+def _clients_skew(run: Run, own: float) -> tuple[Level, str]:
+    """Of several hosts, each by its own clock less its offset; `own` is the largest within one of them."""
+    last = max(run.result.clients, key=lambda client: client.started_after_ns)
+    error_ns = last.clock_error_ns + max(client.clock_error_ns for client in run.result.clients)
+    text = f"{last.host} began {last.started_after_ns / 1e6:.2f} ± {error_ns / 1e6:.2f} ms after the first host"
+    window_ns = run.result.window.duration_ns
+    share = max(own, last.started_after_ns / window_ns)
+    if share > CLIENT_SKEW_NOTED:
+        text += f", {100 * share:.1f} % of the window"
+    # Only what the clocks' own error cannot explain.
+    if share - error_ns / window_ns > START_SKEW_MAX:
+        return Level.INVALID, text
+    return (Level.NOTE if share > CLIENT_SKEW_NOTED else Level.GOOD), text
 
 
 def _generator(run: Run) -> tuple[Level, str]:

@@ -136,6 +136,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "targets": _EVERYWHERE,
         "driver": _EVERYWHERE,
         "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
+        "hooks": _EVERYWHERE,
     },
     "lab: vm": {
         "accelerator": _EVERYWHERE,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from iotax.study.fields import Driver, Section
+from iotax.study.fields import Driver, Duration, Section
+from iotax.trial import LevelValue
 
 CLIENT = "{client}"
 """In an endpoint: the number of the initiator, from 1, so that each has a volume of its own."""
@@ -36,6 +37,24 @@ class Host(Section):
 
 
 HostName: TypeAlias = _NAME | Host
+Moment: TypeAlias = Literal["before study", "after study", "before block", "after block", "before trial", "after trial"]
+
+
+class Hook(Section):
+    """A command on a named host at a moment of the study: a snapshot restored, a LUN mapped, an array filled."""
+
+    at: Moment
+    """before or after the study, each block or each trial."""
+    on: HostName
+    """A host of the lab by its name, or any other as {name: array, address: 10.0.1.5, user: admin}."""
+    run: Annotated[str, Field(min_length=1)]
+    """The command, for the login's shell there."""
+    timeout: Duration = 60_000_000_000
+    """How long it may take; then it counts as failed."""
+    levels: dict[str, LevelValue] = Field(default={})
+    """Of before trial and after trial: only where these factors have these levels, such as {protocol: FC}."""
+    env: list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(default=[])
+    """Names of variables of iotax's own environment that the command is given, such as secrets. No value is kept."""
 
 
 class Hosts(Section):
@@ -50,6 +69,13 @@ class Hosts(Section):
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of the server, where a target serves."""
+    hooks: list[Hook] = Field(default=[])
+    """Commands on named hosts before and after the study, each block or each trial, in the order of the file."""
+
+    def hook_host(self, hook: Hook) -> Host:
+        """Where it runs: a host of the lab, or one of its own."""
+        named = _host(hook.on)
+        return next((host for host in self.hosts() if isinstance(hook.on, str) and host.name == hook.on), named)
 
     def hosts(self) -> tuple[Host, ...]:
         """All of them: initiators first, then targets."""

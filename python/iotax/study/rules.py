@@ -87,8 +87,27 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
             place = _place(study, "clients")
             yield place, f"{level.value} clients, but the lab has {len(lab.initiators)} initiators"
     yield from _kernels_own(study)
+    yield from _hooks(study, lab)
     if study.design.slices is not None:
         yield ("design",), "the hosts lab runs each trial on its own; leave sessions, rounds, slice and settle out"
+
+
+def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
+    """Where they run, and for which trials."""
+    names, levels = [host.name for host in lab.hosts()], study.levels()
+    for index, hook in enumerate(lab.hooks):
+        place: Place = ("lab", "hosts", "hooks", index)
+        if isinstance(hook.on, str) and hook.on not in names:
+            others = "say {name: …, address: …} for another"
+            yield (*place, "on"), f"the lab has no host {hook.on}; its hosts are {', '.join(names)}; {others}"
+        if hook.levels and not hook.at.endswith("trial"):
+            yield (*place, "levels"), f"{hook.at} is not of one treatment; say `at: before trial` or leave levels out"
+        for name, value in hook.levels.items():
+            if name not in levels:
+                yield (*place, "levels", name), f"not a factor of this study; its factors are {', '.join(levels)}"
+            elif study.level(name, value) is None:
+                labels = [level.label for level in levels[name]]
+                yield (*place, "levels", name), f"{value} is not a level of {name}; its levels are {', '.join(labels)}"
 
 
 _INITIATORS_OWN = ("initiator", "uid", "gid", "polling")

@@ -7,7 +7,7 @@ from iotax.analysis import Level, Run, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import check_run, worst_of
 from iotax.records import CpuUse
-from iotax.trial import Paths, PathUse
+from iotax.trial import Client, Paths, PathUse
 from iotax.wording import trust
 from report.factory import Simulation, study
 
@@ -73,6 +73,30 @@ def test_foreign_load_is_what_neither_we_nor_interrupts_account_for(run):
 def test_start_skew(run):
     checks = run.result.checks.model_copy(update={"start_skew_ns": run.result.window.duration_ns // 20})
     assert finding(changed(run, checks=checks), "skew").level is Level.DOUBTFUL
+
+
+@pytest.mark.parametrize(
+    ("late_share", "error_share", "level"),
+    [
+        (0.0005, 0.0001, Level.GOOD),
+        (0.005, 0.0001, Level.NOTE),
+        (0.02, 0.0001, Level.INVALID),
+        # Clocks that are known no better than that condemn nobody.
+        (0.02, 0.01, Level.NOTE),
+    ],
+)
+def test_a_host_that_began_late_is_named(run, late_share, error_share, level):
+    window_ns = run.result.window.duration_ns
+    common = {"duration_ns": window_ns, "ios": 1, "bytes": 1, "latency_sum_ns": 1}
+    error_ns = round(error_share * window_ns)
+    clients = (
+        Client(host="h1", started_after_ns=0, clock_error_ns=error_ns, **common),
+        Client(host="h2", started_after_ns=round(late_share * window_ns), clock_error_ns=error_ns, **common),
+    )
+    found = finding(changed(run, clients=clients), "skew")
+    assert found.level is level
+    assert found.text.startswith("h2 began ")
+    assert ("% of the window" in found.text) == (level is not Level.GOOD)
 
 
 def test_a_busy_generator_is_noted_not_condemned(run):

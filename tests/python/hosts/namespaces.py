@@ -70,6 +70,11 @@ class Network:
         )
         return done.stdout
 
+    def beside(self, name: str, *words: str) -> str:
+        """As `run`, and where its logins see the mounts."""
+        inside = ["nsenter", "-t", str(self._sshd[name].pid), "-m", "-n", *words]
+        return subprocess.run(inside, capture_output=True, text=True, check=True).stdout
+
     def processes(self, name: str, of: str) -> list[int]:
         """Of a host, whose command line has `of`."""
         found = subprocess.run(

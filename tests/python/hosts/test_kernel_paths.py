@@ -92,7 +92,7 @@ def test_what_a_study_asks_for_reaches_the_commands(host: FakeHost) -> None:
     assert f"nvme connect -t tcp -a 10.0.0.5 -s 4420 -n {NQN} -i 2 --hdr-digest\n" in said
     assert "-n node.conn[0].iscsi.HeaderDigest -v CRC32C" in said
     assert "-n node.conn[0].iscsi.DataDigest -v None" in said
-    assert "vers=3,proto=tcp,port=2050,hard,noatime,nosuid,nodev,noexec,nconnect=4 [fe80::1]:/a/b " in said
+    assert "vers=3,proto=tcp,port=2050,hard,noatime,nosuid,nodev,noexec,nconnect=4,nolock [fe80::1]:/a/b " in said
     # Each came down before the next came up: all of it through sudo.
     assert [line for line in host.log if line.startswith("sudo")].count(f"sudo -n nvme disconnect -n {NQN}") == 1
 

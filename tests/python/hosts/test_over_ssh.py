@@ -183,3 +183,40 @@ def test_the_engine_is_copied_once_and_cleaned_away(network: Network, opened: Op
     assert all(clock is not None and abs(clock.ahead_ns) <= clock.error_ns for clock in offsets)
     lab.clean()
     assert not copied.exists()
+
+
+@pytest.mark.slow
+def test_a_stalled_connection_fails_the_attempt_and_the_host_is_used_again(network: Network, opened: Open) -> None:
+    text = written(network, "60s")
+    lab = opened(text)
+    lab.prepare(quiet)
+    trial = trial_of(text, protocol="iscsi", clients=3)
+
+    def stall() -> None:
+        wait_for(lambda: network.processes("h2", "session"), "the engine")
+        network.kill("h2", "sshd: ", signal.SIGSTOP)
+
+    staller = threading.Thread(target=stall)
+    staller.start()
+    try:
+        with pytest.raises(TrialFailed, match="h2"):
+            lab.run(trial, quiet)
+        staller.join()
+        wait_for(lambda: not network.processes("h2", "session"), "the lease's end")
+    finally:
+        network.kill("h2", "sshd: ", signal.SIGCONT)
+    wait_for(lambda: lab.answers(trial), "h2 to answer again")
+
+
+@pytest.mark.slow
+def test_a_host_without_room_for_the_engine_is_named_before_anything_runs(network: Network, opened: Open) -> None:
+    cache = str(network.home("h2") / ".cache")
+    network.beside("h2", "mkdir", "-p", cache)
+    network.beside("h2", "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", cache)
+    try:
+        with pytest.raises(LabUnusable, match="h2: the engine cannot be copied"):
+            opened(written(network)).prepare(quiet)
+        # What was copied of it is gone.
+        assert network.beside("h2", "find", cache, "-type", "f") == ""
+    finally:
+        network.beside("h2", "umount", cache)

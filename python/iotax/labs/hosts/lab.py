@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 import time
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.hosts.agent import LEASE_NS, Agent
+from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.measure import Answer, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
 from iotax.labs.hosts.ssh import HANDSHAKES_MAX, Binary, HostFault, Link
@@ -27,7 +30,7 @@ from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
-from iotax.study.hosts import CLIENT, Host, Hosts
+from iotax.study.hosts import CLIENT, Host, Hosts, Moment
 from iotax.study.model import Volume
 from iotax.trial import Background, Connected, Trial, TrialResult
 from iotax.units import counted, format_size
@@ -40,6 +43,7 @@ _FILL_BYTES_PER_S = 20 << 20
 """Slower than this on filling or reading a volume, a host counts as hung."""
 
 _Value = TypeVar("_Value")
+_log = logging.getLogger("iotax")
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,13 @@ class HostsLab(Lab):
         self._targets = [Link(host, handshakes) for host in self._spec.target_hosts()]
         settings = [study.settings(trial.treatment) for trial in plan.trials]
         self._volumes = Volumes(settings, self._initiators, self._binary, destroy)
+        mine = {link.name: link for link in self._links()}
+        others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
+        mine |= {host.name: Link(host, handshakes) for host in others if host.name not in mine}
+        self._hooks = Hooks(study, self._spec, mine)
+        self._block = 0
+        """Whose hooks have run; 0 for none."""
+        self._prepared = False
         self._serving: _Serving | None = None
         self._background: dict[str, tuple[int, int]] = {}
         """Host → busy and window of the block under way, ns."""
@@ -93,6 +104,8 @@ class HostsLab(Lab):
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         try:
+            self._await(self._hooks.run("before study"))
+            self._prepared = True
             self._await(self._volumes.fill(progress))
         except HostFault as fault:
             raise LabUnusable([Finding("error", fault.host, fault.message)]) from fault
@@ -101,6 +114,7 @@ class HostsLab(Lab):
         return {"hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in self.survey()}}
 
     def background(self, block: int) -> Background:
+        self._enter(block)
         jobs = [Job(link, self._binary.remote) for link in self._links()]
         started_ns = time.time_ns()
         answers = self._measured(jobs, warmup_ns=0, runtime_ns=_BACKGROUND_NS, sample_ns=_BACKGROUND_NS)
@@ -113,6 +127,21 @@ class HostsLab(Lab):
         return Background(block=block, started_unix_ns=started_ns, duration_ns=_BACKGROUND_NS, cpu=CpuUse(parts))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
+        self._enter(trial.block)
+        self._hook("before trial", trial)
+        try:
+            outcome = self._run(trial, progress)
+        except TrialFailed as failed:
+            # What the user's commands set up is put back after a failure too.
+            said = self._hooks.take()
+            with contextlib.suppress(TrialFailed):
+                self._hook("after trial", trial)
+            log = "\n".join([*said, *self._hooks.take(), failed.log])
+            raise TrialFailed(failed.reason, log, failed.connected, failed.kind) from failed
+        self._hook("after trial", trial)
+        return replace(outcome, log="\n".join([*self._hooks.take(), outcome.log]))
+
+    def _run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
         links = self._clients(settings)
         try:
@@ -157,6 +186,23 @@ class HostsLab(Lab):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _enter(self, block: int) -> None:
+        """Runs what belongs between two blocks. Raises TrialFailed."""
+        if block == self._block:
+            return
+        if self._block:
+            self._hook("after block")
+        self._block = 0
+        self._hook("before block")
+        self._block = block
+
+    def _hook(self, at: Moment, trial: Trial | None = None) -> None:
+        """Raises TrialFailed, with what the commands said."""
+        try:
+            self._await(self._hooks.run(at, trial.treatment if trial else None))
+        except HostFault as fault:
+            raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
 
     def _await(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         """Runs it on the hosts' thread. An interrupt ends it, and what it started on hosts, first."""
@@ -321,9 +367,16 @@ class HostsLab(Lab):
         return dict(zip((link.name for link in self._links()), said, strict=True))
 
     async def _leave(self) -> None:
+        if self._prepared:
+            self._prepared = False
+            for at in ("after block", "after study") if self._block else ("after study",):
+                try:
+                    await self._hooks.run(at)
+                except HostFault as fault:
+                    _log.warning("%s", fault)
         await self._volumes.paths.close(self._initiators)
         await self._end_server()
-        await asyncio.gather(*(link.close() for link in self._links()))
+        await asyncio.gather(*(link.close() for link in self._hooks.links.values()))
 
     async def _server_ending(self) -> str:
         """How the server ended; empty where it is there."""

@@ -36,6 +36,8 @@ class Attached:
     """What tells it from any other that may have its name: WWID, UUID, or place."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What took effect, as the host's kernel says."""
+    file: Mapping[str, int] | None = None
+    """Of a file that only we mount: device and inode, as the engine's `judged`."""
 
     @property
     def endpoint(self) -> str:
@@ -152,7 +154,8 @@ def attached_of(host: str, said: str) -> Attached:
         into[name] = value
     if not found.get("DEVICE"):
         raise HostFault(host, "the path came up, but named no device", "io")
-    return Attached(found["DEVICE"], found.get("ID", ""), facts)
+    file = dict(zip(("device", "inode"), map(int, found["FILE"].split()), strict=True)) if "FILE" in found else None
+    return Attached(found["DEVICE"], found.get("ID", ""), facts, file)
 
 
 def mismatches(uri: str, settings: Settings, facts: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 import asyncssh
 
 from iotax.study.hosts import Host
+from iotax.units import format_size
 
 CONNECT_S = 15.0
 KEEPALIVE_S, KEEPALIVES = 5, 3
@@ -100,6 +101,18 @@ class Link:
             raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
         return str(done.stdout or "")
 
+    async def ask(self, command: str, given: str, within_s: float) -> tuple[int | None, str]:
+        """Exit status (None for a signal) and all output of a command that may fail. Raises HostFault, TimeoutError."""
+        connection = await self.connection()
+        try:
+            running = connection.run(command, check=False, input=given, stderr=asyncssh.STDOUT)
+            done = await asyncio.wait_for(running, within_s)
+        except TimeoutError:
+            raise
+        except (OSError, asyncssh.Error) as error:
+            raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
+        return done.exit_status, str(done.stdout or "")
+
     async def install(self, binary: Binary) -> str:
         """Copies the engine where it is not yet; gives its path. Raises HostFault."""
         connection = await self.connection()
@@ -119,7 +132,12 @@ class Link:
                         raise HostFault(self.name, "the engine was copied and differs there", "io")
                     await sftp.posix_rename(part, binary.remote)
         except (OSError, asyncssh.Error) as error:
-            raise HostFault(self.name, f"the engine cannot be copied: {_said(error)}", "io") from error
+            with contextlib.suppress(HostFault):
+                await self.run(f"rm -f {part}; rmdir {FOLDER} 2>/dev/null")
+            said = (
+                f"the engine cannot be copied: {_said(error)}; it takes {format_size(binary.path.stat().st_size)} there"
+            )
+            raise HostFault(self.name, said, "io") from error
         said = await self.run(f"{binary.remote} --version")
         if not said.startswith("iotax-engine"):
             raise HostFault(self.name, f"the copied engine does not run there: {said.strip()}", "missing")

@@ -176,6 +176,7 @@ class Volumes:
 
     async def _look(self, link: Link, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
         document = _check_document(attached.endpoint, settings, look_bytes)
+        document |= {"judged": dict(attached.file)} if attached.file else {}
         return Checked.model_validate(await self._task(link, self._program(attached), document))
 
     def _program(self, attached: Attached) -> str:

@@ -27,13 +27,16 @@ root() {
     # A server that is gone must not keep this script.
     if [ "$(id -u)" = 0 ]; then _said=$(timeout "$WAIT_S" "$@" 2>&1) && return
     else _said=$(timeout "$WAIT_S" sudo -n "$@" 2>&1) && return; fi
+    # What a program says of success so far may come after its error.
+    _why=$(echo "$_said" | grep -i "error\|fail\|refused\|denied\|cannot\|can not\|could not\|not allowed\|required" | tail -n 1)
+    _why=${_why:-$(echo "$_said" | tail -n 1)}
     case "$_said" in
     *"password is required"* | *"not allowed"* | *"may not run"* | *"not in the sudoers"* | *"sudo: not found"*)
-        die "denied sudo -n $1 is refused on this host: $(echo "$_said" | tail -n 1)" ;;
+        die "denied sudo -n $1 is refused on this host: $_why" ;;
     *"uthentication fail"* | *"uthorization fail"* | *"ccess denied"* | *"ermission denied"*)
-        die "denied $_what: $(echo "$_said" | tail -n 1)" ;;
+        die "denied $_what: $_why" ;;
     esac
-    die "unreachable $_what: $(echo "$_said" | tail -n 1)"
+    die "unreachable $_what: ${_why:-no answer within $WAIT_S s}"
 }
 
 # until_true COMMAND...: tries again five times a second.
@@ -149,7 +152,9 @@ up_iscsi() {
         case "$(content "$_holder/dm/uuid")" in mpath-*) _above=${_holder##*/} ;; esac
     done
     echo "DEVICE=/dev/${_above:-$_name}"
-    echo "ID=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')"
+    # A target may give its unit no name: then its place is all there is.
+    _wwid=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')
+    echo "ID=${_wwid:-$3 LUN $4}"
     fact model "$(content "$SYSFS/block/$_name/device/vendor" | sed 's/ *$//') $(content "$SYSFS/block/$_name/device/model" | sed 's/ *$//')"
     fact queue_depth "$(content "$SYSFS/block/$_name/device/queue_depth")"
     fact multipath "${_above:+$(content "$SYSFS/block/$_above/dm/name")}"
@@ -187,11 +192,15 @@ up_nfs() {
     note nfs "$_mount"
     mkdir -p "$_mount" || die "disk_full $_mount cannot be made"
     _options="vers=$5,proto=tcp,port=$2,hard,noatime,nosuid,nodev,noexec${6:+,nconnect=$6}"
+    # Version 3 locks by another service, which is asked for nothing here.
+    [ "$5" != 3 ] || _options=$_options,nolock
     case "$1" in *:*) _address="[$1]" ;; *) _address=$1 ;; esac
     root "mounting $1:$3" mount -t nfs -o "$_options" "$_address:$3" "$_mount"
     mounted "$_mount" || die "not_found $1:$3 was mounted, but is not to be seen"
     [ -f "$_mount/$4" ] || die "not_found $1:$3 has no file $4: make it first, as large as the volume (truncate -s)"
     echo "DEVICE=$_mount/$4"
+    # Asked for locks, some NFSv4 servers keep the asker waiting; who says which file it is, is not asked.
+    echo "FILE=$(stat -c '%d %i' "$_mount/$4")"
     # A file has no identity of its own that outlives a mount but its place.
     echo "ID=$1:$3/$4 inode $(stat -c %i "$_mount/$4" 2>/dev/null)"
     _found=$(nfs_stats "$_mount")

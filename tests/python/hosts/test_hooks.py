@@ -1,0 +1,138 @@
+"""The user's own commands around studies, blocks and trials, over real SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from iotax.design import plan as make_plan
+from iotax.labs.base import LabUnusable, TrialFailed
+from iotax.study.read import read_study
+
+from .namespaces import Network, need
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.labs.hosts.lab import HostsLab
+
+pytestmark = pytest.mark.slow
+
+STUDY = """\
+name: hooked
+question: Is the array put back?
+lab:
+  hosts:
+    initiators: [{{name: h1, address: {h1}}}]
+    targets: [{{name: h2, address: {h2}}}]
+    hooks:
+{hooks}
+volume: {{size: 8MiB}}
+factors: {{protocol: [iscsi, nvme-tcp]}}
+load: {{warmup: 0, runtime: 100ms}}
+design: {{replicates: 2}}
+baseline: {{protocol: iscsi}}
+"""
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    need()
+    made = Network(tmp_path_factory.mktemp("hooks"), 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def opened(
+    network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., tuple[HostsLab, list]]]:
+    """A lab with these hooks, and its trials in their order."""
+    monkeypatch.setenv("HOME", str(network.folder / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    for name in network.names:
+        (network.home(name) / "log").unlink(missing_ok=True)
+    labs: list[HostsLab] = []
+
+    def make(*hooks: str) -> tuple[HostsLab, list]:
+        lines = "\n".join(f"      - {{{each}}}" for each in hooks)
+        text = STUDY.format(h1=network.address("h1"), h2=network.address("h2"), hooks=lines)
+        study = read_study("hooked", text, Path())
+        plan = make_plan(study)
+        labs.append(HostsLab(study, plan, real_engine))
+        return labs[-1], sorted(plan.trials, key=lambda trial: (trial.block, trial.order))
+
+    yield make
+    for lab in labs:
+        lab.close()
+
+
+def quiet(_: object) -> None:
+    pass
+
+
+def logged(network: Network, name: str) -> list[str]:
+    log = network.home(name) / "log"
+    return log.read_text().split() if log.exists() else []
+
+
+def test_commands_run_at_their_moments_and_for_their_levels(network: Network, opened: Callable) -> None:
+    moments = ("before study", "after study", "before block", "after block")
+    hooks = [f"at: {at}, on: h2, run: 'echo {at.replace(' ', '-')} >>log'" for at in moments]
+    hooks += [
+        "at: before trial, on: h2, levels: {protocol: nvme-tcp}, run: 'echo only-nvme >>log'",
+        "at: after trial, on: h2, run: 'echo trial >>log; echo done here'",
+    ]
+    lab, trials = opened(*hooks)
+    lab.prepare(quiet)
+    outcomes = [lab.run(trial, quiet) for trial in trials]
+    lab.close()
+    said = logged(network, "h2")
+    assert (said[0], said[-1]) == ("before-study", "after-study")
+    assert said.count("only-nvme") == 2
+    assert said.count("trial") == 4
+    blocks = len({trial.block for trial in trials})
+    assert (said.count("before-block"), said.count("after-block")) == (blocks, blocks)
+    assert "h2: after trial: `echo trial >>log; echo done here`: exit status 0\nh2:   done here" in outcomes[-1].log
+
+
+def test_a_command_that_fails_keeps_its_trial_from_running_and_is_named(network: Network, opened: Callable) -> None:
+    lab, trials = opened("at: before trial, on: h2, run: 'echo no such snapshot >&2; exit 3'")
+    lab.prepare(quiet)
+    with pytest.raises(
+        TrialFailed, match=r"h2: before trial: .* failed with exit status 3: no such snapshot"
+    ) as failed:
+        lab.run(trials[0], quiet)
+    assert "exit status 3" in failed.value.log
+    refused, _ = opened("at: before study, on: h2, run: 'exit 1'", "at: after study, on: h2, run: 'echo x >>log'")
+    with pytest.raises(LabUnusable, match="h2: before study: `exit 1` failed"):
+        refused.prepare(quiet)
+    refused.close()
+    assert logged(network, "h2") == []
+
+
+def test_a_command_without_end_is_given_up_after_its_time(network: Network, opened: Callable) -> None:
+    del network
+    lab, trials = opened("at: before block, on: h1, timeout: 300ms, run: 'sleep 30'")
+    lab.prepare(quiet)
+    with pytest.raises(TrialFailed, match=r"h1: before block: `sleep 30` did not end within 300 ?ms"):
+        lab.run(trials[0], quiet)
+
+
+def test_secrets_reach_the_command_and_nothing_else(
+    network: Network, opened: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARRAY_PASSWORD", "it's secret")
+    run = 'echo "$ARRAY_PASSWORD" | tee given; tr "\\\\0" " " </proc/$$/cmdline >>given'
+    lab, trials = opened(f"at: before trial, on: h1, env: [ARRAY_PASSWORD], run: '{run}'")
+    lab.prepare(quiet)
+    outcome = lab.run(trials[0], quiet)
+    given = (network.home("h1") / "given").read_text().splitlines()
+    assert given[0] == "it's secret"
+    assert "secret" not in given[1]
+    assert "it's secret" not in outcome.log
+    assert "***" in outcome.log
+    monkeypatch.delenv("ARRAY_PASSWORD")
+    with pytest.raises(TrialFailed, match="ARRAY_PASSWORD is not set"):
+        lab.run(trials[1], quiet)
