@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -18,14 +18,17 @@ from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.environment import environment
 from iotax.labs.choice import open_lab
-from iotax.listener import Listener
 from iotax.notebook import Notebook, Writer
+from iotax.progress import progress
 from iotax.queueing import SizingTarget
 from iotax.report import study_data, write
 from iotax.rows import attempt_rows, series_rows
 from iotax.runner import run_study as run_trials
 from iotax.study.read import load_study
-from iotax.trial import Attempt, LevelValue
+from iotax.trial import LevelValue
+
+if TYPE_CHECKING:
+    import altair
 
 COLUMNS = {
     "iops": "rate_iops",
@@ -160,6 +163,13 @@ class Results:
             for each in found
         )
 
+    def charts(self) -> dict[str, altair.TopLevelMixin]:
+        """The report's charts as Altair objects, by the names that their files have in `iotax report --charts`. Needs
+        `iotax[charts]`; raises ImportError without it."""
+        from iotax.charts import charts_of  # noqa: PLC0415 - heavy
+
+        return charts_of(self.summary)
+
     def report(self, path: str | PathLike[str] | None = None) -> Path:
         """Writes the report, beside the notebook when no file is named. Raises OutputRefused where it would replace a
         notebook or a study."""
@@ -204,20 +214,9 @@ def run_study(
             label=label,
             anew=again,
             environment=environment(find_engine()),
-            listener=_Lines(),
+            listener=progress(),
         )
     return Results(path, done.run)
-
-
-class _Lines(Listener):
-    """Progress as one line for each trial that ended, on standard error, which notebooks show."""
-
-    def ended(self, attempt: Attempt) -> None:
-        said = f"{attempt.trial.id}: {attempt.status}" + (f" ({attempt.reason})" if attempt.reason else "")
-        print(said, file=sys.stderr)
-
-    def warning(self, message: str) -> None:
-        print(f"warning: {message}", file=sys.stderr)
 
 
 def _interval(name: str, estimate: Estimate) -> dict[str, float | None]:
