@@ -48,11 +48,18 @@ class ServiceCost:
 
 
 @dataclass(frozen=True)
+class NotSized:
+    why: str
+    arm: str = ""
+    """Empty where it holds for all."""
+
+
+@dataclass(frozen=True)
 class Sizing:
     """What an I/O costs about a rate."""
 
     costs: list[ServiceCost]
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[NotSized, ...] = ()
     """Why there are none, or none of some arms."""
 
 
@@ -88,7 +95,7 @@ def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid, 
         return _by_model(costs, rate_iops)
     response = next((r for r in (CPU, CPU_INITIATOR) if models[r.key].observed), None)
     if response is None:
-        return Sizing([], ("no run measured CPU time",))
+        return Sizing([], (NotSized("no run measured CPU time"),))
     return _by_load(models[response.key], models[IOPS.key], grid, rate_iops)
 
 
@@ -102,7 +109,7 @@ def _by_load(model: Model, throughput: Model, grid: Grid, rate_iops: float) -> S
             alike = groups.setdefault(tuple(grid.level(cell, name) for name in fixed), {})
             alike.setdefault(grid.arm(cell), []).append((rate.value, cell))
     if not groups:
-        return Sizing([], ("no run over a protocol measured CPU time",))
+        return Sizing([], (NotSized("no run over a protocol measured CPU time"),))
     chosen = [{arm: min(some, key=lambda each: _off(each[0], rate_iops)) for arm, some in group.items()}
               for group in groups.values()]  # fmt: skip
     best = min(chosen, key=lambda arms: sum(_off(rate, rate_iops) for rate, _ in arms.values()) / len(arms))
@@ -115,10 +122,11 @@ def _by_load(model: Model, throughput: Model, grid: Grid, rate_iops: float) -> S
             source = f"the measured load nearest to {rate_iops:,.0f} IOPS ({where}; {part})"
             costs.append(ServiceCost(arm, known, source, grid.condition(cell)))
         else:
-            reasons.append(
-                f"{arm}: CPU per I/O depends on the load, and none was measured within a factor of {NEAR:g} of "
+            why = (
+                f"CPU per I/O depends on the load, and none was measured within a factor of {NEAR:g} of "
                 f"{rate_iops:,.0f} IOPS; nearest: {where}"
             )
+            reasons.append(NotSized(why, arm))
     return Sizing(costs, tuple(reasons))
 
 
@@ -142,13 +150,13 @@ def _by_model(costs: CpuCosts, rate_iops: float) -> Sizing:
             f"CPU per I/O changes with the rate, and no rate within a factor of {NEAR:g} of {rate_iops:,.0f} IOPS was "
             f"held; nearest: {rates[nearest]:,.0f}"
         )
-        return Sizing([], (reason,))
+        return Sizing([], (NotSized(reason),))
     try:
         own = CpuModel(
             [load for load in model.loads if load.rate_iops <= 0 or load.step == nearest], model.arms, model.factors
         )
     except ValueError as error:
-        return Sizing([], (str(error),))
+        return Sizing([], (NotSized(str(error)),))
     source = f"CPU model at the held rate nearest to {rate_iops:,.0f} IOPS, {rates[nearest]:,.0f}{mean} ({part})"
     return Sizing([ServiceCost(arm, own.cost_us(arm), source) for arm in own.arms])
 

@@ -31,7 +31,7 @@ from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.report import study_data
 from iotax.units import parse_duration
-from iotax.wording import comparable, cost_cautions, figure, title
+from iotax.wording import comparable, cost_cautions, figure, not_sized, title
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
 _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")
@@ -183,14 +183,14 @@ def _from_notebook(path: Path | None, run: int | None, rate_iops: float, documen
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
         if not found.costs:
-            reasons = "".join(f"\n  {reason}" for reason in found.reasons)
+            reasons = "".join(f"\n  {reason}" for reason in not_sized(found))
             leave(
                 Exit.NOTEBOOK,
                 f"{notebook.path}: nothing to size {rate_iops:,.0f} IOPS by:{reasons}\n"
                 f"Size a rate that was measured, measure with `rate_iops: {rate_iops:.0f}`, or give --cpu-us 81",
             )
         judged(document, notebook.path)
-        for reason in found.reasons:
+        for reason in not_sized(found):
             say(f"Not sized: {reason}.", err=document == STDOUT)
         typer.echo(f"{notebook.path}", err=document == STDOUT)
     return found.costs

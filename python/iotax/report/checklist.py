@@ -8,7 +8,7 @@ from iotax.analysis.limits import Limit
 from iotax.report import link
 from iotax.report.charts import is_sweep
 from iotax.study.imported import ImportedStudy
-from iotax.wording import inside
+from iotax.wording import inside, not_sized
 
 _CLOCK_ERROR = 0.01
 """Clocks of processes and of the window are not read at one instant."""
@@ -359,7 +359,7 @@ def _models(summary: Summary) -> Item:
 def _sizing(summary: Summary) -> Item:
     ask = "Sizing states utilisation, response-time target and both ends of the interval"
     if not summary.report_sizing.costs:
-        return Item(ask, "none", f"Nothing is sized: {'; '.join(summary.report_sizing.reasons)}.")
+        return Item(ask, "none", f"Nothing is sized: {'; '.join(not_sized(summary.report_sizing))}.")
     if any(cost.cost_us.low is None for cost in summary.report_sizing.costs):
         return Item(ask, "partly", "Targets are stated; some costs have no interval.")
     return Item(

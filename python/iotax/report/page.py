@@ -23,7 +23,7 @@ from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
-from iotax.wording import answer, cost_cautions, figure, inside, measuring, title, trust
+from iotax.wording import answer, cost_cautions, figure, inside, measuring, not_sized, title, trust
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
@@ -149,7 +149,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "cost": cost,
         "costs": summary.costs,
         "cost_lead": cost.cost_lead(summary),
-        "size_reasons": list(summary.report_sizing.reasons) if summary.data.runs else [],
+        "size_reasons": not_sized(summary.report_sizing) if summary.data.runs else [],
         "size_sources": list(dict.fromkeys(f"{title(c.arm)}: {c.source}" for c in summary.report_sizing.costs)),
         "size_rate": REPORT_RATE_IOPS,
         "size_cautions": cost_cautions(summary.report_sizing.costs),

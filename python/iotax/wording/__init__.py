@@ -12,7 +12,7 @@ No sentence states a difference without its interval, and one that withholds a v
 from iotax.wording.answer import Part, answer, precision
 from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, inside, title
-from iotax.wording.sizing import comparable, cost_cautions
+from iotax.wording.sizing import comparable, cost_cautions, not_sized
 from iotax.wording.trust import measuring, trust
 from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
 from iotax.wording.withheld import because
@@ -32,6 +32,7 @@ __all__ = [
     "indexed",
     "inside",
     "measuring",
+    "not_sized",
     "percent",
     "points",
     "precision",

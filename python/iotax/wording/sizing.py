@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
-from iotax.analysis.cost import ServiceCost
+from iotax.analysis.cost import ServiceCost, Sizing
 from iotax.wording.names import title
 from iotax.wording.verdicts import caution
+
+
+def not_sized(sizing: Sizing) -> list[str]:
+    """Why nothing is sized, or not every treatment."""
+    return [f"{title(each.arm)}: {each.why}" if each.arm else each.why for each in sizing.reasons]
 
 
 def cost_cautions(costs: Sequence[ServiceCost]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from iotax.analysis import summarise
 from iotax.analysis.cost import NEAR
 from iotax.study import Study
-from iotax.wording import comparable, cost_cautions
+from iotax.wording import comparable, cost_cautions, not_sized
 from report.factory import COST, Simulation, study
 
 
@@ -35,7 +35,8 @@ def test_a_rate_that_no_load_came_near_is_refused_with_the_nearest(quick):
     found = quick.sizing(1_000_000)
     assert found.costs == []
     assert len(found.reasons) == 3
-    assert "within a factor of 2 of 1,000,000 IOPS; nearest: outstanding 32, " in found.reasons[0]
+    assert [each.partition(":")[0] for each in not_sized(found)] == ["NFSv3", "iSCSI", "NVMe/TCP"]
+    assert "within a factor of 2 of 1,000,000 IOPS; nearest: outstanding 32, " in not_sized(found)[0]
 
 
 def test_loads_of_unequal_blocks_are_not_mixed():
@@ -80,7 +81,7 @@ def test_a_price_that_bends_is_taken_at_the_nearest_held_rate_or_refused(bent):
     assert heavy[0].cost_us.low is not None
     far = bent.sizing(70_000)
     assert far.costs == []
-    assert "no rate within a factor of 2 of 70,000 IOPS was held; nearest: 4,000" in far.reasons[0]
+    assert "no rate within a factor of 2 of 70,000 IOPS was held; nearest: 4,000" in not_sized(far)[0]
 
 
 def test_doubt_and_a_missing_interval_are_said_with_the_size():
