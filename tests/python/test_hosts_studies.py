@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iotax.study import Study
+from iotax.study.read import read_study
 from iotax.study.rules import broken_rules
+from iotax.study.source import StudyError
 
 TARGET = {"name": "t", "address": "10.0.0.5"}
 
@@ -97,3 +100,52 @@ def test_a_hook_may_run_on_a_host_that_takes_no_other_part() -> None:
     [found] = given.lab.hosts.hooks
     assert given.lab.hosts.hook_host(found).user == "admin"
     assert given.lab.hosts.hook_host(found.model_copy(update={"on": "t"})).address == "10.0.0.5"
+
+
+STUDY = """\
+name: x
+question: "?"
+lab: {{hosts: {hosts}}}
+volume: {{size: 8MiB}}
+factors: {{protocol: [iscsi, nvme-tcp]}}
+baseline: {{protocol: iscsi}}
+"""
+INVENTORY = """\
+initiators: [h1, {name: h2, user: joe}]
+targets: [{name: t, address: 10.0.0.5}]
+"""
+
+
+@pytest.mark.parametrize("hosts", ["site.yaml", "{inventory: site.yaml}"])
+def test_an_inventory_means_what_it_holds(tmp_path: Path, hosts: str) -> None:
+    (tmp_path / "site.yaml").write_text(INVENTORY)
+    lab = read_study("x", STUDY.format(hosts=hosts), tmp_path).lab.hosts
+    assert lab is not None
+    assert [host.name for host in lab.hosts()] == ["h1", "h2", "t"]
+
+
+def test_a_study_says_something_of_its_own_beside_its_inventory(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(INVENTORY)
+    hosts = "{inventory: site.yaml, initiators: [h7], hooks: [{at: before block, on: t, run: 'true'}]}"
+    lab = read_study("x", STUDY.format(hosts=hosts), tmp_path).lab.hosts
+    assert lab is not None
+    assert [host.name for host in lab.hosts()] == ["h7", "t"]
+    assert len(lab.hooks) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (None, "cannot be read: "),
+        ("- h1", "an inventory is a mapping with `initiators:`"),
+        ("initiators: [h1", "site.yaml:1"),
+        ("initiators: []", "lab.hosts.initiators"),
+    ],
+)
+def test_an_inventory_that_is_none_is_named(tmp_path: Path, written: str | None, said: str) -> None:
+    if written is not None:
+        (tmp_path / "site.yaml").write_text(written)
+    with pytest.raises(StudyError) as refused:
+        read_study("x.yaml", STUDY.format(hosts="site.yaml"), tmp_path)
+    assert said in str(refused.value)
+    assert "x.yaml:3" in str(refused.value)

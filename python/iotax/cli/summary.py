@@ -15,7 +15,7 @@ from iotax.cli.document import interval
 from iotax.cli.treatments import tables
 from iotax.notebook import Notebook
 from iotax.report import study_data
-from iotax.wording import answer, inside, link, measuring, precision, search, trust, verdicts
+from iotax.wording import answer, clients, inside, link, measuring, precision, search, trust, verdicts
 
 _RESPONSES = {response.key: response for response in RESPONSES}
 
@@ -47,7 +47,7 @@ def print_summary(notebook: Notebook, run: int) -> None:
         out.print(Text(f"{part.title}:", style="bold"))
         for finding in part.findings:
             out.print(Text(finding.sentence), soft_wrap=True)
-    for line in link.sentences(data):
+    for line in (*clients.sentences(summary), *link.sentences(data)):
         out.print(Text(line), soft_wrap=True)
     _print_warnings(summary)
     for note in (precision(summary), *(each for each in trust(summary) if each.subject == "sessions")):

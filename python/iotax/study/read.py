@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
 from iotax.study.imported import IMPORTED
+from iotax.study.inventory import settle_inventory
 from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.rules import broken_rules
 from iotax.study.setup import Setup
@@ -71,6 +72,7 @@ def read_study(name: str, text: str, folder: Path) -> Study:
     if IMPORTED in document.data:
         message = "results of other programs have no plan to run; to measure here, leave it out and name real factors"
         raise StudyError(name, [Problem(document.mark((IMPORTED,)), (IMPORTED,), message)])
+    problems += settle_inventory(document, folder)
     problems += _factor_problems(document)
     _settle_endpoints(document, folder, problems)
     _settle_secrets(document.data, folder)

@@ -13,6 +13,12 @@ from iotax.study.fields import Section
 from iotax.study.model import LABS, SECTIONS, Design, Study
 from iotax.units import format_percent
 
+_INVENTORY: list[dict[str, Any]] = [
+    {"type": "string", "description": "An inventory: a file with the fields of `hosts`."},
+    {"type": "object", "required": ["inventory"], "properties": {"inventory": {"type": "string"}}},
+]
+"""What takes the place of hosts in a file (`iotax.study.inventory`)."""
+
 
 def study_schema() -> dict[str, Any]:
     """What editors complete and check; `iotax plan` checks more."""
@@ -36,6 +42,7 @@ def study_schema() -> dict[str, Any]:
         "description": lab.get("description", ""),
         "default": "loopback",
     }
+    schema["$defs"]["Lab"]["properties"]["hosts"]["anyOf"] += _INVENTORY
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "An iotax study"}
 
 

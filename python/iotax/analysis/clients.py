@@ -1,0 +1,55 @@
+"""What several hosts did together and each alone, treatment by treatment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from iotax.analysis.summary import CellSummary, Summary
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Means over the runs of one treatment."""
+
+    cell: CellSummary
+    rates_iops: dict[str, float]
+    """Host → its I/Os per second."""
+    cpu_per_io_ns: dict[str, float]
+    """Role → CPU time of all its hosts per I/O of all clients; roles that nothing was read of are missing."""
+
+    @property
+    def total_iops(self) -> float:
+        return sum(self.rates_iops.values())
+
+    @property
+    def fairness(self) -> float:
+        """Jain's index: 1 where every host does as much, 1/n where one does all (Jain, Chiu, Hawe 1984, DEC-TR-301)."""
+        squares = sum(rate**2 for rate in self.rates_iops.values())
+        return self.total_iops**2 / (len(self.rates_iops) * squares) if squares else 1.0
+
+
+def clients_of(summary: Summary) -> list[Clients]:
+    """In the order of the treatments; empty where no trial was one of several hosts."""
+    found = []
+    for cell in summary.cells:
+        runs = [run for run in cell.runs if run.result.clients]
+        if not runs:
+            continue
+        hosts = dict.fromkeys(client.host for run in runs for client in run.result.clients)
+        rates = {
+            host: fmean(
+                client.ios / client.duration_ns * 1e9
+                for run in runs
+                for client in run.result.clients
+                if client.host == host
+            )
+            for host in hosts
+        }
+        costs = {}
+        for role in ("initiator", "target"):
+            known = [cost for run in runs if (cost := run.result.cpu_per_io_ns(role)) is not None]
+            if known:
+                costs[role] = fmean(known)
+        found.append(Clients(cell, rates, costs))
+    return found
