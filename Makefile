@@ -11,7 +11,7 @@ PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel wheel-musl try-wheel engine-static musl site clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -84,19 +84,12 @@ wheel: install
 	@$(BIN)/maturin build --quiet --release --locked --out out/wheels
 	@ls -l out/wheels
 
-# A wheel for systems with musl (Alpine), with the static engine. `rustup target add` installs the target once.
-wheel-musl: install musl
-	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
-	@$(BIN)/maturin build --quiet --release --locked --target $(MUSL) --compatibility musllinux_1_2 --out out/wheels
-	@ls -l out/wheels
-
 # One file that runs on any Linux of this architecture, whatever its libc: target/ARCHITECTURE-unknown-linux-musl/release.
-engine-static: musl
+# There is no wheel for musl: the library that draws charts, vl-convert, has none.
+engine-static:
+	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { echo "iotax: Rust's target is missing: rustup target add $(MUSL)" >&2; exit 1; }
 	@cargo build --release --locked --quiet -p iotax-engine --target $(MUSL)
 	@ls -l target/$(MUSL)/release/iotax-engine
-
-musl:
-	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { echo "iotax: Rust's target is missing: rustup target add $(MUSL)" >&2; exit 1; }
 
 # The wheel in an environment of its own, with a study of some seconds.
 try-wheel: wheel
