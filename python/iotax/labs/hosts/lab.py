@@ -62,7 +62,7 @@ class HostsLab(Lab):
 
     def __init__(self, study: Study, plan: Plan, program: Path, destroy: frozenset[str] = frozenset()) -> None:
         assert study.lab.hosts is not None, "a study of this lab"
-        self._study = study
+        self.study = study
         self._spec: Hosts = study.lab.hosts
         self._binary = Binary.of(program)
         self._loop = asyncio.new_event_loop()
@@ -89,6 +89,10 @@ class HostsLab(Lab):
         if any(each.kind == "error" for each in found):
             return found
         return [*found, *self._await(self._volumes.check(lambda _: None))]
+
+    def connect(self) -> None:
+        """To every host, with its engine there. Raises HostFault."""
+        self._await(self._connect())
 
     def survey(self) -> list[Survey]:
         """A row for each host."""
@@ -142,14 +146,14 @@ class HostsLab(Lab):
         return replace(outcome, log="\n".join([*self._hooks.take(), outcome.log]))
 
     def _run(self, trial: Trial, progress: Progress) -> Outcome:
-        settings = self._study.settings(trial.treatment)
+        settings = self.study.settings(trial.treatment)
         links = self._clients(settings)
         try:
             reached = self._await(self._reach(settings, len(links), progress))
         except HostFault as fault:
             raise _failed(fault) from fault
         progress(Step(f"{trial.id} on {counted(len(links), 'host')}"))
-        seed = trial_seed(self._study, trial)
+        seed = trial_seed(self.study, trial)
         jobs = [
             Job(link, each.program, self._load(settings, each, index, seed))
             for index, (link, each) in enumerate(zip(links, reached, strict=True))
@@ -170,7 +174,7 @@ class HostsLab(Lab):
         return self._outcome(settings, answers, reached)
 
     def answers(self, trial: Trial) -> bool:
-        settings = self._study.settings(trial.treatment)
+        settings = self.study.settings(trial.treatment)
         try:
             self._await(self._ask_all())
             if not settings.endpoint.embedded:
@@ -318,7 +322,7 @@ class HostsLab(Lab):
 
     def _outcome(self, settings: Settings, answers: list[Answer], reached: list[Reached]) -> Outcome:
         threads = min(settings.load.threads, settings.load.workers)
-        facts = planned_facts(self._study, settings)
+        facts = planned_facts(self.study, settings)
         parts, cpu, log = [], [], []
         try:
             for answer in answers:
