@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # A display is there before what is heavy.
     from iotax.design import Plan
     from iotax.labs.base import Sample, Step
-    from iotax.runner import Summary
     from iotax.trial import Attempt, Background, Trial
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How an invocation ended."""
+
+    run: int
+    done: int
+    failed: tuple[str, ...]
+    """Ids of trials that were given up."""
+    interrupted: bool
+    stopped: bool = False
+    """The study's own rule ended it before its last block."""
+    away: str = ""
+    """Why the target did not answer, where it stayed away and the study ended before its time."""
+    finished: bool = False
+    """There was nothing left to do: an earlier invocation had ended it, and the lab was not touched."""
 
 
 class Listener:

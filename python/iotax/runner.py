@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -23,7 +22,7 @@ from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
 from iotax.labs.base import Lab, Outcome, Progress, Sample, Step, TrialFailed
-from iotax.listener import Listener
+from iotax.listener import Listener, Summary
 from iotax.notebook import Writer
 from iotax.study import Study
 from iotax.trial import Connected, Status, Trial
@@ -31,23 +30,6 @@ from iotax.waiting import WAIT_FOR_TARGET_S, waits_s
 
 TRIES = 2
 """Attempts at a trial within one invocation."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How an invocation ended."""
-
-    run: int
-    done: int
-    failed: tuple[str, ...]
-    """Ids of trials that were given up."""
-    interrupted: bool
-    stopped: bool = False
-    """The study's own rule ended it before its last block."""
-    away: str = ""
-    """Why the target did not answer, where it stayed away and the study ended before its time."""
-    finished: bool = False
-    """There was nothing left to do: an earlier invocation had ended it, and the lab was not touched."""
 
 
 def run_study(

@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,49 @@ def test_sans_io_crates_name_no_clock_socket_thread_or_file(crate: str) -> None:
                 continue  # a length of time, no clock
             broken.append(f"{path.relative_to(ROOT)}: {name}")
     assert broken == []
+
+
+def circle(arrows: dict[Path, set[Path]]) -> list[str]:
+    """Files of which each imports the next and the last the first; empty where there are none."""
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as found:
+        return [str(path.relative_to(ROOT)) for path in found.args[1]]
+    return []
+
+
+@pytest.mark.parametrize("crate", CRATE_RULES)
+def test_no_rust_files_know_each_other_in_a_circle(crate: str) -> None:
+    """What a module tells its own parts (`mod.rs`) aside."""
+    sources = CRATES / crate / "src"
+    files = {path.relative_to(sources).with_suffix("").parts: path for path in rust_sources(crate)}
+    arrows: dict[Path, set[Path]] = {}
+    for parts, path in files.items():
+        if parts[-1] in ("mod", "lib", "main"):
+            continue
+        named = [tuple(name.split("::")[1:]) for name in rust_paths(path) if name.startswith("crate::")]
+        heads = {name[:length] for name in named for length in range(1, len(name) + 1)}
+        arrows[path] = {files[head] for head in heads if head in files and head != parts}
+    assert len(arrows) > 10
+    assert circle(arrows) == []
+
+
+def test_no_python_files_know_each_other_in_a_circle() -> None:
+    """Imports for types alone count too; a package's own `__init__` does not."""
+    files = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    arrows = {path: {files[name] for name in python_imports(path) if name in files} for path in files.values()}
+    assert sum(map(len, arrows.values())) > 500
+    assert circle(arrows) == []
+
+
+def test_a_circle_is_found() -> None:
+    one, two, three = (ROOT / name for name in ("one", "two", "three"))
+    assert set(circle({one: {two}, two: {three}, three: {one}})) == {"one", "two", "three"}
+    assert circle({one: {two, three}, two: {three}}) == []
 
 
 def test_the_rules_see_through_groups_and_supers() -> None:

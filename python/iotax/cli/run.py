@@ -16,14 +16,13 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
-from iotax.listener import Listener, Listeners
+from iotax.listener import Listener, Listeners, Summary
 from iotax.study import Study
 from iotax.units import counted
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 if TYPE_CHECKING:
     from iotax.notebook import Notebook
-    from iotax.runner import Summary
 
 
 def run(

@@ -8,9 +8,8 @@ from pathlib import Path
 from iotax.design import Plan
 from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
-from iotax.listener import Listener
+from iotax.listener import Listener, Summary
 from iotax.live.board import Board
-from iotax.runner import Summary
 from iotax.trial import Attempt, Trial
 
 

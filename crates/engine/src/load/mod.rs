@@ -7,6 +7,7 @@ mod local;
 mod observe;
 mod report;
 mod session;
+mod slice;
 mod threads;
 mod window;
 

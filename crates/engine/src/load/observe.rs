@@ -7,7 +7,7 @@ use iotax_runtime::{Clock, counters::MachineCounts};
 
 use super::{
     report::{self, VERSION},
-    session::Slice,
+    slice::Slice,
     window::{Meters, Usage},
 };
 use crate::{

@@ -1,15 +1,14 @@
-//! A command in the hands of its handler.
+//! A command in the hands of its handler, and the row of the table of commands that chose it.
 
 use alloc::vec::Vec;
 
 use super::{
     Next, Response,
-    cdb::Cdb,
+    cdb::{Cdb, cdb_len},
     device::Device,
     fault::Fault,
     lun::LunView,
     nexus::Nexus,
-    opcodes::{Class, Entry},
     sense::Sense,
 };
 use crate::Backend;
@@ -27,6 +26,8 @@ pub(crate) struct Call<'a> {
     pub(crate) view: Option<LunView>,
     pub(crate) data_out_len: u32,
     pub(crate) backend: &'a dyn Backend,
+    /// All that the device server knows.
+    pub(crate) commands: &'static Commands,
 }
 
 impl Call<'_> {
@@ -71,6 +72,123 @@ impl Call<'_> {
         } else {
             Ok(Next::Parameters { len })
         }
+    }
+}
+
+pub(crate) type Run = fn(&mut Call<'_>) -> Handled;
+pub(crate) type RunParameters = fn(&mut Call<'_>, &[u8]) -> Handled;
+
+/// How a command stands to reservations of others (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Always allowed, or it looks at reservations itself.
+    Free,
+    /// Barred by RESERVE only.
+    Ready,
+    /// Barred by RESERVE and by exclusive access.
+    Reads,
+    /// Barred by every reservation.
+    Changes,
+}
+
+/// One command that the device server knows.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) usage: Usage,
+    pub(crate) has_service_action: bool,
+    pub(crate) class: Class,
+    pub(crate) run: Run,
+    /// Runs when the parameter data that `run` asked for are there.
+    pub(crate) parameters: Option<RunParameters>,
+    /// Answered where there is no logical unit, and while a unit attention condition is pending (SPC-5 §4.4.8).
+    pub(crate) always: bool,
+    pub(crate) needs: Needs,
+}
+
+/// What a logical unit must be for a command to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Thin,
+    Erasable,
+}
+
+const SERVICE_ACTION: u8 = 0x1f;
+
+/// CDB usage data (SPC-5 §6.34.3): the operation code, and the service action where there is one, then a 1 for each bit of a
+/// field that is looked at. A bit outside is reserved or not supported, and must be 0.
+pub(crate) struct Usage {
+    pub(crate) bytes: [u8; 16],
+    pub(crate) len: usize,
+}
+
+impl Entry {
+    pub(crate) fn opcode(&self) -> u8 {
+        self.usage.bytes[0]
+    }
+
+    pub(crate) fn service_action(&self) -> u16 {
+        if self.has_service_action { (self.usage.bytes[1] & SERVICE_ACTION).into() } else { 0 }
+    }
+
+    pub(crate) fn usage(&self) -> &[u8] {
+        &self.usage.bytes[..self.usage.len]
+    }
+
+    fn is_available(&self, view: Option<&LunView>) -> bool {
+        view.is_none_or(|view| match self.needs {
+            Needs::Nothing => true,
+            Needs::Thin => view.is_thin(),
+            Needs::Erasable => view.erasable,
+        })
+    }
+
+    /// Refuses a CDB with a bit set that this command does not look at, pointing at it.
+    pub(crate) fn check_reserved_bits(&self, cdb: Cdb<'_>) -> Result<(), Fault> {
+        for (at, usage) in self.usage().iter().enumerate().skip(1) {
+            let usage = if at == 1 && self.has_service_action { usage | SERVICE_ACTION } else { *usage };
+            let reserved = cdb.u8(at) & !usage;
+            if reserved != 0 {
+                return Err(Sense::cdb_field(at as u16, Some(reserved.ilog2() as u8)).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The table of all commands.
+pub(crate) struct Commands {
+    /// Sorted by operation code, then service action.
+    pub(crate) rows: &'static [Entry],
+    /// First row of each operation code; `u8::MAX` where there is none.
+    pub(crate) first: &'static [u8; 256],
+}
+
+impl Commands {
+    /// The rows of an operation code that a logical unit has: one, or one for each service action.
+    pub(crate) fn rows_of(&self, opcode: u8, view: Option<&LunView>) -> impl Iterator<Item = &'static Entry> {
+        let rows = self.rows.get(usize::from(self.first[usize::from(opcode)])..).unwrap_or(&[]);
+        rows.iter().take_while(move |row| row.opcode() == opcode).filter(move |row| row.is_available(view))
+    }
+
+    /// All rows that a logical unit has.
+    pub(crate) fn all(&self, view: Option<&LunView>) -> impl Iterator<Item = &'static Entry> {
+        self.rows.iter().filter(move |row| row.is_available(view))
+    }
+
+    /// The row that runs a CDB.
+    pub(crate) fn find(&self, cdb: &[u8], view: Option<&LunView>) -> Result<&'static Entry, Fault> {
+        let opcode = *cdb.first().ok_or(Sense::INVALID_OPCODE)?;
+        let mut rows = self.rows_of(opcode, view).peekable();
+        if rows.peek().is_none() {
+            return Err(Sense::INVALID_OPCODE.into());
+        }
+        if cdb_len(opcode).is_some_and(|len| cdb.len() < len) {
+            return Err(Sense::INVALID_FIELD_IN_CDB.into());
+        }
+        let action = u16::from(Cdb(cdb).u8(1) & SERVICE_ACTION);
+        rows.find(|row| !row.has_service_action || row.service_action() == action)
+            .ok_or(Fault::Check(Sense::cdb_field(1, Some(4))))
     }
 }
 

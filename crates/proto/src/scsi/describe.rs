@@ -5,18 +5,18 @@ use core::fmt::Write;
 
 use super::{
     cdb::{Cdb, cdb_len},
-    opcodes,
+    opcodes::COMMANDS,
 };
 
 /// Name of the command and its main fields, such as `READ(10) lba=8 blocks=1 FUA`.
 pub fn describe_cdb(cdb: &[u8]) -> String {
     let Some(&opcode) = cdb.first() else { return String::from("empty CDB") };
-    let Some(first) = opcodes::rows(opcode, None).next() else { return format!("unknown command {opcode:#04x}") };
+    let Some(first) = COMMANDS.rows_of(opcode, None).next() else { return format!("unknown command {opcode:#04x}") };
     if cdb_len(opcode).is_some_and(|len| cdb.len() < len) {
         return format!("{} cut to {} bytes", first.name, cdb.len());
     }
     let cdb_fields = Cdb(cdb);
-    let Ok(entry) = opcodes::find(cdb, None) else {
+    let Ok(entry) = COMMANDS.find(cdb, None) else {
         return format!("unknown service action {:#04x} of {opcode:#04x}", cdb_fields.u8(1) & 0x1f);
     };
     let mut text = String::from(entry.name);

@@ -4,12 +4,10 @@ use alloc::vec::Vec;
 
 use super::{
     call::{Call, Handled, answer},
+    inquiry_fields::{peripheral, put_ascii},
     sense::Sense,
     vpd,
 };
-
-/// No device is here: peripheral qualifier 011b, type 1Fh.
-const NO_UNIT: u8 = 0x7f;
 
 /// VERSION DESCRIPTORs (SPC-5 §6.6.2): SAM-5, iSCSI, SPC-4, SBC-3.
 const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
@@ -23,11 +21,6 @@ pub(crate) fn inquiry(call: &mut Call<'_>) -> Handled {
         (true, page) => vpd::page(call, page)?,
     };
     answer(data, allocation_len)
-}
-
-/// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE.
-pub(crate) fn peripheral(call: &Call<'_>) -> u8 {
-    if call.view.is_some() { 0x00 } else { NO_UNIT }
 }
 
 fn standard(call: &Call<'_>) -> Vec<u8> {
@@ -46,10 +39,4 @@ fn standard(call: &Call<'_>) -> Vec<u8> {
         field.copy_from_slice(&version.to_be_bytes());
     }
     data
-}
-
-/// Left-aligned ASCII, filled with spaces (SPC-5 §4.3.1).
-pub(crate) fn put_ascii(field: &mut [u8], text: &str) {
-    let mut bytes = text.bytes().filter(|byte| (0x20..0x7f).contains(byte));
-    field.fill_with(|| bytes.next().unwrap_or(b' '));
 }

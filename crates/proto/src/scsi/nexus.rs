@@ -1,4 +1,4 @@
-//! One I_T nexus: what a session knows of its device, and the way of a command through it.
+//! One I_T nexus: what a session knows of its device.
 
 use alloc::{rc::Rc, sync::Arc, vec::Vec};
 use core::{
@@ -7,13 +7,9 @@ use core::{
 };
 
 use super::{
-    AfterMedium, Command, DataIn, Next, Response,
-    call::Call,
-    cdb::Cdb,
+    AfterMedium, DataIn, Response,
     device::{Audience, Device, Purge},
-    fault::Fault,
     lun::{LunView, decode_lun},
-    opcodes::{self, Entry},
     ports::{NexusId, Ports},
     sense::{Sense, status},
 };
@@ -60,44 +56,6 @@ impl Nexus {
 
     pub(crate) fn with_device<R>(&self, use_it: impl FnOnce(&mut Device) -> R) -> R {
         with(&*self.device, use_it)
-    }
-
-    /// Begins a command.
-    pub fn command(&mut self, command: &Command<'_>, backend: &dyn Backend) -> Next {
-        self.dispatch(command, backend, |entry, call| {
-            call.admit(entry)?;
-            (entry.run)(call)
-        })
-    }
-
-    /// Goes on with a command once the data-out asked for with [`Next::Parameters`] are there.
-    pub fn parameters(&mut self, command: &Command<'_>, data: &[u8], backend: &dyn Backend) -> Next {
-        self.dispatch(command, backend, |entry, call| match entry.parameters {
-            Some(parameters) => parameters(call, data),
-            None => Err(Sense::INVALID_OPCODE.into()),
-        })
-    }
-
-    fn dispatch(
-        &mut self,
-        command: &Command<'_>,
-        backend: &dyn Backend,
-        run: impl FnOnce(&Entry, &mut Call<'_>) -> Result<Next, Fault>,
-    ) -> Next {
-        self.refresh(backend);
-        let view = decode_lun(command.lun).and_then(|lun| self.view(lun)).copied();
-        let descriptor_sense = view.is_some_and(|view| view.mode.descriptor_sense);
-        let cdb = Cdb(command.cdb);
-        let mut call = Call { nexus: self, lun: command.lun, cdb, view, data_out_len: command.data_out_len, backend };
-        let result = opcodes::find(command.cdb, view.as_ref()).and_then(|entry| run(entry, &mut call));
-        match result {
-            Ok(next) => next,
-            Err(Fault::Status(status)) => Next::Respond(Response::status(status)),
-            Err(Fault::Check(mut sense)) => {
-                sense.descriptor = descriptor_sense;
-                Next::Respond(Response::check(sense))
-            }
-        }
     }
 
     /// Ends a command whose medium operation is done.
@@ -181,13 +139,13 @@ impl Nexus {
         self.with_device(|device| device.leave(id));
     }
 
-    fn view(&self, lun: u16) -> Option<&LunView> {
+    pub(super) fn view(&self, lun: u16) -> Option<&LunView> {
         let at = self.views.binary_search_by_key(&lun, |view| view.lun).ok()?;
         self.views.get(at)
     }
 
     /// Fills the cache again where the device changed since.
-    fn refresh(&mut self, backend: &dyn Backend) {
+    pub(super) fn refresh(&mut self, backend: &dyn Backend) {
         let epoch = self.epoch.load(Ordering::Acquire);
         if epoch != self.seen_epoch {
             self.seen_epoch = epoch;

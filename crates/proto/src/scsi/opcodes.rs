@@ -4,66 +4,13 @@
 //! Not here, and so INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS, FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
 
 use super::{
-    call::{Call, Handled},
-    capacity,
-    cdb::{Cdb, cdb_len},
-    fault::Fault,
-    inquiry,
-    lun::LunView,
-    medium, mode, provisioning, report_opcodes, reserve,
-    sense::Sense,
-    unit,
+    call::{Class, Commands, Entry, Needs, Run, RunParameters, Usage},
+    capacity, inquiry, medium, mode, provisioning, report_opcodes, reserve, unit,
 };
-
-type Run = fn(&mut Call<'_>) -> Handled;
-type RunParameters = fn(&mut Call<'_>, &[u8]) -> Handled;
-
-/// How a command stands to reservations of others (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Always allowed, or it looks at reservations itself.
-    Free,
-    /// Barred by RESERVE only.
-    Ready,
-    /// Barred by RESERVE and by exclusive access.
-    Reads,
-    /// Barred by every reservation.
-    Changes,
-}
-
-/// One command that the device server knows.
-pub(crate) struct Entry {
-    pub(crate) name: &'static str,
-    usage: Usage,
-    pub(crate) has_service_action: bool,
-    pub(crate) class: Class,
-    pub(crate) run: Run,
-    /// Runs when the parameter data that `run` asked for are there.
-    pub(crate) parameters: Option<RunParameters>,
-    /// Answered where there is no logical unit, and while a unit attention condition is pending (SPC-5 §4.4.8).
-    pub(crate) always: bool,
-    needs: Needs,
-}
-
-/// What a logical unit must be for a command to be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
-    Nothing,
-    Thin,
-    Erasable,
-}
-
-/// CDB usage data (SPC-5 §6.34.3): the operation code, and the service action where there is one, then a 1 for each bit of a
-/// field that is looked at. A bit outside is reserved or not supported, and must be 0.
-struct Usage {
-    bytes: [u8; 16],
-    len: usize,
-}
 
 const DPO_FUA: u8 = 0x18;
 const DPO_BYTCHK: u8 = 0x16;
 const IMMED: u8 = 0x02;
-const SERVICE_ACTION: u8 = 0x1f;
 /// IMMED and AUSE of SANITIZE.
 const SANITIZE: u8 = 0xa0;
 const UNMAP: u8 = 0x08;
@@ -132,43 +79,11 @@ impl Entry {
         self.needs = Needs::Thin;
         self
     }
-
-    pub(crate) fn opcode(&self) -> u8 {
-        self.usage.bytes[0]
-    }
-
-    pub(crate) fn service_action(&self) -> u16 {
-        if self.has_service_action { (self.usage.bytes[1] & SERVICE_ACTION).into() } else { 0 }
-    }
-
-    pub(crate) fn usage(&self) -> &[u8] {
-        &self.usage.bytes[..self.usage.len]
-    }
-
-    fn is_available(&self, view: Option<&LunView>) -> bool {
-        view.is_none_or(|view| match self.needs {
-            Needs::Nothing => true,
-            Needs::Thin => view.is_thin(),
-            Needs::Erasable => view.erasable,
-        })
-    }
-
-    /// Refuses a CDB with a bit set that this command does not look at, pointing at it.
-    pub(crate) fn check_reserved_bits(&self, cdb: Cdb<'_>) -> Result<(), Fault> {
-        for (at, usage) in self.usage().iter().enumerate().skip(1) {
-            let usage = if at == 1 && self.has_service_action { usage | SERVICE_ACTION } else { *usage };
-            let reserved = cdb.u8(at) & !usage;
-            if reserved != 0 {
-                return Err(Sense::cdb_field(at as u16, Some(reserved.ilog2() as u8)).into());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Sorted by operation code, then service action.
 #[rustfmt::skip]
-pub(crate) static TABLE: &[Entry] = &[
+static TABLE: &[Entry] = &[
     entry("TEST UNIT READY", Class::Ready, cdb(&[0x00, 0, 0, 0, 0, 0]), unit::test_unit_ready),
     entry("REQUEST SENSE", Class::Free, cdb(&[0x03, 0x01, 0, 0, 0xff, 0]), unit::request_sense).always(),
     entry("READ(6)", Class::Reads, cdb(&[0x08, 0x1f, 0xff, 0xff, 0xff, 0]), medium::read),
@@ -273,35 +188,12 @@ static FIRST: [u8; 256] = {
     first
 };
 
-/// The rows of an operation code that a logical unit has: one, or one for each service action.
-pub(crate) fn rows(opcode: u8, view: Option<&LunView>) -> impl Iterator<Item = &'static Entry> {
-    let rows = TABLE.get(usize::from(FIRST[usize::from(opcode)])..).unwrap_or(&[]);
-    rows.iter().take_while(move |row| row.opcode() == opcode).filter(move |row| row.is_available(view))
-}
-
-/// All rows that a logical unit has.
-pub(crate) fn all(view: Option<&LunView>) -> impl Iterator<Item = &'static Entry> {
-    TABLE.iter().filter(move |row| row.is_available(view))
-}
-
-/// The row that runs a CDB.
-pub(crate) fn find(cdb: &[u8], view: Option<&LunView>) -> Result<&'static Entry, Fault> {
-    let opcode = *cdb.first().ok_or(Sense::INVALID_OPCODE)?;
-    let mut rows = rows(opcode, view).peekable();
-    if rows.peek().is_none() {
-        return Err(Sense::INVALID_OPCODE.into());
-    }
-    if cdb_len(opcode).is_some_and(|len| cdb.len() < len) {
-        return Err(Sense::INVALID_FIELD_IN_CDB.into());
-    }
-    let action = u16::from(Cdb(cdb).u8(1) & SERVICE_ACTION);
-    rows.find(|row| !row.has_service_action || row.service_action() == action)
-        .ok_or(Fault::Check(Sense::cdb_field(1, Some(4))))
-}
+pub(crate) static COMMANDS: Commands = Commands { rows: TABLE, first: &FIRST };
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::cdb::cdb_len;
 
     #[test]
     fn rows_are_sorted_and_unique() {
@@ -321,7 +213,7 @@ mod tests {
     #[test]
     fn one_operation_code_has_service_actions_throughout_or_not_at_all() {
         for row in TABLE {
-            let count = rows(row.opcode(), None).count();
+            let count = COMMANDS.rows_of(row.opcode(), None).count();
             assert!(row.has_service_action || count <= 1, "{}", row.name);
         }
     }

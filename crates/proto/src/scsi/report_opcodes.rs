@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    call::{Call, Handled, answer},
-    opcodes::{self, Entry},
+    call::{Call, Entry, Handled, answer},
     sense::Sense,
 };
 
@@ -14,7 +13,7 @@ const NO_TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 pub(crate) fn report_supported_opcodes(call: &mut Call<'_>) -> Handled {
     let with_timeouts = call.cdb.bit(2, 7);
     let (opcode, action) = (call.cdb.u8(3), call.cdb.u16(4));
-    let rows: Vec<&Entry> = opcodes::rows(opcode, call.view.as_ref()).collect();
+    let rows: Vec<&Entry> = call.commands.rows_of(opcode, call.view.as_ref()).collect();
     let has_actions = rows.iter().any(|row| row.has_service_action);
     let row = rows.iter().find(|row| row.service_action() == action);
     let data = match call.cdb.u8(2) & 0x07 {
@@ -32,7 +31,7 @@ pub(crate) fn report_supported_opcodes(call: &mut Call<'_>) -> Handled {
 /// All commands: a list of command descriptors.
 fn all(call: &Call<'_>, with_timeouts: bool) -> Vec<u8> {
     let mut data = alloc::vec![0; 4];
-    for row in opcodes::all(call.view.as_ref()) {
+    for row in call.commands.all(call.view.as_ref()) {
         let action = row.service_action().to_be_bytes();
         let flags = u8::from(with_timeouts) << 1 | u8::from(row.has_service_action);
         data.extend_from_slice(&[row.opcode(), 0, action[0], action[1], 0, flags, 0, row.usage().len() as u8]);

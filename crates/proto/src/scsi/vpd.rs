@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{
     call::Call,
     fault::Fault,
-    inquiry::{peripheral, put_ascii},
+    inquiry_fields::{peripheral, put_ascii},
     lun::LunView,
     medium::max_compare_and_write,
     provisioning::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, max_write_same_blocks},

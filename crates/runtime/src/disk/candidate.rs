@@ -2,33 +2,27 @@
 //! descriptor, so that no name that changes in between leads elsewhere.
 
 use std::{
-    fmt,
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsFd, AsRawFd},
+        fd::AsRawFd,
         unix::fs::{FileTypeExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use rustix::fs::{FlockOperation, SeekFrom, flock, major, minor, seek};
+use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
 
-use super::{DiskError, DiskKind, device_geometry, in_use};
+use super::{
+    DiskError, DiskKind, device_geometry,
+    identity::{Identity, identity_of},
+    in_use,
+};
 
 /// How long a lock may be awaited: udev looks at a device that somebody has just closed, under a shared lock.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PERIOD: Duration = Duration::from_millis(50);
-
-/// What tells a file or a block device from all others for as long as somebody holds it open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Of a file the device number of its file system, of a block device its own.
-    pub device: u64,
-    /// 0 for a block device.
-    pub inode: u64,
-}
 
 /// What others may do beside us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,24 +160,6 @@ impl Candidate {
     pub(super) fn again(&self, options: &OpenOptions) -> io::Result<File> {
         options.open(descriptor(&self.file))
     }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (major, minor) = (major(self.device), minor(self.device));
-        match self.inode {
-            0 => write!(f, "device {major}:{minor}"),
-            inode => write!(f, "inode {inode} on {major}:{minor}"),
-        }
-    }
-}
-
-pub(super) fn identity_of(file: impl AsFd) -> io::Result<Identity> {
-    let status = rustix::fs::fstat(file)?;
-    Ok(match rustix::fs::FileType::from_raw_mode(status.st_mode) {
-        rustix::fs::FileType::BlockDevice => Identity { device: status.st_rdev, inode: 0 },
-        _ => Identity { device: status.st_dev, inode: status.st_ino },
-    })
 }
 
 fn kind_of(file: &File, path: &Path) -> Result<DiskKind, DiskError> {

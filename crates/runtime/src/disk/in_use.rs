@@ -11,7 +11,7 @@ use std::{
 
 use rustix::fs::{major, minor};
 
-use super::candidate::{Identity, identity_of};
+use super::identity::{Identity, identity_of};
 
 /// Who uses a file or a block device, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Files and block devices that hold a volume.
 
 mod candidate;
+mod identity;
 mod in_use;
 mod room;
 mod transfer;
@@ -16,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-pub use candidate::{Candidate, Identity, Lock};
+pub use candidate::{Candidate, Lock};
+pub use identity::Identity;
 pub use room::{Growth, check_larger, check_new};
 pub(crate) use transfer::{SystemOp, Transfer};
 

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, StatVfs, fallocate, fstatvfs, statvfs};
 
 use super::{
     DiskError,
-    candidate::{Identity, identity_of},
+    identity::{Identity, identity_of},
 };
 
 /// Left to everybody else: a twentieth of the file system, at most this.

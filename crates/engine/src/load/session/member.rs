@@ -21,6 +21,7 @@ use super::{
         begin,
         coordinator::writes,
         report,
+        slice::Slice,
         threads::{Plan, Thread, Unit},
         window::{Meters, Usage},
     },
@@ -37,28 +38,6 @@ const DRAINING_PERIOD: Duration = Duration::from_micros(200);
 
 /// Of an instance: which load of the session it is.
 const LOAD_BITS: u32 = 10;
-
-/// When and how long a load works next.
-#[derive(Clone, Copy)]
-pub(in crate::load) struct Slice {
-    pub(super) round: usize,
-    pub(super) place: usize,
-    pub(super) begin_at: Instant,
-    pub(super) settle: Duration,
-    pub(super) runtime: Duration,
-    /// Names its writes.
-    pub(super) run: u64,
-}
-
-impl Slice {
-    pub(in crate::load) fn start(&self) -> Instant {
-        self.begin_at + self.settle
-    }
-
-    pub(in crate::load) fn end(&self) -> Instant {
-        self.start() + self.runtime
-    }
-}
 
 pub(super) struct Member {
     pub(super) id: String,

@@ -13,11 +13,11 @@ use iotax_node::failure::Failure;
 use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
-pub(super) use self::member::Slice;
 use self::{commands::Commands, member::Member, record::Record};
 use super::{
     observe::Observer,
     report::{self, VERSION},
+    slice::Slice,
     window::Meters,
 };
 use crate::{

@@ -9,9 +9,10 @@ use iotax_runtime::Clock;
 use super::{
     super::{
         report,
+        slice::Slice,
         window::{Span, Usage},
     },
-    member::{Member, Slice},
+    member::Member,
 };
 use crate::document::{ResultEvent, SliceReport, Window};
 

@@ -5,9 +5,8 @@ use core::fmt;
 
 use super::{
     AuthPolicy, Config, IscsiBackend,
-    control::Flow,
     full_feature::{FullFeature, Session},
-    link::Link,
+    link::{Flow, Link},
     login::{LoggedIn, Login, Reply},
     wait::WAIT_POLL,
 };

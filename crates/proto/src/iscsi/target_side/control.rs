@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use super::{
     IscsiBackend,
+    exchange::TextExchange,
     full_feature::FullFeature,
-    link::{Admission, Link},
+    link::{Admission, Flow, Link},
 };
 use crate::{
     Instant, Violation,
@@ -19,28 +20,12 @@ use crate::{
             control::reject_reason,
             login::{logout_reason, logout_response},
         },
-        text::{TextIn, TextOut, pairs},
+        text::pairs,
     },
 };
 
 /// TTT of a text exchange that goes on; there is one at a time.
 const TEXT_TTT: u32 = 1;
-
-/// A text exchange that takes more than one request.
-#[derive(Debug, Default)]
-pub(super) struct TextExchange {
-    /// ITT of the exchange, where one is open.
-    open: Option<u32>,
-    text_in: TextIn,
-    text_out: TextOut,
-}
-
-/// Whether the connection goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    GoOn,
-    Close,
-}
 
 impl FullFeature {
     /// Deals with a complete request and its data.

@@ -6,12 +6,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::{
     IMMEDIATE_TASKS, IscsiBackend, LoginGrant,
     collect::{Collect, PROTOCOL_SERVICE_CRC_ERROR},
-    control::TextExchange,
+    exchange::TextExchange,
     link::{Admission, Link},
-    manage::Managed,
     respond::{Answered, respond},
     tasks::{Announced, Task, Tasks, Work},
-    wait::{Outcome, Wait},
+    wait::{Managed, Outcome, Wait},
 };
 use crate::{
     Ending, Instant, IoId, Payload, Started, UnitError, Violation,

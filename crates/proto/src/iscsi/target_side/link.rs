@@ -8,6 +8,13 @@ use crate::{
     },
 };
 
+/// Whether the connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    GoOn,
+    Close,
+}
+
 /// The sending side of a connection with its counters.
 #[derive(Debug)]
 pub(super) struct Link {

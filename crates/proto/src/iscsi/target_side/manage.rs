@@ -2,11 +2,10 @@
 
 use super::{
     IMMEDIATE_TASKS, IscsiBackend, Sessions,
-    control::Flow,
     full_feature::FullFeature,
-    link::{Admission, Link},
+    link::{Admission, Flow, Link},
     tasks::{Task, Work},
-    wait::{Outcome, Wait},
+    wait::{Managed, Outcome, Wait},
 };
 use crate::{
     Ending, Endings, Instant, Violation,
@@ -22,15 +21,6 @@ use crate::{
 
 /// Functions that wait at a time; more are rejected.
 const MANAGED_MAX: usize = IMMEDIATE_TASKS as usize;
-
-/// A function that is done but for what it waits for.
-#[derive(Debug)]
-pub(super) struct Managed {
-    wait: Wait,
-    itt: u32,
-    /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
-    closes: bool,
-}
 
 impl FullFeature {
     pub(super) fn task_management<B: IscsiBackend>(

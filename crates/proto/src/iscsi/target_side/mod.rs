@@ -3,6 +3,7 @@
 mod collect;
 mod connection;
 mod control;
+mod exchange;
 mod full_feature;
 mod link;
 mod login;

@@ -16,6 +16,15 @@ pub(super) struct Wait {
     until: Instant,
 }
 
+/// A task management function that is done but for what it waits for.
+#[derive(Debug)]
+pub(super) struct Managed {
+    pub(super) wait: Wait,
+    pub(super) itt: u32,
+    /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
+    pub(super) closes: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Waits,

@@ -1,0 +1,27 @@
+//! A slice of a session's time.
+
+use std::time::Duration;
+
+use iotax_proto::Instant;
+
+/// When and how long a load works next.
+#[derive(Clone, Copy)]
+pub(super) struct Slice {
+    pub(super) round: usize,
+    pub(super) place: usize,
+    pub(super) begin_at: Instant,
+    pub(super) settle: Duration,
+    pub(super) runtime: Duration,
+    /// Names its writes.
+    pub(super) run: u64,
+}
+
+impl Slice {
+    pub(super) fn start(&self) -> Instant {
+        self.begin_at + self.settle
+    }
+
+    pub(super) fn end(&self) -> Instant {
+        self.start() + self.runtime
+    }
+}
