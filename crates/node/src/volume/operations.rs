@@ -142,7 +142,11 @@ impl Operations {
     }
 
     pub fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
-        match &mut self.slots[id as usize] {
+        let Some(slot) = self.slots.get_mut(id as usize) else {
+            debug_assert!(false, "data of an operation in its slot");
+            return;
+        };
+        match slot {
             Slot::Place { volume, offset: begin } => {
                 if let Store::Memory(region) = &self.volumes.all[*volume].store {
                     region.copy_in(*begin + offset as usize, bytes);
@@ -595,8 +599,9 @@ impl Operations {
 
     /// Asks the disk for what an operation in its slot does next.
     fn ask(&mut self, id: IoId, op: DiskOp) {
-        let Slot::Disk { volume, state, work } = &mut self.slots[id as usize] else {
-            unreachable!("an operation on a disk in its slot")
+        let Some(Slot::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else {
+            debug_assert!(false, "an operation on a disk in its slot");
+            return;
         };
         if let Media::Disk { disk, .. } = self.volumes.all[*volume].spec.media {
             let is_piece = matches!(work.task, DiskTask::Long { .. });

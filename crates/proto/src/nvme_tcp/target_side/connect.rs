@@ -46,7 +46,10 @@ impl TargetQueue {
     }
 
     pub(super) fn on_connect<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
-        let data = control.data.first_chunk().expect("as many bytes as were asked for");
+        let Some(data) = control.data.first_chunk() else {
+            debug_assert!(false, "as many bytes as were asked for");
+            return;
+        };
         let connect = Connect::parse(&control.sqe);
         match self.connect(now, &connect, &ConnectData::parse(data), backend) {
             Ok(Connected { phase, cntlid, max_command_data, auth }) => {

@@ -53,7 +53,10 @@ impl TargetQueue {
 
     /// The data of an Authentication Send.
     pub(super) fn on_gate_data<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
-        let Phase::Gated(gate) = &mut self.phase else { unreachable!("the gate is asked only while it stands") };
+        let Phase::Gated(gate) = &mut self.phase else {
+            debug_assert!(false, "the gate is asked only while it stands");
+            return;
+        };
         let cid = control.sqe.cid();
         if let Some(work) = gate.auth.take(&control.data, &mut |bytes| backend.random(bytes)) {
             gate.working = Some(cid);
@@ -83,7 +86,10 @@ impl TargetQueue {
             self.respond(sqe.cid(), status);
             return;
         }
-        let Phase::Gated(gate) = &mut self.phase else { unreachable!("the gate is asked only while it stands") };
+        let Phase::Gated(gate) = &mut self.phase else {
+            debug_assert!(false, "the gate is asked only while it stands");
+            return;
+        };
         let Some(mut message) = gate.auth.give() else {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
             return;
@@ -101,7 +107,10 @@ impl TargetQueue {
 
     /// Opens the gate, or closes the connection, where authentication has come to its end.
     fn look_at_gate<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
-        let Phase::Gated(gate) = &mut self.phase else { unreachable!("the gate is asked only while it stands") };
+        let Phase::Gated(gate) = &mut self.phase else {
+            debug_assert!(false, "the gate is asked only while it stands");
+            return;
+        };
         match gate.auth.progress() {
             Progress::Open => {}
             Progress::Failed => self.end(backend),

@@ -135,7 +135,10 @@ impl TargetQueue {
             self.respond(cid, status);
             return;
         }
-        let index = self.slots.peek().expect("a slot, since the command was taken");
+        let Some(index) = self.slots.peek() else {
+            debug_assert!(false, "a slot, since the command was taken");
+            return;
+        };
         match backend.start(now, IoId::from(index), unit, op) {
             Started::Done(result) => self.finish(cid, read_len, result),
             Started::NeedData => {
@@ -158,10 +161,16 @@ impl TargetQueue {
         control: &Control,
         backend: &mut B,
     ) {
-        let Phase::Io(io) = &self.phase else { unreachable!("ranges come on an I/O queue") };
+        let Phase::Io(io) = &self.phase else {
+            debug_assert!(false, "ranges come on an I/O queue");
+            return;
+        };
         match io.namespaces.deallocation(&control.sqe, &control.data) {
             Ok(Some((unit, op))) => {
-                let index = self.slots.peek().expect("a slot, since the command was taken");
+                let Some(index) = self.slots.peek() else {
+                    debug_assert!(false, "a slot, since the command was taken");
+                    return;
+                };
                 match backend.start(now, IoId::from(index), unit, op) {
                     Started::Done(result) => self.finish(cid, 0, result),
                     Started::Queued => {
