@@ -17,8 +17,6 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
 
-pytestmark = pytest.mark.slow
-
 STUDY = """\
 name: hooked
 question: Is the array put back?

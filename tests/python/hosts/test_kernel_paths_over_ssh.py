@@ -37,8 +37,6 @@ baseline: {{protocol: nfs}}
 NAMES = ("h1", "h2")
 NVME = "kernel:nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol{client}?ns=1"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:

@@ -185,7 +185,6 @@ def test_the_engine_is_copied_once_and_cleaned_away(network: Network, opened: Op
     assert not copied.exists()
 
 
-@pytest.mark.slow
 def test_a_stalled_connection_fails_the_attempt_and_the_host_is_used_again(network: Network, opened: Open) -> None:
     text = written(network, "60s")
     lab = opened(text)
@@ -208,7 +207,6 @@ def test_a_stalled_connection_fails_the_attempt_and_the_host_is_used_again(netwo
     wait_for(lambda: lab.answers(trial), "h2 to answer again")
 
 
-@pytest.mark.slow
 def test_a_host_without_room_for_the_engine_is_named_before_anything_runs(network: Network, opened: Open) -> None:
     cache = str(network.home("h2") / ".cache")
     network.beside("h2", "mkdir", "-p", cache)
