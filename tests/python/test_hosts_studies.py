@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from iotax.design import plan
 from iotax.study import Study
-from iotax.study.read import read_study
+from iotax.study.facts import planned_facts
+from iotax.study.read import load_study, read_study
 from iotax.study.rules import broken_rules
 from iotax.study.source import StudyError
 
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = {"name": "t", "address": "10.0.0.5"}
 
 
@@ -82,10 +87,10 @@ def test_the_lab_says_who_takes_part() -> None:
 @pytest.mark.parametrize(
     ("hook", "said"),
     [
-        ({"at": "before trial", "on": "h9", "run": "true"}, "the lab has no host h9; its hosts are h1, t"),
-        ({"at": "before block", "on": "t", "run": "true", "levels": {"protocol": "iscsi"}}, "is not of one treatment"),
-        ({"at": "after trial", "on": "t", "run": "true", "levels": {"protocol": "nfs3"}}, "nfs3 is not a level of"),
-        ({"at": "after trial", "on": "t", "run": "true", "levels": {"mtu": 1}}, "not a factor of this study"),
+        ({"at": "before trial", "host": "h9", "run": "true"}, "the lab has no host h9; its hosts are h1, t"),
+        ({"at": "before block", "host": "t", "run": "true", "levels": {"protocol": "iscsi"}}, "not of one treatment"),
+        ({"at": "after trial", "host": "t", "run": "true", "levels": {"protocol": "nfs3"}}, "nfs3 is not a level of"),
+        ({"at": "after trial", "host": "t", "run": "true", "levels": {"mtu": 1}}, "not a factor of this study"),
     ],
 )
 def test_a_hook_names_a_host_and_levels_that_are_there(hook: dict[str, Any], said: str) -> None:
@@ -93,13 +98,13 @@ def test_a_hook_names_a_host_and_levels_that_are_there(hook: dict[str, Any], sai
 
 
 def test_a_hook_may_run_on_a_host_that_takes_no_other_part() -> None:
-    hook = {"at": "before block", "on": {"name": "array", "user": "admin"}, "run": "snap restore", "timeout": "5min"}
+    hook = {"at": "before block", "host": {"name": "array", "user": "admin"}, "run": "snap restore", "timeout": "5min"}
     given = study({"initiators": ["h1"], "targets": [TARGET], "hooks": [hook]})
     assert broken(given) == []
     assert given.lab.hosts is not None
     [found] = given.lab.hosts.hooks
     assert given.lab.hosts.hook_host(found).user == "admin"
-    assert given.lab.hosts.hook_host(found.model_copy(update={"on": "t"})).address == "10.0.0.5"
+    assert given.lab.hosts.hook_host(found.model_copy(update={"host": "t"})).address == "10.0.0.5"
 
 
 STUDY = """\
@@ -126,7 +131,7 @@ def test_an_inventory_means_what_it_holds(tmp_path: Path, hosts: str) -> None:
 
 def test_a_study_says_something_of_its_own_beside_its_inventory(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(INVENTORY)
-    hosts = "{inventory: site.yaml, initiators: [h7], hooks: [{at: before block, on: t, run: 'true'}]}"
+    hosts = "{inventory: site.yaml, initiators: [h7], hooks: [{at: before block, host: t, run: 'true'}]}"
     lab = read_study("x", STUDY.format(hosts=hosts), tmp_path).lab.hosts
     assert lab is not None
     assert [host.name for host in lab.hosts()] == ["h7", "t"]
@@ -149,3 +154,33 @@ def test_an_inventory_that_is_none_is_named(tmp_path: Path, written: str | None,
         read_study("x.yaml", STUDY.format(hosts="site.yaml"), tmp_path)
     assert said in str(refused.value)
     assert "x.yaml:3" in str(refused.value)
+
+
+EXAMPLES = sorted(each for each in (ROOT / "examples" / "hosts").glob("*.yaml") if each.name != "site.yaml")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_of_published_studies_can_be_planned_on_their_inventory(path: Path) -> None:
+    given, _ = load_study(str(path))
+    assert given.lab.hosts is not None
+    assert len(given.lab.hosts.initiators) == 8
+    trials = plan(given).trials
+    stacks = {planned_facts(given, given.settings(trial.treatment)).stack for trial in trials}
+    assert stacks == {"kernel"}
+    # Each host's own unit is named for it, or is a device that it has.
+    uris = {given.settings(trial.treatment).endpoint.uri for trial in trials}
+    assert all("{client}" in uri or uri.startswith("local:/dev/disk/by-id/") for uri in uris)
+
+
+def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
+    assert [path.stem for path in EXAMPLES] == ["fcp-or-fc-nvme", "ip-or-fc", "nfs-or-fc-cpu", "tr-3808"]
+
+
+def test_the_studies_of_the_guide_are_well_formed(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guide" / "hosts.md").read_text()
+    whole, kernel, hooks = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
+    for more in ({}, kernel, {"lab": hooks["lab"], "factors": {"protocol": {"FC": "/dev/x", "b": "/dev/y"}}}):
+        text = yaml.safe_dump(
+            {**whole, "baseline": {"protocol": next(iter((more or whole)["factors"]["protocol"]))}, **more}
+        )
+        assert read_study("guide.yaml", text, tmp_path).lab.hosts is not None

@@ -45,7 +45,7 @@ class Hook(Section):
 
     at: Moment
     """before or after the study, each block or each trial."""
-    on: HostName
+    host: HostName
     """A host of the lab by its name, or any other as {name: array, address: 10.0.1.5, user: admin}."""
     run: Annotated[str, Field(min_length=1)]
     """The command, for the login's shell there."""
@@ -74,8 +74,8 @@ class Hosts(Section):
 
     def hook_host(self, hook: Hook) -> Host:
         """Where it runs: a host of the lab, or one of its own."""
-        named = _host(hook.on)
-        return next((host for host in self.hosts() if isinstance(hook.on, str) and host.name == hook.on), named)
+        named = _host(hook.host)
+        return next((host for host in self.hosts() if isinstance(hook.host, str) and host.name == hook.host), named)
 
     def hosts(self) -> tuple[Host, ...]:
         """All of them: initiators first, then targets."""

@@ -97,9 +97,9 @@ def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     names, levels = [host.name for host in lab.hosts()], study.levels()
     for index, hook in enumerate(lab.hooks):
         place: Place = ("lab", "hosts", "hooks", index)
-        if isinstance(hook.on, str) and hook.on not in names:
+        if isinstance(hook.host, str) and hook.host not in names:
             others = "say {name: …, address: …} for another"
-            yield (*place, "on"), f"the lab has no host {hook.on}; its hosts are {', '.join(names)}; {others}"
+            yield (*place, "host"), f"the lab has no host {hook.host}; its hosts are {', '.join(names)}; {others}"
         if hook.levels and not hook.at.endswith("trial"):
             yield (*place, "levels"), f"{hook.at} is not of one treatment; say `at: before trial` or leave levels out"
         for name, value in hook.levels.items():

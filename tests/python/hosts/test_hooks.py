@@ -77,10 +77,10 @@ def logged(network: Network, name: str) -> list[str]:
 
 def test_commands_run_at_their_moments_and_for_their_levels(network: Network, opened: Callable) -> None:
     moments = ("before study", "after study", "before block", "after block")
-    hooks = [f"at: {at}, on: h2, run: 'echo {at.replace(' ', '-')} >>log'" for at in moments]
+    hooks = [f"at: {at}, host: h2, run: 'echo {at.replace(' ', '-')} >>log'" for at in moments]
     hooks += [
-        "at: before trial, on: h2, levels: {protocol: nvme-tcp}, run: 'echo only-nvme >>log'",
-        "at: after trial, on: h2, run: 'echo trial >>log; echo done here'",
+        "at: before trial, host: h2, levels: {protocol: nvme-tcp}, run: 'echo only-nvme >>log'",
+        "at: after trial, host: h2, run: 'echo trial >>log; echo done here'",
     ]
     lab, trials = opened(*hooks)
     lab.prepare(quiet)
@@ -96,14 +96,14 @@ def test_commands_run_at_their_moments_and_for_their_levels(network: Network, op
 
 
 def test_a_command_that_fails_keeps_its_trial_from_running_and_is_named(network: Network, opened: Callable) -> None:
-    lab, trials = opened("at: before trial, on: h2, run: 'echo no such snapshot >&2; exit 3'")
+    lab, trials = opened("at: before trial, host: h2, run: 'echo no such snapshot >&2; exit 3'")
     lab.prepare(quiet)
     with pytest.raises(
         TrialFailed, match=r"h2: before trial: .* failed with exit status 3: no such snapshot"
     ) as failed:
         lab.run(trials[0], quiet)
     assert "exit status 3" in failed.value.log
-    refused, _ = opened("at: before study, on: h2, run: 'exit 1'", "at: after study, on: h2, run: 'echo x >>log'")
+    refused, _ = opened("at: before study, host: h2, run: 'exit 1'", "at: after study, host: h2, run: 'echo x >>log'")
     with pytest.raises(LabUnusable, match="h2: before study: `exit 1` failed"):
         refused.prepare(quiet)
     refused.close()
@@ -112,7 +112,7 @@ def test_a_command_that_fails_keeps_its_trial_from_running_and_is_named(network:
 
 def test_a_command_without_end_is_given_up_after_its_time(network: Network, opened: Callable) -> None:
     del network
-    lab, trials = opened("at: before block, on: h1, timeout: 300ms, run: 'sleep 30'")
+    lab, trials = opened("at: before block, host: h1, timeout: 300ms, run: 'sleep 30'")
     lab.prepare(quiet)
     with pytest.raises(TrialFailed, match=r"h1: before block: `sleep 30` did not end within 300 ?ms"):
         lab.run(trials[0], quiet)
@@ -123,7 +123,7 @@ def test_secrets_reach_the_command_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("ARRAY_PASSWORD", "it's secret")
     run = 'echo "$ARRAY_PASSWORD" | tee given; tr "\\\\0" " " </proc/$$/cmdline >>given'
-    lab, trials = opened(f"at: before trial, on: h1, env: [ARRAY_PASSWORD], run: '{run}'")
+    lab, trials = opened(f"at: before trial, host: h1, env: [ARRAY_PASSWORD], run: '{run}'")
     lab.prepare(quiet)
     outcome = lab.run(trials[0], quiet)
     given = (network.home("h1") / "given").read_text().splitlines()
