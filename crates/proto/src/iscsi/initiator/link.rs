@@ -4,9 +4,13 @@ use crate::{
     Transmit, Violation,
     iscsi::{
         Agreed,
-        pdu::{Bhs, LogoutRequest, NopIn, NopOut, RESERVED_TAG, Sender, login::logout_reason},
+        pdu::{
+            Bhs, LogoutRequest, NopIn, NopOut, RESERVED_TAG, ScsiCommand, Sender, command::ATTRIBUTE_SIMPLE,
+            login::logout_reason,
+        },
         serial::is_before,
     },
+    scsi::initiator::Question,
 };
 
 /// ITTs of everything but I/Os: their low halves lie above every tag.
@@ -54,6 +58,23 @@ impl Default for Link {
 }
 
 impl Link {
+    /// Sends a question of the probe; there is one at a time.
+    pub(super) fn ask(&mut self, lun: u64, question: &Question) {
+        let command = ScsiCommand {
+            last: true,
+            read: question.len > 0,
+            attribute: ATTRIBUTE_SIMPLE,
+            lun,
+            itt: control_itt::PROBE,
+            expected_data_len: question.len.into(),
+            cmd_sn: self.take_cmd_sn(),
+            exp_stat_sn: self.exp_stat_sn,
+            cdb: question.cdb,
+            ..ScsiCommand::default()
+        };
+        self.header(&command.encode());
+    }
+
     /// Commands that the target takes now.
     pub(super) fn window(&self) -> usize {
         // A closed window lies behind.

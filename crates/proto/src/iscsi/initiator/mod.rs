@@ -4,7 +4,6 @@ mod commands;
 mod discovery;
 mod link;
 mod login;
-mod probe;
 mod security;
 mod session;
 

@@ -7,7 +7,6 @@ use super::{
     commands::Commands,
     link::{Link, control_itt},
     login::Login,
-    probe::Probe,
 };
 use crate::{
     Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
@@ -21,7 +20,10 @@ use crate::{
         },
         text::DEFAULT_SEGMENT_LEN,
     },
-    scsi,
+    scsi::{
+        self,
+        initiator::{Probe, Probed},
+    },
 };
 
 /// The initiator's side of a session of one connection.
@@ -147,7 +149,11 @@ impl Session {
                     Ok(())
                 }
                 (Phase::Probe(probe), Current::Probe(data)) => {
-                    probe.data(data.buffer_offset.saturating_add(offset), bytes)
+                    if !probe.data(data.buffer_offset.saturating_add(offset), bytes) {
+                        let rule = "RFC 7143 §11.7: data out of order or beyond what was expected";
+                        return Err(Violation::misbehaved(rule).at(40));
+                    }
+                    Ok(())
                 }
                 _ => {
                     self.control.extend_from_slice(bytes);
@@ -204,7 +210,8 @@ impl Session {
         if let Phase::Login(login) = &mut self.phase {
             if login.response(bhs, &self.control, &mut self.link, &mut self.framer)? {
                 self.auth_method = login.auth_method();
-                let probe = Probe::begin(&self.config, scsi::encode_lun(self.config.lun), &mut self.link);
+                let (probe, first) = Probe::begin(self.config.max_io_len);
+                self.link.ask(scsi::encode_lun(self.config.lun), &first);
                 self.phase = Phase::Probe(probe);
                 self.leave_when_idle();
             }
@@ -284,12 +291,15 @@ impl Session {
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
         let Phase::Probe(probe) = &mut self.phase else { return Err(unexpected()) };
-        if let Some(geometry) = probe.end(status, sense, &mut self.link)? {
-            self.identity = probe.take_identity();
-            let lun = scsi::encode_lun(self.config.lun);
-            let commands = Commands::new(lun, geometry.clone(), self.config.queue_depth);
-            self.phase = Phase::Ready(commands);
-            events.ready(now, &geometry);
+        let lun = scsi::encode_lun(self.config.lun);
+        match probe.end(status, sense)? {
+            Probed::Ask(question) => self.link.ask(lun, &question),
+            Probed::Known(geometry) => {
+                self.identity = probe.take_identity();
+                let commands = Commands::new(lun, geometry.clone(), self.config.queue_depth);
+                self.phase = Phase::Ready(commands);
+                events.ready(now, &geometry);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 mod builders;
 mod outcome;
 mod parsers;
+mod probe;
 
 pub use builders::{
     CdbBytes, inquiry, inquiry_vpd, mode_sense_6, read, read_capacity_10, read_capacity_16, report_luns,
@@ -14,3 +15,4 @@ pub use parsers::{
     BlockLimits, Capacity, Inquiry, parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry,
     parse_report_luns, parse_serial, parse_vpd_pages, parse_write_protect,
 };
+pub use probe::{Probe, Probed, Question};

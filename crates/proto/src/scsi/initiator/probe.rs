@@ -3,14 +3,11 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    Config,
-    link::{Link, control_itt},
+    Capacity, CdbBytes, Inquiry, Outcome, inquiry, inquiry_vpd, mode_sense_6, outcome, parse_block_limits,
+    parse_capacity_10, parse_capacity_16, parse_inquiry, parse_serial, parse_write_protect, read_capacity_10,
+    read_capacity_16, test_unit_ready,
 };
-use crate::{
-    Geometry, IoError, Refusal, Violation, ViolationKind,
-    iscsi::pdu::{ScsiCommand, command::ATTRIBUTE_SIMPLE},
-    scsi::initiator::{self, Capacity, CdbBytes, Inquiry, Outcome},
-};
+use crate::{Geometry, IoError, Refusal, Violation, ViolationKind};
 
 /// Times that a command is sent again for a unit attention condition or a busy target; each condition is reported once.
 const TRIES_MAX: u32 = 16;
@@ -28,12 +25,26 @@ enum Step {
     SerialNumber,
 }
 
+/// A command whose answer is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    pub cdb: CdbBytes,
+    /// Most bytes of the answer.
+    pub len: u8,
+}
+
+/// How the questions stand after an answer.
+#[derive(Debug)]
+pub enum Probed {
+    Ask(Question),
+    Known(Geometry),
+}
+
 /// The questions under way.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub struct Probe {
     step: Step,
     tries: u32,
-    lun: u64,
     answer: Vec<u8>,
     max_io_len: u32,
     capacity: Option<Capacity>,
@@ -44,45 +55,44 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Sends the first question.
-    pub(super) fn begin(config: &Config, lun: u64, link: &mut Link) -> Self {
+    /// With the first question.
+    pub fn begin(max_io_len: u32) -> (Self, Question) {
         let mut probe = Self {
             step: Step::TestUnitReady,
             tries: 0,
-            lun,
             answer: Vec::new(),
-            max_io_len: config.max_io_len,
+            max_io_len,
             capacity: None,
             read_only: false,
             max_transfer_blocks: 0,
             inquiry: None,
             serial: None,
         };
-        probe.ask(Step::TestUnitReady, link);
-        probe
+        let first = probe.ask(Step::TestUnitReady);
+        (probe, first)
     }
 
     /// INQUIRY data and the unit serial number.
-    pub(super) fn take_identity(&mut self) -> (Option<Inquiry>, Option<String>) {
+    pub fn take_identity(&mut self) -> (Option<Inquiry>, Option<String>) {
         (self.inquiry.take(), self.serial.take())
     }
 
-    /// Data of the answer.
-    pub(super) fn data(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Violation> {
-        if offset as usize != self.answer.len() || self.answer.len() + bytes.len() > ANSWER_LEN_MAX.into() {
-            return Err(Violation::misbehaved("RFC 7143 §11.7: data out of order or beyond what was expected").at(40));
+    /// Data of the answer; false where they are out of order, or more than was asked for.
+    pub fn data(&mut self, offset: u32, bytes: &[u8]) -> bool {
+        let is_next = offset as usize == self.answer.len();
+        if !is_next || self.answer.len() + bytes.len() > ANSWER_LEN_MAX.into() {
+            return false;
         }
         self.answer.extend_from_slice(bytes);
-        Ok(())
+        true
     }
 
     /// The end of the answer; gives the geometry once all is known.
-    pub(super) fn end(&mut self, status: u8, sense: &[u8], link: &mut Link) -> Result<Option<Geometry>, Violation> {
-        let failed = match initiator::outcome(status, sense) {
+    pub fn end(&mut self, status: u8, sense: &[u8]) -> Result<Probed, Violation> {
+        let failed = match outcome(status, sense) {
             Outcome::Good => None,
             Outcome::Retry(_) if self.tries < TRIES_MAX => {
-                self.ask(self.step, link);
-                return Ok(None);
+                return Ok(Probed::Ask(self.ask(self.step)));
             }
             Outcome::Retry(error) | Outcome::Failed(error) => Some(error),
         };
@@ -90,7 +100,7 @@ impl Probe {
         let next = match (self.step, failed) {
             (Step::TestUnitReady, None) => Step::Inquiry,
             (Step::Inquiry, None) => {
-                let inquiry = initiator::parse_inquiry(&answer).ok_or(SHORT)?;
+                let inquiry = parse_inquiry(&answer).ok_or(SHORT)?;
                 if !inquiry.is_connected || inquiry.device_type != 0 {
                     return Err(Violation::refused(Refusal::WrongKind, "the LUN is no block device"));
                 }
@@ -99,32 +109,31 @@ impl Probe {
             }
             (Step::ReadCapacity16, Some(_)) => Step::ReadCapacity10,
             (Step::ReadCapacity16, None) => {
-                self.capacity = Some(initiator::parse_capacity_16(&answer).ok_or(SHORT)?);
+                self.capacity = Some(parse_capacity_16(&answer).ok_or(SHORT)?);
                 Step::ModeSense
             }
             (Step::ReadCapacity10, None) => {
-                self.capacity = Some(initiator::parse_capacity_10(&answer).ok_or(SHORT)?);
+                self.capacity = Some(parse_capacity_10(&answer).ok_or(SHORT)?);
                 Step::ModeSense
             }
             // What a device need not have is taken as not limited.
             (Step::ModeSense, failed) => {
-                self.read_only = failed.is_none() && initiator::parse_write_protect(&answer) == Some(true);
+                self.read_only = failed.is_none() && parse_write_protect(&answer) == Some(true);
                 Step::BlockLimits
             }
             (Step::BlockLimits, failed) => {
-                let limits = initiator::parse_block_limits(&answer).filter(|_| failed.is_none()).unwrap_or_default();
+                let limits = parse_block_limits(&answer).filter(|_| failed.is_none()).unwrap_or_default();
                 self.max_transfer_blocks = limits.max_transfer_blocks;
                 Step::SerialNumber
             }
             (Step::SerialNumber, failed) => {
-                self.serial = initiator::parse_serial(&answer).filter(|_| failed.is_none());
-                return self.geometry(self.max_transfer_blocks).map(Some);
+                self.serial = parse_serial(&answer).filter(|_| failed.is_none());
+                return self.geometry(self.max_transfer_blocks).map(Probed::Known);
             }
             (_, Some(error)) => return Err(refused(&error)),
         };
         self.tries = 0;
-        self.ask(next, link);
-        Ok(None)
+        Ok(Probed::Ask(self.ask(next)))
     }
 
     fn geometry(&self, max_transfer_blocks: u32) -> Result<Geometry, Violation> {
@@ -135,35 +144,28 @@ impl Probe {
         Ok(Geometry { size_bytes, block_size: capacity.block_size, max_io_bytes, read_only: self.read_only })
     }
 
-    fn ask(&mut self, step: Step, link: &mut Link) {
+    fn ask(&mut self, step: Step) -> Question {
         let len = ANSWER_LEN_MAX;
         let (cdb, len): (CdbBytes, u8) = match step {
-            Step::TestUnitReady => (initiator::test_unit_ready(), 0),
-            Step::Inquiry => (initiator::inquiry(len.into()), len),
-            Step::ReadCapacity16 => (initiator::read_capacity_16(32), 32),
-            Step::ReadCapacity10 => (initiator::read_capacity_10(), 8),
-            Step::ModeSense => (initiator::mode_sense_6(0x3f, len), len),
-            Step::BlockLimits => (initiator::inquiry_vpd(0xb0, len.into()), len),
-            Step::SerialNumber => (initiator::inquiry_vpd(0x80, len.into()), len),
+            Step::TestUnitReady => (test_unit_ready(), 0),
+            Step::Inquiry => (inquiry(len.into()), len),
+            Step::ReadCapacity16 => (read_capacity_16(32), 32),
+            Step::ReadCapacity10 => (read_capacity_10(), 8),
+            Step::ModeSense => (mode_sense_6(ALL_PAGES, len), len),
+            Step::BlockLimits => (inquiry_vpd(BLOCK_LIMITS, len.into()), len),
+            Step::SerialNumber => (inquiry_vpd(UNIT_SERIAL_NUMBER, len.into()), len),
         };
         self.step = step;
         self.tries += 1;
         self.answer.clear();
-        let command = ScsiCommand {
-            last: true,
-            read: len > 0,
-            attribute: ATTRIBUTE_SIMPLE,
-            lun: self.lun,
-            itt: control_itt::PROBE,
-            expected_data_len: len.into(),
-            cmd_sn: link.take_cmd_sn(),
-            exp_stat_sn: link.exp_stat_sn,
-            cdb,
-            ..ScsiCommand::default()
-        };
-        link.header(&command.encode());
+        Question { cdb, len }
     }
 }
+
+/// Mode page code for all pages (SPC-5 §6.14), and vital product data pages (SPC-5 §7.7, SBC-4 §6.6).
+const ALL_PAGES: u8 = 0x3f;
+const UNIT_SERIAL_NUMBER: u8 = 0x80;
+const BLOCK_LIMITS: u8 = 0xb0;
 
 const SHORT: Violation =
     Violation { kind: ViolationKind::Malformed, rule: "SPC-5 §6: data that are too short or make no sense", at: None };
