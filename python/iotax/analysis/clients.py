@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 from iotax.analysis.summary import CellSummary, Summary
 
 
 @dataclass(frozen=True)
 class Clients:
-    """Means over the runs of one treatment."""
+    """Geometric means over the runs of one treatment, as its other figures."""
 
     cell: CellSummary
+    total_iops: float
     rates_iops: dict[str, float]
     """Host → its I/Os per second."""
     cpu_per_io_ns: dict[str, float]
     """Role → CPU time of all its hosts per I/O of all clients; roles that nothing was read of are missing."""
 
     @property
-    def total_iops(self) -> float:
-        return sum(self.rates_iops.values())
-
-    @property
     def fairness(self) -> float:
         """Jain's index: 1 where every host does as much, 1/n where one does all (Jain, Chiu, Hawe 1984, DEC-TR-301)."""
-        squares = sum(rate**2 for rate in self.rates_iops.values())
-        return self.total_iops**2 / (len(self.rates_iops) * squares) if squares else 1.0
+        rates = self.rates_iops.values()
+        squares = sum(rate**2 for rate in rates)
+        return sum(rates) ** 2 / (len(rates) * squares) if squares else 1.0
 
 
 def clients_of(summary: Summary) -> list[Clients]:
@@ -38,7 +37,7 @@ def clients_of(summary: Summary) -> list[Clients]:
             continue
         hosts = dict.fromkeys(client.host for run in runs for client in run.result.clients)
         rates = {
-            host: fmean(
+            host: _mean(
                 client.ios / client.duration_ns * 1e9
                 for run in runs
                 for client in run.result.clients
@@ -50,6 +49,12 @@ def clients_of(summary: Summary) -> list[Clients]:
         for role in ("initiator", "target"):
             known = [cost for run in runs if (cost := run.result.cpu_per_io_ns(role)) is not None]
             if known:
-                costs[role] = fmean(known)
-        found.append(Clients(cell, rates, costs))
+                costs[role] = _mean(known)
+        found.append(Clients(cell, _mean(run.result.rate_iops for run in runs), rates, costs))
     return found
+
+
+def _mean(values: Iterable[float]) -> float:
+    """Of a run with nothing there is no geometric mean."""
+    known = list(values)
+    return geometric_mean(known) if min(known) > 0 else fmean(known)

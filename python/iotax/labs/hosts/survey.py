@@ -96,7 +96,8 @@ async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
             found,
             obstacles=await _obstacles(link, asked, binary),
             link=await _interface(link, asked.peer),
-            held=tuple((await link.run(_HELD)).splitlines()),
+            # lsblk writes the line breaks between several mounts so.
+            held=tuple(line.replace("\\x0a", ", ") for line in (await link.run(_HELD)).splitlines()),
         )
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
         agent = await Agent.start(link, program, "session", document)
