@@ -52,7 +52,7 @@ test-here: install test-packages
 	scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
 
 test-vm: install test-packages
-	$(BIN)/pytest $(REASONS) tests/python/vm
+	$(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages

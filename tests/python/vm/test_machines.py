@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.preflight import findings
-from iotax.labs.vm.qemu import PROGRAM, Link, Machine, arguments, require_qemu
+from iotax.labs.vm.qemu import PROGRAM, Link, Machine, Process, arguments, require_qemu
 from iotax.records import Core
 
 from .fakes import answer_lines, write_program
@@ -30,7 +31,7 @@ def image(tmp_path: Path) -> Image:
 
 
 def words(machine: Machine, image: Image, tmp_path: Path) -> str:
-    return " ".join(arguments(machine, image, tmp_path))
+    return " ".join(arguments(machine, image, tmp_path, tmp_path))
 
 
 def test_an_exact_clock_counts_instructions(image: Image, tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_an_exact_clock_counts_instructions(image: Image, tmp_path: Path) -> Non
 
 
 def test_a_link_is_a_unix_socket_that_one_end_listens_on(image: Image, tmp_path: Path) -> None:
-    link = Link(tmp_path / "link", listens=True, mac="52:54:00:00:00:01")
+    link = Link("link", listens=True, mac="52:54:00:00:00:01")
     said = words(Machine("storage", 512 << 20, "tcg", links=(link,)), image, tmp_path)
     assert f"stream,id=net0,server=on,addr.type=unix,addr.path={tmp_path}/link" in said
     assert "virtio-net-pci,netdev=net0,mac=52:54:00:00:00:01,romfile=" in said
@@ -68,6 +69,22 @@ def test_a_machine_without_apt_is_told_so_once(tmp_path: Path, monkeypatch: pyte
     told = [each for each in findings([], 1 << 20) if each.subject in ("packages", "kernel")]
     assert [each.kind for each in told] == ["error"]
     assert "so it runs on Debian, Ubuntu, or in a container of one of them" in told[0].message
+
+
+def test_a_folder_with_a_long_name_has_room_for_sockets(programs: Path, image: Image, tmp_path: Path) -> None:
+    """UNIX sockets' paths have 107 bytes at most, whatever TMPDIR is."""
+    folder = tmp_path / ("long" * 20) / ("name" * 20)
+    folder.mkdir(parents=True)
+    listen = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); s.accept()"
+    find = 'for word; do case "$word" in socket,id=control,*) path="${word#*path=}" ;; esac; done'
+    write_program(programs / PROGRAM, f'{find}; exec {sys.executable} -c "{listen}" "${{path%%,*}}"')
+    machine = Process(Machine("storage", 512 << 20, "tcg"), image, folder)
+    try:
+        Agent(machine.control, time.monotonic() + 20).close()
+    finally:
+        machine.close()
+        machine.close()
+    assert (folder / "storage.control").is_socket()
 
 
 def test_a_kernel_that_panics_is_quoted(programs: Path, image: Image, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ class Guests:
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
         self._guests: dict[Role, Guest] = {}
         self.boot_s = 0.0
-        sockets = [self._folder / f"link{number}" for number in range(links)]
+        sockets = [f"link{number}" for number in range(links)]
         try:
             for role in ("storage", "initiator"):
                 machine = Machine(
@@ -164,10 +164,10 @@ class Guests:
                 guest.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _wait_for(self, sockets: list[Path]) -> None:
+    def _wait_for(self, sockets: list[str]) -> None:
         deadline_s = time.monotonic() + _SOCKET_S
         while (
-            not all(each.exists() for each in sockets)
+            not all((self._folder / each).exists() for each in sockets)
             and self._guests["storage"].alive()
             and time.monotonic() < deadline_s
         ):

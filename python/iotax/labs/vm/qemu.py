@@ -38,7 +38,8 @@ _CONSOLE_LINES = 12
 class Link:
     """One end of an Ethernet link between two guests: a UNIX stream socket, which loses nothing and needs no port."""
 
-    socket: Path
+    socket: str
+    """Its name in the machines' folder."""
     listens: bool
     mac: str
 
@@ -71,8 +72,8 @@ def require_qemu() -> str:
     return done.stdout.splitlines()[0].removeprefix("QEMU emulator version ")
 
 
-def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
-    """QEMU's command line. Sockets and the console's log stand in `folder`."""
+def arguments(machine: Machine, image: Image, folder: Path, short: Path) -> list[str]:
+    """QEMU's command line. Sockets and the console's log stand in `folder`; `short` is its name for sockets."""
     args = [
         PROGRAM,
         *("-M", "pc,hpet=off", "-cpu", "host" if machine.accelerator == "kvm" else "max", "-smp", str(machine.cpus)),
@@ -80,9 +81,9 @@ def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
         *("-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", _COMMAND_LINE),
         *("-serial", f"file:{console_file(machine, folder)}"),
         *("-device", "virtio-serial-pci"),
-        *("-chardev", f"socket,id=control,path={control_socket(machine, folder)},server=on,wait=off"),
+        *("-chardev", f"socket,id=control,path={control_socket(machine, short)},server=on,wait=off"),
         *("-device", "virtserialport,chardev=control,name=iotax"),
-        *("-qmp", f"unix:{monitor_socket(machine, folder)},server=on,wait=off"),
+        *("-qmp", f"unix:{monitor_socket(machine, short)},server=on,wait=off"),
     ]
     if machine.clock == "icount":
         # Guest time counts instructions, 4 ns each; idle time passes at the host's pace.
@@ -91,7 +92,7 @@ def arguments(machine: Machine, image: Image, folder: Path) -> list[str]:
         args += ["-accel", machine.accelerator]
     for index, link in enumerate(machine.links):
         role = "server=on" if link.listens else "server=off"
-        args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={link.socket}"]
+        args += ["-netdev", f"stream,id=net{index},{role},addr.type=unix,addr.path={short / link.socket}"]
         args += ["-device", f"virtio-net-pci,netdev=net{index},mac={link.mac},romfile="]
     return [*args, *machine.devices]
 
@@ -113,21 +114,26 @@ class Process:
 
     def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
         self.machine = machine
-        self.control = control_socket(machine, folder)
-        self.monitor = monitor_socket(machine, folder)
+        # A socket's path has 107 bytes at most (unix(7)), and TMPDIR may be longer: a descriptor has a short name.
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        short = Path(f"/proc/self/fd/{self._folder_fd}")
+        self.control = control_socket(machine, short)
+        self.monitor = monitor_socket(machine, short)
         self._console = console_file(machine, folder)
         self._errors = (folder / f"{machine.name}.stderr").open("w+b")
         self.started_s = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                tied(arguments(machine, image, folder)),
+                tied(arguments(machine, image, folder, short)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 process_group=0,
+                pass_fds=[self._folder_fd],
                 env=os.environ | dict(machine.environment),
             )
         except OSError as error:
+            os.close(self._folder_fd)
             raise VmFault("qemu", f"{PROGRAM} cannot be started: {error.strerror}") from error
         self._pidfd = os.pidfd_open(self._process.pid)
 
@@ -166,9 +172,12 @@ class Process:
         return f"QEMU of the {self.machine.name} guest {how}{': ' + said[-1] if said else ''}"
 
     def close(self) -> None:
+        """Once more does nothing: its descriptors may be others' by then."""
+        if self._errors.closed:
+            return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         self._process.wait()
-        with contextlib.suppress(OSError):
-            os.close(self._pidfd)
+        os.close(self._pidfd)
+        os.close(self._folder_fd)
         self._errors.close()
