@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from iotax.records import Core, CpuTime, CpuUse, Facts, Origin, Record
+from iotax.records import Core, CpuEvents, CpuTime, CpuUse, Facts, Origin, Record
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -111,6 +111,8 @@ class Cpu(Record):
     system_ns: int
     run_queue_wait_ns: int | None = None
     max_rss_bytes: int | None = None
+    events: CpuEvents | None = None
+    no_events: str | None = None
 
 
 class Machine(Record):

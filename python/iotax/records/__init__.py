@@ -1,8 +1,8 @@
 """What a trial's record says of how it came about. Knows nothing else of iotax."""
 
 from iotax.records.base import Record
-from iotax.records.cpu import Core, CpuTime, CpuUse, Layer, Role
+from iotax.records.cpu import Core, CpuEvents, CpuTime, CpuUse, Layer, Role
 from iotax.records.facts import Carrier, Facts, Link
 from iotax.records.origin import Origin
 
-__all__ = ["Carrier", "Core", "CpuTime", "CpuUse", "Facts", "Layer", "Link", "Origin", "Record", "Role"]
+__all__ = ["Carrier", "Core", "CpuEvents", "CpuTime", "CpuUse", "Facts", "Layer", "Link", "Origin", "Record", "Role"]

@@ -1,7 +1,7 @@
 """Colours by meaning, in a light and a dark variant.
 
 The common protocols' colours are Okabe and Ito's, which colour-blind readers tell apart, darkened or lightened to stand
-4:1 against the page; nine protocols take more, and shapes help. Each protocol keeps its own over all reports. Charts
+4:1 against the page; ten protocols take more, and shapes help. Each protocol keeps its own over all reports. Charts
 are drawn once, with a stand-in for each colour; in the page a stand-in becomes a CSS variable, in a file the light
 colour.
 """
@@ -44,6 +44,7 @@ COLOURS = _colours(
     ("indigo", "#4a3fb5", "#9a94ff"),
     ("pink", "#d0277f", "#ff7ac6"),
     ("brown", "#6b4226", "#c79a78"),
+    ("pine", "#0f4d45", "#3f9a4a"),
     ("part-initiator", "#30588c", "#7fa9dd"),
     ("part-target", "#7d9fc9", "#4a6f9f"),
     ("part-rest", "#d8cbb5", "#6d6353"),
@@ -56,6 +57,7 @@ _OWN = {
     "iscsi": "blue",
     "nfs3": "vermilion",
     "nfs4.1": "wine",
+    "nfs4.2": "pine",
     "iser": "sky",
     "nvme-tcp": "green",
     "nvme-rdma": "olive",

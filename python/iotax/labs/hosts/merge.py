@@ -15,6 +15,7 @@ from iotax.trial import (
     Arrived,
     Checks,
     Client,
+    Cpu,
     Histogram,
     Latency,
     Open,
@@ -191,7 +192,7 @@ class Observed(Record):
     """A target's host over the window, as the engine's `observed` line gives it."""
 
     window: dict[str, int]
-    watched: dict[str, dict[str, int]] = Field(default={})
+    watched: dict[str, Cpu] = Field(default={})
     machine: dict[str, object]
 
 
