@@ -125,7 +125,11 @@ class Engine:
         """The last lines of its standard error."""
         return "\n".join(self._log)
 
-    def alive(self) -> bool:
+    def alive(self, wait_s: float = 0.0) -> bool:
+        """Whether it goes on; `wait_s` is granted to one that was killed, until the system has ended it."""
+        if wait_s:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(wait_s)
         return self._process.poll() is None
 
     def send(self, document: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 
 The folder in $FAKE_ENGINE counts the load runs (`runs`), keeps every document (`documents.jsonl`) and may hold
 `faults.json`: {"3": "die", "*": "slow"}, by the number of the run. Faults: die, hang, malformed, kill_server,
-wrong_shape, no_ios, slow, disturbed, error:KIND.
+kill_server_later, wrong_shape, no_ios, slow, disturbed, error:KIND.
 `endpoints.json` describes endpoints: {uri: checked-event or {"error": KIND}}.
 `server.json` with `capacity_iops` makes a queue of it; `series.json` is the series of each result.
 """
@@ -239,6 +239,13 @@ def load(document):
         wait(3600)
     if fault == "kill_server":
         os.kill(document["watch_pids"]["target"], signal.SIGKILL)
+        fail("lost", "the connection went away")
+    if fault == "kill_server_later":
+        if not os.fork():
+            os.setsid()  # the load's own group ends with it
+            time.sleep(0.2)
+            os.kill(document["watch_pids"]["target"], signal.SIGKILL)
+            os._exit(0)
         fail("lost", "the connection went away")
     if fault == "malformed":
         print("{this is no JSON", flush=True)

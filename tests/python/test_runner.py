@@ -182,9 +182,13 @@ def test_a_target_that_stays_away_ends_the_run_and_burns_no_trials(
     assert len(attempts(tmp_path / "n.iotax")) == 1
 
 
-def test_a_server_that_dies_is_named_and_started_again(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["kill_server", "kill_server_later"])
+def test_a_server_that_dies_is_named_and_started_again(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, fault: str
+) -> None:
+    """Its load may hear of it before the system has ended it."""
     tiny.write_text(tiny.read_text().replace("[local, iscsi]", "[nfs3, iscsi]"))
-    engine.faults(run_3="kill_server")
+    engine.faults(run_3=fault)
     assert run(tmp_path / "n.iotax", tiny).done == 8
     failed = attempts(tmp_path / "n.iotax")[2]
     assert failed.reason.startswith(

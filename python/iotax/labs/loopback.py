@@ -39,6 +39,8 @@ from iotax.units import format_size
 
 _TRIED_BYTES = 16 << 20
 """Size of the volume on which `check` tries the server."""
+_DYING_S = 0.5
+"""A load may hear sooner than its parent that a server was killed."""
 _SPARE_BYTES = 256 << 20
 """Memory left to everything else when a memory volume is made."""
 
@@ -121,7 +123,7 @@ class LoopbackLab(Lab):
         try:
             outcome = generate(trial, settings, target, watch_pids, progress)
         except TrialFailed as failed:
-            if server is None or server.alive():
+            if server is None or server.alive(_DYING_S if failed.away else 0.0):
                 raise
             reason = f"{server.ending()}; the load then said: {failed.reason}"
             raise TrialFailed(reason, "\n".join((server.log, failed.log)), failed.connected) from failed
@@ -180,7 +182,7 @@ class LoopbackLab(Lab):
         try:
             outcomes = run_session(self._program, document, progress)
         except TrialFailed as failed:
-            if (dead := self._servers.dead()) is None:
+            if (dead := self._servers.dead(_DYING_S if failed.away else 0.0)) is None:
                 raise
             reason = f"{dead.ending()}; the load then said: {failed.reason}"
             raise TrialFailed(reason, "\n".join((dead.log, failed.log))) from failed

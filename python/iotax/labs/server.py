@@ -61,8 +61,8 @@ class Server:
     def log(self) -> str:
         return self._engine.log
 
-    def alive(self) -> bool:
-        return self._engine.alive()
+    def alive(self, wait_s: float = 0.0) -> bool:
+        return self._engine.alive(wait_s)
 
     @property
     def identity(self) -> dict[str, int] | None:

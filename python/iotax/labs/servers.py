@@ -50,9 +50,9 @@ class Servers:
         asked = one_server(settings)
         return next((each for each in self._running if (each.volume, each.polling) == asked), None)
 
-    def dead(self) -> Server | None:
-        """One that ended by itself."""
-        return next((each for each in self._running if not each.alive()), None)
+    def dead(self, wait_s: float = 0.0) -> Server | None:
+        """One that ended by itself; `wait_s` is granted to each that may be about to."""
+        return next((each for each in self._running if not each.alive(wait_s)), None)
 
     def pids(self) -> list[int]:
         return [each.pid for each in self._running if each.alive()]
