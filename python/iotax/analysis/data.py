@@ -87,7 +87,8 @@ class StudyData:
         }
         sessions: dict[int, dict[str, TrialResult]] = {}
         for name, (trial, result) in kept.items():
-            if result.slices:
+            # Notebooks of several hosts once kept the slice of one of them.
+            if result.slices and not result.clients:
                 sessions.setdefault(trial.block, {})[name] = result
         values = {name: found for session in sessions.values() for name, found in session_values(session).items()}
         done = {name: Run(trial, result, values.get(name, {})) for name, (trial, result) in kept.items()}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
+from iotax.analysis import summarise
 from iotax.labs.hosts.clock import Offset, offset_of
 from iotax.labs.hosts.merge import Part, merged
 from iotax.labs.hosts.volumes import zone_bytes
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Study
-from iotax.trial import TrialResult
+from iotax.trial import Client, Slice, TrialResult
+from report.factory import Simulation, study
 
 MS = 1_000_000
 
@@ -61,6 +65,45 @@ def test_counts_and_histograms_are_added_and_percentiles_are_those_of_all() -> N
         ("a", 100, 100),
         ("b", 100, 5000),
     ]
+
+
+SLICE = {
+    "round": 1,
+    "place": 1,
+    "start_ns": 0,
+    "duration_ns": 1000 * MS,
+    "ios": 50,
+    "bytes": 50 * 4096,
+    "latency_sum_ns": 50 * 100,
+    "latency_p50_ns": 100,
+    "latency_p99_ns": 100,
+    "cpu_window_ns": 1000 * MS,
+    "initiator_cpu_ns": 1,
+    "machine_busy_ns": 1,
+    "run_queue_wait_ns": 0,
+}
+
+
+def test_the_slice_of_one_host_never_stands_for_all() -> None:
+    parts = [Part(name, Offset(0, 2), result(0, {100: 50}, slices=[SLICE])) for name in ("a", "b")]
+    together = merged(parts, CpuUse([]))
+    assert (together.ios, together.slices) == (100, ())
+
+
+def test_an_older_notebook_of_several_hosts_is_judged_by_their_total() -> None:
+    data = Simulation().data(study())
+    one = Slice.model_validate(SLICE)
+    kept = []
+    for each in data.attempts:
+        assert each.result is not None
+        clients = tuple(
+            Client(host=host, started_after_ns=0, clock_error_ns=1, duration_ns=1, ios=1, bytes=1, latency_sum_ns=1)
+            for host in ("a", "b")
+        )
+        update = {"slices": (one,), "clients": clients}
+        kept.append(each.model_copy(update={"result": each.result.model_copy(update=update)}))
+    found = {cell.cell: cell.values["iops"].value for cell in summarise(replace(data, attempts=kept)).cells}
+    assert found == {cell.cell: cell.values["iops"].value for cell in summarise(data).cells}
 
 
 def test_starts_are_compared_by_each_hosts_own_clock() -> None:

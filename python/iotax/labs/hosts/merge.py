@@ -59,6 +59,8 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
             "open": _open([each.open for each in results if each.open is not None]),
             "cpu": cpu,
             "series": _series(results),
+            # Each host has measured one slice, the whole window.
+            "slices": (),
             "outstanding": Outstanding(
                 workers=sum(each.outstanding.workers or 0 for each in results),
                 per_worker=one.outstanding.per_worker,
