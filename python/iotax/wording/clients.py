@@ -27,4 +27,5 @@ def _sentence(clients: Clients) -> str:
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"
         text += f"; fairness (Jain's index) {clients.fairness:.2f}"
     costs = [f"{figure(cost / 1e3)} µs on {role}s" for role, cost in clients.cpu_per_io_ns.items()]
-    return f"{text}. CPU per I/O: {', '.join(costs)}." if costs else f"{text}."
+    said = f"{text}. CPU per I/O: {', '.join(costs)}" if costs else text
+    return f"{said}; doubtful." if clients.cell.doubt.most else f"{said}."

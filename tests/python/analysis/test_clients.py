@@ -14,9 +14,9 @@ from iotax.wording import clients
 from report.factory import Simulation, study
 
 
-def of_hosts(shares: dict[str, float]) -> StudyData:
+def of_hosts(shares: dict[str, float], waiting: tuple[str, ...] = ()) -> StudyData:
     """The simulated study, as if its I/Os were those of several hosts."""
-    data = Simulation().data(study())
+    data = Simulation(waiting=waiting).data(study())
     for attempt in data.attempts:
         result = attempt.result
         if result is None:
@@ -55,6 +55,13 @@ def test_totals_are_those_of_all_hosts_and_the_slowest_is_named() -> None:
     assert "(h3) to" in line
     assert line.endswith("(h1) each; fairness (Jain's index) 0.79. CPU per I/O: " + line.partition("CPU per I/O: ")[2])
     assert "µs on initiators" in line
+
+
+def test_totals_of_mostly_disturbed_runs_say_so() -> None:
+    shares = {"h1": 0.5, "h2": 0.5}
+    waiting = tuple(each.trial.id for each in of_hosts(shares).attempts)
+    assert not any("doubtful" in line for line in clients.sentences(summarise(of_hosts(shares))))
+    assert all(line.endswith("; doubtful.") for line in clients.sentences(summarise(of_hosts(shares, waiting))))
 
 
 def test_the_first_section_of_a_report_names_clients_totals_and_cpu_by_role() -> None:
