@@ -23,15 +23,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         raise Unreadable(path, "no `<Results>` of DiskSpd: run it with -Rxml")
     if skipped := text[:begin].strip().removeprefix('<?xml version="1.0" encoding="utf-8"?>'):
         notes.add(path, f"skipped what stands before the results: {skipped.splitlines()[0][:100]!r}", line=1)
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise Unreadable(path, "it declares a document type, which DiskSpd never writes")
-    try:
-        root = Xml.fromstring(text[begin:])  # noqa: S314 - as above
-    except Xml.ParseError as error:
-        line = text.count("\n", 0, begin) + error.position[0]
-        raise Unreadable(
-            path, "the XML ends in the middle or is damaged; measure again or leave this file out", line=line
-        ) from None
+    root = root_of(path, text, begin, "; measure again or leave this file out")
     spans = root.findall("TimeSpan")
     if not spans:
         raise Unreadable(path, "no result in it", at="Results/TimeSpan")
@@ -43,6 +35,17 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         _span(path, span, profile, version, f"time span {at}" if several else "")
         for at, (span, profile) in enumerate(zip(spans, asked, strict=True), start=1)
     ]
+
+
+def root_of(path: Path, text: str, begin: int, advice: str = "") -> Xml.Element:
+    """What begins there. Raises Unreadable, with this advice where it is damaged."""
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise Unreadable(path, "it declares a document type, which DiskSpd never writes")
+    try:
+        return Xml.fromstring(text[begin:])  # noqa: S314 - as above
+    except Xml.ParseError as error:
+        line = text.count("\n", 0, begin) + error.position[0]
+        raise Unreadable(path, f"the XML ends in the middle or is damaged{advice}", line=line) from None
 
 
 def _span(path: Path, span: Xml.Element, profile: Xml.Element | None, version: str, part: str) -> Measured:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from iotax.engine import EngineError
+from iotax.study.kernel_path import PORTS
 
 _WHERE = "under connection, or beside this label's endpoint"
 _REFUSED = {
@@ -41,7 +42,6 @@ _BY_KIND = {
     "denied": _DENIED,
     "unauthenticated": _UNAUTHENTICATED,
 }
-_PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
 
 
 def hint(endpoint: str, error: EngineError) -> str:
@@ -50,7 +50,7 @@ def hint(endpoint: str, error: EngineError) -> str:
         return _of_path(endpoint.removeprefix("local:"), error.kind)
     parts = urlsplit(endpoint)
     words = _BY_KIND.get(error.kind, {}).get(parts.scheme, "")
-    return words.format(host=parts.hostname, port=parts.port or _PORTS[parts.scheme]) if words else ""
+    return words.format(host=parts.hostname, port=parts.port or PORTS[parts.scheme]) if words else ""
 
 
 def _of_path(path: str, kind: str) -> str:

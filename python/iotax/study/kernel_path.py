@@ -10,7 +10,8 @@ PREFIX = "kernel:"
 NFS_VERSIONS = ("3", "4.1", "4.2")
 _NFS_VERSION = "4.2"
 """Where the endpoint names none."""
-_PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+"""Where an endpoint names none."""
 
 Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp"]
 
@@ -47,7 +48,7 @@ def kernel_path(uri: str) -> KernelPath:
     return KernelPath(
         kind,
         parts.hostname or "",
-        parts.port or _PORTS[kind],
+        parts.port or PORTS[kind],
         name={"nfs": f"/{above}", "iscsi": above, "nvme-tcp": last}[kind],
         unit={"nfs": last, "iscsi": last, "nvme-tcp": query.get("ns", "1")}[kind],
         version=query.get("vers", _NFS_VERSION) if kind == "nfs" else "",

@@ -17,6 +17,8 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
 
+from .labs import opened_labs
+
 STUDY = """\
 name: hooked
 question: Is the array put back?
@@ -47,23 +49,18 @@ def opened(
     network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[HostsLab, list]]]:
     """A lab with these hooks, and its trials in their order."""
-    monkeypatch.setenv("HOME", str(network.folder / "home"))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     for name in network.names:
         (network.home(name) / "log").unlink(missing_ok=True)
-    labs: list[HostsLab] = []
+    with opened_labs(network, real_engine, monkeypatch) as open_lab:
 
-    def make(*hooks: str) -> tuple[HostsLab, list]:
-        lines = "\n".join(f"      - {{{each}}}" for each in hooks)
-        text = STUDY.format(h1=network.address("h1"), h2=network.address("h2"), hooks=lines)
-        study = read_study("hooked", text, Path())
-        plan = make_plan(study)
-        labs.append(HostsLab(study, plan, real_engine))
-        return labs[-1], sorted(plan.trials, key=lambda trial: (trial.block, trial.order))
+        def make(*hooks: str) -> tuple[HostsLab, list]:
+            lines = "\n".join(f"      - {{{each}}}" for each in hooks)
+            text = STUDY.format(h1=network.address("h1"), h2=network.address("h2"), hooks=lines)
+            study = read_study("hooked", text, Path())
+            trials = make_plan(study).trials
+            return open_lab(study), sorted(trials, key=lambda trial: (trial.block, trial.order))
 
-    yield make
-    for lab in labs:
-        lab.close()
+        yield make
 
 
 def quiet(_: object) -> None:

@@ -23,6 +23,8 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
 
+from .labs import opened_labs
+
 MIB = 1 << 20
 STUDY = """\
 name: paths
@@ -76,18 +78,8 @@ Open = Callable[..., HostsLab]
 
 @pytest.fixture
 def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    monkeypatch.setenv("HOME", str(network.folder / "home"))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    labs: list[HostsLab] = []
-
-    def make(text: str) -> HostsLab:
-        study = read_study("paths", text, Path())
-        labs.append(HostsLab(study, make_plan(study), real_engine))
-        return labs[-1]
-
-    yield make
-    for lab in labs:
-        lab.close()
+    with opened_labs(network, real_engine, monkeypatch) as open_lab:
+        yield lambda text: open_lab(read_study("paths", text, Path()))
     wait_for(lambda: nothing_left(network), "everything to be taken down")
 
 

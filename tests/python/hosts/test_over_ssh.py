@@ -20,6 +20,8 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
 
+from .labs import opened_labs
+
 STUDY = """\
 name: clients
 question: Does it scale?
@@ -51,18 +53,8 @@ Open = Callable[..., HostsLab]
 @pytest.fixture
 def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """A lab of the network's hosts."""
-    monkeypatch.setenv("HOME", str(network.folder / "home"))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    labs: list[HostsLab] = []
-
-    def make(text: str) -> HostsLab:
-        study = read_study("clients", text, Path())
-        labs.append(HostsLab(study, make_plan(study), real_engine))
-        return labs[-1]
-
-    yield make
-    for lab in labs:
-        lab.close()
+    with opened_labs(network, real_engine, monkeypatch) as open_lab:
+        yield lambda text: open_lab(read_study("clients", text, Path()))
     wait_for(lambda: not any(network.processes(name, "engine-") for name in network.names), "engines to end")
 
 

@@ -1,0 +1,33 @@
+"""Labs over a network of namespaces. Takes AsyncSSH: imported where that is known to be there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from iotax.design import plan as make_plan
+from iotax.labs.hosts.lab import HostsLab
+from iotax.study import Study
+
+from .namespaces import Network
+
+
+@contextlib.contextmanager
+def opened_labs(
+    network: Network, engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Study], HostsLab]]:
+    """Opens a lab of these hosts for each study; all are closed in the end."""
+    monkeypatch.setenv("HOME", str(network.folder / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    labs: list[HostsLab] = []
+
+    def make(study: Study) -> HostsLab:
+        labs.append(HostsLab(study, make_plan(study), engine))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
