@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from iotax import __version__
 from iotax.older_results import completed
+from iotax.records import Conditioning
 from iotax.study import Study
 from iotax.study.imported import kept_study
 from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
@@ -67,6 +68,12 @@ CREATE TABLE IF NOT EXISTS revisions (
     source TEXT NOT NULL, revised_unix_ns INTEGER NOT NULL);
 """
 """Of runs that were extended; made with the first of them."""
+_PRECONDITIONINGS = """
+CREATE TABLE IF NOT EXISTS preconditionings (
+    id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions,
+    study_id INTEGER NOT NULL REFERENCES studies, step TEXT NOT NULL);
+"""
+"""Of runs whose volumes were brought into a steady state first; made with the first step."""
 _TABLES = ("studies", "sessions", "trials", "attempts", "endings", "results", "backgrounds")
 _LOCK_PATIENCE_S = 0.5
 """A reader that looks whether somebody writes holds the lock for some microseconds."""
@@ -202,6 +209,15 @@ class Notebook:
         rows = self._rows("SELECT background FROM backgrounds WHERE study_id = ? ORDER BY id", self.run(run).id)
         with _understood(self.path):
             return [Background.model_validate_json(text) for (text,) in rows]
+
+    def preconditionings(self, run: int | None = None) -> list[Conditioning]:
+        """Every step that ended, in order. A notebook has this table once there was one."""
+        chosen = self.run(run).id
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'preconditionings'"):
+            return []
+        rows = self._rows("SELECT step FROM preconditionings WHERE study_id = ? ORDER BY id", chosen)
+        with _understood(self.path):
+            return [Conditioning.model_validate_json(text) for (text,) in rows]
 
     def environments(self, run: int | None = None) -> list[dict[str, Any]]:
         """Machine, versions and command line of each invocation that worked on the run."""
@@ -384,6 +400,15 @@ class Writer(Notebook):
             database.execute(
                 "INSERT INTO backgrounds (session_id, study_id, block, background) VALUES (?, ?, ?, ?)",
                 (session, run, background.block, background.model_dump_json()),
+            )
+
+    def add_preconditioning(self, session: int, run: int, step: Conditioning) -> None:
+        with self._append() as database:
+            for statement in (_PRECONDITIONINGS, *_guards("preconditionings")):
+                database.execute(statement)
+            database.execute(
+                "INSERT INTO preconditionings (session_id, study_id, step) VALUES (?, ?, ?)",
+                (session, run, step.model_dump_json()),
             )
 
     def _abandon(self) -> None:

@@ -21,9 +21,10 @@ from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
-from iotax.labs.base import Lab, Outcome, Progress, Sample, Step, TrialFailed
+from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Sample, Step, TrialFailed
 from iotax.listener import Listener, Summary
 from iotax.notebook import Writer
+from iotax.preconditioning import precondition
 from iotax.study import Study
 from iotax.trial import Connected, Status, Trial
 from iotax.waiting import WAIT_FOR_TARGET_S, waits_s
@@ -64,6 +65,8 @@ def run_study(
             run, resumed = _taken_up(study, plan, writer, earlier, source, label, listener, anew=anew)
             session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
             left = writer.left(run)
+            with interrupts.heard():
+                _precondition(study, lab, writer, run, session, listener)
             if resumed:
                 listener.earlier(writer.attempts(run))
             listener.planned(plan, left, resumed)
@@ -100,6 +103,24 @@ def _taken_up(
     writer.extend(smaller, study, source, more)
     listener.replicated(more)
     return smaller, True
+
+
+def _precondition(study: Study, lab: Lab, writer: Writer, run: int, session: int, listener: Listener) -> None:
+    """Raises LabUnusable; what was done by then is kept, and the next invocation goes on from there."""
+    if study.precondition is None:
+        return
+    try:
+        precondition(
+            study.precondition,
+            lab,
+            writer.preconditionings(run),
+            session,
+            lambda step: writer.add_preconditioning(session, run, step),
+            _progress(listener),
+            listener.warning,
+        )
+    except TrialFailed as failed:
+        raise LabUnusable([Finding("error", "preconditioning", failed.reason)]) from failed
 
 
 def _plan_more(study: Study, writer: Writer, run: int, so_far: Summary | None = None) -> list[Trial]:

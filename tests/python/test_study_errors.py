@@ -31,7 +31,7 @@ SAID = """\
 bad.yaml:1:1: name: found 'bad name!': use letters, digits, dots and dashes, 64 at most
 bad.yaml:2:1: question: found 4: input should be a valid string
 bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
-connection, topology, links, design, search, baseline, floor, responses, margin, exclude, published
+connection, topology, links, design, precondition, search, baseline, floor, responses, margin, exclude, published
 bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, delay, burn
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null is meant

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from iotax.analysis.responses import Run
 from iotax.analysis.rounds import session_values
 from iotax.analysis.validity import Check, against_rules, check_run
+from iotax.records import Conditioning
 from iotax.study import Level, Study
 from iotax.study.endpoint import Endpoint
 from iotax.trial import Attempt, Background, Trial, TrialResult
@@ -38,6 +39,8 @@ class StudyData:
     attempts: Sequence[Attempt]
     planned: Sequence[Trial] = ()
     backgrounds: Sequence[Background] = ()
+    preconditionings: Sequence[Conditioning] = ()
+    """Steps that brought volumes into a steady state."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     wall_ns: int = 0
     """From the start of each invocation to the end of its last attempt, added up; 0 where that is not known."""

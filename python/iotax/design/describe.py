@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iotax.design.conditioning import described
 from iotax.design.doptimal import efficiency
 from iotax.design.fraction import letters
 from iotax.design.plan import Plan, conditions, steps_max
@@ -16,8 +17,9 @@ CVS = (0.01, 0.02, 0.03, 0.05, 0.1)
 
 def describe(study: Study, plan: Plan) -> list[str]:
     if study.search is not None:
-        return [*_treatments(study), *_order(study, plan), *_search(study, plan)]
+        return [*described(study), *_treatments(study), *_order(study, plan), *_search(study, plan)]
     return [
+        *described(study),
         *_treatments(study),
         *_order(study, plan),
         *_rounds(study),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from iotax.design.conditioning import conditioned
 from iotax.design.random import derive_seed, shuffled
 from iotax.design.rates import halvings, ladder
 from iotax.design.treatments import Treatment, name_of, treatments
@@ -215,7 +216,8 @@ def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: i
 
 
 def _setup_ns(study: Study) -> int:
-    return GUESTS_NS if study.lab.vm is not None else 0
+    first = conditioned(study)
+    return (GUESTS_NS if study.lab.vm is not None else 0) + (first.least_ns if first else 0)
 
 
 def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:

@@ -54,6 +54,16 @@ class Outcome:
     log: str
 
 
+@dataclass(frozen=True)
+class Worked:
+    """A step of preconditioning that ended."""
+
+    bytes: int
+    """Written."""
+    rate_iops: float | None = None
+    """Of random writes."""
+
+
 _PERMANENT = frozenset(
     {
         "usage",
@@ -115,6 +125,18 @@ class Lab(ABC):
     @abstractmethod
     def prepare(self, progress: Progress) -> None:
         """Makes the lab ready for its first trial. Raises LabUnusable."""
+
+    def volumes(self) -> list[str]:
+        """The endpoints whose volumes are preconditioned, each volume under one of them."""
+        return []
+
+    def fill(self, endpoint: str, progress: Progress) -> Worked:
+        """Fills the volume of an endpoint in sequence. Raises TrialFailed."""
+        raise TrialFailed(f"this lab does not precondition {endpoint}")
+
+    def overwrite(self, endpoint: str, number: int, progress: Progress) -> Worked:
+        """Overwrites it at random, in one round. Raises TrialFailed."""
+        raise TrialFailed(f"this lab does not precondition {endpoint}")
 
     def environment(self) -> dict[str, Any]:
         """What results depend on in this lab, as plain data; known once it is prepared."""

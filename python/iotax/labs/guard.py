@@ -33,16 +33,13 @@ def judge(
     """What stands in the way of running the study's treatments on an endpoint that is not ours."""
     found: list[Finding] = []
     subject = f"{label} ({endpoint})"
-    needed_bytes = settings.working_set_bytes
-    if checked.size_bytes < needed_bytes:
-        found.append(
-            Finding(
-                "error",
-                subject,
-                f"holds {format_size(checked.size_bytes)}, but the working set is {format_size(needed_bytes)}; "
-                "say a smaller `working_set:` under load",
-            )
-        )
+    for needed_bytes, what, less in (
+        (settings.working_set_bytes, "the working set is", "`working_set:` under load"),
+        (settings.preconditioned_bytes, "preconditioning fills", "`size:` under volume"),
+    ):
+        if checked.size_bytes < needed_bytes:
+            said = f"holds {format_size(checked.size_bytes)}, but {what} {format_size(needed_bytes)}; say a smaller"
+            found.append(Finding("error", subject, f"{said} {less}"))
     limits = {"max_io_bytes": checked.max_io_bytes, "block_size_bytes": checked.block_size_bytes}
     reasons = impossible(settings, **limits, memory_free_bytes=memory_free_bytes)
     found += [Finding("error", subject, reason) for reason in reasons]

@@ -20,7 +20,8 @@ from iotax.design.plan import trial_seed
 from iotax.design.rounds import rounds_of
 from iotax.engine import EngineError
 from iotax.labs import guard
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
+from iotax.labs.conditioning import filling, overwriting, worked
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
 from iotax.labs.fio.job import verifies
@@ -95,6 +96,44 @@ class LoopbackLab(Lab):
                 kind = "refused" if failed.kind in ("foreign_data", "in_use", "swapped") else "error"
                 raise LabUnusable([Finding(kind, "server", failed.reason)]) from failed
         self._fill_endpoints(progress)
+
+    def volumes(self) -> list[str]:
+        external = self._external()
+        floor = self._study.floor and self._study.endpoints()[self._study.floor].uri
+        # What the floor names is behind all the others.
+        return [floor] if floor else list(external)
+
+    def fill(self, endpoint: str, progress: Progress) -> Worked:
+        settings, size_bytes = self._conditioned(endpoint)
+        try:
+            permission = self._permission(settings)
+            run_fill(self._program, filling(settings, size_bytes), endpoint, permission=permission, progress=progress)
+        except EngineError as error:
+            raise TrialFailed(str(error), error.log, kind=error.kind) from error
+        finally:
+            self._held.touched(endpoint)
+        return Worked(size_bytes)
+
+    def overwrite(self, endpoint: str, number: int, progress: Progress) -> Worked:
+        settings, size_bytes = self._conditioned(endpoint)
+        document = run_document(
+            overwriting(settings, size_bytes),
+            endpoint,
+            seed=self._study.design.seed + number,
+            driver=self._study.lab.loopback.driver,
+            cpus=self.load_cpus[:1],
+            watch_pids={},
+            permission=self._permission(settings),
+        )
+        try:
+            return worked([run_load(self._program, document, progress).result])
+        finally:
+            self._held.touched(endpoint)
+
+    def _conditioned(self, endpoint: str) -> tuple[Settings, int]:
+        """Settings that lead there, and how much is preconditioned: all that any load uses."""
+        largest = _largest(self._external()[endpoint])
+        return largest, max(largest.preconditioned_bytes, largest.working_set_bytes)
 
     def background(self, block: int) -> Background:
         pids = self._servers.pids()
@@ -479,7 +518,8 @@ class LoopbackLab(Lab):
         """Writes the pattern where a treatment may read it: what an earlier run left may have holes."""
         for uri, every in self._external().items():
             settings = _largest(every)
-            if settings.volume.fill != "pattern":
+            # What is preconditioned is filled by that, and is not to be filled in sequence afterwards.
+            if settings.volume.fill != "pattern" or settings.precondition is not None:
                 continue
             try:
                 run_fill(self._program, settings, uri, permission=self._permission(settings), progress=progress)

@@ -4,5 +4,19 @@ from iotax.records.base import Record
 from iotax.records.cpu import Core, CpuEvents, CpuTime, CpuUse, Layer, Role
 from iotax.records.facts import Carrier, Facts, Link
 from iotax.records.origin import Origin
+from iotax.records.preconditioning import Conditioning
 
-__all__ = ["Carrier", "Core", "CpuEvents", "CpuTime", "CpuUse", "Facts", "Layer", "Link", "Origin", "Record", "Role"]
+__all__ = [
+    "Carrier",
+    "Conditioning",
+    "Core",
+    "CpuEvents",
+    "CpuTime",
+    "CpuUse",
+    "Facts",
+    "Layer",
+    "Link",
+    "Origin",
+    "Record",
+    "Role",
+]

@@ -26,6 +26,7 @@ def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
         attempts=notebook.attempts(run),
         planned=notebook.trials(run),
         backgrounds=notebook.backgrounds(run),
+        preconditionings=notebook.preconditionings(run),
         environment=notebook.environment(run),
         wall_ns=sum(ended - began for began, ended in notebook.invocations(run)),
     )

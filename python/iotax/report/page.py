@@ -24,6 +24,7 @@ from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
 from iotax.wording import answer, clients, cost_cautions, figure, inside, measuring, not_sized, title, trust
+from iotax.wording.preconditioned import preconditioned
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
@@ -340,6 +341,9 @@ def _environment(summary: Summary) -> list[tuple[str, str]]:
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         rows.append((_ENVIRONMENT.get(key, key.removesuffix("_bytes").replace("_", " ")), text))
+    asked = summary.data.study.precondition
+    said = preconditioned(asked, summary.data.preconditionings) if asked is not None else {}
+    rows += [(f"Before the first trial, {redact(endpoint)}", text) for endpoint, text in said.items()]
     drivers = sorted({run.result.driver for run in summary.data.runs} - {""})
     engines = sorted({run.result.engine_version for run in summary.data.runs})
     if drivers:

@@ -8,7 +8,7 @@ from typing import Any
 from iotax.study.connection import Chap, DhChap
 from iotax.study.fields import Section
 from iotax.study.model import Link, Stream, Study, format_level
-from iotax.units import format_duration
+from iotax.units import format_duration, format_size
 
 _REFILLED = {
     "never": "never refilled",
@@ -24,6 +24,7 @@ def asked(study: Study) -> list[str]:
         ("Mix", _mix(study)),
         ("Volume", _volume(study)),
         ("Endpoints", _endpoints(study)),
+        ("Preconditioning", _precondition(study)),
         ("Connection", _changed(study, study.connection)),
         ("Topology", _changed(study, study.topology)),
         ("Lab", _lab(study)),
@@ -98,6 +99,17 @@ def _endpoints(study: Study) -> Iterator[str]:
         target = endpoint.uri or endpoint.protocol
         if target != label or own:
             yield f"{label} is {target}" + (f" with {own}" if own else "")
+
+
+def _precondition(study: Study) -> Iterator[str]:
+    asked = study.precondition
+    if asked is None:
+        return
+    passes = "once" if asked.passes == 1 else f"{asked.passes} times"
+    yield f"{format_level('read', asked.fill)} of each volume filled {passes}"
+    if asked.rounds_max:
+        writes = f"random writes of {format_size(asked.block_size)}, {asked.workers} × {asked.outstanding} outstanding"
+        yield f"{writes}, in rounds of {format_duration(asked.round)} until steady, at most {asked.rounds_max}"
 
 
 def _changed(study: Study, section: Section) -> Iterator[str]:

@@ -54,6 +54,7 @@ from iotax.study.fields import (
     Size,
 )
 from iotax.study.hosts import Hosts
+from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
 from iotax.study.topology import Topology
@@ -409,6 +410,13 @@ class Settings:
     topology: Topology
     label: str = ""
     """The level of `protocol`."""
+    precondition: Precondition | None = None
+    """What is done to its volume first; of an endpoint that the study names."""
+
+    @property
+    def preconditioned_bytes(self) -> int:
+        """Of the volume's size, from its start; the load may use more. 0 where nothing is done first."""
+        return round(self.volume.size * self.precondition.fill / 100) if self.precondition else 0
 
     @property
     def working_set_bytes(self) -> int:
@@ -418,7 +426,7 @@ class Settings:
     @property
     def writes(self) -> bool:
         """Whether anything is written to the endpoint: the pattern, the load, or what fio verifies afterwards."""
-        laid_out = self.load.generator == "fio" and self.load.verify
+        laid_out = self.precondition is not None or (self.load.generator == "fio" and self.load.verify)
         return laid_out or any(each.read < 100 for each in self.load.accesses()) or self.volume.fill == "pattern"
 
 
@@ -448,6 +456,8 @@ class Study(Section):
     links: dict[str, Link] = Field(default={})
     """Level of `protocol` → its link, where links have unequal rates."""
     design: Design = Design()
+    precondition: Precondition | None = None
+    """What is done to each volume before anything is measured on it."""
     search: Search | None = None
     """Look for the best load instead of comparing fixed ones."""
     baseline: dict[str, bool | int | float | str]
@@ -532,6 +542,7 @@ class Study(Section):
             endpoint=endpoints[label],
             topology=self.topology.model_copy(update=changes["topology"]),
             label=label,
+            precondition=None if endpoints[label].embedded else self.precondition,
         )
 
     def digest(self) -> str:

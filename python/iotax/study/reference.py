@@ -58,7 +58,7 @@ def reference() -> str:
     top = {
         name: each
         for name, each in schema["properties"].items()
-        if name not in {*SECTIONS, "factors", "lab", "design", "search"}
+        if name not in {*SECTIONS, "factors", "lab", "design", "search", "precondition"}
     }
     parts = [_HEAD, _table("The study", "", top)]
     for name, section in LABS.items():
@@ -75,6 +75,7 @@ def reference() -> str:
         ("connection: {dhchap: {controller: {…}}}", "DhSecret"),
         ("load: {streams: {NAME: …}}", "Stream"),
         ("design: {stop: …}", "Stop"),
+        ("precondition", "Precondition"),
         ("search", "Search"),
         ("links: {PROTOCOL: {…}}", "Link"),
         ("published: [{…}]", "Published"),

@@ -11,6 +11,7 @@ from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL
 from iotax.study.honoured import not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
 from iotax.study.model import Level, Stream, Study, factor_names
+from iotax.study.precondition import ROUNDS_MIN
 from iotax.study.source import Place
 from iotax.study.topology import Topology, refused
 from iotax.trial import LevelValue
@@ -36,6 +37,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _baseline(study)
     yield from _floor(study)
     yield from _volume(study)
+    yield from _precondition(study)
     yield from _pacing(study)
     yield from _streams(study)
     yield from _generator(study)
@@ -132,6 +134,24 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _precondition(study: Study) -> Iterator[tuple[Place, str]]:
+    """Only volumes that are not the lab's own have a state, and nothing may undo it."""
+    asked = study.precondition
+    if asked is None:
+        return
+    place: Place = ("precondition",)
+    if study.lab.vm is not None:
+        yield place, "the vm lab keeps its volume in memory, which has no state to bring about; leave it out"
+    elif all(endpoint.embedded for endpoint in study.endpoints().values()):
+        yield place, "the lab's own server is new in each run; name the device, file or endpoint to precondition"
+    if 0 < asked.rounds_max < ROUNDS_MIN:
+        yield (*place, "rounds_max"), f"a steady state is judged over {ROUNDS_MIN} rounds; say so many at least, or 0"
+    if study.volume.refill != "never":
+        yield ("volume", "refill"), "writing the pattern again undoes the preconditioning; leave it out"
+    if "fio" in _values(study, "generator") and True in _values(study, "verify"):
+        yield ("load", "verify"), "what fio lays out to verify undoes the preconditioning; say `verify: false`"
 
 
 _DIGESTS = ("header_digest", "data_digest")

@@ -126,6 +126,28 @@ def test_paths_come_up_are_measured_by_the_machines_and_go(
     assert not (network.folder / "fake-h1/proc/self/mounts").read_text()
 
 
+def test_the_volumes_of_all_hosts_are_preconditioned_over_their_paths(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    asked = "precondition: {passes: 1, round: 100ms, rounds_max: 5}"
+    text = f"{written(network, fakes)}{asked}\n"
+    lab = opened(text)
+    lab.prepare(quiet)
+    nfs = next(each for each in lab.volumes() if each.startswith("kernel:"))
+    volumes = [folder / f"export/data{number}" for number, folder in enumerate(fakes.values(), start=1)]
+    assert not any(any(each.read_bytes()) for each in volumes)
+    assert lab.fill(nfs, quiet).bytes == 2 * 8 * MIB
+    filled = [each.read_bytes() for each in volumes]
+    assert all(any(each[-4096:]) for each in filled)
+    round_ = lab.overwrite(nfs, 1, quiet)
+    assert round_.rate_iops is not None
+    assert round_.rate_iops > 0
+    assert all(each.read_bytes() != before for each, before in zip(volumes, filled, strict=True))
+    verify = lab.run(trial_of(text, "nfs"), quiet).result.verify
+    assert verify is not None
+    assert (verify.checked_blocks > 0, verify.wrong_blocks) == (True, 0)
+
+
 def test_foreign_data_on_any_host_are_refused_and_stay(network: Network, fakes: dict[str, Path], opened: Open) -> None:
     precious = b"\0" * 5 * MIB + b"my thesis" + b"\0" * MIB
     (fakes["h2"] / "export/data2").write_bytes(precious.ljust(8 * MIB, b"\0"))

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hosts.agent import LEASE_NS, Agent
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.measure import Answer, Job, each_of, measure
@@ -113,6 +113,26 @@ class HostsLab(Lab):
             self._await(self._volumes.fill(progress))
         except HostFault as fault:
             raise LabUnusable([Finding("error", fault.host, fault.message)]) from fault
+
+    def volumes(self) -> list[str]:
+        return self._volumes.endpoints()
+
+    def fill(self, endpoint: str, progress: Progress) -> Worked:
+        del progress
+        return self._worked(self._volumes.fill_all(endpoint))
+
+    def overwrite(self, endpoint: str, number: int, progress: Progress) -> Worked:
+        del progress
+        seed = self.study.design.seed + number * len(self._initiators)
+        return self._worked(self._volumes.overwrite_all(endpoint, seed, self._spec.driver))
+
+    def _worked(self, work: Coroutine[Any, Any, Worked]) -> Worked:
+        try:
+            return self._await(work)
+        except HostFault as fault:
+            raise _failed(fault) from fault
+        except ValidationError as error:
+            raise TrialFailed(malformed(error)) from error
 
     def environment(self) -> dict[str, Any]:
         return {"hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in self.survey()}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,15 +9,18 @@ from urllib.parse import urlsplit
 
 from iotax.engine import EngineError
 from iotax.labs import guard
-from iotax.labs.base import Finding, Progress, Step
+from iotax.labs.base import Finding, Progress, Step, Worked
+from iotax.labs.conditioning import overwriting, worked
 from iotax.labs.hosts.agent import Agent
+from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.ssh import Binary, HostFault, Link
 from iotax.labs.hosts.survey import COMMANDS, Asked
-from iotax.labs.load import Checked, Permission, options
+from iotax.labs.load import Checked, Permission, options, run_document
 from iotax.study import Settings
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.kernel_path import PREFIX, kernel_path
+from iotax.trial import TrialResult
 
 _ANSWER_S = 60.0
 _ZONE_BYTES = 1 << 20
@@ -77,15 +79,40 @@ class Volumes:
     async def fill(self, progress: Progress) -> None:
         """Writes the pattern where a treatment may read it. Raises HostFault."""
         for settings in self._external():
-            if settings.volume.fill != "pattern":
-                continue
-            uri = settings.endpoint.uri
-            # The devices of several hosts may be several, though their names are one.
-            several = CLIENT in uri or uri.startswith(_LOCAL)
-            progress(Step(f"writing the pattern to {uri}"))
-            async with asyncio.TaskGroup() as group:
-                for index in range(len(self._initiators)) if several else range(1):
-                    group.create_task(self._fill(settings, index))
+            # What is preconditioned is filled by that, and is not to be filled in sequence afterwards.
+            if settings.volume.fill == "pattern" and settings.precondition is None:
+                progress(Step(f"writing the pattern to {settings.endpoint.uri}"))
+                await each_of([self._fill(settings, index) for index in self._owners(settings)])
+
+    def endpoints(self) -> list[str]:
+        """Those that the study names itself."""
+        return [settings.endpoint.uri for settings in self._external()]
+
+    async def fill_all(self, uri: str) -> Worked:
+        """A pass of preconditioning over every volume behind an endpoint. Raises HostFault."""
+        settings = self._settings_of(uri)
+        owners = self._owners(settings)
+        await each_of([self._fill(settings, index) for index in owners])
+        return Worked(len(owners) * self.needed_bytes(settings))
+
+    async def overwrite_all(self, uri: str, seed: int, driver: str) -> Worked:
+        """A round of it, on all of them at once. Raises HostFault."""
+        settings = self._settings_of(uri)
+
+        async def one(index: int) -> TrialResult:
+            reached = await self.reach(settings, index)
+            document = run_document(
+                overwriting(settings, self.needed_bytes(settings)),
+                reached.endpoint,
+                seed=seed + index,
+                driver=driver,
+                cpus=[],
+                watch_pids={},
+                permission=reached.permission,
+            )
+            return TrialResult.model_validate(await self._task(self._initiators[index], reached.program, document))
+
+        return worked(await each_of([one(index) for index in self._owners(settings)]))
 
     async def reach(self, settings: Settings, index: int) -> Reached:
         """Where the load of a host goes, its kernel's path up and known to be what was judged. Raises HostFault."""
@@ -120,7 +147,22 @@ class Volumes:
     def needed_bytes(self, settings: Settings) -> int:
         """Of each volume, by all clients that share it."""
         clients = 1 if CLIENT in settings.endpoint.uri else settings.load.clients or len(self._initiators)
-        return zone_bytes(settings, clients) * clients
+        return max(zone_bytes(settings, clients) * clients, settings.preconditioned_bytes)
+
+    def _settings_of(self, uri: str) -> Settings:
+        return next(each for each in self._external() if each.endpoint.uri == uri)
+
+    def _owners(self, settings: Settings) -> list[int]:
+        """A host for each volume behind an endpoint. The devices of several hosts may be several, though their names
+        are one; by their identity they are known as the same."""
+        uri = settings.endpoint.uri
+        if CLIENT not in uri and not uri.startswith(_LOCAL):
+            return [0]
+        found: dict[str, int] = {}
+        for index, link in enumerate(self._initiators):
+            identity = self._identities.get((link.name, expanded(uri, index)), "")
+            found.setdefault(identity if "wwid" in identity.partition(" ")[0] else link.name, index)
+        return list(found.values())
 
     def _external(self) -> list[Settings]:
         """The largest treatment of each endpoint that the study names itself."""
@@ -185,7 +227,7 @@ class Volumes:
     async def _task(self, link: Link, program: str, document: dict[str, Any]) -> dict[str, Any]:
         """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
         await link.install(self._binary)
-        last = {"check": "checked", "fill": "filled"}[document["task"]]
+        last = {"check": "checked", "fill": "filled", "run": "result"}[document["task"]]
         agent = await Agent.start(link, program, "load", document)
         try:
             while (event := await agent.event(_ANSWER_S))["event"] != last:

@@ -1,0 +1,48 @@
+"""What was done to bring a volume into a steady state, and what is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iotax.analysis.steady import SniaWindow, snia_window
+from iotax.records import Conditioning
+from iotax.study.precondition import Precondition
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What was done to the volume of an endpoint, and what is left to do."""
+
+    endpoint: str
+    passes_left: int
+    rounds: int
+    """Of the invocation that counts: the state of a volume that rested may have changed."""
+    rate_iops: float | None
+    """Of the latest round."""
+    window: SniaWindow | None
+    """None before there are enough rounds."""
+    done: bool
+
+    @property
+    def steady(self) -> bool:
+        return self.window is not None and self.window.steady
+
+
+def progress_of(
+    asked: Precondition, endpoint: str, steps: Sequence[Conditioning], invocation: int | None = None
+) -> Progress:
+    """`invocation` is the one under way; an earlier one counts where it came to its end."""
+    own = [each for each in steps if each.endpoint == endpoint]
+    passes_left = max(0, asked.passes - sum(each.kind == "fill" for each in own))
+    found: Progress | None = None
+    for one in dict.fromkeys([each.invocation for each in own] + ([invocation] if invocation is not None else [])):
+        rates = [each.rate_iops or 0.0 for each in own if each.invocation == one and each.kind == "round"]
+        window = snia_window(rates)
+        enough = len(rates) >= asked.rounds_max or (window is not None and window.steady)
+        found = Progress(
+            endpoint, passes_left, len(rates), rates[-1] if rates else None, window, passes_left == 0 and enough
+        )
+        if found.done:
+            break
+    return found or Progress(endpoint, passes_left, 0, None, None, passes_left == 0 and asked.rounds_max == 0)

@@ -1,0 +1,34 @@
+"""What is done to a volume before anything is measured on it, so that it is in the state that it keeps under load."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from iotax.study.fields import Count, Duration, Percent, Section, Size
+
+ROUNDS_MIN = 5
+"""Over which a steady state is judged (SNIA SSS PTS 2.0.2 §2.1.26)."""
+
+
+class Precondition(Section):
+    """Before the first trial each volume of the endpoints is filled in sequence, then overwritten at random in rounds
+    until its rate is steady (SNIA SSS PTS): over five rounds within 20% of their mean, the line through them within
+    10%. What was done is kept in the notebook; a study that is continued goes on with what is missing."""
+
+    fill: Annotated[Percent, Field(gt=0)] = 100.0
+    """How much of the volume's size is filled and overwritten, from its start; at least what the load uses."""
+    passes: Annotated[int, Field(ge=1, le=10)] = 2
+    """How often it is filled in sequence, with iotax's pattern."""
+    rounds_max: Annotated[int, Field(ge=0, le=1000)] = 25
+    """Rounds of random writes at most; 0: none, as for volumes on disks. Not steady by then, the study goes on, and the
+    report says so."""
+    round: Annotated[Duration, Field(ge=100_000_000)] = 60_000_000_000
+    """How long a round takes."""
+    block_size: Size = 4096
+    """Bytes of each random write."""
+    workers: Count = 1
+    """Connections of each host that overwrite."""
+    outstanding: Count = 32
+    """Writes in flight of each worker."""
