@@ -14,7 +14,7 @@ from typing import Any
 from iotax import __version__
 from iotax.engine import engine_version
 
-_TOOLS = ("pydantic", "pandas", "scipy", "statsmodels", "vl-convert-python")
+_TOOLS = ("pydantic", "pandas", "scipy", "vl-convert-python")
 
 
 def environment(program: Path | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iotax.analysis import student
 from iotax.analysis.estimate import Contrast, Estimate, jackknife
@@ -244,7 +244,7 @@ class CpuModel:
         spread = chosen.residual_sd or 1.0
         shares = chosen.residuals
         ranks = np.argsort(np.argsort(shares / (spread * np.sqrt(np.clip(1 - chosen.leverage, 1e-9, 1)))))
-        normal = norm.ppf((ranks + 0.625) / (len(shares) + 0.25))
+        normal = ndtri((ranks + 0.625) / (len(shares) + 0.25))
         fitted = self._y - shares * self._scale
         return [
             Residual(load, float(f), float(s), float(n))

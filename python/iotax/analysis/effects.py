@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iotax.analysis.compare import Model
 from iotax.analysis.data import Cell
@@ -65,7 +65,7 @@ def residuals(model: Model) -> list[Residual]:
             model.grid.condition(cell),
             float(np.exp(model.model.fitted[i])),
             float(np.expm1(left[i])),
-            float(norm.ppf(places[i])),
+            float(ndtri(places[i])),
         )
         for i, ((run, _), cell) in enumerate(zip(model.observed, model.cells, strict=True))
     ]

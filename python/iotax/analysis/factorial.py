@@ -1,73 +1,10 @@
-"""Effects of two-level factors, and how much of the variation each factor explains at any number of levels."""
+"""How much of the variation each factor explains."""
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
-
-
-@dataclass(frozen=True)
-class Effects:
-    """Coefficients of the sign table (half the difference between high and low), after Jain ch. 17 and 18."""
-
-    coefficients: dict[str, float]
-    """`""` is the mean; `AB` the interaction of A and B."""
-    sums_of_squares: dict[str, float]
-    error_sum_of_squares: float
-    replicates: int
-
-    @property
-    def total_sum_of_squares(self) -> float:
-        return sum(self.sums_of_squares.values()) + self.error_sum_of_squares
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Share of the variation about the mean that each effect explains."""
-        return {name: ss / self.total_sum_of_squares for name, ss in self.sums_of_squares.items()}
-
-    @property
-    def error_sd(self) -> float:
-        cells = len(self.coefficients)
-        return float(np.sqrt(self.error_sum_of_squares / (cells * (self.replicates - 1))))
-
-    @property
-    def coefficient_sd(self) -> float:
-        return self.error_sd / float(np.sqrt(len(self.coefficients) * self.replicates))
-
-    def interval(self, name: str, confidence: float = 0.95) -> tuple[float, float]:
-        cells = len(self.coefficients)
-        reach = float(student.ppf(0.5 + confidence / 2, cells * (self.replicates - 1))) * self.coefficient_sd
-        return self.coefficients[name] - reach, self.coefficients[name] + reach
-
-    def lenth(self) -> tuple[float, float]:
-        """(pseudo standard error, margin of error) of the effects, for a design without replicates.
-
-        Effects are twice the coefficients.
-        """
-        effects = np.array([abs(2 * c) for name, c in self.coefficients.items() if name])
-        start = 1.5 * np.median(effects)
-        pse = float(1.5 * np.median(effects[effects < 2.5 * start]))
-        return pse, float(student.ppf(0.975, len(effects) / 3)) * pse
-
-
-def two_level_effects(names: str, cells: Sequence[Sequence[float]]) -> Effects:
-    """`cells` in standard order (the first factor varies fastest), each with its replicates."""
-    observed = np.asarray(cells, dtype=float)
-    if observed.shape[0] != 2 ** len(names):
-        raise ValueError(f"{len(names)} factors at two levels make {2 ** len(names)} cells, not {observed.shape[0]}")
-    means, replicates = observed.mean(axis=1), observed.shape[1]
-    signs = {name: np.array([1 if row >> i & 1 else -1 for row in range(len(means))]) for i, name in enumerate(names)}
-    coefficients, squares = {}, {}
-    for size in range(len(names) + 1):
-        for combination in itertools.combinations(names, size):
-            column = np.prod([signs[name] for name in combination], axis=0) if combination else np.ones(len(means))
-            label = "".join(combination)
-            coefficients[label] = float(column @ means) / len(means)
-            if combination:
-                squares[label] = observed.size * coefficients[label] ** 2
-    return Effects(coefficients, squares, float(np.sum((observed - means[:, None]) ** 2)), replicates)
 
 
 @dataclass(frozen=True)

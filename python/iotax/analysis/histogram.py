@@ -3,12 +3,13 @@
 Counts of several runs add up; percentiles of several runs do not average. So everything here works on counts.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import betainc
 
 from iotax import trial
 
@@ -46,8 +47,8 @@ class Histogram:
         """Order-statistic (binomial) interval for independent observations; None where they are too few."""
         tail = (1 - confidence) / 2
         p = percent / 100
-        low = int(binom.ppf(tail, self.total, p))
-        high = int(binom.ppf(1 - tail, self.total, p)) + 1
+        low = _binomial_quantile(tail, self.total, p)
+        high = _binomial_quantile(1 - tail, self.total, p) + 1
         if low < 1 or high > self.total:
             return None
         return self._nth_ns(low), self._nth_ns(high)
@@ -89,3 +90,9 @@ def _sum(pairs: np.ndarray, bin_error: float) -> Histogram:
     counts = np.zeros(len(values), dtype=np.int64)
     np.add.at(counts, where, pairs[:, 1])
     return Histogram(values, counts, bin_error)
+
+
+def _binomial_quantile(share: float, n: int, p: float) -> int:
+    """The smallest count of successes in `n` trials that is not exceeded with a chance of at least `share`."""
+    # P(X ≤ k) is a regularised incomplete beta function.
+    return bisect_left(range(n), share, key=lambda k: float(betainc(n - k, k + 1, 1 - p)))

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import f as fisher
-from statsmodels.regression.linear_model import OLS
+from scipy.special import fdtrc
 
 
 @dataclass(frozen=True)
@@ -57,25 +56,39 @@ class FTest:
 
     @property
     def p(self) -> float:
-        return float(fisher.sf(self.f_value, self.df_model, self.df_error))
+        return float(fdtrc(self.df_model, self.df_error, self.f_value))
 
 
 def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
-    """Ordinary least squares of `y` on the columns given; no constant is added."""
-    model = OLS(np.asarray(y, dtype=float), np.asarray(columns, dtype=float)).fit()
-    return Fit(
-        columns=np.asarray(columns, dtype=float),
-        coefficients=model.params,
-        standard_errors=model.bse,
-        hc3_errors=model.HC3_se,
-        hc2_covariance=model.cov_HC2,
-        residuals=model.resid,
-        leverage=model.get_influence().hat_matrix_diag,
-        residual_df=int(model.df_resid),
-        sse=float(model.ssr),
-        r_squared=float(model.rsquared),
-        f_value=float(model.fvalue),
-    )
+    """Ordinary least squares of `y` on the columns given; no constant is added.
+
+    HC2 and HC3 weigh each squared residual by its leverage (MacKinnon and White 1985).
+    """
+    x, observed = np.asarray(columns, dtype=float), np.asarray(y, dtype=float)
+    inverse, rank = np.linalg.pinv(x, rcond=1e-15), int(np.linalg.matrix_rank(x))
+    coefficients = inverse @ observed
+    residuals = observed - x @ coefficients
+    leverage = np.einsum("ij,ji->i", x, inverse)
+    free = np.clip(1 - leverage, 1e-12, 1)
+    sse, residual_df = float(residuals @ residuals), len(observed) - rank
+    has_constant = int(np.linalg.matrix_rank(np.column_stack((np.ones(len(x)), x)))) == rank
+    about = observed - observed.mean() if has_constant else observed
+    explained, model_df = float(about @ about) - sse, rank - has_constant
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.float64(sse) / residual_df
+        return Fit(
+            columns=x,
+            coefficients=coefficients,
+            standard_errors=np.sqrt(np.diag(inverse @ inverse.T) * variance),
+            hc3_errors=np.sqrt(np.sum((inverse * (residuals / free)) ** 2, axis=1)),
+            hc2_covariance=(inverse * (residuals**2 / free)) @ inverse.T,
+            residuals=residuals,
+            leverage=leverage,
+            residual_df=residual_df,
+            sse=sse,
+            r_squared=float(1 - np.float64(sse) / (about @ about)),
+            f_value=float(np.float64(explained) / model_df / variance),
+        )
 
 
 def pseudo_inverse(columns: np.ndarray) -> tuple[np.ndarray, int]:

@@ -7,7 +7,6 @@ Times are in seconds (`_s`), rates per second (`_per_s`). Each model's docstring
   approximately.
 - `closed_mmc`: a fixed population with think time, the shape of a benchmark with set outstanding I/O.
   `mva`: a chain of stations.
-- `fit_usl`: the universal scalability law through measured throughputs.
 - `size`: servers (CPU cores) for a rate, under a utilisation cap and a response-time target.
 """
 
@@ -15,21 +14,17 @@ from iotax.queueing.closed import ClosedQueue, Mva, closed_mmc, knee_customers, 
 from iotax.queueing.erlang import erlang_b, erlang_c
 from iotax.queueing.open import MMc, mgc_wait_s
 from iotax.queueing.sizing import CurvePoint, Size, SizingTarget, response_curve, size, size_range
-from iotax.queueing.usl import Parameter, UslFit, fit_usl
 
 __all__ = [
     "ClosedQueue",
     "CurvePoint",
     "MMc",
     "Mva",
-    "Parameter",
     "Size",
     "SizingTarget",
-    "UslFit",
     "closed_mmc",
     "erlang_b",
     "erlang_c",
-    "fit_usl",
     "knee_customers",
     "mgc_wait_s",
     "mva",

@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
-
 from iotax.queueing.erlang import erlang_c
 
 
@@ -79,7 +77,14 @@ class MMc:
         upper_s = self.response_s
         while self.response_exceeds(upper_s) > tail:
             upper_s *= 2
-        return float(brentq(lambda t: self.response_exceeds(t) - tail, 0.0, upper_s, xtol=1e-15, rtol=1e-13))
+        lower_s = 0.0
+        # Halved until the two are neighbours, or nearly so: 60 times at most.
+        while (middle_s := (lower_s + upper_s) / 2) - lower_s > 1e-13 * upper_s:
+            if self.response_exceeds(middle_s) > tail:
+                lower_s = middle_s
+            else:
+                upper_s = middle_s
+        return middle_s
 
 
 def mgc_wait_s(queue: MMc, arrival_cv2: float, service_cv2: float) -> float:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from iotax import trial
 from iotax.analysis import histogram
@@ -43,6 +44,17 @@ def test_nothing_measured_has_no_percentiles():
     assert np.isnan(empty.mean_ns())
     assert empty.curve() == []
     assert empty.percentile_interval_ns(50) is None
+
+
+@pytest.mark.parametrize("total", [400, 99_999, 10**7])
+@pytest.mark.parametrize("percent", [0.5, 50, 99, 99.9])
+def test_percentile_interval_lies_at_quantiles_of_the_binomial(total: int, percent: float) -> None:
+    # Each value once: the value of an I/O is its place.
+    places = histogram.of(trial.Histogram(counts=[(1, total)]))
+    object.__setattr__(places, "_nth_ns", float)
+    low, high = (int(binom.ppf(tail, total, percent / 100)) for tail in (0.025, 0.975))
+    expected = None if low < 1 or high + 1 > total else (low, high + 1)
+    assert places.percentile_interval_ns(percent) == expected
 
 
 def test_percentile_interval_covers_the_percentile_at_its_confidence():
