@@ -7,7 +7,11 @@ ENGINE := target/release/iotax-engine
 STUDY  ?= quick
 MUSL   := $(shell uname -m)-unknown-linux-musl
 # Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadgroup
+# A worker more than processors: many tests wait for what others do.
+PARALLEL := --numprocesses auto --maxprocesses 5 --dist loadgroup
+export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(nproc) + 1)
+# Tests start iotax hundreds of times: it need not be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
@@ -49,10 +53,10 @@ test: install test-packages
 
 test-here: install test-packages
 	cargo test --locked --workspace --quiet
-	scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
+	SECONDS_EACH=20 scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
 
 test-vm: install test-packages
-	$(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
+	PYTEST_XDIST_AUTO_NUM_WORKERS=$$(nproc) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages
