@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,12 @@ def iotax(*words: object) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_help_names_every_command_and_exit_code_at_once() -> None:
-    began = time.monotonic()
+def test_help_names_every_command_and_exit_code() -> None:
     done = subprocess.run([sys.executable, "-m", "iotax", "--help"], capture_output=True, text=True, check=True)
-    took_s = time.monotonic() - began
     for command in ("run", "plan", "check", "show", "report", "export", "studies", "init", "completion"):
         assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
     codes = re.sub(r"\s+", " ", done.stdout).partition("Exit codes: ")[2]
     assert {int(code) for code in re.findall(r"(?:^|· )(\d+) ", codes)} == {int(code) for code in Exit}
-    # A tenth of this where the machine is idle; imports that do not belong here take longer than that by themselves.
-    assert took_s < 3
 
 
 def test_help_loads_nothing_that_it_does_not_need() -> None:
