@@ -110,7 +110,7 @@ def test_a_machine_without_load_is_observed(told: Any, served: dict[str, Any]) -
 def test_the_observer_costs_next_to_nothing(told: Any) -> None:
     session = told(observe={}, slice_ns=2000 * MS)
     session.hear("armed")
-    session.say(command="start", at_unix_ns=time.time_ns() + 100 * MS)
+    session.say(command="start", at_unix_ns=time.time_ns() + 1500 * MS)
     session.hear("started")
     observed = session.hear("observed")
     # Issue 15: below 0.1 % of a core. Over two seconds that is 2 ms, both readings included.
@@ -118,15 +118,15 @@ def test_the_observer_costs_next_to_nothing(told: Any) -> None:
 
 
 def test_a_session_ends_where_nobody_renews_its_lease(told: Any) -> None:
-    session = told(observe={}, lease_ns=1500 * MS)
+    session = told(observe={}, lease_ns=1000 * MS)
     session.hear("armed")
-    for _ in range(4):
-        time.sleep(0.2)
+    for _ in range(6):
+        time.sleep(0.25)
         session.say(command="renew")
     assert session.process.poll() is None, "renewed"
     failed = session.hear("error")
     assert failed["kind"] == "lost"
-    assert "heard nothing for 1.5 s" in failed["message"]
+    assert "heard nothing for 1 s" in failed["message"]
     assert session.process.wait(timeout=30) == 1
 
 
