@@ -3,11 +3,11 @@
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target,
     nvme::auth::{DhGroup, Entropy, Host, HostConfig, Policy, Secret},
-    nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, TargetConfig, TargetQueue},
+    nvme_tcp::{AdminQueue, IoQueue, TargetConfig, TargetQueue},
 };
 
 use crate::{
-    nvme_support::{BLOCK, Cut, Pair, Recorder, Server, admin, connect_config, io},
+    nvme_support::{BLOCK, Cut, Pair, Recorder, Server, admin, connect_config, connect_with, io},
     pieces,
 };
 
@@ -58,7 +58,7 @@ fn guarded_target(data: &[u8]) {
 
 /// What a host says until it is let in.
 pub fn authentication_stream() -> Vec<u8> {
-    let config = ConnectConfig { auth: Some(host(None)), ..connect_config() };
+    let config = connect_with(|session| session.auth = Some(host(None)));
     admin(&mut guarded(), &config, &TargetConfig::default(), Cut::Never).to_target
 }
 

@@ -237,7 +237,8 @@ def test_initiators_and_targets_do_not_know_each_other() -> None:
     broken = []
     for path in rust_sources("proto"):
         parts = path.relative_to(CRATES / "proto" / "src").with_suffix("").parts
-        for own, other in (("initiator", "target_side"), ("target_side", "initiator")):
+        sides = (("initiator", "target_side"), ("host", "controller"))
+        for own, other in (*sides, *((other, own) for own, other in sides)):
             if own in parts:
                 here = parts[: parts.index(own)]
                 broken += [

@@ -14,12 +14,12 @@ use iotax_proto::{
         property,
     },
     nvme_tcp::{
-        AdminQueue, ConnectConfig, Discovery, TargetConfig, TargetQueue,
+        AdminQueue, Discovery, TargetConfig, TargetQueue,
         pdu::{Fes, Header},
     },
 };
 use nvme_support::{
-    Cut, HOSTNQN, Pair, SUBNQN, Server, connect_config, io,
+    Cut, HOSTNQN, Pair, SUBNQN, Server, connect_config, connect_with, io,
     raw::{HOST_ID, Raw, capsule, connect, connect_data, h2c_data, ic_req},
 };
 
@@ -477,7 +477,7 @@ fn silent_host_loses_its_controller() {
 #[test]
 fn idle_session_keeps_itself_alive_and_shuts_down_in_order() {
     let mut server = Server::new();
-    let config = ConnectConfig { keep_alive: Duration::from_secs(1), io_queues: 3, ..connect_config() };
+    let config = connect_with(|session| (session.keep_alive, session.io_queues) = (Duration::from_secs(1), 3));
     let target = TargetConfig::default();
     let mut session = nvme_support::admin(&mut server, &config, &target, Cut::Never);
     let controller = session.host.controller().expect("ready").clone();
@@ -520,9 +520,9 @@ fn close_during_set_up_ends_in_order() {
 #[test]
 fn refusals_reach_the_caller_of_the_initiator() {
     let cases = [
-        (ConnectConfig { subnqn: "nqn.other".into(), ..connect_config() }, Refusal::NotFound, "parameters"),
-        (ConnectConfig { hostnqn: "nqn.stranger".into(), ..connect_config() }, Refusal::Denied, "not allowed"),
-        (ConnectConfig { nsid: Some(3), ..connect_config() }, Refusal::NotFound, "namespace"),
+        (connect_with(|session| session.subnqn = "nqn.other".into()), Refusal::NotFound, "parameters"),
+        (connect_with(|session| session.hostnqn = "nqn.stranger".into()), Refusal::Denied, "not allowed"),
+        (connect_with(|session| session.nsid = Some(3)), Refusal::NotFound, "namespace"),
     ];
     for (config, refusal, word) in cases {
         let mut server = Server::new();

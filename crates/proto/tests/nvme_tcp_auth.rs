@@ -43,7 +43,7 @@ fn host(is_mutual: bool) -> HostConfig {
 }
 
 fn config(auth: Option<HostConfig>) -> ConnectConfig {
-    ConnectConfig { auth, ..nvme_support::connect_config() }
+    nvme_support::connect_with(|session| session.auth = auth)
 }
 
 fn server(auth: Policy) -> Server {
@@ -57,7 +57,7 @@ fn session(server: &mut Server, config: &ConnectConfig, cut: Cut) {
     let target = TargetConfig::default();
     let admin = nvme_support::admin(server, config, &target, cut);
     let info = admin.host.controller().expect("a controller");
-    let is_mutual = config.auth.as_ref().is_some_and(|auth| auth.controller.is_some());
+    let is_mutual = config.session.auth.as_ref().is_some_and(|auth| auth.controller.is_some());
     let asked = server.auth.as_ref().map(|policy| policy.group.unwrap_or(DhGroup::Ffdhe3072));
     assert_eq!(
         info.authentication.map(|agreed| (agreed.group, agreed.is_mutual)),

@@ -137,7 +137,7 @@ fn silent_queue_is_given_up_with_commands_outstanding_only() {
     let sent_at = pair.now;
     pair.host.submit(sent_at, 0, Io::Read { offset: 0, len: BLOCK as u32 }).expect("credit");
     let due = pair.host.poll_timeout().expect("a timer");
-    assert_eq!(due, sent_at + config.io_timeout);
+    assert_eq!(due, sent_at + config.session.io_timeout);
     pair.host.handle_timeout(Instant(due.0 - 1), &mut pair.events).expect("time is left");
     let violation = pair.host.handle_timeout(due, &mut pair.events).expect_err("given up");
     assert_eq!(violation.kind, ViolationKind::TimedOut);

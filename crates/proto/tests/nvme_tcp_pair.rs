@@ -6,7 +6,7 @@ use iotax_proto::{
     Initiator, Io, IoError, Misuse, Payload, Target,
     nvme_tcp::{IoQueue, TargetConfig, pdu::Digests},
 };
-use nvme_support::{Answers, BLOCK, BLOCKS, Cut, Pair, Server, admin, connect_config, io};
+use nvme_support::{Answers, BLOCK, BLOCKS, Cut, Pair, Server, admin, connect_config, connect_with, io};
 
 /// Small enough that writes of two blocks and more need an R2T, and more than one H2CData PDU from nine blocks on.
 fn small_target() -> TargetConfig {
@@ -130,7 +130,7 @@ fn admin_session_survives_every_split() {
 #[test]
 fn sq_flow_control_completes_reads_with_a_response() {
     let mut server = Server::new();
-    let config = iotax_proto::nvme_tcp::ConnectConfig { disable_sq_flow_control: false, ..connect_config() };
+    let config = connect_with(|session| session.disable_sq_flow_control = false);
     let target = TargetConfig::default();
     let session = admin(&mut server, &config, &target, Cut::Never);
     let controller = session.host.controller().expect("ready").clone();

@@ -2,12 +2,15 @@
 //!
 //! `command`, `status`, `identify`, `log` and `property` say what the bytes mean, for both sides; `subsystem` is what the
 //! connections of one subsystem share; `admin` executes a controller's admin commands; `auth` proves who is who; `io` turns I/O commands into
-//! operations of a backend. Numbers of sections are those of NVMe base 2.1, NVM command set 1.1.
+//! operations of a backend; `fabrics` is what both sides of a connection do, whatever carries their capsules. Numbers of sections are
+//! those of NVMe base 2.1, NVM command set 1.1.
 
 pub mod admin;
 pub mod auth;
 pub mod command;
+pub mod describe;
 pub mod discovery;
+pub mod fabrics;
 pub mod identify;
 pub mod io;
 pub mod log;

@@ -28,7 +28,7 @@ pub trait NvmeBackend: Backend {
     fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal>;
     /// Fills `bytes` for a challenge or a private exponent; a peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
-    /// Has the arithmetic of an authentication done: at once, or elsewhere (`None`), and then `TargetQueue::worked` is called.
+    /// Has the arithmetic of an authentication done: at once, or elsewhere (`None`), and then `Queue::worked` is called.
     fn work(&mut self, work: Work) -> Option<Worked> {
         Some(work.run())
     }

@@ -7,5 +7,5 @@ mod receiver;
 mod sender;
 pub mod target_side;
 
-pub use initiator::{AdminQueue, ConnectConfig, ControllerInfo, Discovery, IoQueue};
+pub use initiator::{AdminQueue, ConnectConfig, Discovery, IoQueue};
 pub use target_side::{TargetConfig, TargetQueue};

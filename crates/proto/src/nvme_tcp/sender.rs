@@ -5,7 +5,7 @@ use super::pdu::{
 };
 use crate::{
     Payload, Transmit,
-    nvme::{Cqe, Sqe},
+    nvme::{Cqe, Sqe, fabrics::Data},
     wire::digest::{crc32c, crc32c_payload},
 };
 
@@ -15,31 +15,6 @@ pub(super) struct Sender {
     digests: Digests,
     /// Data begin at a multiple of this many bytes; the peer's wish.
     alignment: u8,
-}
-
-/// Data of a PDU.
-pub(super) enum Data<'a> {
-    None,
-    Payload(Payload),
-    Bytes(&'a [u8]),
-}
-
-impl Data<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Payload(payload) => payload.len(),
-            Self::Bytes(bytes) => bytes.len(),
-        }
-    }
-
-    fn digest(&self) -> u32 {
-        match self {
-            Self::None => 0,
-            Self::Payload(payload) => crc32c_payload(payload),
-            Self::Bytes(bytes) => crc32c(bytes),
-        }
-    }
 }
 
 impl Sender {
@@ -132,7 +107,7 @@ impl Sender {
             return;
         }
         self.tx.zeros(data_offset - header_bytes);
-        let digest = self.digests.data.then(|| data.digest());
+        let digest = self.digests.data.then(|| digest(&data));
         match data {
             Data::None => {}
             Data::Payload(payload) => self.tx.payload(payload),
@@ -141,6 +116,14 @@ impl Sender {
         if let Some(digest) = digest {
             self.tx.put(&digest.to_le_bytes());
         }
+    }
+}
+
+fn digest(data: &Data<'_>) -> u32 {
+    match data {
+        Data::None => 0,
+        Data::Payload(payload) => crc32c_payload(payload),
+        Data::Bytes(bytes) => crc32c(bytes),
     }
 }
 

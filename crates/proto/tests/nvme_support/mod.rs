@@ -17,9 +17,10 @@ use iotax_proto::{
     nvme::{
         Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
         auth::{Policy, Work, Worked},
+        fabrics::host::{ControllerInfo, SessionConfig},
         subsystem::DiscoveryLog,
     },
-    nvme_tcp::{AdminQueue, ConnectConfig, ControllerInfo, IoQueue, TargetConfig, TargetQueue},
+    nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, TargetConfig, TargetQueue},
 };
 
 pub const SUBNQN: &str = "nqn.2026-11.example:volume";
@@ -388,8 +389,16 @@ fn cut(bytes: &[u8], cut: Cut, sent: usize) -> Vec<&[u8]> {
     }
 }
 
+/// As `connect_config`, changed.
+pub fn connect_with(change: impl FnOnce(&mut SessionConfig)) -> ConnectConfig {
+    let mut config = ConnectConfig::new(SUBNQN, HOSTNQN, [9; 16]);
+    config.session.depth = 8;
+    change(&mut config.session);
+    config
+}
+
 pub fn connect_config() -> ConnectConfig {
-    ConnectConfig { depth: 8, ..ConnectConfig::new(SUBNQN, HOSTNQN, [9; 16]) }
+    connect_with(|_| {})
 }
 
 /// Brings a controller up over a connection of its own and leaves it there.

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation,
-    nvme::auth::{Agreed, Entropy, HostConfig, Policy},
+    nvme::{
+        auth::{Agreed, Entropy, HostConfig, Policy},
+        fabrics::host,
+    },
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
 };
 
@@ -58,12 +61,14 @@ impl Controller {
         let host = settings.initiator.as_deref().unwrap_or(HOST);
         let config = ConnectConfig {
             digests: Digests { header: settings.header_digest, data: settings.data_digest },
-            // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
-            depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
-            io_queues: queues,
-            nsid: Some(nsid),
-            keep_alive: Duration::from_secs(30),
-            ..ConnectConfig::new(nqn, host, host_id(settings.instance))
+            session: host::SessionConfig {
+                // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
+                depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
+                io_queues: queues,
+                nsid: Some(nsid),
+                keep_alive: Duration::from_secs(30),
+                ..host::SessionConfig::new(nqn, host, host_id(settings.instance))
+            },
         };
         Ok(Self {
             to: SocketAddr::new(settings.address, port),
@@ -87,7 +92,9 @@ impl Controller {
             self.randomness.source("dhchap").fill(&mut entropy);
             HostConfig { secret, controller, hash, group, entropy: Entropy(entropy) }
         });
-        ConnectConfig { auth, ..self.config.clone() }
+        let mut config = self.config.clone();
+        config.session.auth = auth;
+        config
     }
 
     fn open(&self, now: Instant, admin: &AdminQueue) -> Step {
@@ -155,7 +162,9 @@ impl Control for Controller {
     }
 
     fn facts(&self) -> Facts {
-        let Some(info) = self.admin.as_ref().and_then(AdminQueue::controller) else { return Facts::default() };
+        let Some(admin) = &self.admin else { return Facts::default() };
+        let Some(info) = admin.controller() else { return Facts::default() };
+        let digests = admin.connection().digests();
         Facts {
             identity: vec![
                 ("serial", info.serial.clone()),
@@ -164,15 +173,15 @@ impl Control for Controller {
             ],
             negotiated: vec![
                 ("cntlid", info.cntlid.to_string()),
-                ("header_digest", info.digests.header.to_string()),
-                ("data_digest", info.digests.data.to_string()),
-                ("maxh2cdata_bytes", info.max_h2c_data_bytes.to_string()),
+                ("header_digest", digests.header.to_string()),
+                ("data_digest", digests.data.to_string()),
+                ("maxh2cdata_bytes", admin.connection().max_h2c_data_bytes().to_string()),
                 ("in_capsule_bytes", info.in_capsule_bytes.to_string()),
                 ("max_transfer_bytes", info.max_transfer_bytes.to_string()),
                 ("io_queues", info.io_queues.to_string()),
                 // One entry more than I/Os, so that a full queue still shows as one.
-                ("queue_entries", (u32::from(self.config.depth.min(info.max_sq_size)) + 1).to_string()),
-                ("keep_alive_ms", self.config.keep_alive.as_millis().to_string()),
+                ("queue_entries", (u32::from(self.config.session.depth.min(info.max_sq_size)) + 1).to_string()),
+                ("keep_alive_ms", self.config.session.keep_alive.as_millis().to_string()),
                 ("authentication", info.authentication.map_or_else(|| "none".to_owned(), authentication)),
             ],
         }
@@ -217,7 +226,7 @@ mod tests {
         let mut settings = Settings::new([127, 0, 0, 1].into(), 1, Randomness::new([1; 32]));
         settings.dhchap = Some(Policy { secret: secret.expect("a secret"), controller: None, hash: None, group: None });
         let workers = Workers { first: 0, count: 1, outstanding: 1 };
-        let entropy = |controller: &Controller| controller.queue_config().auth.expect("a policy").entropy.0;
+        let entropy = |controller: &Controller| controller.queue_config().session.auth.expect("a policy").entropy.0;
         let [first, again] =
             [(); 2].map(|()| Controller::new(4420, "nqn", 1, &settings, workers, "here").expect("settings"));
         let mut all = [entropy(&first), entropy(&first), entropy(&again), entropy(&again)];

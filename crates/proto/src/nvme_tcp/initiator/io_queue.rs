@@ -1,36 +1,30 @@
 //! An I/O queue of a session: one connection, commands identified by the caller's tags.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::{fmt, mem, time::Duration};
 
-use super::{
-    ConnectConfig, ControllerInfo,
-    authenticate::{Authentication, OnIoQueue},
-    link::{Link, timed_out},
-};
+use super::{ConnectConfig, exchange::NO_COMMAND, link::Link};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
+    ViolationKind,
     nvme::{
-        Cqe, Sqe, Status,
-        command::{Sgl, fabrics, nvm},
-        identify::{ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES},
-        io,
+        Cqe, Status,
+        command::Sgl,
+        fabrics::{
+            Data,
+            host::{self, ControllerInfo, IoCommands, IoControl, Moves, Told},
+        },
     },
     nvme_tcp::{
         pdu::{DataHeader, Fault, Header, R2t},
         receiver::Step,
-        sender::Data,
     },
 };
 
-/// Blocks of one command: NLB has 16 bits and is 0's based.
-const MAX_BLOCKS: u64 = 1 << 16;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Handshake,
-    Connect,
-    Authenticate,
+    /// Handshake, Connect, authentication.
+    SetUp,
     Ready,
     /// `close` was called; Disconnect follows the last completion.
     Draining,
@@ -61,16 +55,11 @@ struct Slot {
 /// One I/O queue as an `Initiator`.
 pub struct IoQueue {
     link: Link,
-    config: ConnectConfig,
+    config: host::SessionConfig,
     stage: Stage,
-    qid: u16,
-    cntlid: u16,
-    nsid: u32,
-    block_shift: u8,
+    control: IoControl,
+    commands: IoCommands,
     in_capsule_bytes: u32,
-    optional_commands: u16,
-    has_disconnect: bool,
-    geometry: Geometry,
     /// Index: tag and command identifier.
     slots: Vec<Slot>,
     outstanding: usize,
@@ -81,8 +70,6 @@ pub struct IoQueue {
     /// When there is something to tell that needs no answer: `unsupported` I/Os, or `closed`.
     due: Option<Instant>,
     closes: bool,
-    /// Under way in the stage of that name.
-    authentication: Option<Box<OnIoQueue>>,
     /// The controller did not take the Connect command, or not our proof, or did not prove itself.
     refused: Option<Violation>,
     /// I/Os that this controller cannot do, to be completed so at the next chance.
@@ -92,129 +79,54 @@ pub struct IoQueue {
 impl IoQueue {
     /// Queue `qid` (1 to `controller.io_queues`). The handshake's first bytes are in `transmit` at once.
     pub fn new(now: Instant, config: &ConnectConfig, controller: &ControllerInfo, qid: u16) -> Self {
-        assert!((1..=controller.io_queues).contains(&qid), "the controller did not grant this queue");
-        let depth = usize::from(config.depth.min(controller.max_sq_size));
+        let depth = config.session.depth.min(controller.max_sq_size);
         let mut slots = Vec::new();
-        slots.resize_with(depth, Slot::default);
+        slots.resize_with(usize::from(depth), Slot::default);
         Self {
             link: Link::new(config.digests),
-            config: config.clone(),
-            stage: Stage::Handshake,
-            qid,
-            cntlid: controller.cntlid,
-            nsid: controller.nsid,
-            block_shift: controller.block_shift,
+            deadline: Some(now + config.session.admin_timeout),
+            config: config.session.clone(),
+            stage: Stage::SetUp,
+            control: IoControl::new(controller, qid, depth),
+            commands: IoCommands::new(controller),
             in_capsule_bytes: controller.in_capsule_bytes,
-            optional_commands: controller.optional_commands,
-            has_disconnect: controller.has_disconnect,
-            geometry: controller.geometry.clone(),
             slots,
             outstanding: 0,
             reading: None,
-            deadline: Some(now + config.admin_timeout),
             due: None,
             closes: false,
-            authentication: None,
             refused: None,
             unsupported: Vec::new(),
         }
     }
 
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    /// CID of Connect, authentication and Disconnect: above those of I/Os.
-    fn control_cid(&self) -> u16 {
-        self.slots.len() as u16
+        self.commands.geometry()
     }
 
     // ---------------------------------------------------------------------------------------------------------- sending
 
-    /// First block and count of a byte range; `None` where it is unaligned, empty or outside the namespace.
-    #[inline]
-    fn blocks(&self, offset: u64, len: u64) -> Option<(u64, u32)> {
-        let mask = (1_u64 << self.block_shift) - 1;
-        let end = offset.checked_add(len)?;
-        let is_in_range = len > 0 && (offset | len) & mask == 0 && end <= self.geometry.size_bytes;
-        is_in_range.then(|| (offset >> self.block_shift, (len >> self.block_shift) as u32))
-    }
-
-    /// As `blocks`, for a command whose block count has 16 bits.
-    #[inline]
-    fn set_range(&self, sqe: &mut Sqe, offset: u64, len: u64) -> Result<(), Misuse> {
-        match self.blocks(offset, len) {
-            Some((lba, blocks)) if u64::from(blocks) <= MAX_BLOCKS => {
-                sqe.set_range(lba, blocks);
-                Ok(())
-            }
-            _ => Err(Misuse::BadRange),
-        }
-    }
-
-    /// Data of a command: with the capsule where they fit, or held until the controller asks.
-    #[inline]
-    fn send_with_data(&mut self, sqe: &mut Sqe, data: Payload) -> Transfer {
-        let len = data.len() as u32;
-        if len <= self.in_capsule_bytes {
-            sqe.set_sgl(Sgl::InCapsule { offset: 0, len });
-            self.link.sender.command(sqe, Data::Payload(data));
-            Transfer::None
-        } else {
-            sqe.set_sgl(Sgl::Transport { len });
-            self.link.sender.command(sqe, Data::None);
-            Transfer::Out { data, sent: 0 }
-        }
-    }
-
+    /// Sends an I/O: its data with the capsule where they fit, or held until the controller asks.
     #[inline]
     fn send(&mut self, tag: u16, io: Io) -> Result<Transfer, Misuse> {
-        let mut sqe = Sqe::new(nvm::READ, tag, self.nsid);
-        Ok(match io {
-            Io::Read { offset, len } => {
-                self.check_len(u64::from(len))?;
-                self.set_range(&mut sqe, offset, u64::from(len))?;
+        let (mut sqe, moves) = self.commands.encode(tag, io)?;
+        let (data, transfer) = match moves {
+            Moves::Nothing => (Data::None, Transfer::None),
+            Moves::In(len) => {
                 sqe.set_sgl(Sgl::Transport { len });
-                self.link.sender.command(&sqe, Data::None);
-                Transfer::In { len, received: 0 }
+                (Data::None, Transfer::In { len, received: 0 })
             }
-            Io::Write { offset, data } => {
-                self.check_len(data.len() as u64)?;
-                self.set_range(&mut sqe, offset, data.len() as u64)?;
-                sqe.0[0] = nvm::WRITE;
-                self.send_with_data(&mut sqe, data)
+            Moves::Out(data) if data.len() as u32 <= self.in_capsule_bytes => {
+                sqe.set_sgl(Sgl::InCapsule { offset: 0, len: data.len() as u32 });
+                (Data::Payload(data), Transfer::None)
             }
-            Io::Flush => {
-                sqe.0[0] = nvm::FLUSH;
-                self.link.sender.command(&sqe, Data::None);
-                Transfer::None
+            Moves::Out(data) => {
+                sqe.set_sgl(Sgl::Transport { len: data.len() as u32 });
+                (Data::None, Transfer::Out { data, sent: 0 })
             }
-            Io::WriteZeroes { offset, len } => {
-                self.set_range(&mut sqe, offset, u64::from(len))?;
-                sqe.0[0] = nvm::WRITE_ZEROES;
-                self.link.sender.command(&sqe, Data::None);
-                Transfer::None
-            }
-            Io::Unmap { offset, len } => {
-                let (lba, blocks) = self.blocks(offset, u64::from(len)).ok_or(Misuse::BadRange)?;
-                sqe.0[0] = nvm::DATASET_MANAGEMENT;
-                io::set_deallocate_one(&mut sqe);
-                self.send_with_data(&mut sqe, Payload::from_vec(io::encode_range(lba, blocks).to_vec()))
-            }
-        })
-    }
-
-    #[inline]
-    fn check_len(&self, len: u64) -> Result<(), Misuse> {
-        if len > u64::from(self.geometry.max_io_bytes) { Err(Misuse::BadRange) } else { Ok(()) }
-    }
-
-    fn is_supported(&self, io: &Io) -> bool {
-        match io {
-            Io::Read { .. } | Io::Write { .. } | Io::Flush => true,
-            Io::WriteZeroes { .. } => self.optional_commands & ONCS_WRITE_ZEROES != 0,
-            Io::Unmap { .. } => self.optional_commands & ONCS_DATASET_MANAGEMENT != 0,
-        }
+        };
+        self.link.sender.command(&sqe, data);
+        Ok(transfer)
     }
 
     /// NVMe/TCP transport 1.1 §3.6.2.10: the controller asks for data of a write.
@@ -229,7 +141,7 @@ impl IoQueue {
         }
         let end = *sent + r2t.len;
         while *sent < end {
-            let len = self.link.max_h2c_data_bytes.min(end - *sent);
+            let len = self.link.max_h2c_data_bytes().min(end - *sent);
             let piece = data.slice(*sent as usize, len as usize);
             self.link.sender.h2c_data(r2t.cid, r2t.ttag, *sent, *sent + len == end, piece);
             *sent += len;
@@ -249,8 +161,8 @@ impl IoQueue {
                 {
                     events.data(Tag::from(tag), *received, piece);
                     *received += piece.len() as u32;
-                } else if let Some(authentication) = &mut self.authentication {
-                    authentication.on_data(piece);
+                } else {
+                    self.link.on_exchange_data(piece);
                 }
             }
             Step::Header { header: Header::ControllerData(data), data_len } => {
@@ -264,21 +176,15 @@ impl IoQueue {
                     if completes {
                         self.complete(now, tag, Status::SUCCESS, events)?;
                     }
-                } else if let Some(authentication) = &mut self.authentication
-                    && authentication.on_data_end(*digest_ok)
-                {
-                    self.on_authentication(now, Status::SUCCESS, events);
+                } else if let Some(cqe) = self.link.on_exchange_data_end(*digest_ok) {
+                    self.on_control_response(now, cqe, events)?;
                 }
             }
             Step::Header { header: Header::Response(cqe), .. } => self.on_response(now, cqe, events)?,
             Step::Header { header: Header::R2t(r2t), .. } => self.on_r2t(r2t)?,
             Step::Header { header: Header::IcResp(resp), .. } => {
                 self.link.on_ic_resp(resp)?;
-                self.stage = Stage::Connect;
-                // 0's based: one entry more than I/Os, so that a full queue still shows as one.
-                let sq_size = self.slots.len() as u16;
-                let cid = self.control_cid();
-                self.link.connect(&self.config, Some(self.cntlid), self.qid, sq_size, cid);
+                self.control.connect(&self.config, &mut self.link);
             }
             Step::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for a host")),
         }
@@ -290,11 +196,7 @@ impl IoQueue {
     fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         let slot = self.slots.get(usize::from(data.cid));
         let Some(Slot { transfer: Transfer::In { len, received }, .. }) = slot else {
-            let is_control = data.cid == self.control_cid();
-            return match self.authentication.as_mut().filter(|_| is_control) {
-                Some(authentication) => authentication.on_header(data, data_len),
-                None => Err(Fault::field(8, "NVMe/TCP: C2HData for no read outstanding")),
-            };
+            return self.link.on_exchange_data_header(data, data_len);
         };
         if data.len != data_len || data_len == 0 {
             return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
@@ -312,8 +214,9 @@ impl IoQueue {
 
     #[inline]
     fn on_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
-        if cqe.cid == self.control_cid() {
-            return self.on_control_response(now, cqe, events);
+        // Commands other than I/O have an identifier above those of I/Os.
+        if usize::from(cqe.cid) == self.slots.len() {
+            return self.on_control_response(now, *cqe, events);
         }
         self.complete(now, cqe.cid, cqe.status, events)
     }
@@ -328,7 +231,7 @@ impl IoQueue {
     ) -> Result<(), Fault> {
         let slot = self.slots.get_mut(usize::from(cid)).filter(|slot| !matches!(slot.transfer, Transfer::Free));
         let Some(slot) = slot else {
-            return Err(Fault::field(20, "NVMe/TCP: a response to no command outstanding"));
+            return Err(NO_COMMAND);
         };
         let is_short = match &slot.transfer {
             Transfer::In { len, received } => received < len,
@@ -349,65 +252,37 @@ impl IoQueue {
         Ok(())
     }
 
-    /// The answer to Connect or Disconnect.
-    fn on_control_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
-        match self.stage {
-            Stage::Connect if cqe.status.is_success() => {
-                match Authentication::asked_for(cqe.result, &self.config, self.qid) {
-                    Ok(None) => self.set_ready(now, events),
-                    Ok(Some(authentication)) => {
-                        let cid = self.control_cid();
-                        let on_queue = OnIoQueue::begin(authentication, &mut self.link, cid);
-                        self.authentication = Some(Box::new(on_queue));
-                        self.stage = Stage::Authenticate;
-                    }
-                    Err(violation) => self.refused = Some(violation),
-                }
-            }
-            Stage::Connect => self.refused = Some(Violation::refused(cqe.status.refusal(), cqe.status.name())),
-            Stage::Authenticate => self.on_authentication(now, cqe.status, events),
-            Stage::Disconnect => {
+    /// The answer to a command that is no I/O.
+    fn on_control_response(&mut self, now: Instant, cqe: Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
+        let Some(exchange) = self.link.take_exchange(cqe.cid) else { return Err(NO_COMMAND) };
+        let answer = exchange.answer(cqe);
+        match answer.and_then(|answer| self.control.on_answer(&self.config, &answer, &mut self.link)) {
+            Ok(Told::Wait) => {}
+            Ok(Told::Ready) => self.set_ready(now, events),
+            Ok(Told::Closed) => {
                 self.stage = Stage::Closed;
                 self.deadline = None;
                 events.closed(now);
             }
-            Stage::Handshake | Stage::Ready | Stage::Draining | Stage::Closed => {
-                return Err(Fault::field(20, "NVMe/TCP: a response to no command outstanding"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A command of the authentication was answered.
-    fn on_authentication(&mut self, now: Instant, status: Status, events: &mut dyn InitiatorEvents) {
-        let cid = self.control_cid();
-        let authentication = self.authentication.as_mut().expect("the stage has it");
-        match authentication.on_response(&mut self.link, cid, status) {
-            Ok(false) => {}
-            Ok(true) => {
-                self.authentication = None;
-                self.set_ready(now, events);
-            }
             Err(violation) => self.refused = Some(violation),
         }
+        Ok(())
     }
 
     fn set_ready(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
         self.stage = Stage::Ready;
         self.deadline = None;
-        events.ready(now, &self.geometry);
+        events.ready(now, self.commands.geometry());
     }
 
-    /// Sends Disconnect (NVMe base 2.1 §6.4) once nothing is outstanding, or is done where there is no such command.
+    /// Disconnects once nothing is outstanding, or is done where there is no such command.
     fn disconnect_when_drained(&mut self, now: Instant) {
         if self.outstanding > 0 {
             return;
         }
-        if self.has_disconnect {
+        if self.control.disconnect(&mut self.link) {
             self.stage = Stage::Disconnect;
             self.deadline = Some(now + self.config.admin_timeout);
-            let sqe = Sqe::fabrics(fabrics::DISCONNECT, self.control_cid());
-            self.link.sender.command(&sqe, Data::None);
         } else {
             self.close_soon(now);
         }
@@ -468,7 +343,7 @@ impl Initiator for IoQueue {
         if !self.slots.get(index).is_some_and(|slot| matches!(slot.transfer, Transfer::Free)) {
             return Err(Misuse::BadTag);
         }
-        self.slots[index].transfer = if self.is_supported(&io) {
+        self.slots[index].transfer = if self.commands.is_supported(&io) {
             self.send(tag as u16, io)?
         } else {
             self.unsupported.push(tag as u16);
@@ -505,14 +380,17 @@ impl Initiator for IoQueue {
                 events.closed(now);
             }
         } else if self.deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(timed_out("the controller was silent for too long with commands outstanding"));
+            return Err(Violation::new(
+                ViolationKind::TimedOut,
+                "the controller was silent for too long with commands outstanding",
+            ));
         }
         Ok(())
     }
 
     fn close(&mut self, now: Instant) {
         match self.stage {
-            Stage::Handshake | Stage::Connect | Stage::Authenticate => self.close_soon(now),
+            Stage::SetUp => self.close_soon(now),
             Stage::Ready => {
                 self.stage = Stage::Draining;
                 self.disconnect_when_drained(now);
@@ -529,7 +407,7 @@ impl Initiator for IoQueue {
 impl fmt::Debug for IoQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IoQueue")
-            .field("qid", &self.qid)
+            .field("qid", &self.control.qid())
             .field("stage", &self.stage)
             .field("outstanding", &self.outstanding)
             .finish_non_exhaustive()

@@ -1,34 +1,38 @@
-//! What every connection of a host has: the handshake, the receiver and the sender, and how a fault ends it.
+//! What every connection of a host has: the handshake, the receiver and the sender, one command that is not an I/O, and how a
+//! fault ends it.
 
+use core::fmt;
+
+use super::exchange::{Exchange, NO_READ};
 use crate::{
-    Violation, ViolationKind,
+    Violation,
     nvme::{
-        Sqe,
-        command::{CNTLID_ANY, Connect, ConnectData, Sgl},
+        Cqe, Sqe,
+        fabrics::{Data, host::Capsules},
     },
     nvme_tcp::{
-        pdu::{Digests, Fault, Header, IcReq, IcResp, kind},
+        pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, kind},
         receiver::{Receiver, Step, types},
-        sender::{Data, Sender},
+        sender::Sender,
     },
 };
-
-use super::ConnectConfig;
 
 /// MAXH2CDATA is at least 4,096 (NVMe/TCP transport 1.1 §3.6.2.3).
 const MIN_H2C_DATA_BYTES: u32 = 4096;
 const MAX_ALIGNMENT: u8 = 31;
 
-pub(super) struct Link {
+/// A host's connection.
+pub struct Link {
     pub(super) rx: Receiver,
     pub(super) sender: Sender,
     wanted: Digests,
     /// What the controller agreed to.
-    pub(super) digests: Digests,
-    is_open: bool,
+    digests: Digests,
+    /// Outstanding beside I/O.
+    exchange: Option<Exchange>,
     is_failed: bool,
     /// Most bytes in an H2CData PDU, a multiple of 4.
-    pub(super) max_h2c_data_bytes: u32,
+    max_h2c_data_bytes: u32,
 }
 
 impl Link {
@@ -39,7 +43,7 @@ impl Link {
             sender: Sender::default(),
             wanted: digests,
             digests: Digests::default(),
-            is_open: false,
+            exchange: None,
             is_failed: false,
             max_h2c_data_bytes: 0,
         };
@@ -48,8 +52,14 @@ impl Link {
         link
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.is_open
+    /// In use on this connection.
+    pub fn digests(&self) -> Digests {
+        self.digests
+    }
+
+    /// Most bytes in an H2CData PDU, MAXH2CDATA.
+    pub fn max_h2c_data_bytes(&self) -> u32 {
+        self.max_h2c_data_bytes
     }
 
     /// NVMe/TCP transport 1.1 §3.6.2.3.
@@ -72,28 +82,7 @@ impl Link {
         let accepts = types(&[kind::RESPONSE, kind::C2H_DATA, kind::R2T, kind::C2H_TERM_REQ]);
         // A read's data are bounded by what its command asked for.
         self.rx.open(accepts, resp.digests, 0, u32::MAX);
-        self.is_open = true;
         Ok(())
-    }
-
-    /// Sends Connect for queue `qid` with the command identifier `cid`.
-    pub(super) fn connect(&mut self, config: &ConnectConfig, cntlid: Option<u16>, qid: u16, sq_size: u16, cid: u16) {
-        let connect = Connect {
-            record_format: 0,
-            qid,
-            sq_size,
-            disable_sq_flow_control: config.disable_sq_flow_control,
-            keep_alive_ms: if qid == 0 { u32::try_from(config.keep_alive.as_millis()).unwrap_or(u32::MAX) } else { 0 },
-        };
-        let data = ConnectData {
-            host_id: config.host_id,
-            cntlid: cntlid.unwrap_or(CNTLID_ANY),
-            subnqn: config.subnqn.clone(),
-            hostnqn: config.hostnqn.clone(),
-        };
-        let mut sqe: Sqe = connect.sqe(cid);
-        sqe.set_sgl(Sgl::InCapsule { offset: 0, len: ConnectData::LEN as u32 });
-        self.sender.command(&sqe, Data::Bytes(&data.encode()));
     }
 
     /// The next step of what was received. Terminate requests and the handshake's faults are dealt with here.
@@ -121,9 +110,45 @@ impl Link {
         self.sender.term_req(kind::H2C_TERM_REQ, fault, self.rx.offending(before));
         fault.violation()
     }
+
+    // -------------------------------------------------------------------------------------- the command that is no I/O
+
+    pub(super) fn on_exchange_data_header(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
+        match self.exchange.as_mut().filter(|exchange| exchange.cid() == data.cid) {
+            Some(exchange) => exchange.on_header(data, data_len),
+            None => Err(NO_READ),
+        }
+    }
+
+    pub(super) fn on_exchange_data(&mut self, piece: &[u8]) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.on_data(piece);
+        }
+    }
+
+    /// Its completion where the data said so.
+    pub(super) fn on_exchange_data_end(&mut self, digest_ok: bool) -> Option<Cqe> {
+        self.exchange.as_mut()?.on_data_end(digest_ok)
+    }
+
+    /// The command outstanding, where it is the one that was answered.
+    pub(super) fn take_exchange(&mut self, cid: u16) -> Option<Exchange> {
+        self.exchange.take_if(|exchange| exchange.cid() == cid)
+    }
 }
 
-/// The controller did not answer in time.
-pub(super) fn timed_out(rule: &'static str) -> Violation {
-    Violation::new(ViolationKind::TimedOut, rule)
+impl Capsules for Link {
+    fn send(&mut self, sqe: &Sqe, data: &[u8], reads: u32) {
+        self.exchange = Some(Exchange::new(sqe.cid(), reads));
+        self.sender.command(sqe, if data.is_empty() { Data::None } else { Data::Bytes(data) });
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("digests", &self.digests)
+            .field("is_failed", &self.is_failed)
+            .finish_non_exhaustive()
+    }
 }

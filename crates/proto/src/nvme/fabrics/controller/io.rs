@@ -4,18 +4,17 @@ use alloc::rc::Rc;
 use core::time::Duration;
 
 use super::{
-    Phase, TargetQueue, check_controller_data, check_host_data,
+    Destination, Phase, Queue, Transport, check_controller_data, check_host_data,
     slots::{Control, State},
 };
 use crate::{
-    Instant, IoId, Shared, Started, UnitId, UnitOp, Violation,
+    Instant, IoId, Shared, Started, UnitId, UnitOp, Violation, ViolationKind,
     nvme::{
         NvmeBackend, Sqe, Status, Subsystem,
         command::{Sgl, fabrics},
         io::{Command, NamespaceTable, RANGES_LEN_MAX},
         subsystem::{Pulse, with_subsystem},
     },
-    nvme_tcp::pdu::Fault,
 };
 
 /// How often an idle queue looks whether its controller still lives.
@@ -48,7 +47,7 @@ impl IoQueueState {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.last_look = now;
-        if self.pulse.is_dead() { Err(GONE.violation()) } else { Ok(()) }
+        if self.pulse.is_dead() { Err(GONE) } else { Ok(()) }
     }
 
     pub(super) fn detach(&self) {
@@ -57,7 +56,7 @@ impl IoQueueState {
 
     /// Reads the namespaces again after a change.
     #[cold]
-    fn reload<B: NvmeBackend + ?Sized>(&mut self, pulse: u64, backend: &B) -> Result<(), Fault> {
+    fn reload<B: NvmeBackend + ?Sized>(&mut self, pulse: u64, backend: &B) -> Result<(), Violation> {
         if pulse == Pulse::DEAD {
             return Err(GONE);
         }
@@ -68,9 +67,9 @@ impl IoQueueState {
     }
 }
 
-const GONE: Fault = Fault {
-    status: crate::nvme_tcp::pdu::Fes::SequenceError,
-    information: 0,
+const GONE: Violation = Violation {
+    kind: ViolationKind::Misbehaved,
+    at: None,
     rule: "NVMe base 2.1 §3.7: the controller was reset or has ended, and with it its I/O queues",
 };
 
@@ -85,42 +84,45 @@ fn ranges_len(sqe: &Sqe, len: u32) -> u32 {
     }
 }
 
-impl TargetQueue {
+impl Queue {
     #[inline]
-    pub(super) fn on_io_command<B: NvmeBackend + ?Sized>(
+    pub(super) fn on_io_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         sqe: &Sqe,
         data_len: u32,
+        transport: &mut T,
         backend: &mut B,
-    ) -> Result<(), Fault> {
-        let Phase::Io(io) = &mut self.phase else { return Ok(()) };
+    ) -> Result<Destination, Violation> {
+        let Phase::Io(io) = &mut self.phase else { return Ok(Destination::Nowhere) };
         let pulse = io.pulse.get();
         if pulse != io.seen {
             io.reload(pulse, backend)?;
         }
         if sqe.is_fabrics() {
-            self.on_io_fabrics(sqe, backend);
-            return Ok(());
+            self.on_io_fabrics(sqe, transport, backend);
+            return Ok(Destination::Nowhere);
         }
-        match io.namespaces.parse(sqe, self.config.max_transfer_bytes) {
-            Ok(Command::Op { unit, op }) => self.start(now, sqe, data_len, unit, op, backend),
-            Ok(Command::Ranges { len }) => self.take_control_data(sqe, data_len, ranges_len(sqe, len)),
-            Err(status) => self.respond(sqe.cid(), status),
-        }
-        Ok(())
+        Ok(match io.namespaces.parse(sqe, self.config.limits.max_transfer_bytes) {
+            Ok(Command::Op { unit, op }) => self.start(now, sqe, data_len, (unit, op), transport, backend),
+            Ok(Command::Ranges { len }) => self.take_control_data(sqe, data_len, ranges_len(sqe, len), transport),
+            Err(status) => {
+                self.respond(sqe.cid(), status, transport);
+                Destination::Nowhere
+            }
+        })
     }
 
     #[inline]
-    fn start<B: NvmeBackend + ?Sized>(
+    fn start<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         sqe: &Sqe,
         data_len: u32,
-        unit: UnitId,
-        op: UnitOp,
+        (unit, op): (UnitId, UnitOp),
+        transport: &mut T,
         backend: &mut B,
-    ) {
+    ) -> Destination {
         let cid = sqe.cid();
         let read_len = if let UnitOp::Read { len, .. } = op { len } else { 0 };
         let take_len = op.data_len();
@@ -132,33 +134,35 @@ impl TargetQueue {
             Ok(())
         };
         if let Err(status) = checked {
-            self.respond(cid, status);
-            return;
+            self.respond(cid, status, transport);
+            return Destination::Nowhere;
         }
         let Some(index) = self.slots.peek() else {
             debug_assert!(false, "a slot, since the command was taken");
-            return;
+            return Destination::Nowhere;
         };
         match backend.start(now, IoId::from(index), unit, op) {
-            Started::Done(result) => self.finish(cid, read_len, result),
+            Started::Done(result) => self.finish(cid, read_len, result, transport),
             Started::NeedData => {
                 assert!(take_len > 0, "a backend wants data of an operation that has none");
                 self.slots.take(cid, State::Receiving).data_len = take_len;
-                self.receive_data(index, data_len > 0);
+                return self.receive_data(index, data_len > 0, transport);
             }
             Started::Queued => {
                 assert_eq!(take_len, 0, "a backend takes an operation's data before it queues it");
                 self.slots.take(cid, State::Queued).read_len = read_len;
             }
         }
+        Destination::Nowhere
     }
 
     /// All ranges of a Dataset Management command.
-    pub(super) fn on_ranges<B: NvmeBackend + ?Sized>(
+    pub(super) fn on_ranges<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         cid: u16,
         control: &Control,
+        transport: &mut T,
         backend: &mut B,
     ) {
         let Phase::Io(io) = &self.phase else {
@@ -172,27 +176,27 @@ impl TargetQueue {
                     return;
                 };
                 match backend.start(now, IoId::from(index), unit, op) {
-                    Started::Done(result) => self.finish(cid, 0, result),
+                    Started::Done(result) => self.finish(cid, 0, result, transport),
                     Started::Queued => {
                         self.slots.take(cid, State::Queued);
                     }
                     Started::NeedData => panic!("a backend wants data of an operation that has none"),
                 }
             }
-            Ok(None) => self.respond(cid, Status::SUCCESS),
-            Err(status) => self.respond(cid, status),
+            Ok(None) => self.respond(cid, Status::SUCCESS, transport),
+            Err(status) => self.respond(cid, status, transport),
         }
     }
 
     /// Of the fabrics commands an I/O queue knows Disconnect (NVMe base 2.1 §6.4).
-    fn on_io_fabrics<B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, backend: &mut B) {
+    fn on_io_fabrics<T: Transport, B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, transport: &mut T, backend: &mut B) {
         let status = match sqe.fabrics_type() {
             fabrics::DISCONNECT if sqe.u16(40) == 0 => Status::SUCCESS,
             fabrics::DISCONNECT => Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry(),
             fabrics::CONNECT => Status::SEQUENCE_ERROR.do_not_retry(),
             _ => Status::INVALID_OPCODE.do_not_retry(),
         };
-        self.respond(sqe.cid(), status);
+        self.respond(sqe.cid(), status, transport);
         if status.is_success() {
             self.end(backend);
         }

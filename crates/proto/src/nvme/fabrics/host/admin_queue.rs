@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::{fmt, time::Duration};
 
 use super::{
-    ConnectConfig, ControllerInfo,
+    Answer, Connection, ControllerInfo, SessionConfig,
     admin_channel::{AdminChannel, Event},
 };
 use crate::{
@@ -35,8 +35,8 @@ enum Stage {
 }
 
 /// The admin queue as an `Initiator`: it carries no I/O, so its credits are 0.
-pub struct AdminQueue {
-    channel: AdminChannel,
+pub struct AdminQueue<C> {
+    channel: AdminChannel<C>,
     stage: Stage,
     fields: Option<Box<ControllerFields>>,
     io_queues: u16,
@@ -47,12 +47,12 @@ pub struct AdminQueue {
     closes_at: Option<Instant>,
 }
 
-impl AdminQueue {
-    /// The handshake's first bytes are in `transmit` at once.
-    pub fn new(now: Instant, config: ConnectConfig) -> Self {
+impl<C: Connection> AdminQueue<C> {
+    /// On a connection that was just opened.
+    pub fn on(now: Instant, connection: C, config: SessionConfig) -> Self {
         Self {
             nsid: config.nsid.unwrap_or(0),
-            channel: AdminChannel::new(now, config),
+            channel: AdminChannel::new(now, connection, config),
             stage: Stage::BringUp,
             fields: None,
             io_queues: 0,
@@ -67,13 +67,17 @@ impl AdminQueue {
         self.info.as_ref()
     }
 
+    pub fn connection(&self) -> &C {
+        self.channel.connection()
+    }
+
     fn on_event(&mut self, now: Instant, event: Event, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         match event {
             Event::Up(fields) => self.on_up(now, fields),
-            Event::Reply { cqe, .. } if !cqe.status.is_success() => {
+            Event::Reply(Answer { cqe, .. }) if !cqe.status.is_success() => {
                 Err(Violation::refused(cqe.status.refusal(), cqe.status.name()))
             }
-            Event::Reply { cqe, data } => self.on_reply(now, cqe.result, &data, events),
+            Event::Reply(Answer { cqe, data }) => self.on_reply(now, cqe.result, &data, events),
             Event::Down => {
                 self.stage = Stage::Closed;
                 self.keep_alive_at = None;
@@ -87,7 +91,7 @@ impl AdminQueue {
         if !fields.has_sgl || fields.in_capsule_offset != 0 {
             return Err(Violation::new(
                 ViolationKind::Unsupported,
-                "NVMe/TCP: the controller has no SGLs, or an in-capsule data offset",
+                "NVMe over Fabrics: the controller has no SGLs, or an in-capsule data offset",
             ));
         }
         self.fields = Some(fields);
@@ -154,7 +158,6 @@ impl AdminQueue {
             ));
         }
         let cap = self.channel.cap();
-        let (digests, max_h2c_data_bytes) = self.channel.handshake();
         let mdts = match fields.mdts {
             0 => MAX_TRANSFER_WITHOUT_MDTS_BYTES,
             mdts => 1 << (property::min_page_size_bytes(cap).ilog2() + u32::from(mdts)).min(MAX_TRANSFER_SHIFT),
@@ -165,8 +168,6 @@ impl AdminQueue {
         Ok(ControllerInfo {
             cntlid: fields.cntlid,
             authentication: self.channel.agreed(),
-            digests,
-            max_h2c_data_bytes,
             serial: fields.serial.clone(),
             model: fields.model.clone(),
             firmware: fields.firmware.clone(),
@@ -201,7 +202,7 @@ const NO_NAMESPACE: Violation = Violation {
     at: None,
 };
 
-impl Initiator for AdminQueue {
+impl<C: Connection> Initiator for AdminQueue<C> {
     fn receive(&mut self, now: Instant, mut bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         while let Some(event) = self.channel.receive(now, &mut bytes)? {
             self.on_event(now, event, events)?;
@@ -258,7 +259,7 @@ impl Initiator for AdminQueue {
     }
 }
 
-impl fmt::Debug for AdminQueue {
+impl<C> fmt::Debug for AdminQueue<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdminQueue").field("stage", &self.stage).finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{
-    ConnectConfig,
+    Answer, Connection, SessionConfig,
     admin_channel::{AdminChannel, Event},
 };
 use crate::{
@@ -36,8 +36,8 @@ enum Stage {
 }
 
 /// A connection to a discovery controller that fetches the log, then shuts the controller down.
-pub struct Discovery {
-    channel: AdminChannel,
+pub struct Discovery<C> {
+    channel: AdminChannel<C>,
     stage: Stage,
     generation: u64,
     count: u64,
@@ -45,11 +45,12 @@ pub struct Discovery {
     rounds: u8,
 }
 
-impl Discovery {
-    /// `config.subnqn` is not used: the discovery subsystem has a name of its own.
-    pub fn new(now: Instant, config: ConnectConfig) -> Self {
+impl<C: Connection> Discovery<C> {
+    /// On a connection that was just opened. `config.subnqn` is not used: the discovery subsystem has a name of its own.
+    pub fn on(now: Instant, connection: C, config: SessionConfig) -> Self {
+        let config = SessionConfig { subnqn: DISCOVERY_NQN.into(), ..config };
         Self {
-            channel: AdminChannel::new(now, ConnectConfig { subnqn: DISCOVERY_NQN.into(), ..config }),
+            channel: AdminChannel::new(now, connection, config),
             stage: Stage::BringUp,
             generation: 0,
             count: 0,
@@ -85,10 +86,10 @@ impl Discovery {
         while let Some(event) = self.channel.receive(now, &mut bytes)? {
             match event {
                 Event::Up(_) => self.fetch_header(now, Stage::Header),
-                Event::Reply { cqe, .. } if !cqe.status.is_success() => {
+                Event::Reply(Answer { cqe, .. }) if !cqe.status.is_success() => {
                     return Err(Violation::refused(cqe.status.refusal(), cqe.status.name()));
                 }
-                Event::Reply { data, .. } => self.on_reply(now, &data)?,
+                Event::Reply(Answer { data, .. }) => self.on_reply(now, &data)?,
                 Event::Down => self.stage = Stage::Down,
             }
         }
@@ -152,7 +153,7 @@ fn parse_header(data: &[u8]) -> Result<(u64, u64), Violation> {
         .ok_or(Violation::malformed("the discovery log has no header, or more entries than are believed"))
 }
 
-impl fmt::Debug for Discovery {
+impl<C> fmt::Debug for Discovery<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Discovery").field("stage", &self.stage).finish_non_exhaustive()
     }

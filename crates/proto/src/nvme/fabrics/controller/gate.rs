@@ -1,14 +1,14 @@
 //! In-band authentication: between Connect and the first command of a queue that asks for it.
 
-use super::{Phase, TargetQueue, check_controller_data, slots::Control};
+use super::{Destination, Phase, Queue, Transport, check_controller_data, slots::Control};
 use crate::{
     Instant,
     nvme::{
         NvmeBackend, Sqe, Status,
         auth::{self, Progress},
         command::fabrics,
+        fabrics::Data,
     },
-    nvme_tcp::sender::Data,
 };
 
 /// A queue whose host has not proved itself, and what it becomes then.
@@ -21,38 +21,45 @@ pub(super) struct Gate {
     pub(super) working: Option<u16>,
 }
 
-impl TargetQueue {
+impl Queue {
     /// Until authentication has passed, its two commands are the only ones that may come (NVMe base 2.1 §6.3, AUTHREQ).
-    pub(super) fn on_gate_command<B: NvmeBackend + ?Sized>(
+    pub(super) fn on_gate_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         sqe: &Sqe,
         data_len: u32,
+        transport: &mut T,
         backend: &mut B,
-    ) {
+    ) -> Destination {
         let kind = sqe.is_fabrics().then(|| sqe.fabrics_type());
         if !matches!(kind, Some(fabrics::AUTHENTICATION_SEND | fabrics::AUTHENTICATION_RECEIVE)) {
-            self.respond(sqe.cid(), Status::AUTHENTICATION_REQUIRED.do_not_retry());
-            return;
+            self.respond(sqe.cid(), Status::AUTHENTICATION_REQUIRED.do_not_retry(), transport);
+            return Destination::Nowhere;
         }
         // The host's turn comes when its last message is answered.
         if matches!(&self.phase, Phase::Gated(gate) if gate.working.is_some()) {
-            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
-            return;
+            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
+            return Destination::Nowhere;
         }
         let Some(len) = auth::len_of(sqe).filter(|len| (1..=auth::MESSAGE_LEN_MAX).contains(len)) else {
-            self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry());
-            return;
+            self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry(), transport);
+            return Destination::Nowhere;
         };
         if kind == Some(fabrics::AUTHENTICATION_SEND) {
-            self.take_control_data(sqe, data_len, len);
-        } else {
-            self.on_gate_receive(now, sqe, len, backend);
+            return self.take_control_data(sqe, data_len, len, transport);
         }
+        self.on_gate_receive(now, sqe, len, transport, backend);
+        Destination::Nowhere
     }
 
     /// The data of an Authentication Send.
-    pub(super) fn on_gate_data<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
+    pub(super) fn on_gate_data<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        control: &Control,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
         let Phase::Gated(gate) = &mut self.phase else {
             debug_assert!(false, "the gate is asked only while it stands");
             return;
@@ -62,28 +69,41 @@ impl TargetQueue {
             gate.working = Some(cid);
             self.slots.mark_cid(cid);
             if let Some(worked) = backend.work(work) {
-                self.worked(now, worked, backend);
+                self.worked(now, worked, transport, backend);
             }
             return;
         }
-        self.respond(cid, Status::SUCCESS);
-        self.look_at_gate(now, backend);
+        self.respond(cid, Status::SUCCESS, transport);
+        self.look_at_gate(now, transport, backend);
     }
 
     /// What `NvmeBackend::work` was asked for is done.
-    pub fn worked<B: NvmeBackend + ?Sized>(&mut self, now: Instant, worked: auth::Worked, backend: &mut B) {
+    pub fn worked<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        worked: auth::Worked,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
         // The connection may have ended while others did the arithmetic; what nobody asked for changes nothing.
         let Phase::Gated(gate) = &mut self.phase else { return };
         let Some(cid) = gate.working.take() else { return };
         gate.auth.worked(worked);
         self.slots.clear_cid(cid);
-        self.respond(cid, Status::SUCCESS);
-        self.look_at_gate(now, backend);
+        self.respond(cid, Status::SUCCESS, transport);
+        self.look_at_gate(now, transport, backend);
     }
 
-    fn on_gate_receive<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, len: u32, backend: &mut B) {
+    fn on_gate_receive<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        len: u32,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
         if let Err(status) = check_controller_data(sqe, len) {
-            self.respond(sqe.cid(), status);
+            self.respond(sqe.cid(), status, transport);
             return;
         }
         let Phase::Gated(gate) = &mut self.phase else {
@@ -91,22 +111,27 @@ impl TargetQueue {
             return;
         };
         let Some(mut message) = gate.auth.give() else {
-            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
+            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
             return;
         };
         // Room that is left is zeros; less than the message needs is the host's mistake, and its transaction is over.
         if message.len() > len as usize {
-            self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry());
+            self.respond(sqe.cid(), Status::INVALID_FIELD.do_not_retry(), transport);
             self.end(backend);
             return;
         }
         message.resize(len as usize, 0);
-        self.give_data(sqe.cid(), Data::Bytes(&message));
-        self.look_at_gate(now, backend);
+        self.give_data(sqe.cid(), Data::Bytes(&message), transport);
+        self.look_at_gate(now, transport, backend);
     }
 
     /// Opens the gate, or closes the connection, where authentication has come to its end.
-    fn look_at_gate<B: NvmeBackend + ?Sized>(&mut self, now: Instant, backend: &mut B) {
+    fn look_at_gate<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
         let Phase::Gated(gate) = &mut self.phase else {
             debug_assert!(false, "the gate is asked only while it stands");
             return;
@@ -115,7 +140,7 @@ impl TargetQueue {
             Progress::Open => {}
             Progress::Failed => self.end(backend),
             Progress::Passed => {
-                self.rx.set_max_command_data(gate.max_command_data);
+                transport.set_max_command_data(gate.max_command_data);
                 self.deadline = None;
                 self.phase = core::mem::replace(&mut gate.behind, Phase::Closing);
                 if let Phase::Admin(admin) = &mut self.phase {

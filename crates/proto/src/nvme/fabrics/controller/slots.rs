@@ -1,4 +1,4 @@
-//! Commands outstanding on one queue: a dense table whose index is the backend's `IoId` and the R2T's TTAG.
+//! Commands outstanding on one queue: a dense table whose index is the backend's `IoId`, and what the host's data are asked for by.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
@@ -9,7 +9,7 @@ use crate::nvme::Sqe;
 pub(super) enum State {
     #[default]
     Free,
-    /// Its data are coming: in the capsule, or after an R2T.
+    /// Its data are coming: in the capsule, or as asked for.
     Receiving,
     /// With the backend.
     Queued,
@@ -22,11 +22,12 @@ pub(super) struct Control {
     pub(super) data: Vec<u8>,
 }
 
+/// A command outstanding.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub struct Slot {
     pub(super) cid: u16,
     pub(super) state: State,
-    /// Data PDUs after an R2T, not in-capsule data.
+    /// Its data were asked for, and do not come in its capsule.
     pub(super) is_solicited: bool,
     /// A data digest was wrong: the rest of the data is taken and thrown away.
     pub(super) is_spoilt: bool,
@@ -45,6 +46,17 @@ pub(super) struct Slots {
     free: Vec<u16>,
     /// Command identifiers outstanding: a bit for each of the 65,536, since hosts put what they like into them.
     cids: Box<[u64]>,
+}
+
+impl Slot {
+    pub fn cid(&self) -> u16 {
+        self.cid
+    }
+
+    /// Bytes that came, and bytes still to come.
+    pub fn progress(&self) -> (u32, u32) {
+        (self.received, self.data_len - self.received)
+    }
 }
 
 impl Slots {

@@ -1,27 +1,22 @@
 //! A connection to a controller's admin queue that carries one command at a time: set-up to a ready and identified
 //! controller, then whatever the owner asks.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::{
-    ConnectConfig,
+    SessionConfig,
     authenticate::{Authentication, Next},
-    link::{Link, timed_out},
+    connection::{Answer, Connection, Heard, connect, timed_out},
 };
 use crate::{
     Instant, Refusal, Transmit, Violation,
     nvme::{
-        Cqe, Sqe, Status,
+        Sqe, Status,
         auth::Agreed,
         command::{Sgl, admin, fabrics},
         identify::{self, ControllerFields, cns},
         property,
-    },
-    nvme_tcp::{
-        pdu::{DataHeader, Digests, Fault, Header},
-        receiver::Step,
-        sender::Data,
     },
 };
 
@@ -35,7 +30,7 @@ pub(super) enum Event {
     /// The controller is ready and identified.
     Up(Box<ControllerFields>),
     /// The answer to `submit`.
-    Reply { cqe: Cqe, data: Vec<u8> },
+    Reply(Answer),
     /// The controller is shut down.
     Down,
 }
@@ -55,28 +50,16 @@ enum Stage {
     Down,
 }
 
-/// The command outstanding.
-struct Pending {
-    cid: u16,
-    /// Bytes that the controller sends.
-    len: u32,
-    data: Vec<u8>,
-    /// A data digest was wrong.
-    is_spoilt: bool,
-    /// The data PDU under way completes the command.
-    succeeds: bool,
-    deadline: Instant,
-}
-
-pub(super) struct AdminChannel {
-    link: Link,
-    config: ConnectConfig,
+pub(super) struct AdminChannel<C> {
+    connection: C,
+    config: SessionConfig,
     stage: Stage,
     /// Under way in the stage of that name.
     authentication: Option<Box<Authentication>>,
     /// How the host proved itself, where it had to.
     agreed: Option<Agreed>,
-    pending: Option<Pending>,
+    /// When the command outstanding must be answered.
+    pending: Option<Instant>,
     next_cid: u16,
     /// When CSTS is to be read again.
     poll_at: Option<Instant>,
@@ -87,10 +70,10 @@ pub(super) struct AdminChannel {
     wants_down: bool,
 }
 
-impl AdminChannel {
-    pub(super) fn new(now: Instant, config: ConnectConfig) -> Self {
+impl<C: Connection> AdminChannel<C> {
+    pub(super) fn new(now: Instant, connection: C, config: SessionConfig) -> Self {
         Self {
-            link: Link::new(config.digests),
+            connection,
             deadline: now + config.admin_timeout,
             config,
             stage: Stage::Handshake,
@@ -105,7 +88,7 @@ impl AdminChannel {
         }
     }
 
-    pub(super) fn config(&self) -> &ConnectConfig {
+    pub(super) fn config(&self) -> &SessionConfig {
         &self.config
     }
 
@@ -114,9 +97,8 @@ impl AdminChannel {
         self.cap
     }
 
-    /// Digests and MAXH2CDATA, as ICResp said.
-    pub(super) fn handshake(&self) -> (Digests, u32) {
-        (self.link.digests, self.link.max_h2c_data_bytes)
+    pub(super) fn connection(&self) -> &C {
+        &self.connection
     }
 
     pub(super) fn agreed(&self) -> Option<Agreed> {
@@ -128,7 +110,7 @@ impl AdminChannel {
     }
 
     pub(super) fn transmit(&mut self) -> &mut Transmit {
-        &mut self.link.sender.tx
+        self.connection.transmit()
     }
 
     /// Sends a command that gives `len` bytes, once the last one was answered. Nothing is sent where the end has begun.
@@ -153,35 +135,30 @@ impl AdminChannel {
 
     /// Takes bytes off the front until there is something to tell.
     pub(super) fn receive(&mut self, now: Instant, bytes: &mut &[u8]) -> Result<Option<Event>, Violation> {
-        loop {
-            let before = *bytes;
-            let Some(step) = self.link.step(bytes)? else { return Ok(None) };
-            match self.on_step(&step) {
-                Ok(Some(cqe)) => {
-                    if let Some(event) = self.on_completion(now, cqe)? {
+        while let Some(heard) = self.connection.receive(bytes)? {
+            match heard {
+                Heard::Open => {
+                    self.stage = Stage::Connect;
+                    let cid = self.take_cid(now);
+                    connect(&mut self.connection, &self.config, None, 0, ADMIN_SQ_SIZE, cid);
+                }
+                Heard::Answer(answer) => {
+                    if let Some(event) = self.on_answer(now, answer)? {
                         return Ok(Some(event));
                     }
                 }
-                Ok(None) => {
-                    if self.stage == Stage::Handshake && self.link.is_open() {
-                        self.stage = Stage::Connect;
-                        self.link.connect(&self.config, None, 0, ADMIN_SQ_SIZE, self.next_cid);
-                        self.expect(now, 0);
-                    }
-                }
-                Err(fault) => return Err(self.link.fail(&fault, before)),
             }
         }
+        Ok(None)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let set_up = !matches!(self.stage, Stage::Up | Stage::Down);
-        let command = self.pending.as_ref().map(|pending| pending.deadline);
-        [set_up.then_some(self.deadline), command, self.poll_at].into_iter().flatten().min()
+        [set_up.then_some(self.deadline), self.pending, self.poll_at].into_iter().flatten().min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
-        if self.pending.as_ref().is_some_and(|pending| now >= pending.deadline) {
+        if self.pending.is_some_and(|deadline| now >= deadline) {
             return Err(timed_out("no answer to an admin command in time"));
         }
         if !matches!(self.stage, Stage::Up | Stage::Down) && now >= self.deadline {
@@ -194,66 +171,9 @@ impl AdminChannel {
         Ok(())
     }
 
-    // -------------------------------------------------------------------------------------------------------- receiving
-
-    fn on_step(&mut self, step: &Step<'_>) -> Result<Option<Cqe>, Fault> {
-        match step {
-            Step::Header { header: Header::IcResp(resp), .. } => self.link.on_ic_resp(resp)?,
-            Step::Header { header: Header::Response(cqe), .. } => {
-                if self.pending.as_ref().is_none_or(|pending| pending.cid != cqe.cid) {
-                    return Err(Fault::field(20, "NVMe/TCP: a response to no command outstanding"));
-                }
-                return Ok(Some(*cqe));
-            }
-            Step::Header { header: Header::ControllerData(data), data_len } => {
-                self.on_controller_data(data, *data_len)?;
-            }
-            Step::Data(piece) => {
-                if let Some(pending) = &mut self.pending {
-                    pending.data.extend_from_slice(piece);
-                }
-            }
-            Step::End { digest_ok } => return Ok(self.on_data_end(*digest_ok)),
-            Step::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for this command")),
-        }
-        Ok(None)
-    }
-
-    fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
-        let Some(pending) = self.pending.as_mut().filter(|pending| pending.cid == data.cid && pending.len > 0) else {
-            return Err(Fault::field(8, "NVMe/TCP: C2HData for no read outstanding"));
-        };
-        if data.len != data_len || data_len == 0 {
-            return Err(Fault::field(16, "NVMe/TCP: DATAL is not the length of the PDU's data"));
-        }
-        let received = pending.data.len() as u32;
-        if data.offset != received || data_len > pending.len - received {
-            return Err(Fault::out_of_range("NVMe/TCP: C2HData outside what the command asked for, or out of order"));
-        }
-        if data.is_success && (!data.is_last || data_len != pending.len - received) {
-            return Err(Fault::field(1, "NVMe/TCP: SUCCESS on a PDU that is not the last"));
-        }
-        // The success is told by the last PDU's end, once its digest was checked.
-        pending.succeeds = data.is_success;
-        Ok(())
-    }
-
-    /// A completion where the data said so.
-    fn on_data_end(&mut self, digest_ok: bool) -> Option<Cqe> {
-        let pending = self.pending.as_mut()?;
-        pending.is_spoilt |= !digest_ok;
-        let success = Cqe { result: 0, sq_head: 0, cid: pending.cid, status: Status::SUCCESS };
-        pending.succeeds.then_some(success)
-    }
-
-    fn on_completion(&mut self, now: Instant, mut cqe: Cqe) -> Result<Option<Event>, Violation> {
-        let Some(pending) = self.pending.take() else { return Ok(None) };
-        if pending.is_spoilt {
-            cqe.status = Status::TRANSIENT_TRANSPORT_ERROR;
-        } else if cqe.status.is_success() && pending.data.len() < pending.len as usize {
-            return Err(Violation::misbehaved("NVMe/TCP: a command succeeded without all of its data"));
-        }
-        let event = self.advance(now, cqe, pending.data)?;
+    fn on_answer(&mut self, now: Instant, answer: Answer) -> Result<Option<Event>, Violation> {
+        self.pending = None;
+        let event = self.advance(now, answer)?;
         if self.wants_down && self.is_idle() {
             self.begin_shut_down(now);
         }
@@ -261,10 +181,11 @@ impl AdminChannel {
     }
 
     /// The next command of set-up or shut-down.
-    fn advance(&mut self, now: Instant, cqe: Cqe, data: Vec<u8>) -> Result<Option<Event>, Violation> {
+    fn advance(&mut self, now: Instant, answer: Answer) -> Result<Option<Event>, Violation> {
         if self.stage == Stage::Up {
-            return Ok(Some(Event::Reply { cqe, data }));
+            return Ok(Some(Event::Reply(answer)));
         }
+        let Answer { cqe, data } = answer;
         if !cqe.status.is_success() {
             return Err(self.refused(cqe.status));
         }
@@ -274,19 +195,21 @@ impl AdminChannel {
                 match Authentication::asked_for(cqe.result, &self.config, 0)? {
                     None => self.begin_bring_up(now),
                     Some(authentication) => {
-                        authentication.begin(&mut self.link, self.next_cid);
+                        let cid = self.take_cid(now);
+                        authentication.begin(&mut self.connection, cid);
                         self.authentication = Some(authentication);
                         self.stage = Stage::Authenticate;
-                        self.expect(now, 0);
                     }
                 }
             }
             Stage::Authenticate => {
+                let cid = self.take_cid(now);
                 let authentication = self.authentication.as_mut().expect("the stage has it");
-                match authentication.proceed(&mut self.link, self.next_cid, cqe.status, &data)? {
-                    Next::Reads(len) => self.expect(now, len),
+                match authentication.proceed(&mut self.connection, cid, cqe.status, &data)? {
+                    Next::Wait => {}
                     Next::Done(agreed) => {
                         self.agreed = Some(agreed);
+                        self.pending = None;
                         self.begin_bring_up(now);
                     }
                 }
@@ -363,10 +286,9 @@ impl AdminChannel {
 
     fn send(&mut self, now: Instant, mut sqe: Sqe, len: u32) {
         assert!(self.pending.is_none(), "one admin command at a time");
-        sqe.set_cid(self.next_cid);
+        sqe.set_cid(self.take_cid(now));
         sqe.set_sgl(Sgl::Transport { len });
-        self.link.sender.command(&sqe, Data::None);
-        self.expect(now, len);
+        self.connection.send(&sqe, &[], len);
     }
 
     fn begin_shut_down(&mut self, now: Instant) {
@@ -389,16 +311,11 @@ impl AdminChannel {
         self.send(now, sqe, 0);
     }
 
-    /// A command with the next identifier was sent.
-    fn expect(&mut self, now: Instant, len: u32) {
-        self.pending = Some(Pending {
-            cid: self.next_cid,
-            len,
-            data: Vec::new(),
-            is_spoilt: false,
-            succeeds: false,
-            deadline: now + self.config.admin_timeout,
-        });
-        self.next_cid = self.next_cid.wrapping_add(1);
+    /// The identifier of a command that is sent now.
+    fn take_cid(&mut self, now: Instant) -> u16 {
+        self.pending = Some(now + self.config.admin_timeout);
+        let cid = self.next_cid;
+        self.next_cid = cid.wrapping_add(1);
+        cid
     }
 }

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, rc::Rc};
 use core::net::IpAddr;
 
-use super::{Gate, IoQueueState, Phase, SqHead, TargetQueue, slots::Control};
+use super::{Destination, Gate, IoQueueState, Phase, Queue, SqHead, Transport, slots::Control};
 use crate::{
     Instant, Shared,
     nvme::{
@@ -35,17 +35,28 @@ struct Connected {
     auth: Option<auth::Controller>,
 }
 
-impl TargetQueue {
+impl Queue {
     /// Until a queue is connected, Connect is the only command that may come.
-    pub(super) fn on_first_command(&mut self, sqe: &Sqe, data_len: u32) {
+    pub(super) fn on_first_command<T: Transport>(
+        &mut self,
+        sqe: &Sqe,
+        data_len: u32,
+        transport: &mut T,
+    ) -> Destination {
         if sqe.is_fabrics() && sqe.fabrics_type() == fabrics::CONNECT {
-            self.take_control_data(sqe, data_len, ConnectData::LEN as u32);
-        } else {
-            self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry());
+            return self.take_control_data(sqe, data_len, ConnectData::LEN as u32, transport);
         }
+        self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
+        Destination::Nowhere
     }
 
-    pub(super) fn on_connect<B: NvmeBackend + ?Sized>(&mut self, now: Instant, control: &Control, backend: &mut B) {
+    pub(super) fn on_connect<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        control: &Control,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
         let Some(data) = control.data.first_chunk() else {
             debug_assert!(false, "as many bytes as were asked for");
             return;
@@ -59,7 +70,7 @@ impl TargetQueue {
                     None => {
                         self.phase = phase;
                         self.deadline = None;
-                        self.rx.set_max_command_data(max_command_data);
+                        transport.set_max_command_data(max_command_data);
                     }
                     Some(auth) => {
                         self.phase =
@@ -73,13 +84,13 @@ impl TargetQueue {
                 let sq_head = if self.sq.is_disabled { FLOW_CONTROL_DISABLED } else { self.sq.head };
                 let cid = control.sqe.cid();
                 let cqe = crate::nvme::Cqe { result, sq_head, cid, status: Status::SUCCESS };
-                self.sender.response(&cqe);
+                transport.respond(&cqe);
             }
             Err((result, status)) => {
                 // There may be room for a controller later; nothing else changes by asking again.
                 let is_busy = status == Status::CONNECT_CONTROLLER_BUSY;
                 let status = if is_busy { status } else { status.do_not_retry() };
-                self.respond_with(control.sqe.cid(), result, status);
+                self.respond_with(control.sqe.cid(), result, status, transport);
                 self.end(backend);
             }
         }
@@ -133,11 +144,11 @@ impl TargetQueue {
         if cntlid != CNTLID_ANY {
             return Err(wrong_data(ConnectData::CNTLID_AT));
         }
-        let limits = self.config.controller_limits();
+        let limits = self.config.limits;
         let admin = AdminController::connect(now, subsystem, host, must_prove, connect.keep_alive_ms, limits)
             .ok_or((0, Status::CONNECT_CONTROLLER_BUSY))?;
         let cntlid = admin.cntlid();
-        Ok((Phase::Admin(Box::new(admin)), cntlid, super::ADMIN_IN_CAPSULE_BYTES))
+        Ok((Phase::Admin(Box::new(admin)), cntlid, self.config.admin_in_capsule_bytes))
     }
 
     fn connect_io(
@@ -148,7 +159,7 @@ impl TargetQueue {
         subsystem: Rc<dyn Shared<Subsystem>>,
         host: &HostIdentity,
     ) -> Result<(Phase, u16, u32), Refused> {
-        if connect.sq_size == 0 || connect.sq_size >= self.config.max_queue_entries {
+        if connect.sq_size == 0 || connect.sq_size >= self.config.limits.max_queue_entries {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }
         let qid = connect.qid;
@@ -162,7 +173,7 @@ impl TargetQueue {
             AttachError::QidInUse => (0, Status::INVALID_QUEUE),
         })?;
         let io = IoQueueState::new(now, subsystem, cntlid, qid, pulse);
-        Ok((Phase::Io(Box::new(io)), cntlid, self.config.in_capsule_bytes))
+        Ok((Phase::Io(Box::new(io)), cntlid, self.config.limits.in_capsule_bytes))
     }
 }
 

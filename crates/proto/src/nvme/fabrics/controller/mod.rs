@@ -1,0 +1,448 @@
+//! A controller's queue on one connection: Connect, authentication, then an admin queue or an I/O queue.
+
+mod connect;
+mod gate;
+mod io;
+mod sgl;
+mod slots;
+mod transport;
+
+use alloc::boxed::Box;
+use core::{fmt, mem, time::Duration};
+
+pub use slots::Slot;
+pub use transport::{Destination, Transport};
+
+use self::{
+    gate::Gate,
+    io::IoQueueState,
+    sgl::{check_controller_data, check_host_data},
+    slots::{Control, Slots, State},
+};
+use crate::{
+    Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
+    nvme::{
+        Cqe, NvmeBackend, Sqe, Status,
+        admin::{AdminController, Outcome},
+        fabrics::Data,
+        identify::ControllerLimits,
+    },
+};
+
+/// Limits of a queue.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    pub limits: ControllerLimits,
+    /// Most bytes of data in the capsule of a fabrics or admin command.
+    pub admin_in_capsule_bytes: u32,
+    /// A peer that has not connected a queue by then, or not authenticated itself as long after that, is given up.
+    pub connect_timeout: Duration,
+}
+
+/// What the queue is.
+enum Phase {
+    /// Before Connect.
+    Connecting,
+    /// Connected, and before the host has proved itself.
+    Gated(Box<Gate>),
+    Admin(Box<AdminController>),
+    Io(Box<IoQueueState>),
+    /// Logged out, refused or at fault: nothing more is taken.
+    Closing,
+}
+
+/// Submission queue head pointer, as completions report it.
+#[derive(Debug)]
+struct SqHead {
+    /// SQ flow control is disabled: completions report nothing, and a read's data may imply its success.
+    is_disabled: bool,
+    head: u16,
+    entries: u16,
+}
+
+/// A controller's queue. What it sends goes to the `Transport` that each call is given.
+pub struct Queue {
+    config: QueueConfig,
+    phase: Phase,
+    slots: Slots,
+    sq: SqHead,
+    /// Until Connect, and until authentication where it is asked for.
+    deadline: Option<Instant>,
+}
+
+impl Queue {
+    pub fn new(now: Instant, config: QueueConfig) -> Self {
+        Self {
+            deadline: Some(now + config.connect_timeout),
+            config,
+            phase: Phase::Connecting,
+            slots: Slots::new(1),
+            sq: SqHead { is_disabled: false, head: 0, entries: 2 },
+        }
+    }
+
+    /// Queue ID once connected and, where that is asked for, authenticated.
+    pub fn qid(&self) -> Option<u16> {
+        match &self.phase {
+            Phase::Admin(_) => Some(0),
+            Phase::Io(io) => Some(io.qid()),
+            Phase::Connecting | Phase::Gated(_) | Phase::Closing => None,
+        }
+    }
+
+    /// Nothing more is taken.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing)
+    }
+
+    // -------------------------------------------------------------------------------------------------------- receiving
+
+    /// A capsule came, and says that `data_len` bytes of data come with it: gives where they go. A violation ends the connection.
+    #[inline]
+    pub fn on_command<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        data_len: u32,
+        transport: &mut T,
+        backend: &mut B,
+    ) -> Result<Destination, Violation> {
+        self.sq.advance();
+        let cid = sqe.cid();
+        // NVMe base 2.1 §4.2.3.1: Command ID Conflict.
+        if self.slots.is_cid_used(cid) && !self.forget_event_request(cid) {
+            self.respond(cid, Status::ID_CONFLICT.do_not_retry(), transport);
+            return Ok(Destination::Nowhere);
+        }
+        if self.slots.peek().is_none() {
+            return Err(Violation::misbehaved(
+                "NVMe over Fabrics: more commands outstanding than the submission queue has entries",
+            ));
+        }
+        // NVMe base 2.1 §4.1.1: fused operations are not supported; PSDT is 01b in fabrics.
+        if sqe.is_fused() || !sqe.says_sgl() {
+            self.respond(cid, Status::INVALID_FIELD.do_not_retry(), transport);
+            return Ok(Destination::Nowhere);
+        }
+        Ok(match &mut self.phase {
+            Phase::Io(_) => return self.on_io_command(now, sqe, data_len, transport, backend),
+            Phase::Admin(_) => {
+                self.on_admin_command(now, sqe, transport, backend);
+                Destination::Nowhere
+            }
+            Phase::Gated(_) => self.on_gate_command(now, sqe, data_len, transport, backend),
+            Phase::Connecting | Phase::Closing => self.on_first_command(sqe, data_len, transport),
+        })
+    }
+
+    /// The command in `slot`, where its data were asked for and are still coming.
+    pub fn solicited(&mut self, slot: u16) -> Option<&Slot> {
+        self.slots.get_mut(slot).filter(|slot| slot.state == State::Receiving && slot.is_solicited).map(|slot| &*slot)
+    }
+
+    /// Where data go that `solicited` knows.
+    pub fn destination(&mut self, slot: u16) -> Destination {
+        if self.slots.slot(slot).control.is_some() { Destination::Queue(slot) } else { Destination::Backend(slot) }
+    }
+
+    /// The next bytes for `destination`.
+    #[inline]
+    pub fn on_data<B: NvmeBackend + ?Sized>(&mut self, destination: Destination, piece: &[u8], backend: &mut B) {
+        match destination {
+            Destination::Backend(index) => {
+                let slot = self.slots.slot(index);
+                if !slot.is_spoilt {
+                    backend.place(IoId::from(index), slot.received, piece);
+                }
+                slot.received += piece.len() as u32;
+            }
+            Destination::Queue(index) => {
+                let slot = self.slots.slot(index);
+                slot.received += piece.len() as u32;
+                if let Some(control) = &mut slot.control {
+                    control.data.extend_from_slice(piece);
+                }
+            }
+            Destination::Nowhere => {}
+        }
+    }
+
+    /// A PDU's data for `destination` are complete; all that came together has one end.
+    #[inline]
+    pub fn on_data_end<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        destination: Destination,
+        is_intact: bool,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
+        let (Destination::Backend(index) | Destination::Queue(index)) = destination else { return };
+        let slot = self.slots.slot(index);
+        if !is_intact && !slot.is_spoilt {
+            slot.is_spoilt = true;
+            if slot.control.is_none() {
+                backend.abort(IoId::from(index), None);
+            }
+        }
+        if slot.received < slot.data_len {
+            return;
+        }
+        if slot.is_spoilt {
+            // Not fatal to the connection (NVMe/TCP transport 1.1 §3.5.2, of a data digest).
+            let cid = slot.cid;
+            self.slots.release(index);
+            self.respond(cid, Status::TRANSIENT_TRANSPORT_ERROR, transport);
+            return;
+        }
+        if let Some(control) = slot.control.take() {
+            let cid = slot.cid;
+            self.slots.release(index);
+            self.on_control_data(now, cid, &control, transport, backend);
+            return;
+        }
+        slot.state = State::Queued;
+        match backend.finish(now, IoId::from(index)) {
+            Started::Done(result) => self.finish_slot(index, result, transport),
+            Started::Queued => {}
+            Started::NeedData => panic!("a backend has all data of an operation and wants more"),
+        }
+    }
+
+    /// All data of a command that this layer keeps.
+    fn on_control_data<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        cid: u16,
+        control: &Control,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
+        match self.phase {
+            Phase::Io(_) => self.on_ranges(now, cid, control, transport, backend),
+            Phase::Connecting => self.on_connect(now, control, transport, backend),
+            Phase::Gated(_) => self.on_gate_data(now, control, transport, backend),
+            Phase::Admin(_) | Phase::Closing => {}
+        }
+    }
+
+    /// Takes `len` bytes of data for this layer: from the capsule, or by asking.
+    fn take_control_data<T: Transport>(
+        &mut self,
+        sqe: &Sqe,
+        data_len: u32,
+        len: u32,
+        transport: &mut T,
+    ) -> Destination {
+        if let Err(status) = check_host_data(sqe, data_len, len) {
+            self.respond(sqe.cid(), status, transport);
+            return Destination::Nowhere;
+        }
+        let Some(index) = self.slots.peek() else {
+            debug_assert!(false, "a slot, since the command was taken");
+            return Destination::Nowhere;
+        };
+        let slot = self.slots.take(sqe.cid(), State::Receiving);
+        slot.data_len = len;
+        slot.control = Some(Box::new(Control { sqe: *sqe, data: alloc::vec::Vec::with_capacity(len as usize) }));
+        self.receive_data(index, data_len > 0, transport)
+    }
+
+    /// The data of slot `index` come: in the capsule under way, or when asked for.
+    #[inline]
+    fn receive_data<T: Transport>(&mut self, index: u16, is_in_capsule: bool, transport: &mut T) -> Destination {
+        let slot = self.slots.slot(index);
+        slot.is_solicited = !is_in_capsule;
+        if is_in_capsule {
+            return self.destination(index);
+        }
+        transport.ask(slot.cid, index, slot.data_len);
+        Destination::Nowhere
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ admin
+
+    fn on_admin_command<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        sqe: &Sqe,
+        transport: &mut T,
+        backend: &mut B,
+    ) {
+        let Phase::Admin(admin) = &mut self.phase else {
+            debug_assert!(false, "an admin command on the admin queue");
+            return;
+        };
+        let outcome = admin.execute(now, sqe, backend);
+        while let Phase::Admin(admin) = &mut self.phase
+            && let Some((cid, status)) = admin.poll_released()
+        {
+            self.slots.clear_cid(cid);
+            if let Some(status) = status {
+                self.respond(cid, status, transport);
+            }
+        }
+        let answered = if let Outcome::Data(data) = &outcome { data.len() } else { 0 };
+        transport.transmit().charge(Transmit::REQUEST + answered);
+        match outcome {
+            Outcome::Done { result, status } => self.respond_with(sqe.cid(), result, status, transport),
+            Outcome::Data(data) => match check_controller_data(sqe, data.len() as u32) {
+                Ok(()) => self.give_data(sqe.cid(), Data::Bytes(&data), transport),
+                Err(status) => self.respond(sqe.cid(), status, transport),
+            },
+            Outcome::Held => self.slots.mark_cid(sqe.cid()),
+        }
+        self.tell_events(transport);
+    }
+
+    /// Hosts take back their event requests without a word as they leave, and use the identifiers again (SPDK does). No such
+    /// request is answered any more.
+    #[cold]
+    fn forget_event_request(&mut self, cid: u16) -> bool {
+        let Phase::Admin(admin) = &mut self.phase else { return false };
+        let is_forgotten = admin.forget_event_request(cid);
+        if is_forgotten {
+            self.slots.clear_cid(cid);
+        }
+        is_forgotten
+    }
+
+    fn tell_events<T: Transport>(&mut self, transport: &mut T) {
+        while let Phase::Admin(admin) = &mut self.phase
+            && let Some((cid, result)) = admin.poll_event()
+        {
+            self.slots.clear_cid(cid);
+            self.respond_with(cid, result, Status::SUCCESS, transport);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------------- answering
+
+    #[inline]
+    fn respond<T: Transport>(&self, cid: u16, status: Status, transport: &mut T) {
+        self.respond_with(cid, 0, status, transport);
+    }
+
+    #[inline]
+    fn respond_with<T: Transport>(&self, cid: u16, result: u64, status: Status, transport: &mut T) {
+        transport.respond(&Cqe { result, sq_head: self.sq.reported(), cid, status });
+    }
+
+    /// Data for the host and the command's success: together where SQ flow control is disabled (NVMe/TCP transport 1.1
+    /// §3.6.2.9, SUCCESS), with a response where completions must report the queue's head.
+    #[inline]
+    fn give_data<T: Transport>(&self, cid: u16, data: Data<'_>, transport: &mut T) {
+        transport.give(cid, self.sq.is_disabled, data);
+        if !self.sq.is_disabled {
+            self.respond(cid, Status::SUCCESS, transport);
+        }
+    }
+
+    /// The backend has done what it queued.
+    #[inline]
+    pub fn complete<T: Transport>(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, transport: &mut T) {
+        let index = id as u16;
+        assert_eq!(self.slots.slot(index).state, State::Queued, "completed what is not queued");
+        self.finish_slot(index, result, transport);
+    }
+
+    #[inline]
+    fn finish_slot<T: Transport>(&mut self, index: u16, result: Result<Option<Payload>, UnitError>, transport: &mut T) {
+        let slot = self.slots.slot(index);
+        let (cid, read_len) = (slot.cid, slot.read_len);
+        self.slots.release(index);
+        self.finish(cid, read_len, result, transport);
+    }
+
+    /// Answers an I/O command; `read_len` is 0 for all but reads.
+    #[inline]
+    fn finish<T: Transport>(
+        &self,
+        cid: u16,
+        read_len: u32,
+        result: Result<Option<Payload>, UnitError>,
+        transport: &mut T,
+    ) {
+        match result {
+            Ok(Some(payload)) if read_len > 0 => {
+                assert_eq!(payload.len(), read_len as usize, "a backend gives what a read asks for");
+                self.give_data(cid, Data::Payload(payload), transport);
+            }
+            Ok(None) if read_len > 0 => panic!("a backend gives the data of a read"),
+            Ok(_) => self.respond(cid, Status::SUCCESS, transport),
+            Err(error) => self.respond(cid, Status::of_unit_error(error, read_len > 0), transport),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------- time and the end
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Admin(admin) => admin.poll_timeout(),
+            Phase::Io(io) => Some(io.next_look()),
+            Phase::Connecting | Phase::Gated(_) | Phase::Closing => self.deadline,
+        }
+    }
+
+    pub fn handle_timeout<T: Transport, B: NvmeBackend + ?Sized>(
+        &mut self,
+        now: Instant,
+        transport: &mut T,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
+        let result = match &mut self.phase {
+            Phase::Admin(admin) => admin.handle_timeout(now),
+            Phase::Io(io) => io.handle_timeout(now),
+            Phase::Connecting if self.deadline.is_some_and(|deadline| now >= deadline) => {
+                Err(Violation::new(ViolationKind::TimedOut, "no Connect command in time"))
+            }
+            Phase::Gated(_) if self.deadline.is_some_and(|deadline| now >= deadline) => {
+                Err(Violation::new(ViolationKind::TimedOut, "the host did not authenticate itself in time"))
+            }
+            Phase::Connecting | Phase::Gated(_) | Phase::Closing => Ok(()),
+        };
+        match result {
+            Ok(()) => self.tell_events(transport),
+            Err(_) => self.end(backend),
+        }
+        result
+    }
+
+    /// Ends what the queue is; operations outstanding are aborted.
+    pub fn end<B: NvmeBackend + ?Sized>(&mut self, backend: &mut B) {
+        self.slots.drain(|index| backend.abort(IoId::from(index), None));
+        self.deadline = None;
+        mem::replace(&mut self.phase, Phase::Closing).end();
+    }
+}
+
+impl Phase {
+    /// Gives up what other connections know of.
+    fn end(self) {
+        match self {
+            Self::Gated(gate) => gate.behind.end(),
+            Self::Admin(mut admin) => admin.destroy(),
+            Self::Io(io) => io.detach(),
+            Self::Connecting | Self::Closing => {}
+        }
+    }
+}
+
+impl SqHead {
+    #[inline]
+    fn advance(&mut self) {
+        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
+    }
+
+    #[inline]
+    fn reported(&self) -> u16 {
+        if self.is_disabled { 0 } else { self.head }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("qid", &self.qid()).finish_non_exhaustive()
+    }
+}
