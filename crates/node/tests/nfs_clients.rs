@@ -24,7 +24,7 @@ use iotax_proto::{
         MOUNT_PROGRAM, PROGRAM, VERSION,
         target_side::{Config, Connection},
     },
-    rpc::{Mapping, Peer},
+    rpc::{Mapping, Peer, Portmapper},
 };
 use nfs_support::Server;
 
@@ -80,7 +80,7 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
     let port = listeners[0].local_addr().unwrap().port();
     let mappings = vec![Mapping::tcp(PROGRAM, VERSION, port), Mapping::tcp(MOUNT_PROGRAM, VERSION, port)];
     let mut server = Server::new(VOLUME_BYTES, Limits::default());
-    let mut connections: Vec<(TcpStream, Connection)> = Vec::new();
+    let mut connections: Vec<(TcpStream, Box<dyn Target<Server>>)> = Vec::new();
     let mut buffer = vec![0; 256 << 10];
     let mut now = 0;
     while !stop.load(Relaxed) {
@@ -92,9 +92,12 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
             stream.set_nonblocking(true).unwrap();
             let peer = Peer { address: peer.ip(), port: peer.port() };
             // Behind the first comes the portmapper's own.
-            let portmapper = (index > 0).then(|| mappings.clone());
-            let config = Config { peer, portmapper, ..Config::default() };
-            connections.push((stream, Connection::new(Instant(now), config)));
+            let target: Box<dyn Target<Server>> = if index == 0 {
+                Box::new(Connection::new(Instant(now), Config { peer, ..Config::default() }))
+            } else {
+                Box::new(Portmapper::new(Instant(now), mappings.clone()))
+            };
+            connections.push((stream, target));
         }
         connections.retain_mut(|(stream, connection)| match stream.read(&mut buffer) {
             Ok(0) => {
@@ -104,7 +107,7 @@ fn serve(listeners: &[TcpListener], stop: &AtomicBool) {
             Ok(count) => {
                 idle = false;
                 connection.receive(Instant(now), &buffer[..count], &mut server).expect("a client that keeps the rules");
-                send_all(stream, &Target::<Server>::transmit(connection).take_bytes());
+                send_all(stream, &connection.transmit().take_bytes());
                 true
             }
             Err(error) => error.kind() == ErrorKind::WouldBlock,

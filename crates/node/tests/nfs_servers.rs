@@ -13,9 +13,9 @@ use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag,
     nfs3::{
         MOUNT_PROGRAM, PROGRAM, Stability, VERSION,
-        initiator::{Config, ControlCall, Mount, Root},
+        initiator::{Config, Mount, Root},
     },
-    rpc::{Credentials, auth::Identity, portmap},
+    rpc::{ControlCall, Credentials, auth::Identity, portmap},
 };
 
 const FILE_BYTES: usize = 8 << 20;

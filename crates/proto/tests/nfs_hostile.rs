@@ -10,11 +10,10 @@ use iotax_proto::{
         Arguments, MAX_CONTROL_LEN, MAX_IO_BYTES, PROGRAM, Procedure, Stability, VERSION,
         arguments::WriteHead,
         decode::describe,
-        initiator::ControlCall,
         target_side::{Config, Connection, FileId},
     },
     rpc::{
-        Encoder, RpcError,
+        ControlCall, Encoder, Mapping, Portmapper, RpcError,
         auth::Identity,
         message::{decode_reply, encode_call},
         record::MAX_FRAGMENTS,
@@ -86,6 +85,7 @@ fn a_target_survives_a_spoiled_session() {
 fn a_target_survives_garbage_behind_every_procedures_head() {
     arbtest::arbtest(|u| {
         let (mut connection, mut server) = connection();
+        let mut portmapper = Portmapper::new(NOW, vec![Mapping::tcp(PROGRAM, VERSION, 2049)]);
         for _ in 0..4 {
             let mut call = Encoder::default();
             let (program, version) = *u.choose(&[(PROGRAM, VERSION), (100_005, 3), (100_000, 2)])?;
@@ -96,6 +96,7 @@ fn a_target_survives_garbage_behind_every_procedures_head() {
             let bytes = call.end_record(0).to_vec();
             for piece in pieces(u, &bytes)? {
                 let _ = connection.receive(NOW, piece, &mut server);
+                let _ = portmapper.receive(NOW, piece, &mut server);
             }
             let _ = describe(&bytes);
         }

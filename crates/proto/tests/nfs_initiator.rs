@@ -4,15 +4,15 @@
 mod nfs_support;
 
 use iotax_proto::{
-    Initiator, Instant, Io, IoError, Payload, Refusal, Violation, ViolationKind,
+    Initiator, Instant, Io, IoError, Payload, Refusal, Target, Violation, ViolationKind,
     nfs3::{
         Arguments, Failure, FileHandle, FileRange, Procedure, Results, Stability, Status, Wcc,
         arguments::WriteHead,
-        initiator::{Config, ControlCall, Mount, Root},
+        initiator::{Config, Mount, Root},
         results::FailureContext,
     },
     rpc::{
-        Call, Encoder, Mapping, Peer, RpcError,
+        Call, ControlCall, Encoder, Mapping, Portmapper, RpcError,
         auth::{AuthStatus, Identity},
         message::{encode_error, encode_success},
     },
@@ -226,18 +226,11 @@ fn an_idle_connection_is_kept_by_calls_for_nothing() {
 #[test]
 fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     let mut pair = Pair::new(config(), Server::new(4096));
-    let config_with_mappings = iotax_proto::nfs3::target_side::Config {
-        peer: Peer::default(),
-        portmapper: Some(vec![Mapping::tcp(100_003, 3, 2049), Mapping::tcp(100_005, 3, 2050)]),
-        ..Default::default()
-    };
-    pair.connection = iotax_proto::nfs3::target_side::Connection::new(pair.now, config_with_mappings);
-    let port = ask(&mut pair, ControlCall::port(1, 100_005, 3));
-    assert_eq!(port, Some(2050));
-    assert_eq!(ask(&mut pair, ControlCall::port(2, 100_021, 4)), None);
-    assert_eq!(ask(&mut pair, ControlCall::mappings(3)).len(), 2);
-    pair.connection =
-        iotax_proto::nfs3::target_side::Connection::new(pair.now, iotax_proto::nfs3::target_side::Config::default());
+    let mappings = vec![Mapping::tcp(100_003, 3, 2049), Mapping::tcp(100_005, 3, 2050)];
+    let (mut portmapper, server) = (Portmapper::new(pair.now, mappings), &mut pair.server);
+    assert_eq!(ask_of(&mut portmapper, server, ControlCall::port(1, 100_005, 3)), Some(2050));
+    assert_eq!(ask_of(&mut portmapper, server, ControlCall::port(2, 100_021, 4)), None);
+    assert_eq!(ask_of(&mut portmapper, server, ControlCall::mappings(3)).len(), 2);
     let identity = Identity::None;
     let exports = ask(&mut pair, ControlCall::exports(4, &identity));
     assert_eq!(exports.iter().map(|export| export.path.as_str()).collect::<Vec<_>>(), ["/export", "/gone"]);
@@ -254,11 +247,18 @@ fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     assert!(pair.log.closed);
 }
 
-fn ask<T>(pair: &mut Pair, mut call: ControlCall<T>) -> T {
-    use iotax_proto::Target;
+fn ask<T>(pair: &mut Pair, call: ControlCall<T>) -> T {
+    ask_of(&mut pair.connection, &mut pair.server, call)
+}
+
+fn ask_of<T>(target: &mut impl Target<Server>, server: &mut Server, mut call: ControlCall<T>) -> T {
+    // In two pieces, as calls may come.
     let bytes = call.transmit().take_bytes();
-    pair.connection.receive(NOW, &bytes, &mut pair.server).unwrap();
-    let reply = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    for piece in [first, rest] {
+        assert_eq!(target.receive(NOW, piece, server), Ok(piece.len()));
+    }
+    let reply = target.transmit().take_bytes();
     let (last, before) = reply.split_last().unwrap();
     for byte in before {
         assert!(call.receive(&[*byte]).unwrap().is_none());

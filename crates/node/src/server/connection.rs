@@ -5,7 +5,7 @@ use iotax_proto::{
     nfs3::{self, MOUNT_PROGRAM, PROGRAM, VERSION},
     nvme::auth::Worked,
     nvme_tcp,
-    rpc::{Peer, portmap::Mapping},
+    rpc::{Mapping, Peer, Portmapper},
 };
 
 use super::{
@@ -34,6 +34,7 @@ pub(super) struct Connection {
 /// Told apart here once for all, instead of at each call through a table.
 enum AnyTarget {
     Nfs(Box<nfs3::target_side::Connection>),
+    Portmap(Box<Portmapper>),
     Iscsi(Box<iscsi::target_side::Connection>),
     Nvme(Box<nvme_tcp::TargetQueue>),
 }
@@ -42,6 +43,7 @@ macro_rules! each {
     ($target:expr, $bound:ident => $use_it:expr) => {
         match $target {
             AnyTarget::Nfs($bound) => $use_it,
+            AnyTarget::Portmap($bound) => $use_it,
             AnyTarget::Iscsi($bound) => $use_it,
             AnyTarget::Nvme($bound) => $use_it,
         }
@@ -52,10 +54,10 @@ impl Connection {
     pub(super) fn new(now: Instant, desk: Desk) -> Self {
         let peer = Peer { address: desk.peer.ip(), port: desk.peer.port() };
         let target = match desk.portal().service {
-            Service::Protocol(Protocol::Nfs3) | Service::Portmap => {
+            Service::Portmap => AnyTarget::Portmap(Box::new(Portmapper::new(now, mappings(&desk)))),
+            Service::Protocol(Protocol::Nfs3) => {
                 let handles = nfs3::target_side::Handles::new(desk.counter.server.handle_key);
-                let config =
-                    nfs3::target_side::Config { peer, portmapper: mappings(&desk), handles, ..Default::default() };
+                let config = nfs3::target_side::Config { peer, handles, ..Default::default() };
                 AnyTarget::Nfs(Box::new(nfs3::target_side::Connection::new(now, config)))
             }
             Service::Protocol(Protocol::Iscsi) => AnyTarget::Iscsi(Box::new(iscsi::target_side::Connection::new(
@@ -213,11 +215,8 @@ impl Connection {
     }
 }
 
-/// What this portal's portmapper tells, where it is one: where the exports that named it are served.
-fn mappings(desk: &Desk) -> Option<Vec<Mapping>> {
-    if desk.portal().service != Service::Portmap {
-        return None;
-    }
+/// What this portal's portmapper tells: where the exports that named it are served.
+fn mappings(desk: &Desk) -> Vec<Mapping> {
     let portals = desk.counter.server.config.portals.iter();
     let mut served = portals.filter(|portal| {
         portal.service == Service::Protocol(Protocol::Nfs3)
@@ -228,13 +227,14 @@ fn mappings(desk: &Desk) -> Option<Vec<Mapping>> {
         let port = portal.address.port();
         vec![Mapping::tcp(PROGRAM, VERSION, port), Mapping::tcp(MOUNT_PROGRAM, VERSION, port)]
     };
-    Some(served.next().map(mapped).unwrap_or_default())
+    served.next().map(mapped).unwrap_or_default()
 }
 
 impl std::fmt::Debug for AnyTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Nfs(_) => "Nfs",
+            Self::Portmap(_) => "Portmap",
             Self::Iscsi(_) => "Iscsi",
             Self::Nvme(_) => "Nvme",
         })

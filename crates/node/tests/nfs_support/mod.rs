@@ -15,10 +15,9 @@ use iotax_proto::{
         },
     },
     rpc::{
-        Credentials, Encoder, Peer, RpcError,
+        Credentials, Encoder, Mapping, Peer, Portmapper, RpcError,
         auth::Identity,
         message::{decode_reply, encode_call},
-        portmap::Mapping,
         xdr::padding,
     },
     wire::Reader,
@@ -145,7 +144,7 @@ impl NfsBackend for Server {
 
 /// A connection that makes one call at a time.
 pub struct Client {
-    pub connection: Connection,
+    pub connection: Box<dyn Target<Server>>,
     pub server: Server,
     pub identity: Identity,
     pub xid: u32,
@@ -158,7 +157,7 @@ pub struct Client {
 impl Client {
     pub fn new(server: Server) -> Self {
         let mut client = Self {
-            connection: Connection::new(Instant::default(), Config::default()),
+            connection: Box::new(Connection::new(Instant::default(), Config::default())),
             server,
             identity: Identity::None,
             xid: 100,
@@ -178,13 +177,12 @@ impl Client {
     /// Comes back as `peer`, on a new connection.
     pub fn reconnect(&mut self, address: IpAddr, port: u16) {
         let peer = Peer { address, port };
-        self.connection = Connection::new(self.now, Config { peer, ..Config::default() });
+        self.connection = Box::new(Connection::new(self.now, Config { peer, ..Config::default() }));
     }
 
     /// Goes to the portmapper.
     pub fn ask_portmapper(&mut self) {
-        let portmapper = Some(vec![Mapping::tcp(PROGRAM, VERSION, 2049)]);
-        self.connection = Connection::new(self.now, Config { portmapper, ..Config::default() });
+        self.connection = Box::new(Portmapper::new(self.now, vec![Mapping::tcp(PROGRAM, VERSION, 2049)]));
     }
 
     /// The root directory's handle, by MNT.
@@ -257,7 +255,7 @@ impl Client {
     fn exchange(&mut self, bytes: &[u8]) {
         self.now = Instant(self.now.0 + 1_000_000_000);
         self.connection.receive(self.now, bytes, &mut self.server).expect("a connection that stays");
-        let reply = Target::<Server>::transmit(&mut self.connection).take_bytes();
+        let reply = self.connection.transmit().take_bytes();
         let (mark, record) = reply.split_first_chunk::<4>().expect("a reply");
         assert_eq!(u32::from_be_bytes(*mark), 1 << 31 | record.len() as u32, "one reply in one fragment");
         self.reply = record.to_vec();

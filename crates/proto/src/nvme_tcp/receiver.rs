@@ -92,6 +92,9 @@ impl Receiver {
         match self.stage {
             Stage::Header => {
                 self.assembled = 0;
+                if bytes.is_empty() {
+                    return Ok(None);
+                }
                 if self.held == 0
                     && let Some(first) = bytes.first_chunk::<COMMON_LEN>()
                 {

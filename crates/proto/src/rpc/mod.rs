@@ -2,15 +2,21 @@
 //! Knows no program but the portmapper.
 
 pub mod auth;
+pub mod client;
 pub mod duplicate;
 pub mod message;
 pub mod portmap;
+pub mod portmapper;
 pub mod record;
+pub mod server;
 pub mod xdr;
 
 pub use auth::Credentials;
+pub use client::ControlCall;
 pub use duplicate::{DuplicateCache, Peer, RequestKey};
 pub use message::{AcceptStatus, Call, HeadError, RpcError};
 pub use portmap::Mapping;
+pub use portmapper::Portmapper;
 pub use record::{Piece, Records};
+pub use server::Server;
 pub use xdr::{Encoder, Garbage};

@@ -6,10 +6,10 @@ use iotax_proto::{
     Instant, Transmit, Violation,
     nfs3::{
         self, FileHandle, MOUNT_PROGRAM, PROGRAM, VERSION,
-        initiator::{Config, ControlCall, Mount, Root},
+        initiator::{Config, Mount, Root},
         mount::MountError,
     },
-    rpc::{Credentials, auth::Identity, portmap},
+    rpc::{ControlCall, Credentials, auth::Identity, portmap},
 };
 
 use super::{Settings, Workers};

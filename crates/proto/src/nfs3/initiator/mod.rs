@@ -1,11 +1,10 @@
 //! The client's side of a connection: mounts an export, finds (or makes) one file of it, and does I/O on that file.
 
-mod control;
 mod io;
+mod mount_calls;
 mod setup;
 mod templates;
 
-pub use control::ControlCall;
 pub use io::STATUS_VERIFIER_CHANGED;
 
 use alloc::{string::String, vec::Vec};
@@ -75,7 +74,7 @@ impl Default for Config {
 pub enum Root {
     /// From MNT on this very connection: for servers that answer all programs on one port.
     MountHere,
-    /// From a `ControlCall` on a connection to the port of MOUNT.
+    /// From a `rpc::ControlCall` on a connection to the port of MOUNT.
     Handle(FileHandle),
 }
 

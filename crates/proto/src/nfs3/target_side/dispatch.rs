@@ -9,11 +9,7 @@ use crate::{
         results::Failure,
         types::{FileHandle, Status},
     },
-    rpc::{
-        Call, Credentials, Garbage, HeadError, RpcError,
-        message::{encode_error, encode_success},
-        portmap,
-    },
+    rpc::{Call, Credentials, Garbage, HeadError, RpcError, message::encode_success},
     wire::Reader,
 };
 
@@ -35,32 +31,15 @@ impl Connection {
         backend: &mut B,
     ) -> Result<(), Violation> {
         let mut reader = Reader::new(record);
-        let call = match Call::decode(&mut reader) {
-            Ok(call) => call,
-            Err(HeadError::Answer { xid, error }) => {
-                self.reply_error(xid, error);
-                return Ok(());
-            }
-            Err(HeadError::Short) => return Err(Violation::malformed("RFC 5531 §9: a record too short for a call")),
-            Err(HeadError::WrongDirection | HeadError::Malformed) => {
-                return Err(Violation::misbehaved("RFC 5531 §9: a server is sent calls only"));
-            }
-        };
-        let is_portmapper = self.config.portmapper.is_some();
+        let Some(call) = self.rpc.take_call(&mut reader)? else { return Ok(()) };
         let result = match (call.program, call.version) {
-            (PROGRAM, VERSION) if !is_portmapper => self.nfs_call(now, &call, &mut reader, record, backend),
-            (MOUNT_PROGRAM, VERSION) if !is_portmapper => self.mount_call(now, &call, &mut reader, backend),
-            (PROGRAM | MOUNT_PROGRAM, _) if !is_portmapper => {
-                Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION })
-            }
-            (portmap::PROGRAM, portmap::VERSION) if is_portmapper => self.portmap_call(&call, &mut reader),
-            (portmap::PROGRAM, _) if is_portmapper => {
-                Err(RpcError::ProgramMismatch { low: portmap::VERSION, high: portmap::VERSION })
-            }
+            (PROGRAM, VERSION) => self.nfs_call(now, &call, &mut reader, record, backend),
+            (MOUNT_PROGRAM, VERSION) => self.mount_call(now, &call, &mut reader, backend),
+            (PROGRAM | MOUNT_PROGRAM, _) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
             _ => Err(RpcError::ProgramUnavailable),
         };
         if let Err(error) = result {
-            self.reply_error(call.xid, error);
+            self.rpc.reply_error(call.xid, error);
         }
         Ok(())
     }
@@ -82,14 +61,14 @@ impl Connection {
             }
         };
         let is_write = (call.program, call.version, call.procedure) == (PROGRAM, VERSION, Procedure::Write as u32);
-        if !is_write || self.config.portmapper.is_some() {
+        if !is_write {
             self.incoming = Incoming::Call;
             return false;
         }
         let who = match self.last_caller.decode(call.credential) {
             Ok(who) => *who,
             Err(status) => {
-                self.reply_error(call.xid, RpcError::Authentication(status as u32));
+                self.rpc.reply_error(call.xid, RpcError::Authentication(status as u32));
                 self.incoming = Incoming::Skip;
                 return true;
             }
@@ -115,7 +94,7 @@ impl Connection {
     ) -> Result<(), RpcError> {
         let procedure = Procedure::from_number(call.procedure).ok_or(RpcError::ProcedureUnavailable)?;
         if procedure == Procedure::Null {
-            self.reply_null(call.xid);
+            self.rpc.reply_null(call.xid);
             return Ok(());
         }
         let who =
@@ -149,14 +128,6 @@ impl Connection {
         Ok(())
     }
 
-    fn portmap_call(&mut self, call: &Call<'_>, reader: &mut Reader<'_>) -> Result<(), RpcError> {
-        encode_success(self.reply.begin_record(), call.xid);
-        let mappings = self.config.portmapper.as_deref().unwrap_or_default();
-        portmap::serve(call.procedure, reader, mappings, &mut self.reply)?;
-        self.send_reply();
-        Ok(())
-    }
-
     /// Whether the caller may reach a file at all: its handle is ours, and its export admits the peer.
     pub(super) fn reach<B: NfsBackend + ?Sized>(
         &mut self,
@@ -179,25 +150,10 @@ impl Connection {
         Some(access)
     }
 
-    pub(super) fn reply_null(&mut self, xid: u32) {
-        encode_success(self.reply.begin_record(), xid);
-        self.send_reply();
-    }
-
-    pub(super) fn reply_error(&mut self, xid: u32, error: RpcError) {
-        encode_error(self.reply.begin_record(), xid, error);
-        self.send_reply();
-    }
-
     /// Answers with a status and nothing that would need the file.
     pub(super) fn reply_failure(&mut self, xid: u32, procedure: Procedure, status: Status) {
-        encode_success(self.reply.begin_record(), xid);
-        Failure::bare(procedure, status).encode(&mut self.reply);
-        self.send_reply();
-    }
-
-    /// Sends the reply as it stands.
-    pub(super) fn send_reply(&mut self) {
-        self.transmit.put(self.reply.end_record(0));
+        encode_success(self.rpc.reply.begin_record(), xid);
+        Failure::bare(procedure, status).encode(&mut self.rpc.reply);
+        self.rpc.send_reply();
     }
 }

@@ -36,7 +36,7 @@ impl Connection {
             Err(status) => return self.reply_failure(xid, procedure, status),
         };
         let key = (!procedure.is_idempotent()).then(|| RequestKey::new(self.config.peer, xid, record));
-        let (reply, listing, transmit) = (&mut self.reply, &mut self.listing, &mut self.transmit);
+        let (reply, listing, transmit) = (&mut self.rpc.reply, &mut self.listing, &mut self.rpc.transmit);
         let handles = self.config.handles;
         let mut served = false;
         backend.with_files(now, reached.export, &mut |files| {
@@ -59,7 +59,7 @@ impl Connection {
                 files.state.duplicates.remember(key, reply.bytes());
             }
         });
-        self.transmit.charge(cost(procedure, self.listing.len()));
+        self.rpc.transmit.charge(cost(procedure, self.listing.len()));
         if !served {
             self.reply_failure(xid, procedure, Status::Stale);
         }

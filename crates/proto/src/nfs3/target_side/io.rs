@@ -75,7 +75,7 @@ impl Connection {
             return self.reply_failure(xid, Procedure::Read, Status::Jukebox);
         };
         if open.is_copied {
-            self.transmit.charge(Transmit::REQUEST + len as usize);
+            self.rpc.transmit.charge(Transmit::REQUEST + len as usize);
         }
         match backend.start(now, id, open.unit, UnitOp::Read { offset, len, durable: false }) {
             Started::Done(result) => {
@@ -146,7 +146,7 @@ impl Connection {
         if placed < len {
             self.ios.end(id);
             backend.abort(id, None);
-            return self.reply_error(xid, RpcError::GarbageArguments);
+            return self.rpc.reply_error(xid, RpcError::GarbageArguments);
         }
         match backend.finish(now, id) {
             Started::Done(result) => self.complete_io(id, result, backend),
@@ -196,9 +196,9 @@ impl Connection {
             (Kind::Commit { before }, Ok(_)) => {
                 let file = Wcc { before: Some(before), after: attributes };
                 let verifier = backend.write_verifier();
-                encode_success(self.reply.begin_record(), xid);
-                Results::Commit { file, verifier }.encode(&mut self.reply);
-                self.send_reply();
+                encode_success(self.rpc.reply.begin_record(), xid);
+                Results::Commit { file, verifier }.encode(&mut self.rpc.reply);
+                self.rpc.send_reply();
             }
             (Kind::Write { .. }, Err(error)) => self.reply_failure(xid, Procedure::Write, status_of(error)),
             (Kind::Commit { .. }, Err(error)) => self.reply_failure(xid, Procedure::Commit, status_of(error)),
@@ -246,12 +246,12 @@ impl Connection {
     fn reply_read(&mut self, xid: u32, attributes: Option<Attributes>, eof: bool, data: Option<Payload>) {
         let len = data.as_ref().map_or(0, Payload::len);
         let count = len as u32;
-        encode_success(self.reply.begin_record(), xid);
-        Results::Read { attributes, count, eof, data_len: count }.encode(&mut self.reply);
-        self.transmit.put(self.reply.end_record(len + padding(len)));
+        encode_success(self.rpc.reply.begin_record(), xid);
+        Results::Read { attributes, count, eof, data_len: count }.encode(&mut self.rpc.reply);
+        self.rpc.transmit.put(self.rpc.reply.end_record(len + padding(len)));
         if let Some(data) = data {
-            self.transmit.payload(data);
-            self.transmit.zeros(padding(len));
+            self.rpc.transmit.payload(data);
+            self.rpc.transmit.zeros(padding(len));
         }
     }
 
@@ -265,9 +265,9 @@ impl Connection {
     ) {
         // The backend knows durable or not; durable data come with durable attributes.
         let committed = if stability == Stability::Unstable { stability } else { Stability::FileSync };
-        encode_success(self.reply.begin_record(), xid);
-        Results::Write { file, count, committed, verifier: backend.write_verifier() }.encode(&mut self.reply);
-        self.send_reply();
+        encode_success(self.rpc.reply.begin_record(), xid);
+        Results::Write { file, count, committed, verifier: backend.write_verifier() }.encode(&mut self.rpc.reply);
+        self.rpc.send_reply();
     }
 }
 

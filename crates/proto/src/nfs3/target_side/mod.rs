@@ -1,4 +1,4 @@
-//! The server's side of a connection: NFS and MOUNT on one port, or the portmapper.
+//! The server's side of a connection: NFS and MOUNT on one port.
 
 mod backend;
 mod directories;
@@ -16,27 +16,19 @@ pub use handle::Handles;
 pub use mount::MountTable;
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES};
 use crate::{
-    Instant, IoId, Target, UnitError, Violation, ViolationKind,
-    rpc::{Encoder, Mapping, Peer, Piece, Records, auth::LastCaller},
+    Instant, IoId, Target, UnitError, Violation,
+    rpc::{Encoder, Peer, Piece, Server, auth::LastCaller},
     wire::{Payload, Transmit},
 };
 use io::{IoTable, WriteUnderway};
-
-/// How long a record may stay half sent.
-const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a client may say nothing, as with Linux's server. Clients that still want something come back.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 
 /// How a connection is served.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub peer: Peer,
-    /// What the portmapper answers, on a port of its own: NFS and MOUNT are not served there.
-    pub portmapper: Option<Vec<Mapping>>,
     pub handles: Handles,
     /// READs, WRITEs and COMMITs that the backend may have queued at a time; beyond it they are answered `Jukebox`.
     pub max_outstanding: u32,
@@ -44,7 +36,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { peer: Peer::default(), portmapper: None, handles: Handles::new([0; 32]), max_outstanding: 4096 }
+        Self { peer: Peer::default(), handles: Handles::new([0; 32]), max_outstanding: 4096 }
     }
 }
 
@@ -52,19 +44,16 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
-    transmit: Transmit,
-    records: Records,
+    rpc: Server,
     incoming: Incoming,
     /// First bytes of a record that did not come whole.
     held: Vec<u8>,
-    /// The reply under construction, and the entries of a directory listing.
-    reply: Encoder,
+    /// The entries of a directory listing.
     listing: Encoder,
     ios: IoTable,
     last_caller: LastCaller,
     /// Exports that the peer was admitted to.
     admitted: Vec<(ExportId, ExportAccess)>,
-    last_receive: Instant,
 }
 
 /// What the rest of the current record is.
@@ -84,16 +73,13 @@ impl Connection {
         let ios = IoTable::new(config.max_outstanding);
         Self {
             config,
-            transmit: Transmit::default(),
-            records: Records::new(MAX_IO_BYTES + MAX_CONTROL_LEN),
+            rpc: Server::new(now, MAX_IO_BYTES + MAX_CONTROL_LEN),
             incoming: Incoming::Head,
             held: Vec::new(),
-            reply: Encoder::default(),
             listing: Encoder::default(),
             ios,
             last_caller: LastCaller::default(),
             admitted: Vec::new(),
-            last_receive: now,
         }
     }
 
@@ -163,10 +149,10 @@ impl Connection {
 
 impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
-        self.last_receive = now;
+        self.rpc.heard(now);
         let mut input = bytes;
-        while !self.transmit.is_full()
-            && let Some(piece) = self.records.next(&mut input)?
+        while !self.rpc.transmit.is_full()
+            && let Some(piece) = self.rpc.records.next(&mut input)?
         {
             self.take_piece(now, piece, backend)?;
         }
@@ -178,22 +164,15 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     }
 
     fn transmit(&mut self) -> &mut Transmit {
-        &mut self.transmit
+        &mut self.rpc.transmit
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Some(self.last_receive + if self.records.is_idle() { IDLE_TIMEOUT } else { RECORD_TIMEOUT })
+        Some(self.rpc.poll_timeout())
     }
 
     fn handle_timeout(&mut self, now: Instant, _backend: &mut B) -> Result<(), Violation> {
-        let silent = now.since(self.last_receive);
-        if silent >= RECORD_TIMEOUT && !self.records.is_idle() {
-            return Err(Violation::new(ViolationKind::TimedOut, "RFC 5531 §11: a record was not ended"));
-        }
-        if silent >= IDLE_TIMEOUT {
-            return Err(Violation::new(ViolationKind::TimedOut, "the client is silent"));
-        }
-        Ok(())
+        self.rpc.handle_timeout(now)
     }
 
     fn is_closing(&self) -> bool {

@@ -67,15 +67,15 @@ impl Connection {
         let procedure = MountProcedure::from_number(call.procedure).ok_or(RpcError::ProcedureUnavailable)?;
         let mut path = || xdr::opaque(reader, MAX_PATH_LEN).map_err(|Garbage| RpcError::GarbageArguments);
         let host = self.config.peer.address.to_string();
-        encode_success(self.reply.begin_record(), call.xid);
+        encode_success(self.rpc.reply.begin_record(), call.xid);
         match procedure {
             MountProcedure::Null => {}
             MountProcedure::Mnt => {
                 let mounted = self.mount(now, path()?, backend);
-                encode_mounted(mounted.map(|root| (root, &[AUTH_SYS, AUTH_NONE][..])), &mut self.reply);
+                encode_mounted(mounted.map(|root| (root, &[AUTH_SYS, AUTH_NONE][..])), &mut self.rpc.reply);
             }
             MountProcedure::Dump => {
-                let reply = &mut self.reply;
+                let reply = &mut self.rpc.reply;
                 backend.with_state(&mut |state| encode_mounts(state.mounts.entries.iter(), reply));
             }
             MountProcedure::Umnt => {
@@ -93,12 +93,12 @@ impl Connection {
                     .into_iter()
                     .map(|export| ExportEntry { path: export.path, groups: export.groups })
                     .collect();
-                encode_exports(entries.iter(), &mut self.reply);
+                encode_exports(entries.iter(), &mut self.rpc.reply);
             }
         }
         // All that is remembered may have been looked at.
-        self.transmit.charge(Transmit::TURN / 8 + self.reply.len());
-        self.send_reply();
+        self.rpc.transmit.charge(Transmit::TURN / 8 + self.rpc.reply.len());
+        self.rpc.send_reply();
         Ok(())
     }
 

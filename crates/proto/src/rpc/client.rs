@@ -1,20 +1,15 @@
-//! Single calls on connections of their own: the portmapper's and MOUNT's, where a server has MOUNT on another port.
+//! Single calls on connections of their own: the portmapper's, and other programs' on ports of their own.
 
 use alloc::vec::Vec;
 
+use super::{
+    Encoder, Garbage, Records,
+    auth::Identity,
+    message::{decode_reply, encode_call},
+    portmap::{self, Mapping},
+};
 use crate::{
     Violation,
-    nfs3::{
-        MOUNT_PROGRAM, VERSION,
-        mount::{ExportEntry, MountEntry, MountError, MountProcedure, decode_exports, decode_mounted, decode_mounts},
-        types::FileHandle,
-    },
-    rpc::{
-        Encoder, Garbage, Records,
-        auth::Identity,
-        message::{decode_reply, encode_call},
-        portmap::{self, Mapping},
-    },
     wire::{Reader, Transmit},
 };
 
@@ -29,39 +24,6 @@ pub struct ControlCall<T> {
     records: Records,
     reply: Vec<u8>,
     decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
-}
-
-impl ControlCall<Result<FileHandle, MountError>> {
-    /// MNT: the handle of an export's root.
-    pub fn mount(xid: u32, identity: &Identity, path: &str) -> Self {
-        Self::mount_program(xid, identity, MountProcedure::Mnt, Some(path), decode_mounted)
-    }
-}
-
-impl ControlCall<()> {
-    /// UMNT.
-    pub fn unmount(xid: u32, identity: &Identity, path: &str) -> Self {
-        Self::mount_program(xid, identity, MountProcedure::Umnt, Some(path), |_| Ok(()))
-    }
-
-    /// UMNTALL.
-    pub fn unmount_all(xid: u32, identity: &Identity) -> Self {
-        Self::mount_program(xid, identity, MountProcedure::UmntAll, None, |_| Ok(()))
-    }
-}
-
-impl ControlCall<Vec<ExportEntry>> {
-    /// EXPORT.
-    pub fn exports(xid: u32, identity: &Identity) -> Self {
-        Self::mount_program(xid, identity, MountProcedure::Export, None, decode_exports)
-    }
-}
-
-impl ControlCall<Vec<MountEntry>> {
-    /// DUMP of MOUNT.
-    pub fn mounts(xid: u32, identity: &Identity) -> Self {
-        Self::mount_program(xid, identity, MountProcedure::Dump, None, decode_mounts)
-    }
 }
 
 impl ControlCall<Option<u16>> {
@@ -113,21 +75,8 @@ impl<T> ControlCall<T> {
         (self.decode)(&mut reader).map_err(|_| Violation::malformed("RFC 5531 §9: results that do not decode"))
     }
 
-    fn mount_program(
-        xid: u32,
-        identity: &Identity,
-        procedure: MountProcedure,
-        path: Option<&str>,
-        decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
-    ) -> Self {
-        Self::call(xid, identity, (MOUNT_PROGRAM, VERSION, procedure as u32), decode, |call| {
-            if let Some(path) = path {
-                call.opaque(path.as_bytes());
-            }
-        })
-    }
-
-    fn call(
+    /// A call of a program's version and procedure. `arguments` puts what it takes, `decode` reads what it gives.
+    pub fn call(
         xid: u32,
         identity: &Identity,
         (program, version, procedure): (u32, u32, u32),

@@ -1,0 +1,60 @@
+//! MOUNT's calls, for servers that have MOUNT on a port of its own.
+
+use alloc::vec::Vec;
+
+use crate::{
+    nfs3::{
+        MOUNT_PROGRAM, VERSION,
+        mount::{ExportEntry, MountEntry, MountError, MountProcedure, decode_exports, decode_mounted, decode_mounts},
+        types::FileHandle,
+    },
+    rpc::{ControlCall, Garbage, auth::Identity},
+    wire::Reader,
+};
+
+impl ControlCall<Result<FileHandle, MountError>> {
+    /// MNT: the handle of an export's root.
+    pub fn mount(xid: u32, identity: &Identity, path: &str) -> Self {
+        call(xid, identity, MountProcedure::Mnt, Some(path), decode_mounted)
+    }
+}
+
+impl ControlCall<()> {
+    /// UMNT.
+    pub fn unmount(xid: u32, identity: &Identity, path: &str) -> Self {
+        call(xid, identity, MountProcedure::Umnt, Some(path), |_| Ok(()))
+    }
+
+    /// UMNTALL.
+    pub fn unmount_all(xid: u32, identity: &Identity) -> Self {
+        call(xid, identity, MountProcedure::UmntAll, None, |_| Ok(()))
+    }
+}
+
+impl ControlCall<Vec<ExportEntry>> {
+    /// EXPORT.
+    pub fn exports(xid: u32, identity: &Identity) -> Self {
+        call(xid, identity, MountProcedure::Export, None, decode_exports)
+    }
+}
+
+impl ControlCall<Vec<MountEntry>> {
+    /// DUMP of MOUNT.
+    pub fn mounts(xid: u32, identity: &Identity) -> Self {
+        call(xid, identity, MountProcedure::Dump, None, decode_mounts)
+    }
+}
+
+fn call<T>(
+    xid: u32,
+    identity: &Identity,
+    procedure: MountProcedure,
+    path: Option<&str>,
+    decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
+) -> ControlCall<T> {
+    ControlCall::call(xid, identity, (MOUNT_PROGRAM, VERSION, procedure as u32), decode, |call| {
+        if let Some(path) = path {
+            call.opaque(path.as_bytes());
+        }
+    })
+}
