@@ -61,11 +61,16 @@ WHERE_NFS: dict[str, Any] = {
     "hosts": ["nfs3", "iscsi"],
 }
 """Levels of `protocol` for fields that NFS alone knows."""
+_NVME = "kernel:nvme-tcp://h/nqn.2000-01.x:y?ns=1&portals=i"
+WHERE_KERNEL = {"mtu": _NVME, "path_policy": _NVME, "io_queues": _NVME, "nconnect": "kernel:nfs://h/export/file"}
+"""A path of a host's kernel, for fields that it alone has there."""
 
 
 def study(where: str, section: str, field: str, value: Any, *, beside: bool = True) -> Study:
     lab, protocols = WHERE[where]
     protocols = WHERE_NFS[where] if field in OF_NFS else protocols
+    if where == "hosts" and field in WHERE_KERNEL:
+        protocols = {"a": WHERE_KERNEL[field]}
     baseline = next(iter(protocols))
     document: dict[str, Any] = {
         "name": "x", "question": "?", "lab": lab, "volume": {"size": "1MiB"}, "factors": {"protocol": protocols},
@@ -120,6 +125,9 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":
         return asked | {"options": {}}, environment(settings, 2), settings.volume.size, *_volume(settings)
+    if where == "hosts" and settings.endpoint.kernel:
+        paths = pytest.importorskip("iotax.labs.hosts.paths", reason="the extra `hosts` is not installed")
+        return paths.words(settings.endpoint.uri, settings)
     if where == "hosts":
         return asked, served, settings.load.clients, *_volume(settings)
     return asked, served if where == "loopback" else None, *_volume(settings)

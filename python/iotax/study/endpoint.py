@@ -29,15 +29,22 @@ _FORMS = {
 }
 _KERNEL_FORMS = {
     "nfs": "kernel:nfs://HOST[:PORT]/EXPORT/FILE[?vers=3|4.1|4.2&nconnect=N]",
-    "iscsi": "kernel:iscsi://HOST[:PORT]/IQN/LUN",
-    "nvme-tcp": "kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N]",
+    "iscsi": "kernel:iscsi://HOST[:PORT]/IQN/LUN[?portals=ADDRESS,…]",
+    "nvme-tcp": "kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N&portals=ADDRESS,…]",
+    "fc": "kernel:fc://WWPN/LUN",
 }
 _QUERY = {"nfs": {"mountport"}, "iscsi": set(), "nvme-tcp": {"ns"}}
-_KERNEL_QUERY = {"nfs": {"vers", "nconnect"}, "iscsi": set(), "nvme-tcp": {"ns", "queues"}}
+_KERNEL_QUERY = {
+    "nfs": {"vers", "nconnect"},
+    "iscsi": {"portals"},
+    "nvme-tcp": {"ns", "queues", "portals"},
+    "fc": set(),
+}
 _CONNECTIONS_MAX = {"nconnect": 16, "queues": 1024}
 """NFS_MAX_CONNECTIONS of Linux; more queues than any host has processors."""
 _WORD = re.compile(r"[A-Za-z0-9_.:/+=@-]*")
 """Of what a host's shell and its commands are told."""
+_WWPN = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,8 @@ def _uri(uri: str) -> Endpoint:
             raise ValueError(f"the subsystem's NQN is missing; {form}")
         if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
             raise ValueError(f"the namespace is missing (ns=1 and up); {form}")
+    if scheme == "fc" and (not _WWPN.fullmatch(host) or len(names) != 1 or not names[0].isdecimal()):
+        raise ValueError(f"a WWPN is 16 hexadecimal digits without colons, and a LUN a number; {form}")
     if not kernel:
         return Endpoint("nfs3" if scheme == "nfs" else scheme, uri)
     _check_kernel(host, parts.path, query, form)
@@ -131,7 +140,7 @@ def _uri(uri: str) -> Endpoint:
 
 def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) -> None:
     """What a kernel's initiator cannot be asked for."""
-    for text in (host, path):
+    for text in (host, path, query.get("portals", [""])[0].replace(",", "")):
         if not _WORD.fullmatch(text) or text.startswith("-") or "/../" in f"{text}/":
             raise ValueError(f"{text!r} has characters that no path of a kernel has here; {form}")
     if (version := query.get("vers", [NFS_VERSIONS[0]])[0]) not in NFS_VERSIONS:

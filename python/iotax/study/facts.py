@@ -25,6 +25,8 @@ _CARRIERS = {
     "fc-nvme": _FC_LOOP,
 }
 """Of the labs' own protocols."""
+_FIBRE_CHANNEL = Carrier(kind="hardware", usual="hardware", name="Fibre Channel")
+"""Of a path that a host's own ports make."""
 _ONE_KERNEL = ("local", "fc-nvme")
 """Whose two ends always stand in one guest."""
 
@@ -70,7 +72,7 @@ def _hosts(lab: Hosts, settings: Settings) -> Facts:
         stack="kernel" if device or settings.endpoint.kernel else "user",
         served="lab" if served else "unknown" if device else "elsewhere",
         shared="nothing",
-        carrier=Carrier() if device else _CARRIERS[protocol],
+        carrier=Carrier() if device else _FIBRE_CHANNEL if protocol == "fcp" else _CARRIERS[protocol],
         link=Link(kind="unknown" if device else "network"),
         clock="time",
         threads=load.threads,

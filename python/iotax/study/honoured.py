@@ -37,6 +37,8 @@ _NO_SECRETS = "the hosts lab carries no secrets to its hosts yet; say `lab: loop
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
 _TOPOLOGY = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
+_OF_HOSTS_TOO = Row(loopback=_NO_NETWORK)
+"""What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
 _LOGIN = ("iscsi", "nvme-tcp")
 _USER = Row(
@@ -118,13 +120,13 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "gid": _USER,
     },
     "topology": {
-        "mtu": _TOPOLOGY,
+        "mtu": _OF_HOSTS_TOO,
         "link_rate": _TOPOLOGY,
         "link_delay": _TOPOLOGY,
         "paths": _TOPOLOGY,
-        "path_policy": _TOPOLOGY,
-        "nconnect": _TOPOLOGY,
-        "io_queues": _TOPOLOGY,
+        "path_policy": _OF_HOSTS_TOO,
+        "nconnect": _OF_HOSTS_TOO,
+        "io_queues": _OF_HOSTS_TOO,
         "attach": _TOPOLOGY,
     },
     "lab: loopback": {

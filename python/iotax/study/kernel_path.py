@@ -1,4 +1,4 @@
-"""A path that a host's own kernel makes to somebody's target: `kernel:nvme-tcp://…`, `kernel:iscsi://…`, `kernel:nfs://…`."""
+"""A path that a host's own kernel makes to somebody's target: NFS, iSCSI, NVMe/TCP, Fibre Channel."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PREFIX = "kernel:"
 NFS_VERSIONS = ("3", "4.1", "4.2")
 _NFS_VERSION = "4.2"
 """Where the endpoint names none."""
-PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420, "fc": 0}
 """Where an endpoint names none."""
 
-Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp"]
+Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc"]
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,10 @@ class KernelPath:
 
     kind: Kind
     address: str
+    """Empty for Fibre Channel."""
     port: int
     name: str
-    """NQN, IQN, or the NFS export."""
+    """NQN, IQN, the NFS export, or the WWPN of the target's port."""
     unit: str
     """Namespace, LUN, or the file within the export."""
     version: str = ""
@@ -32,9 +33,14 @@ class KernelPath:
     connections: int | None = None
     """NFS: connections of the mount (`nconnect`). NVMe: I/O queues. The kernel's own choice when not given."""
 
+    portals: tuple[str, ...] = ()
+    """Further addresses of the same target, for several paths to it."""
+
     @property
     def protocol(self) -> str:
         """As reports name it."""
+        if self.kind == "fc":
+            return "fcp"
         return f"nfs{self.version}" if self.kind == "nfs" else self.kind
 
 
@@ -47,10 +53,11 @@ def kernel_path(uri: str) -> KernelPath:
     asked = query.get("nconnect") or query.get("queues")
     return KernelPath(
         kind,
-        parts.hostname or "",
+        "" if kind == "fc" else parts.hostname or "",
         parts.port or PORTS[kind],
-        name={"nfs": f"/{above}", "iscsi": above, "nvme-tcp": last}[kind],
-        unit={"nfs": last, "iscsi": last, "nvme-tcp": query.get("ns", "1")}[kind],
+        name={"nfs": f"/{above}", "iscsi": above, "nvme-tcp": last, "fc": parts.hostname or ""}[kind],
+        unit={"nfs": last, "iscsi": last, "nvme-tcp": query.get("ns", "1"), "fc": last}[kind],
         version=query.get("vers", _NFS_VERSION) if kind == "nfs" else "",
         connections=int(asked) if asked else None,
+        portals=tuple(each for each in query.get("portals", "").split(",") if each),
     )

@@ -28,8 +28,9 @@ are the lab's own protocols (loopback: `local`, `nfs3`, `iscsi`, `nvme-tcp`), or
 | NVMe/TCP | `nvme-tcp://HOST[:PORT]/NQN?ns=N` |
 | a file or block device | its path, from the study file's folder when relative |
 | lab hosts: NFS by each host's kernel | `kernel:nfs://HOST[:PORT]/EXPORT/FILE[?vers=3\\|4.1\\|4.2&nconnect=N]` |
-| lab hosts: iSCSI by each host's kernel | `kernel:iscsi://HOST[:PORT]/IQN/LUN` |
-| lab hosts: NVMe/TCP by each host's kernel | `kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N]` |
+| lab hosts: iSCSI by each host's kernel | `kernel:iscsi://HOST[:PORT]/IQN/LUN[?portals=ADDRESS,…]` |
+| lab hosts: NVMe/TCP by each host's kernel | `kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N&portals=ADDRESS,…]` |
+| lab hosts: Fibre Channel by each host's kernel | `kernel:fc://WWPN/LUN` |
 
 A label may also be a mapping with the endpoint as `protocol:` and its own credentials: `initiator`, `chap`,
 `dhchap`, `uid`, `gid`. They take the place of those under `connection`, which hold for every other label whose protocol

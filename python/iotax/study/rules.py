@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL
-from iotax.study.honoured import not_honoured, not_honoured_of_labels
+from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
-from iotax.study.model import Level, Stream, Study, factor_names
+from iotax.study.model import Level, Settings, Stream, Study, Vm, factor_names
 from iotax.study.precondition import ROUNDS_MIN
 from iotax.study.source import Place
-from iotax.study.topology import Topology, refused
+from iotax.study.topology import ON_HOSTS, Topology, refused, refused_on_hosts
 from iotax.trial import LevelValue
 from iotax.units import format_size
 
@@ -159,21 +159,41 @@ _DIGESTS = ("header_digest", "data_digest")
 
 def _topology(study: Study) -> Iterator[tuple[Place, str]]:
     """What a protocol cannot have, for every combination of levels that the study does not exclude."""
-    if study.lab.vm is None:
+    if study.lab.hosts is not None:
+        yield from _topology_of_hosts(study)
+    elif study.lab.vm is None:
         for label, changes in study.setups().items():
             for name in changes:
                 if name in Topology.model_fields:
                     place = ("factors", "protocol", label, name)
                     yield place, f"the {study.lab.name} lab has no network to shape; say `lab: vm`"
-        return
-    if study.lab.vm.cpus > 1 and study.lab.vm.clock == "icount":
+    else:
+        yield from _topology_of_guests(study, study.lab.vm)
+
+
+def _topology_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
+    if vm.cpus > 1 and vm.clock == "icount":
         yield ("lab", "vm", "cpus"), "icount counts the instructions of one processor; say `clock: host`"
+
+    def of(settings: Settings) -> Iterator[tuple[str, str]]:
+        digests = {name: getattr(settings.connection, name) for name in _DIGESTS}
+        return refused(settings.endpoint.protocol, settings.topology, digests, vm.guests, vm.cpus)
+
+    yield from _by_treatment(study, of)
+
+
+def _topology_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
+    for label, changes in study.setups().items():
+        for name in (each for each in changes if each in Topology.model_fields and each not in ON_HOSTS):
+            yield ("factors", "protocol", label, name), FIELDS["topology"][name].hosts
+    yield from _by_treatment(study, lambda settings: refused_on_hosts(settings.endpoint, settings.topology))
+
+
+def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str]]]) -> Iterator[tuple[Place, str]]:
+    """What is refused of any combination of levels that the study does not exclude, each once."""
     told = set()
     for treatment in _combinations(study, ("protocol", *Topology.model_fields, *_DIGESTS)):
-        settings = study.settings(treatment)
-        digests = {name: getattr(settings.connection, name) for name in _DIGESTS}
-        vm, protocol = study.lab.vm, settings.endpoint.protocol
-        for name, reason in refused(protocol, settings.topology, digests, vm.guests, vm.cpus):
+        for name, reason in of(study.settings(treatment)):
             place = _topology_place(study, name, treatment)
             if (place, reason) not in told:
                 told.add((place, reason))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from iotax.study.endpoint import Endpoint
 from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
+from iotax.study.hosts import CLIENT
+from iotax.study.kernel_path import kernel_path
 
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
 class Topology(Section):
-    """The network between the virtual machines, and how it is used (lab: vm)."""
+    """The network between initiator and storage, and how it is used: in the vm lab the network is made so; in the
+    hosts lab each initiator sets mtu, path_policy, nconnect and io_queues on paths of its own kernel."""
 
     mtu: _MTU = 1500
     """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
@@ -28,13 +32,54 @@ class Topology(Section):
 round-robin, queue-depth (Linux 6.11)."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""
-    io_queues: Annotated[int, Field(ge=1, le=4)] = 1
+    io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
     """I/O queues of an NVMe controller; Linux creates at most one per processor: `lab: {vm: {cpus: 4}}`."""
     attach: Attach = "guest"
     """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
 controller: a datastore."""
 
 
+ON_HOSTS = ("mtu", "path_policy", "nconnect", "io_queues")
+"""What a host can set on a path of its kernel."""
+
+
+def given(topology: Topology) -> dict[str, Any]:
+    """What the study says of it; on hosts the rest stays as it is."""
+    return {name: getattr(topology, name) for name in ON_HOSTS if _is_set(topology, name)}
+
+
+def _is_set(topology: Topology, name: str) -> bool:
+    return name in topology.model_fields_set and getattr(topology, name) is not None
+
+
+def refused_on_hosts(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[str, str]]:
+    """(field, reason) for all that this path of a host cannot have."""
+    path = kernel_path(endpoint.uri.replace(CLIENT, "1")) if endpoint.kernel else None
+    for name in given(topology):
+        if path is None:
+            yield name, "only a path of the host's kernel has it: name kernel:nfs://, kernel:iscsi://, …"
+        elif name == "mtu" and path.kind == "fc":
+            yield name, "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
+        elif name == "path_policy" and path.kind == "nfs":
+            yield name, "an NFS mount goes to one address; `nconnect` gives it several connections"
+        elif name == "path_policy" and topology.path_policy not in _HOSTS_POLICIES[path.kind]:
+            named = ", ".join(_HOSTS_POLICIES[path.kind])
+            yield name, f"{path.protocol} has no policy {topology.path_policy}; it has {named}"
+        elif name == "path_policy" and path.kind == "nvme-tcp" and not path.portals:
+            yield name, "one path leaves nothing to choose; say `&portals=` with the other addresses of the target"
+        elif name in _OWN_OF and path.kind != _OWN_OF[name]:
+            yield name, f"{path.protocol} has none; it belongs to {_OWN_OF[name]}"
+        elif name in _OWN_OF and path.connections is not None:
+            said = "nconnect" if path.kind == "nfs" else "queues"
+            yield name, f"the endpoint says it already, as {said}; leave one out"
+
+
+_HOSTS_POLICIES = {
+    "iscsi": ("round-robin", "queue-depth"),
+    "fc": ("round-robin", "queue-depth"),
+    "nvme-tcp": ("numa", "round-robin", "queue-depth"),
+}
+_OWN_OF = {"nconnect": "nfs", "io_queues": "nvme-tcp"}
 _SCSI = ("iscsi", "iser", "fcp")
 _NVME = ("nvme-tcp", "nvme-rdma", "fc-nvme")
 _NFS = ("nfs3", "nfs4.1")

@@ -17,12 +17,15 @@ controller=$SYSFS/class/nvme/nvme7 block=$SYSFS/block/nvme7n1
 case "$1" in
 connect)
     [ ! -e "$FAKE/refuse" ] || { cat "$FAKE/refuse" >&2; exit 1; }
-    mkdir -p $controller $block/device
+    subsystem=$SYSFS/class/nvme-subsystem/nvme-subsys7
+    [ ! -e $controller ] || { mkdir ${controller}2; nqn "$@" >${controller}2/subsysnqn; exit 0; }
+    mkdir -p $controller $block/device $subsystem
+    nqn "$@" >$subsystem/subsysnqn; echo numa >$subsystem/iopolicy
     nqn "$@" | tee $controller/subsysnqn >$block/device/subsysnqn
     echo 3 >$controller/queue_count; echo "An array   " >$controller/model
     echo "traddr=10.0.0.5,trsvcid=4420" >$controller/address
     echo 1 >$block/nsid; cat "$FAKE/wwid" >$block/wwid ;;
-disconnect) [ -n "$(nqn "$@")" ] && rm -r $controller $block ;;
+disconnect) [ -n "$(nqn "$@")" ] && rm -rf $controller ${controller}2 $block $SYSFS/class/nvme-subsystem/* ;;
 esac""",
     "iscsiadm": """
 shift 2
@@ -60,6 +63,7 @@ for folder in "$@"; do :; done
 [ ! -e "$FAKE/busy" ] || { echo "umount: $folder: target is busy" >&2; exit 32; }
 grep -v " $folder " $PROCFS/self/mounts >$FAKE/rest; cat $FAKE/rest >$PROCFS/self/mounts; : >$PROCFS/self/mountstats
 rm -r "$folder"/*""",
+    "tee": 'exec /usr/bin/tee "$@"',
     "modprobe": "",
 }  # fmt: skip
 
@@ -113,6 +117,65 @@ class FakeHost:
     def refuse(self, said: str) -> None:
         """What every command says that fails to connect from now on."""
         (self.folder / "refuse").write_text(f"{said}\n")
+
+    def add(self, command: str, script: str) -> None:
+        """One more, which sudo lets run."""
+        program = self.folder / "bin" / command
+        program.write_text(f'#!/bin/sh\necho "{command} $*" >>"$FAKE/log"\n{script}\n')
+        program.chmod(0o755)
+        with (self.folder / "sudoers").open("a") as sudoers:
+            sudoers.write(f"{command}\n")
+
+    def write(self, place: str, text: str) -> Path:
+        """A file of its sysfs."""
+        path = self.folder / "sys" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+        return path
+
+    def network(self, *, mtu: int, beyond: int) -> Path:
+        """One interface, and the largest frame that reaches the other end; gives the interface's MTU."""
+        set_mtu = "echo $6 >$SYSFS/class/net/$4/mtu"
+        self.add("ip", f'case "$1" in -o) echo "$4 dev eth9 src 10.0.0.1" ;; link) {set_mtu} ;; esac')
+        look = 'while [ $# -gt 1 ]; do [ "$1" = -s ] && size=$2; shift; done'
+        self.add("ping", f'{look}; [ "${{size:-0}}" -le {beyond - 28} ]')
+        return self.write("class/net/eth9/mtu", str(mtu))
+
+    def multipath(self, disk: str) -> Path:
+        """dm-multipath above a disk, of two paths; gives the table."""
+        self.write(f"block/{disk}/holders/dm-3/dm/uuid", "mpath-3600")
+        self.write("block/dm-3/dm/name", "mpatha")
+        for path in ("sdq", "sdr"):
+            (self.folder / "sys/block/dm-3/slaves" / path).mkdir(parents=True, exist_ok=True)
+        script = """case "$1" in
+table) cat "$FAKE/table" ;;
+reload) echo "$4" >"$FAKE/loaded" ;;
+resume) cat "$FAKE/loaded" >"$FAKE/table" ;;
+esac"""
+        self.add("dmsetup", script)
+        table = self.folder / "table"
+        table.write_text("0 16384 multipath 1 queue_if_no_path 1 alua 1 1 service-time 0 2 2 8:16 1 1 8:32 1 1\n")
+        return table
+
+    def fibre_channel(self, wwpn: str, lun: int | None) -> None:
+        """A port that sees one of a target, which shows a LUN; None: only after a rescan, LUN 7."""
+        self.write("class/fc_host/host5/speed", "32 Gbit")
+        self.write("class/fc_remote_ports/rport-5:0-0/port_name", f"0x{wwpn}")
+        self.write("class/fc_remote_ports/rport-5:0-0/port_state", "Online")
+        self.write("class/fc_transport/target5:0:0/port_name", f"0x{wwpn}")
+        self.write("class/scsi_host/host5/scan", "")
+        target = "class/fc_transport/target5:0:0/device"
+        disk = f"$SYSFS/{target}/5:0:0:7/block/sdq"
+        # The kernel answers to what is written; here `tee` does.
+        answers = f"""cat >"$1"
+case "$1" in
+*/scan) mkdir -p {disk} $SYSFS/block/sdq/device; echo naa.600a0980 >$SYSFS/block/sdq/device/wwid ;;
+*/delete) rm -r {disk} $SYSFS/block/sdq ;;
+esac"""
+        self.add("tee", answers)
+        if lun is not None:
+            (self.folder / "sys" / target / f"5:0:0:{lun}/block/sdq").mkdir(parents=True)
+            self.write("block/sdq/device/wwid", "naa.600a0980")
 
     def remove(self, command: str) -> None:
         (self.folder / "bin" / command).unlink()

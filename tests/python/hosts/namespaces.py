@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin") or ""
-_NETWORK = "10.231.77"
 
 
 def need() -> None:
@@ -45,6 +44,8 @@ class Network:
         self._environment = environment or {}
         self.folder, self.names = folder, [f"h{number}" for number in range(1, count + 1)]
         self._tag = f"{os.getpid() % 10000}"
+        # Of its own, as several processes test at the same time.
+        self._subnet = f"10.{200 + os.getpid() // 250 % 50}.{os.getpid() % 250 + 1}"
         self._bridge = f"ix{self._tag}"
         self._sshd: dict[str, subprocess.Popen[bytes]] = {}
         try:
@@ -53,8 +54,13 @@ class Network:
             self.close()
             raise
 
+    @property
+    def nobody(self) -> str:
+        """An address that no host has."""
+        return f"{self._subnet}.250"
+
     def address(self, name: str) -> str:
-        return f"{_NETWORK}.{self.names.index(name) + 11}"
+        return f"{self._subnet}.{self.names.index(name) + 11}"
 
     def home(self, name: str) -> Path:
         """Of logins."""
@@ -125,7 +131,7 @@ class Network:
         host_key = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
         (ssh / "known_hosts").write_text("".join(f"{self.address(name)} {host_key}\n" for name in self.names))
         ip("link", "add", self._bridge, "type", "bridge")
-        ip("addr", "add", f"{_NETWORK}.1/24", "dev", self._bridge)
+        ip("addr", "add", f"{self._subnet}.1/24", "dev", self._bridge)
         ip("link", "set", self._bridge, "up")
         for name in self.names:
             space, outside = self.namespace(name), self._outside(name)

@@ -11,7 +11,7 @@ from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.study.read import read_study
 
-from .namespaces import Network, need
+from .namespaces import Network
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
@@ -19,6 +19,7 @@ from iotax.labs.hosts.lab import HostsLab
 
 from .labs import opened_labs
 
+HOSTS = 2
 STUDY = """\
 name: hooked
 question: Is the array put back?
@@ -34,14 +35,6 @@ load: {{warmup: 0, runtime: 100ms}}
 design: {{replicates: 2}}
 baseline: {{protocol: iscsi}}
 """
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    need()
-    made = Network(tmp_path_factory.mktemp("hooks"), 2)
-    yield made
-    made.close()
 
 
 @pytest.fixture

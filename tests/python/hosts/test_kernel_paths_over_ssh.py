@@ -16,8 +16,7 @@ from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.notebook import Notebook
 from iotax.study.read import read_study
 
-from .fake_host import FakeHost
-from .namespaces import Network, need
+from .namespaces import Network
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
@@ -26,6 +25,8 @@ from iotax.labs.hosts.lab import HostsLab
 from .labs import opened_labs
 
 MIB = 1 << 20
+HOSTS = 2
+FAKES = True
 STUDY = """\
 name: paths
 question: What does the kernel's path cost?
@@ -38,16 +39,6 @@ baseline: {{protocol: nfs}}
 """
 NAMES = ("h1", "h2")
 NVME = "kernel:nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol{client}?ns=1"
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    need()
-    folder = tmp_path_factory.mktemp("paths")
-    hosts = {name: FakeHost(folder / f"fake-{name}", uid=0) for name in NAMES}
-    made = Network(folder, 2, {name: host.environment for name, host in hosts.items()})
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.study.read import read_study
 
-from .namespaces import Network, need
+from .namespaces import Network
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
@@ -22,6 +22,7 @@ from iotax.labs.hosts.lab import HostsLab
 
 from .labs import opened_labs
 
+HOSTS = 4
 STUDY = """\
 name: clients
 question: Does it scale?
@@ -32,14 +33,6 @@ load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: {runtime}}}
 design: {{replicates: 2}}
 baseline: {{protocol: iscsi}}
 """
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    need()
-    made = Network(tmp_path_factory.mktemp("hosts"), 4)
-    yield made
-    made.close()
 
 
 def written(network: Network, runtime: str = "1s") -> str:
@@ -158,7 +151,7 @@ def test_a_dead_network_fails_the_attempt_and_no_engine_outlives_its_lease(netwo
 
 
 def test_a_host_that_cannot_be_reached_is_named_before_anything_runs(network: Network, opened: Open) -> None:
-    lab = opened(written(network).replace(network.address("h2"), "10.231.77.250"))
+    lab = opened(written(network).replace(network.address("h2"), network.nobody))
     with pytest.raises(LabUnusable, match="h2: no SSH connection"):
         lab.prepare(quiet)
 

@@ -15,7 +15,8 @@ from importlib import resources
 from iotax.labs.hosts.agent import LEASE_NS, Agent
 from iotax.labs.hosts.ssh import FOLDER, Binary, HostFault, Link
 from iotax.study import Settings
-from iotax.study.kernel_path import kernel_path
+from iotax.study.kernel_path import KernelPath, kernel_path
+from iotax.study.topology import given
 
 _SCRIPT = (resources.files("iotax.labs.hosts") / "remote" / "paths.sh").read_text(encoding="utf-8")
 SCRIPT = f"{FOLDER}/paths-{hashlib.sha256(_SCRIPT.encode()).hexdigest()[:16]}.sh"
@@ -135,13 +136,25 @@ def words(uri: str, settings: Settings) -> tuple[str, ...]:
     if uri.startswith(_LOCAL):
         return "local", uri.removeprefix(_LOCAL)
     path, connection = kernel_path(uri), settings.connection
-    common = path.kind, path.address, str(path.port), path.name, path.unit
-    count = str(path.connections or "")
+    topology = given(settings.topology)
+    set_first = [f"mtu={topology['mtu']}"] if "mtu" in topology else []
+    set_first += [f"policy={topology['path_policy']}"] if topology.get("path_policy") else []
+    set_first += [f"portals={','.join(path.portals)}"] if path.portals else []
+    if path.kind == "fc":
+        return *set_first, path.kind, path.name, path.unit
+    common = *set_first, path.kind, path.address, str(path.port), path.name, path.unit
+    count = str(_connections(path, settings) or "")
     if path.kind == "nfs":
         return *common, path.version, count
     on = "CRC32C" if path.kind == "iscsi" else "on"
     digests = tuple(on if each else "" for each in (connection.header_digest, connection.data_digest))
     return (*common, *digests) if path.kind == "iscsi" else (*common, count, *digests)
+
+
+def _connections(path: KernelPath, settings: Settings) -> int | None:
+    """Of a mount, or I/O queues of a controller: as the endpoint or the treatment says."""
+    field = {"nfs": "nconnect", "nvme-tcp": "io_queues"}.get(path.kind, "")
+    return path.connections if path.connections is not None else given(settings.topology).get(field)
 
 
 def attached_of(host: str, said: str) -> Attached:
@@ -163,13 +176,15 @@ def mismatches(uri: str, settings: Settings, facts: Mapping[str, str]) -> list[s
     if uri.startswith(_LOCAL):
         return []
     path, connection = kernel_path(uri), settings.connection
-    asked: dict[str, str] = {}
+    asked = {name: str(value) for name, value in given(settings.topology).items() if name in ("mtu", "path_policy")}
     if path.kind == "nfs":
         asked["vers"] = path.version
-    else:
+    elif path.kind != "fc":
         asked |= {name: "on" for name in ("header_digest", "data_digest") if getattr(connection, name)}
-    if path.connections is not None:
-        asked["nconnect" if path.kind == "nfs" else "queues"] = str(path.connections)
+    if path.portals:
+        asked["paths"] = str(1 + len(path.portals))
+    if (connections := _connections(path, settings)) is not None:
+        asked["nconnect" if path.kind == "nfs" else "queues"] = str(connections)
     return [
         f"{name} is {facts.get(name, 'not to be found')}, {value} was asked for"
         for name, value in asked.items()

@@ -20,6 +20,7 @@ from iotax.labs.load import Checked, Permission, options, run_document
 from iotax.study import Settings
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.kernel_path import PREFIX, kernel_path
+from iotax.study.topology import given
 from iotax.trial import TrialResult
 
 _ANSWER_S = 60.0
@@ -60,7 +61,12 @@ class Volumes:
         uris = dict.fromkeys(each.endpoint.uri for each in self._settings)
         paths = [kernel_path(expanded(uri, 0)) for uri in uris if uri.startswith(PREFIX)]
         commands = dict.fromkeys(command for path in paths for command in COMMANDS[path.kind])
-        peers = [path.address for path in paths]
+        for each in self._settings:
+            if each.endpoint.kernel:
+                kind, told = kernel_path(expanded(each.endpoint.uri, 0)).kind, given(each.topology)
+                commands |= {"ip": None} if "mtu" in told else {}
+                commands |= {"tee" if kind == "nvme-tcp" else "dmsetup": None} if told.get("path_policy") else {}
+        peers = [path.address for path in paths if path.address]
         peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]
         peers += [server.data] if server is not None and "" in uris else []
         devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)

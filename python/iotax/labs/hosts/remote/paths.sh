@@ -2,7 +2,7 @@
 # needs root goes through `sudo -n`. Every path is written into a journal before it is made, so that whoever comes next takes down
 # what was left, and nothing else.
 #
-#   paths.sh up KIND ARGUMENTS...   DEVICE=…, ID=… and FACT name=value on standard output
+#   paths.sh up [mtu=N] [policy=P] [portals=A,B] KIND ARGUMENTS...   DEVICE=…, ID=… and FACT name=value on standard output
 #   paths.sh down                   takes down all that the journal of this host holds
 #   paths.sh clean                  the same, where no study is at work
 #   paths.sh keep ENGINE            holds this host's lock as long as `ENGINE session` runs, and takes everything down then
@@ -55,8 +55,93 @@ note() {
         mv "$JOURNAL.part" "$JOURNAL" || die "disk_full the journal $JOURNAL cannot be written: nothing was brought up"
 }
 
+# remember KIND WORDS...: what `down` puts back, written before it is changed.
+remember() { echo "PUT BACK $*" >>"$JOURNAL" || die "disk_full the journal $JOURNAL cannot be written: nothing was changed"; }
+
 fact() { [ -z "$2" ] || echo "FACT $1=$2"; }
 content() { cat "$1" 2>/dev/null; }
+
+# --- what is set on the way
+
+# mtu_up ADDRESS: frames of $MTU bytes, from here to there.
+mtu_up() {
+    command -v ping >/dev/null 2>&1 || die "missing ping is not installed on this host, and it alone proves that frames of $MTU bytes arrive"
+    _to=$(getent ahosts "$1" 2>/dev/null | awk 'NR == 1 { print $1 }')
+    _to=${_to:-$1}
+    _link=$(ip -o route get "$_to" 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+    [ -n "$_link" ] || die "unreachable no route leads to $1"
+    _before=$(content "$SYSFS/class/net/$_link/mtu")
+    if [ "$_before" != "$MTU" ]; then
+        remember mtu "$_link" "$_before"
+        root "setting the MTU of $_link to $MTU" ip link set dev "$_link" mtu "$MTU"
+    fi
+    case "$_to" in *:*) _header=48 ;; *) _header=28 ;; esac
+    ping -c 1 -W 2 "$_to" >/dev/null 2>&1 || die "usage $1 answers no ping, so nobody can tell whether frames of $MTU bytes reach it"
+    ping -M do -c 2 -W 2 -s "$((MTU - _header))" "$_to" >/dev/null 2>&1 ||
+        die "usage frames of $MTU bytes do not reach $1 over $_link: give its side and every switch between the same MTU"
+    fact mtu "$(content "$SYSFS/class/net/$_link/mtu")"
+}
+
+# mpath NAME: the dm-multipath device above a disk, where there is one.
+mpath() {
+    for _holder in "$SYSFS/block/$1"/holders/dm-*; do
+        case "$(content "$_holder/dm/uuid")" in mpath-*) echo "${_holder##*/}" && return ;; esac
+    done
+    return 1
+}
+has_mpath() { mpath "$1" >/dev/null; }
+
+table() { root "reading the table of $1" dmsetup table "$1" && echo "$_said"; }
+selector() { echo "$1" | grep -o "round-robin\|queue-length\|service-time\|historical-service-time" | head -n 1; }
+
+# dm_policy NAME: the paths of a multipath device by $POLICY, each with the weight 1; groups stay as they are.
+dm_policy() {
+    case "$POLICY" in
+    round-robin) _selector=round-robin ;;
+    queue-depth) _selector=queue-length ;;
+    *) die "usage dm-multipath has no policy $POLICY here; it has round-robin and queue-depth" ;;
+    esac
+    _table=$(table "$1") || exit 1
+    [ "$(selector "$_table")" != "$_selector" ] || return 0
+    remember dm "$1" "$_table"
+    # Features, handlers, groups, next group; then of each group: selector, its arguments, paths with theirs.
+    _new=$(echo "$_table" | awk -v to="$_selector" '
+        function pass(count,   k) { for (k = 0; k < count; k++) out = out " " $(i++) }
+        { i = 4; out = $1 " " $2 " " $3; pass($i + 1); pass($i + 1); groups = $i; pass(2)
+          while (groups-- > 0) { i += 2 + $(i + 1); paths = $i; own = $(i + 1); i += 2
+            out = out " " to " 0 " paths " 1"
+            while (paths-- > 0) { out = out " " $i " 1"; i += 1 + own } }
+          print out }')
+    root "setting the policy of $1" dmsetup reload "$1" --table "$_new"
+    root "setting the policy of $1" dmsetup resume "$1"
+}
+
+# scsi_policy NAME: of the disk's multipath device, set and read back.
+scsi_policy() {
+    [ -n "$POLICY" ] || return 0
+    _map=$(mpath "$1") || die "usage $1 has no multipath device, so there is no path to choose: is multipathd running, and are there two paths?"
+    _map=$(content "$SYSFS/block/$_map/dm/name")
+    dm_policy "$_map"
+    case "$(selector "$(table "$_map")")" in
+    round-robin) fact path_policy round-robin ;;
+    queue-length) fact path_policy queue-depth ;;
+    esac
+}
+
+# put_back KIND WORDS...
+put_back() {
+    case "$1" in
+    mtu) [ ! -e "$SYSFS/class/net/$2" ] || root "setting the MTU of $2 back to $3" ip link set dev "$2" mtu "$3" ;;
+    dm)
+        _name=$2
+        shift 2
+        # The device may have gone with its paths.
+        (table "$_name") >/dev/null 2>&1 || return 0
+        root "setting the policy of $_name back" dmsetup reload "$_name" --table "$*"
+        root "setting the policy of $_name back" dmsetup resume "$_name"
+        ;;
+    esac
+}
 
 # --- NVMe/TCP, by nvme-cli
 
@@ -82,11 +167,23 @@ no_controller() { [ -z "$(nvme_controllers "$1")" ]; }
 up_nvme() {
     no_controller "$3" || die "in_use $3 is connected on this host already, and not by iotax; disconnect it: nvme disconnect -n $3"
     note nvme-tcp "$3"
+    [ -z "$MTU" ] || mtu_up "$1"
     [ -e /dev/nvme-fabrics ] || root "loading nvme-tcp" modprobe nvme-tcp
-    root "connecting $3" nvme connect -t tcp -a "$1" -s "$2" -n "$3" ${5:+-i "$5"} ${6:+--hdr-digest} ${7:+--data-digest}
+    for _portal in "$1" $(echo "$PORTALS" | tr , ' '); do
+        root "connecting $3 at $_portal" nvme connect -t tcp -a "$_portal" -s "$2" -n "$3" ${5:+-i "$5"} ${6:+--hdr-digest} ${7:+--data-digest}
+    done
     until_true has_namespace "$3" "$4" || die "not_found $3 is connected, but shows no namespace $4"
     _name=$(nvme_namespace "$3" "$4")
     _one=$(nvme_controllers "$3" | head -n 1)
+    if [ -n "$POLICY" ]; then
+        for _subsystem in "$SYSFS"/class/nvme-subsystem/nvme-subsys*; do
+            [ "$(content "$_subsystem/subsysnqn")" = "$3" ] || continue
+            # The subsystem, and its policy, go with its last connection.
+            echo "$POLICY" | (root "setting the policy of $3" tee "$_subsystem/iopolicy") || exit 1
+            fact path_policy "$(content "$_subsystem/iopolicy")"
+        done
+    fi
+    fact paths "$(nvme_controllers "$3" | wc -l)"
     echo "DEVICE=/dev/$_name"
     echo "ID=$(content "$SYSFS/block/$_name/wwid")"
     fact queues "$(($(content "$_one/queue_count") - 1))" # one is for administration
@@ -134,24 +231,33 @@ up_iscsi() {
     case "$1" in *:*) _portal="[$1]:$2" ;; *) _portal="$1:$2" ;; esac
     # A record that is there already belongs to somebody, with his settings: it is used and stays.
     if (root "" iscsiadm -m node -T "$3" -p "$_portal") >/dev/null 2>&1; then
+        [ -z "$PORTALS" ] || die "usage open-iscsi has a record of $3 already; several portals need it removed: iscsiadm -m node -T $3 -o delete"
         [ -z "$5$6" ] || die "usage open-iscsi has a record of $3 with settings of its own; digests need it removed: iscsiadm -m node -T $3 -o delete"
         note iscsi "$3" "$_portal" theirs
+        [ -z "$MTU" ] || mtu_up "$1"
     else
+        for _more in $(echo "$PORTALS" | tr , ' '); do
+            case "$_more" in *:*) _portal="$_portal [$_more]:$2" ;; *) _portal="$_portal $_more:$2" ;; esac
+        done
         note iscsi "$3" "$_portal" ours
-        root "recording $3" iscsiadm -m node -T "$3" -p "$_portal" -o new
-        iscsi_set "$3" "$_portal" "node.conn[0].iscsi.HeaderDigest" "${5:-None}"
-        iscsi_set "$3" "$_portal" "node.conn[0].iscsi.DataDigest" "${6:-None}"
-        iscsi_set "$3" "$_portal" node.startup manual
+        [ -z "$MTU" ] || mtu_up "$1"
+        for _each in $_portal; do
+            root "recording $3" iscsiadm -m node -T "$3" -p "$_each" -o new
+            iscsi_set "$3" "$_each" "node.conn[0].iscsi.HeaderDigest" "${5:-None}"
+            iscsi_set "$3" "$_each" "node.conn[0].iscsi.DataDigest" "${6:-None}"
+            iscsi_set "$3" "$_each" node.startup manual
+        done
     fi
-    root "logging in to $3" iscsiadm -m node -T "$3" -p "$_portal" --login
+    for _each in $_portal; do root "logging in to $3" iscsiadm -m node -T "$3" -p "$_each" --login; done
     until_true has_session "$3" && until_true has_disk "$3" "$4" || die "not_found $3 is logged in, but shows no LUN $4"
     _name=$(iscsi_disk "$3" "$4")
     _session=$(iscsi_session "$3")
+    [ -z "$PORTALS" ] || until_true has_mpath "$_name" || die "not_found $3 has several portals, but $_name no multipath device: is multipathd running?"
     # Where multipathd took the disk, the device above it is the path.
-    for _holder in "$SYSFS/block/$_name"/holders/dm-*; do
-        case "$(content "$_holder/dm/uuid")" in mpath-*) _above=${_holder##*/} ;; esac
-    done
+    _above=$(mpath "$_name") || _above=
     echo "DEVICE=/dev/${_above:-$_name}"
+    scsi_policy "$_name"
+    fact paths "$(for _each in "$SYSFS"/class/iscsi_session/session*; do [ "$(content "$_each/targetname")" != "$3" ] || echo; done | wc -l)"
     # A target may give its unit no name: then its place is all there is.
     _wwid=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')
     echo "ID=${_wwid:-$3 LUN $4}"
@@ -167,12 +273,16 @@ up_iscsi() {
 }
 on_off() { case "$1" in 1) echo on ;; 0) echo off ;; esac; }
 
-# down_iscsi IQN PORTAL OWNER
+# down_iscsi IQN PORTALS OWNER
 down_iscsi() {
-    no_session "$1" || root "logging out of $1" iscsiadm -m node -T "$1" -p "$2" --logout
+    for _each in $2; do
+        no_session "$1" || root "logging out of $1" iscsiadm -m node -T "$1" -p "$_each" --logout
+    done
     until_true no_session "$1" || die "in_use $1 stays logged in"
-    [ "$3" = theirs ] || ! (root "" iscsiadm -m node -T "$1" -p "$2") >/dev/null 2>&1 ||
-        root "forgetting $1" iscsiadm -m node -T "$1" -p "$2" -o delete
+    for _each in $2; do
+        [ "$3" = theirs ] || ! (root "" iscsiadm -m node -T "$1" -p "$_each") >/dev/null 2>&1 ||
+            root "forgetting $1" iscsiadm -m node -T "$1" -p "$_each" -o delete
+    done
 }
 
 # --- NFS, by mount
@@ -190,6 +300,7 @@ up_nfs() {
     _mount=$FOLDER/mount
     not_mounted "$_mount" || die "in_use something is mounted on $_mount on this host, and no journal tells of it; unmount it"
     note nfs "$_mount"
+    [ -z "$MTU" ] || mtu_up "$1"
     mkdir -p "$_mount" || die "disk_full $_mount cannot be made"
     _options="vers=$5,proto=tcp,port=$2,hard,noatime,nosuid,nodev,noexec${6:+,nconnect=$6}"
     # Version 3 locks by another service, which is asked for nothing here.
@@ -218,6 +329,65 @@ down_nfs() {
     [ ! -d "$1" ] || rmdir "$1" 2>/dev/null || :
 }
 
+# --- Fibre Channel, by what the zones and the array let through
+
+# fc_disk WWPN LUN: the name of its block device.
+fc_disk() {
+    for _target in "$SYSFS"/class/fc_transport/target*; do
+        [ "$(content "$_target/port_name")" = "0x$1" ] || continue
+        for _block in "$_target"/device/*:"$2"/block/*; do
+            [ -d "$_block" ] && echo "${_block##*/}" && return
+        done
+    done
+    return 1
+}
+has_fc_disk() { fc_disk "$@" >/dev/null; }
+
+fc_ports() {
+    for _port in "$SYSFS"/class/fc_remote_ports/rport-*; do
+        [ "$(content "$_port/port_name") $(content "$_port/port_state")" != "0x$1 Online" ] || echo "${_port##*/}"
+    done
+}
+
+# up_fc WWPN LUN: the target's port, 16 hexadecimal digits
+up_fc() {
+    [ -d "$SYSFS/class/fc_host" ] || die "missing this host has no Fibre Channel port"
+    [ -n "$(fc_ports "$1")" ] || die "not_found no port of this host sees $1: zoning, cabling or the target's port"
+    # What a rescan adds is removed again; what is there stays.
+    if has_fc_disk "$1" "$2"; then note fc "$1" "$2" theirs
+    else
+        note fc "$1" "$2" ours
+        for _host in "$SYSFS"/class/fc_host/host*; do
+            echo "- - $2" | (root "rescanning ${_host##*/}" tee "$SYSFS/class/scsi_host/${_host##*/}/scan") || exit 1
+        done
+        until_true has_fc_disk "$1" "$2" || die "not_found $1 shows no LUN $2 to this host: is it mapped?"
+    fi
+    _name=$(fc_disk "$1" "$2")
+    _above=$(mpath "$_name") || _above=
+    echo "DEVICE=/dev/${_above:-$_name}"
+    _wwid=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')
+    echo "ID=${_wwid:-$1 LUN $2}"
+    scsi_policy "$_name"
+    fact model "$(content "$SYSFS/block/$_name/device/vendor" | sed 's/ *$//') $(content "$SYSFS/block/$_name/device/model" | sed 's/ *$//')"
+    fact queue_depth "$(content "$SYSFS/block/$_name/device/queue_depth")"
+    fact multipath "${_above:+$(content "$SYSFS/block/$_above/dm/name")}"
+    fact paths "${_above:+$(ls "$SYSFS/block/$_above/slaves" | wc -l)}"
+    for _host in "$SYSFS"/class/fc_host/host*; do
+        fact "link_speed_${_host##*/}" "$(content "$_host/speed")"
+    done
+}
+
+# down_fc WWPN LUN OWNER
+down_fc() {
+    [ "$3" = ours ] || return 0
+    while _gone=$(fc_disk "$1" "$2"); do
+        # Where multipathd holds it, its map goes first: the kernel removes no disk that is in use.
+        _map=$(mpath "$_gone") && root "removing the map above $_gone" dmsetup remove "$(content "$SYSFS/block/$_map/dm/name")"
+        echo 1 | (root "removing $_gone" tee "$SYSFS/block/$_gone/device/delete") || exit 1
+        [ "$(fc_disk "$1" "$2")" != "$_gone" ] || die "in_use $_gone stays"
+    done
+}
+
 # --- what this host has already
 
 # up_local PATH: a device or file, with what tells it from any other that may have this name tomorrow.
@@ -240,6 +410,12 @@ up_local() {
 
 # --- all of them
 
+put_all_back() {
+    while read -r _line; do
+        case "$_line" in "PUT BACK "*) (put_back ${_line#PUT BACK }) </dev/null || exit 1 ;; esac
+    done <"$JOURNAL"
+}
+
 down() {
     # Of an earlier boot nothing is left but the entry.
     for _old in "$FOLDER/path-$(uname -n)-"*; do
@@ -251,19 +427,35 @@ down() {
     nvme-tcp) down_nvme "$_first" ;;
     iscsi) down_iscsi "$_first" "$_second" "$_third" ;;
     nfs) down_nfs "$_first" ;;
+    fc)
+        put_all_back
+        down_fc "$_first" "$_second" "$_third"
+        ;;
     esac
+    [ "$_kind" = fc ] || put_all_back
     rm -f "$JOURNAL"
     echo "DOWN $_kind $_first"
 }
 
 up() {
     down >/dev/null
+    MTU='' POLICY='' PORTALS=''
+    while :; do
+        case "$1" in
+        mtu=*) MTU=${1#*=} ;;
+        policy=*) POLICY=${1#*=} ;;
+        portals=*) PORTALS=${1#*=} ;;
+        *) break ;;
+        esac
+        shift
+    done
     _up=$1
     shift
     case "$_up" in
     nvme-tcp) set -- up_nvme "$@" ;;
     iscsi) set -- up_iscsi "$@" ;;
     nfs) set -- up_nfs "$@" ;;
+    fc) set -- up_fc "$@" ;;
     *) set -- up_local "$@" ;;
     esac
     # What came up half is taken down; why it did not come up is what is said.

@@ -1,0 +1,182 @@
+"""What a study sets on the paths of a host's kernel: MTU, policy, connections; set, read back, put back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.labs.hosts.paths import attached_of, mismatches, words
+from iotax.study import Study
+from iotax.study.rules import broken_rules
+
+from .fake_host import FakeHost
+from .test_kernel_paths import ISCSI, NQN, NVME, SCRIPT, host, study
+
+__all__ = ["host"]
+WWPN = "50060e8012345678"
+FC = f"kernel:fc://{WWPN}/7"
+NFS = "kernel:nfs://10.0.0.5/export/data?vers=4.1"
+TWO = f"{NVME}&portals=10.0.2.5"
+SERVICE_TIME = "service-time 0 2 2 8:16 1 1 8:32 1 1"
+
+
+def up(host: FakeHost, uri: str, **topology: Any):
+    """What the script said, and what of it is not as asked."""
+    settings = study(uri, topology=topology).settings({"protocol": "a"})
+    done = host.run(SCRIPT, "up", *words(uri, settings))
+    facts = attached_of("h1", done.stdout).facts if done.returncode == 0 else {}
+    return done, facts, mismatches(uri, settings, facts) if facts else []
+
+
+def broken(uri: str, **topology: Any) -> list[str]:
+    return [message for _, message in broken_rules(study(uri, topology=topology))]
+
+
+@pytest.mark.parametrize("uri", [NVME, ISCSI, NFS])
+def test_an_mtu_is_set_proved_to_reach_the_other_end_and_put_back(host: FakeHost, uri: str) -> None:
+    mtu = host.network(mtu=1500, beyond=9000)
+    done, facts, wrong = up(host, uri, mtu=9000)
+    assert done.returncode == 0, done.stderr
+    assert (facts["mtu"], mtu.read_text(), wrong) == ("9000", "9000\n", [])
+    assert any(line.startswith("ping -M do -c 2 -W 2 -s 8972 ") for line in host.log)
+    assert host.run(SCRIPT, "down").returncode == 0
+    assert mtu.read_text() == "1500\n"
+    assert host.journal == []
+
+
+def test_an_mtu_that_the_way_does_not_carry_is_refused_and_put_back(host: FakeHost) -> None:
+    mtu = host.network(mtu=1500, beyond=1500)
+    done, _, _ = up(host, NVME, mtu=9000)
+    assert done.stderr.startswith("usage frames of 9000 bytes do not reach 10.0.0.5 over eth9")
+    assert mtu.read_text() == "1500\n"
+    assert host.journal == []
+    assert not any("nvme connect" in line for line in host.log)
+    # What is so already is left alone, and proved all the same.
+    before = len(host.log)
+    assert up(host, NVME, mtu=1500)[0].returncode == 0
+    assert not any("link set" in line for line in host.log[before:])
+    assert any("-s 1472" in line for line in host.log[before:])
+
+
+def test_an_mtu_is_put_back_after_a_crash_by_whoever_comes_next(host: FakeHost) -> None:
+    mtu = host.network(mtu=1500, beyond=9000)
+    up(host, NFS, mtu=9000)
+    assert len(host.journal) == 1
+    assert host.run(SCRIPT, "clean").returncode == 0
+    assert (mtu.read_text(), host.journal) == ("1500\n", [])
+
+
+def test_nvme_takes_all_portals_and_its_policy_is_read_back(host: FakeHost) -> None:
+    done, facts, wrong = up(host, TWO, path_policy="round-robin")
+    assert done.returncode == 0, done.stderr
+    assert (facts["path_policy"], facts["paths"], wrong) == ("round-robin", "2", [])
+    assert [line for line in host.log if line.startswith("nvme connect")] == [
+        f"nvme connect -t tcp -a {address} -s 4420 -n {NQN}" for address in ("10.0.0.5", "10.0.2.5")
+    ]
+    host.run(SCRIPT, "down")
+    assert list((host.folder / "sys/class/nvme").iterdir()) == []
+
+
+def test_a_path_that_is_missing_fails(host: FakeHost) -> None:
+    _, facts, _ = up(host, NVME)
+    settings = study(TWO, topology={"path_policy": "numa"}).settings({"protocol": "a"})
+    assert mismatches(TWO, settings, facts) == [
+        "path_policy is not to be found, numa was asked for",
+        "paths is 1, 2 was asked for",
+    ]
+
+
+def test_dm_multipath_gets_its_policy_and_its_table_back(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, 7)
+    table = host.multipath("sdq")
+    before = table.read_text()
+    done, facts, wrong = up(host, FC, path_policy="queue-depth")
+    assert done.returncode == 0, done.stderr
+    assert (facts["path_policy"], facts["paths"], wrong) == ("queue-depth", "2", [])
+    assert table.read_text() == before.replace(SERVICE_TIME, "queue-length 0 2 1 8:16 1 8:32 1")
+    assert attached_of("h1", done.stdout).device == "/dev/dm-3"
+    host.run(SCRIPT, "down")
+    assert (table.read_text(), host.journal) == (before, [])
+
+
+def test_one_path_has_no_policy(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, 7)
+    assert "has no multipath device" in up(host, FC, path_policy="round-robin")[0].stderr
+    assert host.journal == []
+
+
+def test_a_lun_over_fibre_channel_is_found_by_its_wwpn_and_stays(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, 7)
+    done, facts, _ = up(host, FC)
+    assert done.returncode == 0, done.stderr
+    attached = attached_of("h1", done.stdout)
+    assert (attached.device, attached.identity) == ("/dev/sdq", "naa.600a0980")
+    assert facts["link_speed_host5"] == "32 Gbit"
+    host.run(SCRIPT, "down")
+    assert (host.folder / "sys/class/fc_transport/target5:0:0/device/5:0:0:7/block/sdq").is_dir()
+    assert not any("tee" in line for line in host.log)
+
+
+def test_a_lun_that_a_rescan_brings_goes_again(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, None)
+    assert up(host, FC)[0].returncode == 0
+    assert (host.folder / "sys/class/scsi_host/host5/scan").read_text() == "- - 7\n"
+    assert host.run(SCRIPT, "down").returncode == 0
+    assert not (host.folder / "sys/class/fc_transport/target5:0:0/device/5:0:0:7/block/sdq").exists()
+    assert host.journal == []
+
+
+def test_what_fibre_channel_does_not_show_is_named(host: FakeHost) -> None:
+    assert up(host, FC)[0].stderr == "missing this host has no Fibre Channel port\n"
+    host.fibre_channel(WWPN, 3)
+    assert up(host, "kernel:fc://50060e8000000000/3")[0].stderr.startswith("not_found no port of this host sees")
+    host.add("tee", "cat >/dev/null")
+    assert up(host, FC)[0].stderr == f"not_found {WWPN} shows no LUN 7 to this host: is it mapped?\n"
+    assert host.journal == []
+
+
+def test_connections_are_factors_too(host: FakeHost) -> None:
+    assert up(host, NFS, nconnect=2)[2] == []
+    assert up(host, NFS, nconnect=4)[2] == ["nconnect is 2, 4 was asked for"]
+    assert any("nconnect=4" in line for line in host.log)
+    assert up(host, NVME, io_queues=2)[2] == []
+    assert any(line.endswith(" -i 2") for line in host.log)
+
+
+@pytest.mark.parametrize(
+    ("uri", "topology", "said"),
+    [
+        (FC, {"mtu": 9000}, "a Fibre Channel frame carries 2112 bytes"),
+        (NFS, {"path_policy": "round-robin"}, "an NFS mount goes to one address"),
+        (ISCSI, {"path_policy": "numa"}, "iscsi has no policy numa; it has round-robin, queue-depth"),
+        (NVME, {"path_policy": "numa"}, "one path leaves nothing to choose"),
+        (NVME, {"nconnect": 2}, "nvme-tcp has none; it belongs to nfs"),
+        (f"{NVME}&queues=2", {"io_queues": 2}, "the endpoint says it already, as queues"),
+        ("nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol?ns=1", {"mtu": 9000}, "only a path of the host's kernel"),
+        (NFS, {"link_delay": "1ms"}, "the hosts lab takes the network as it is"),
+    ],
+)
+def test_what_a_path_cannot_have_is_refused(uri: str, topology: dict[str, Any], said: str) -> None:
+    assert any(said in each for each in broken(uri, **topology)), broken(uri, **topology)
+
+
+def test_levels_and_labels_may_set_it() -> None:
+    of_factor = Study.model_validate(
+        {
+            "name": "x",
+            "question": "?",
+            "lab": {"hosts": {"initiators": ["h1"]}},
+            "factors": {"protocol": {"a": NFS, "b": {"protocol": TWO, "path_policy": "numa"}}, "mtu": [1500, 9000]},
+            "baseline": {"protocol": "a"},
+        }
+    )
+    assert list(broken_rules(of_factor)) == []
+    assert words(TWO, of_factor.settings({"protocol": "b", "mtu": 9000}))[:3] == (
+        "mtu=9000",
+        "policy=numa",
+        "portals=10.0.2.5",
+    )
+    assert words(NFS, of_factor.settings({"protocol": "a", "mtu": 1500}))[0] == "mtu=1500"
