@@ -49,6 +49,8 @@ pub enum Input<'a> {
     },
     /// `poll_timeout` has passed.
     Timer,
+    /// The driver was woken, or has begun: what other threads did to this node is to be looked at.
+    Woken,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -186,7 +186,7 @@ impl World {
             let woken = self.woken.swap(false, Ordering::SeqCst);
             for (index, node) in self.threads.iter_mut().enumerate() {
                 if woken {
-                    node.look_around(NOW);
+                    node.handle(NOW, Input::Woken);
                 }
                 if node.poll_timeout().is_some_and(|at| at <= NOW) {
                     node.handle(NOW, Input::Timer);

@@ -161,7 +161,7 @@ fn reset_is_answered_when_the_other_thread_has_ended_its_commands() {
             occupied.send(()).expect("the other");
             woken.recv().expect("it is woken");
             goes_on.recv().expect("the other");
-            other.node.look_around(other.now);
+            other.node.handle(other.now, Input::Woken);
             ended.send(()).expect("the other");
             other.send(DataOut { last: true, itt: 8, ttt, ..DataOut::default() }.encode(), &[9; 512]);
             assert!(other.answers().is_empty());

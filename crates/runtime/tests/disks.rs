@@ -73,6 +73,9 @@ impl Operations {
 
 impl Node for Operations {
     fn handle(&mut self, _now: Instant, input: Input<'_>) {
+        if matches!(input, Input::Woken) {
+            return;
+        }
         let Input::DiskDone { token, result } = input else { panic!("unexpected {input:?}") };
         let before = self.results[usize::try_from(token.0).unwrap()].replace(result);
         assert_eq!(before, None, "an end is told once");

@@ -486,6 +486,7 @@ impl Node for Scripted {
                 self.timers_left -= 1;
                 self.timer_due = now + self.timer_period.unwrap();
             }
+            Input::Woken => {}
             Input::Accepted { .. } | Input::Received { .. } | Input::DiskDone { .. } => panic!("unexpected {input:?}"),
         }
     }

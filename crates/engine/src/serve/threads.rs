@@ -152,8 +152,7 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
     }
     let _ = started.send(driver.kind());
     let (index, census) = (work.index, &work.census);
-    let control = |node: &mut ServerNode, now| {
-        node.look_around(now);
+    let control = |node: &mut ServerNode, _| {
         census.answer(index, node.connections());
         while let Some(notice) = node.poll_notice() {
             log::line(format!("{}: {}", notice.peer, notice.text));

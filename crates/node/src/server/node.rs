@@ -97,8 +97,8 @@ impl ServerNode {
         self.open
     }
 
-    /// Has the connections do what others did to them, where there is any of that. For `Server::wake_with`.
-    pub fn look_around(&mut self, now: Instant) {
+    /// Has the connections do what others did to them, where there is any of that.
+    fn look_around(&mut self, now: Instant) {
         self.look_at_claims(now);
         let rings = self.counter.server.bell.rings();
         if std::mem::replace(&mut self.rings, rings) == rings {
@@ -344,6 +344,7 @@ impl Node for ServerNode {
             Input::Closed { conn, .. } => self.closed(now, conn),
             Input::DiskDone { token, result } => self.disk_done(now, token, result),
             Input::Timer => self.timer(now),
+            Input::Woken => self.look_around(now),
             Input::Connected { .. } => {}
         }
         self.look_at_claims(now);

@@ -128,8 +128,8 @@ impl Server {
         Arc::new(Self { config, targets, nfs, discovery, bell, arithmetic: Arithmetic::default(), handle_key })
     }
 
-    /// `wake` is called when a connection did something to others, or gave back what others wait for: every thread is to call
-    /// `ServerNode::look_around`.
+    /// `wake` is called when a connection did something to others, or gave back what others wait for: the driver of every
+    /// thread is to give its node `Input::Woken`.
     pub fn wake_with(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.bell.hang(Box::new(wake));
     }

@@ -150,6 +150,7 @@ impl Node for Echo {
                 }
             }
             Input::Closed { reason, .. } => self.closed.push(reason),
+            Input::Woken => {}
             Input::Connected { .. } | Input::DiskDone { .. } | Input::Timer => panic!("an echo asked for no {input:?}"),
         }
     }
@@ -264,6 +265,7 @@ impl Node for Client {
                 self.send(conn);
             }
             Input::Closed { conn, reason } => self.streams[conn.0 as usize].closed = Some(reason),
+            Input::Woken => {}
             Input::Accepted { .. } | Input::DiskDone { .. } | Input::Timer => {
                 panic!("a client asked for no {input:?}")
             }

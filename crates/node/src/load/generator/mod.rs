@@ -584,7 +584,7 @@ impl Node for LoadNode {
                     self.turn(now, index);
                 }
             }
-            Input::Accepted { .. } => {}
+            Input::Accepted { .. } | Input::Woken => {}
         }
         self.advance(now);
         if self.recorder.is_some() {
