@@ -1,0 +1,21 @@
+//! The nodes that run on sockets, in virtual time: one thread, one seed, no clock; a run is the same to the bit on any machine.
+//!
+//! [`World`] is the driver: links, connections, disks and time. [`trial`] lets clients, a server and faults meet in it, with checkers
+//! that know nothing of the code under test. README.md tells what is modelled.
+#![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod disk;
+mod events;
+mod link;
+mod load;
+mod server;
+mod trace;
+mod world;
+
+pub use disk::{Disk, Media, SECTOR};
+pub use link::{Link, PipeId, Side};
+pub use load::add_load;
+pub use server::{Exporter, Store};
+pub use trace::Trace;
+pub use world::{HostId, Step, World};

@@ -1,0 +1,199 @@
+//! Links and the connections over them: TCP as what it looks like from above, two reliable streams of bytes in pieces of any size.
+
+use std::{collections::VecDeque, time::Duration};
+
+use iotax_node::{ConnId, load::streams::Stream};
+use iotax_proto::{Instant, Transmit, wire::Chunk};
+
+/// What a host sends through. What several connections send leaves in turn.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// From one end to the other.
+    pub latency: Duration,
+    /// `None`: without end.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Bytes of a connection that are on their way at most, in one direction.
+    pub window_bytes: usize,
+    /// Bytes that arrive at once at most.
+    pub piece_bytes: usize,
+    /// Pieces are of any size up to that, as drawn.
+    pub splits: bool,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(10),
+            rate_bytes_per_s: None,
+            window_bytes: 4 << 20,
+            piece_bytes: 32 << 10,
+            splits: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Nic {
+    pub(crate) link: Link,
+    /// When what it has been given will have left.
+    free_at: Instant,
+}
+
+impl Nic {
+    pub(crate) fn new(link: Link) -> Self {
+        Self { link, free_at: Instant(0) }
+    }
+
+    /// When bytes given now arrive at the other end.
+    pub(crate) fn send(&mut self, now: Instant, bytes: usize) -> Instant {
+        let begins = self.free_at.max(now);
+        let takes_ns = match self.link.rate_bytes_per_s {
+            Some(rate) => (bytes as u128 * 1_000_000_000).div_ceil(u128::from(rate.max(1))) as u64,
+            None => 0,
+        };
+        self.free_at = Instant(begins.0 + takes_ns);
+        self.free_at + self.link.latency
+    }
+
+    pub(crate) fn piece(&self, random: &mut Stream) -> usize {
+        let most = self.link.piece_bytes.max(1);
+        if self.link.splits { random.below(most as u64) as usize + 1 } else { most }
+    }
+}
+
+/// Names a connection for as long as either end has it, and no other after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PipeId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+/// The end that connected, or the one that accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    #[must_use]
+    pub fn other(self) -> Self {
+        Self::BOTH[1 - self as usize]
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) ends: [End; 2],
+    /// From the end of the same number to the other.
+    pub(crate) flows: [Flow; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) host: usize,
+    pub(crate) conn: ConnId,
+    pub(crate) state: EndState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndState {
+    Connecting,
+    Open,
+    /// Its node asked for the end; what still comes is thrown away.
+    Closing,
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    pub(crate) packets: VecDeque<Packet>,
+    pub(crate) in_flight_bytes: usize,
+    /// Nothing arrives before.
+    pub(crate) stalled_until: Instant,
+    /// The node said that it has bytes, and its queue was not found empty since.
+    pub(crate) dirty: bool,
+    /// What is sent from now on goes nowhere.
+    pub(crate) cut: bool,
+    /// Packets that arrived and that the receiver does not want yet.
+    pub(crate) refused: u32,
+}
+
+/// Bytes, or, without any, the end of the stream.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Pipe {
+    pub(crate) fn end(&self, side: Side) -> &End {
+        &self.ends[side as usize]
+    }
+
+    pub(crate) fn end_mut(&mut self, side: Side) -> &mut End {
+        &mut self.ends[side as usize]
+    }
+
+    pub(crate) fn flow(&mut self, from: Side) -> &mut Flow {
+        &mut self.flows[from as usize]
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.ends.iter().all(|end| end.state == EndState::Gone)
+    }
+}
+
+/// Takes bytes off the front of a queue.
+pub(crate) fn take_front(transmit: &mut Transmit, count: usize, into: &mut Vec<u8>) {
+    into.clear();
+    into.resize(count, 0);
+    let mut at = 0;
+    for chunk in transmit.chunks() {
+        let left = &mut into[at..];
+        if left.is_empty() {
+            break;
+        }
+        at += match chunk {
+            Chunk::Bytes(bytes) => {
+                let len = bytes.len().min(left.len());
+                left[..len].copy_from_slice(&bytes[..len]);
+                len
+            }
+            Chunk::Payload(payload) => {
+                let len = payload.len().min(left.len());
+                payload.copy_out(0, &mut left[..len]);
+                len
+            }
+        };
+    }
+    transmit.advance(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_link_sends_waits_for_what_it_sent_before() {
+        let link =
+            Link { latency: Duration::from_nanos(100), rate_bytes_per_s: Some(1_000_000_000), ..Link::default() };
+        let mut nic = Nic::new(link);
+        assert_eq!(nic.send(Instant(0), 50), Instant(150));
+        assert_eq!(nic.send(Instant(10), 50), Instant(200));
+        assert_eq!(nic.send(Instant(1000), 50), Instant(1150));
+    }
+
+    #[test]
+    fn bytes_come_off_the_front_across_chunks() {
+        let mut transmit = Transmit::default();
+        transmit.put(b"abc");
+        transmit.payload(iotax_proto::Payload::from_vec(b"defg".to_vec()));
+        let mut bytes = Vec::new();
+        take_front(&mut transmit, 5, &mut bytes);
+        assert_eq!(bytes, b"abcde");
+        take_front(&mut transmit, 2, &mut bytes);
+        assert_eq!((bytes.as_slice(), transmit.len()), (&b"fg"[..], 0));
+    }
+}

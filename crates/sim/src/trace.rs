@@ -1,0 +1,56 @@
+//! A hash of everything that happened: equal hashes, equal runs.
+
+use iotax_proto::Instant;
+
+/// Bytes of a packet that are hashed at each of its ends: headers and the stamps of data; the rest follows from those.
+const EDGE_BYTES: usize = 64;
+
+#[derive(Clone, Debug)]
+pub struct Trace {
+    hash: u64,
+    events: u64,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { hash: 0x9e37_79b9_7f4a_7c15, events: 0 }
+    }
+}
+
+impl Trace {
+    /// Something of a kind happened to somebody.
+    pub fn event(&mut self, at: Instant, kind: u8, who: u64, what: u64) {
+        self.events += 1;
+        self.mix(at.0 << 8 | u64::from(kind));
+        self.mix(who);
+        self.mix(what);
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.edge(&bytes[..bytes.len().min(EDGE_BYTES)]);
+        if bytes.len() > EDGE_BYTES {
+            self.edge(&bytes[bytes.len() - EDGE_BYTES..]);
+        }
+    }
+
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    fn edge(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.mix(u64::from_le_bytes(word));
+        }
+    }
+
+    /// A step of FNV-1a over words, with the high bits brought down.
+    fn mix(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+}
