@@ -8,6 +8,7 @@ use super::{
     full_feature::{FullFeature, Session},
     link::{Flow, Link},
     login::{LoggedIn, Login, Reply},
+    sessions::Opened,
     wait::WAIT_POLL,
 };
 use crate::{
@@ -84,7 +85,7 @@ impl Connection {
                 let Some(bhs) = header.take() else { return Ok(()) };
                 let request = LoginRequest::parse(&bhs);
                 let reply = login.request(&request, &self.control, &mut self.link, backend);
-                self.login_reply(&request, reply)?;
+                self.login_reply(&request, reply, backend)?;
             }
             (Phase::Full(full), Step::Header(bhs)) => {
                 self.control.clear();
@@ -107,13 +108,18 @@ impl Connection {
     }
 
     #[cold]
-    fn login_reply(&mut self, request: &LoginRequest, reply: Result<Reply, u16>) -> Result<(), Violation> {
+    fn login_reply<B: IscsiBackend>(
+        &mut self,
+        request: &LoginRequest,
+        reply: Result<Reply, u16>,
+        backend: &mut B,
+    ) -> Result<(), Violation> {
         match reply {
             Ok(Reply::Continue(response, text)) => {
                 self.send_login(response, &text);
                 Ok(())
             }
-            Ok(Reply::Done(mut response, text, logged_in)) => match self.open(*logged_in) {
+            Ok(Reply::Done(mut response, text, logged_in)) => match self.open(*logged_in, backend) {
                 Ok((tsih, full, agreed)) => {
                     response.tsih = tsih;
                     self.send_login(response, &text);
@@ -132,7 +138,11 @@ impl Connection {
     }
 
     /// Begins the session of a login that is done.
-    fn open(&mut self, logged_in: LoggedIn) -> Result<(u16, Box<FullFeature>, Agreed), u16> {
+    fn open<B: IscsiBackend>(
+        &mut self,
+        logged_in: LoggedIn,
+        backend: &mut B,
+    ) -> Result<(u16, Box<FullFeature>, Agreed), u16> {
         let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
         let (tsih, session) = match normal {
             None => (DISCOVERY_TSIH, None),
@@ -143,7 +153,11 @@ impl Connection {
                 };
                 let mut opened = None;
                 grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, origin.clone()));
-                let (tsih, ended) = opened.ok_or(login_status::OUT_OF_RESOURCES)?;
+                let Opened { tsih, ended, reinstates } = opened.ok_or(login_status::OUT_OF_RESOURCES)?;
+                if reinstates {
+                    // Its tasks end before those of this session begin, not when it next looks by itself.
+                    backend.rouse();
+                }
                 let mut port = [0; 8];
                 port[2..].copy_from_slice(&isid);
                 // RFC 7143 §4.4: names of SCSI ports.

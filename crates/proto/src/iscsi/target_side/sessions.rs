@@ -30,10 +30,21 @@ struct Live {
     ended: Arc<AtomicBool>,
 }
 
+/// A session that begins.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) tsih: u16,
+    /// Set when it is to end.
+    pub(super) ended: Arc<AtomicBool>,
+    /// There was one of the same initiator port, which is to learn of its end.
+    pub(super) reinstates: bool,
+}
+
 impl Sessions {
-    /// Opens a session and gives its TSIH and the flag that ends it. An older session of the same initiator port is ended:
-    /// it is reinstated by this one (RFC 7143 §6.3.5). `None` where there are too many.
-    pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6], origin: Origin) -> Option<(u16, Arc<AtomicBool>)> {
+    /// Opens a session. An older session of the same initiator port is ended: it is reinstated by this one (RFC 7143 §6.3.5).
+    /// `None` where there are too many.
+    pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6], origin: Origin) -> Option<Opened> {
+        let before = self.live.len();
         self.live.retain(|live| {
             let same = live.initiator == initiator && live.isid == isid;
             if same {
@@ -41,6 +52,7 @@ impl Sessions {
             }
             !same
         });
+        let reinstates = self.live.len() < before;
         let of_origin = self.live.iter().filter(|live| live.origin == origin).count();
         if self.live.len() >= SESSIONS_MAX || of_origin >= SESSIONS_OF_ORIGIN_MAX {
             return None;
@@ -55,7 +67,7 @@ impl Sessions {
         let ended = Arc::new(AtomicBool::new(false));
         let (tsih, flag) = (self.last_tsih, Arc::clone(&ended));
         self.live.push(Live { initiator: initiator.to_string(), isid, tsih, origin, ended });
-        Some((tsih, flag))
+        Some(Opened { tsih, ended: flag, reinstates })
     }
 
     pub(super) fn exists(&self, tsih: u16) -> bool {
@@ -82,14 +94,15 @@ mod tests {
     #[test]
     fn a_session_of_the_same_port_ends_the_older_one() {
         let mut sessions = Sessions::default();
-        let (first, first_ended) = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
-        let (other, other_ended) = sessions.open("iqn.a", [2; 6], Origin::Address(1)).expect("room");
-        let (second, second_ended) = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
-        assert!(first_ended.load(Ordering::Acquire));
-        assert!(!other_ended.load(Ordering::Acquire) && !second_ended.load(Ordering::Acquire));
-        assert!(!sessions.exists(first) && sessions.exists(other) && sessions.exists(second));
-        sessions.close(second);
-        assert!(!sessions.exists(second));
+        let first = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
+        let other = sessions.open("iqn.a", [2; 6], Origin::Address(1)).expect("room");
+        let second = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
+        assert_eq!([first.reinstates, other.reinstates, second.reinstates], [false, false, true]);
+        let ended = [&first, &other, &second].map(|opened| opened.ended.load(Ordering::Acquire));
+        assert_eq!(ended, [true, false, false]);
+        assert!(!sessions.exists(first.tsih) && sessions.exists(other.tsih) && sessions.exists(second.tsih));
+        sessions.close(second.tsih);
+        assert!(!sessions.exists(second.tsih));
     }
 
     #[test]
