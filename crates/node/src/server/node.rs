@@ -120,6 +120,11 @@ impl ServerNode {
         }
     }
 
+    /// Operations that wait for a disk, for blocks that others have, or for their turn.
+    pub fn operations(&self) -> usize {
+        self.counter.disks.borrow().under_way()
+    }
+
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }

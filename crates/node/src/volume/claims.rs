@@ -251,6 +251,29 @@ impl Claim {
         self.entry.as_ref().is_none_or(|(_, ticket)| ticket.is_granted.load(SeqCst))
     }
 
+    /// Of a write that was aborted while the disk works on it: whoever wants its blocks from now on waits until that has ended, or
+    /// the aborted write could undo theirs. Those that have them already are none of its business. Beyond as many claims as may wait it
+    /// stays as it was.
+    #[must_use]
+    pub(super) fn abandoned(mut self) -> Self {
+        if self.alone || !self.is_granted() {
+            return self;
+        }
+        let claims = Arc::clone(&self.claimant.claims);
+        let mut entries = claims.lock();
+        if let Ok(entry) = self.claimant.enter(&mut entries, &self.part, true) {
+            if let Some(last) = entries.list.last_mut() {
+                last.is_held = true;
+            }
+            entry.1.is_granted.store(true, SeqCst);
+            claims.alone.fetch_add(1, SeqCst);
+            claims.subtract(&self.part);
+            (self.alone, self.entry) = (true, Some(entry));
+        }
+        drop(entries);
+        self
+    }
+
     #[cold]
     fn release_contended(&self) {
         let claims = &self.claimant.claims;
@@ -295,6 +318,21 @@ mod tests {
 
     fn claimant(claims: &Arc<Claims>) -> Rc<Claimant> {
         Claimant::new(Arc::clone(claims), Arc::default())
+    }
+
+    #[test]
+    fn blocks_of_an_aborted_write_are_nobodys_until_the_disk_has_ended_it() {
+        let claims = Claims::new();
+        let one = claimant(&claims);
+        let beside = one.share(4096, 4096).expect("room");
+        let aborted = one.share(0, 4096).expect("room").abandoned();
+        let after = one.share(0, 4096).expect("room");
+        assert!(beside.is_granted() && !after.is_granted());
+        drop(aborted);
+        assert!(after.is_granted());
+        drop((after, beside));
+        assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
+        assert!(claims.stripes.iter().all(|stripe| stripe.load(SeqCst) == 0));
     }
 
     #[test]

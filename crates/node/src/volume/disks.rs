@@ -103,6 +103,12 @@ impl Disks {
         self.in_memory.pop_front()
     }
 
+    /// Operations that somebody waits for, or whose disk still works on them.
+    pub fn under_way(&self) -> usize {
+        let at_disk = self.waiting.iter().filter(|entry| !matches!(entry.state, Waiting::Nobody)).count();
+        at_disk + self.in_memory.len() + self.on_disk.len() + self.barred.len()
+    }
+
     /// Operations that waited for claims when this was asked; those that must wait on say so again.
     pub fn take_barred(&mut self) -> Vec<(ConnId, IoId)> {
         std::mem::take(&mut self.barred)
@@ -117,6 +123,11 @@ impl Disks {
 
     pub(super) fn wait_for_claim(&mut self, conn: ConnId, id: IoId) {
         self.barred.push((conn, id));
+    }
+
+    /// It was aborted.
+    pub(super) fn forget_claim(&mut self, conn: ConnId, id: IoId) {
+        self.barred.retain(|waiting| *waiting != (conn, id));
     }
 
     pub(super) fn ask(&mut self, conn: ConnId, id: IoId, disk: DiskId, op: DiskOp, is_piece: bool) -> DiskToken {
@@ -136,7 +147,7 @@ impl Disks {
 
     pub(super) fn abandon(&mut self, token: DiskToken, ending: Option<Ending>, claim: Option<Claim>) {
         if let Some(entry) = self.waiting.get_mut(token.0 as usize) {
-            entry.state = Waiting::Abandoned { _ending: ending, _claim: claim };
+            entry.state = Waiting::Abandoned { _ending: ending, _claim: claim.map(Claim::abandoned) };
         }
     }
 }

@@ -189,10 +189,15 @@ impl Operations {
 
     /// Forgets an operation. What a disk has under way of it keeps `ending`, and its blocks.
     pub fn abort(&mut self, id: IoId, ending: Option<Ending>) {
-        if let Some(slot) = self.slots.get_mut(id as usize)
-            && let Slot::Disk { state: DiskState::Disk(token), work, .. } = std::mem::replace(slot, Slot::Idle)
-        {
-            self.disks.borrow_mut().abandon(token, ending, work.claim);
+        let Some(slot) = self.slots.get_mut(id as usize) else { return };
+        match std::mem::replace(slot, Slot::Idle) {
+            Slot::Disk { state: DiskState::Disk(token), work, .. } => {
+                self.disks.borrow_mut().abandon(token, ending, work.claim);
+            }
+            Slot::Barred { .. } | Slot::Disk { state: DiskState::Claim, .. } => {
+                self.disks.borrow_mut().forget_claim(self.conn, id);
+            }
+            _ => {}
         }
     }
 
