@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Of skipped tests, what `make test` says at its end need not be said by each part.
 REASONS  := $(if $(SKIPPED),-r fE)
 
-.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz engine install test-packages wheel try-wheel engine-static site clean
+.PHONY: run schema test test-here test-vm test-long test-bare check check-rust check-python bench statistics fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -77,6 +77,10 @@ schema: install
 # A minute for each target, as many at a time as there are processors; SECONDS_EACH=600 for ten.
 fuzz:
 	@scripts/fuzz
+
+# Faults from seeds, in virtual time: SEEDS=2000 of each protocol from FIRST=0 on; SEED='…' runs one again, as it was printed.
+sim-test:
+	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" SEED="$(SEED)" scripts/sim-test
 
 test-packages:
 	@scripts/test-packages

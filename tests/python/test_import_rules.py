@@ -143,6 +143,7 @@ CRATE_RULES = {
     "proto": set(),
     "node": {"iotax-proto"},
     "runtime": {"iotax-proto", "iotax-node"},
+    "sim": {"iotax-proto", "iotax-node"},
     "engine": {"iotax-proto", "iotax-node", "iotax-runtime"},
 }
 COMMON = ("lib.rs", "backend.rs", "errors.rs", "geometry.rs", "initiator.rs", "origin.rs", "time.rs", "wire")
@@ -253,7 +254,7 @@ FORBIDDEN_STD = ("time", "net", "fs", "thread", "process", "env", "io")
 ADDRESS_TYPES = {"SocketAddr", "SocketAddrV4", "SocketAddrV6", "IpAddr", "Ipv4Addr", "Ipv6Addr", "AddrParseError"}
 
 
-@pytest.mark.parametrize("crate", ["proto", "node"])
+@pytest.mark.parametrize("crate", ["proto", "node", "sim"])
 def test_sans_io_crates_name_no_clock_socket_thread_or_file(crate: str) -> None:
     broken = []
     for path in rust_sources(crate):

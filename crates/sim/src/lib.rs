@@ -5,17 +5,24 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod agent;
+mod board;
 mod disk;
 mod events;
 mod link;
 mod load;
+mod options;
+mod register;
 mod server;
 mod trace;
+pub mod trial;
 mod world;
 
+pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
 pub use link::{Link, PipeId, Side};
 pub use load::add_load;
+pub use options::{Canary, Fault, Options, PROTOCOLS};
 pub use server::{Exporter, Store};
 pub use trace::Trace;
 pub use world::{HostId, Step, World};

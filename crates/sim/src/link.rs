@@ -86,6 +86,8 @@ impl Side {
 
 #[derive(Debug)]
 pub(crate) struct Pipe {
+    /// Which of its host's connects it is.
+    pub(crate) connect: u64,
     pub(crate) ends: [End; 2],
     /// From the end of the same number to the other.
     pub(crate) flows: [Flow; 2],

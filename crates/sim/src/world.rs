@@ -52,8 +52,8 @@ pub struct World {
     pipes: Vec<Slot>,
     free_pipes: Vec<u32>,
     disks: Vec<Disk>,
-    /// Connections whose accepting end is gone, since `take_left` was called.
-    left: Vec<PipeId>,
+    /// See `take_left`.
+    left: Vec<(HostId, u64)>,
     /// Set by nodes that did something to others, each with those others.
     bells: Vec<(Arc<AtomicBool>, Vec<usize>)>,
     /// Memory of packets, to be used again.
@@ -77,6 +77,8 @@ struct Host {
     timer_at: Option<Instant>,
     /// Connections whose bytes it does not want.
     paused: Vec<ConnId>,
+    /// Counts the connections that it asked for.
+    connects: u64,
     /// Counts its crashes: what was begun before one ends for nobody.
     life: u32,
 }
@@ -171,6 +173,7 @@ impl World {
             ahead: Duration::ZERO,
             timer_at: None,
             paused: Vec::new(),
+            connects: 0,
             life: 0,
         });
         HostId(self.hosts.len() - 1)
@@ -261,6 +264,13 @@ impl World {
         }
     }
 
+    /// It is there again, with what it knows of itself, unless it was never gone.
+    pub fn come_back(&mut self, host: HostId, node: Rc<RefCell<dyn Node>>) {
+        if self.hosts[host.0].node.is_none() {
+            self.restart(host, node);
+        }
+    }
+
     /// It is there again, with another node.
     pub fn restart(&mut self, host: HostId, node: Rc<RefCell<dyn Node>>) {
         self.hosts[host.0].node = Some(node);
@@ -334,16 +344,9 @@ impl World {
         }
     }
 
-    /// Connections whose accepting end went since the last call.
-    pub fn take_left(&mut self) -> Vec<PipeId> {
+    /// Connections whose accepting end went since the last call: who connected, and which of its connects that was, from 1 on.
+    pub fn take_left(&mut self) -> Vec<(HostId, u64)> {
         std::mem::take(&mut self.left)
-    }
-
-    /// The accepting end is gone, or the other never got there.
-    pub fn has_left(&self, pipe: PipeId) -> bool {
-        let slot = &self.pipes[pipe.slot as usize];
-        slot.generation != pipe.generation
-            || slot.pipe.as_ref().is_none_or(|pipe| pipe.end(Side::Server).state == EndState::Gone)
     }
 
     // ------------------------------------------------------------------------------------------------------------- nodes
@@ -516,7 +519,9 @@ impl World {
     fn connect(&mut self, host: usize, conn: ConnId, to: SocketAddr) {
         let client = End { host, conn, state: EndState::Connecting };
         let server = End { host: usize::MAX, conn: ConnId(u32::MAX), state: EndState::Connecting };
-        let pipe = Pipe { ends: [client, server], flows: [Flow::default(), Flow::default()] };
+        self.hosts[host].connects += 1;
+        let connect = self.hosts[host].connects;
+        let pipe = Pipe { connect, ends: [client, server], flows: [Flow::default(), Flow::default()] };
         let slot = self.free_pipes.pop().unwrap_or_else(|| {
             self.pipes.push(Slot { generation: 0, pipe: None });
             self.pipes.len() as u32 - 1
@@ -654,7 +659,9 @@ impl World {
             node.is_some_and(|node| node.borrow().wants_receive(end.conn))
         };
         if end.state == EndState::Open && !wants() {
-            self.pipe(id).map(|pipe| pipe.flow(to.other()).refused += 1);
+            if let Some(pipe) = self.pipe(id) {
+                pipe.flow(to.other()).refused += 1;
+            }
             if !self.hosts[end.host].paused.contains(&end.conn) {
                 self.hosts[end.host].paused.push(end.conn);
             }
@@ -721,9 +728,9 @@ impl World {
     fn forget(&mut self, id: PipeId, side: Side) {
         let Some(pipe) = self.pipe(id) else { return };
         pipe.end_mut(side).state = EndState::Gone;
-        let is_gone = pipe.is_gone();
+        let (is_gone, from) = (pipe.is_gone(), (HostId(pipe.end(Side::Client).host), pipe.connect));
         if side == Side::Server {
-            self.left.push(id);
+            self.left.push(from);
         }
         if is_gone {
             let slot = &mut self.pipes[id.slot as usize];

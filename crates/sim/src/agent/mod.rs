@@ -1,0 +1,454 @@
+//! A client that outlives its connections: it opens them as the load generator does, does I/O of its own choosing, and comes back
+//! whenever it lost them.
+
+mod lane;
+
+use std::{collections::VecDeque, net::IpAddr, net::SocketAddr, time::Duration};
+
+use iotax_node::{
+    ConnId, Input, LoadConfig, Node, Output, Randomness, RunConfig, TaskConfig,
+    load::{
+        Endpoint, Pacing, Unit, connector,
+        link::{Control, Link, Step},
+        streams::Stream,
+    },
+};
+use iotax_proto::{Instant, Transmit, Violation, ViolationKind};
+
+use crate::board::{Phase, SharedBoard};
+use lane::Lane;
+
+/// Before it connects again.
+const BACKOFF: Duration = Duration::from_millis(10);
+/// How long the links may take to open before it begins again.
+const OPEN_TIME: Duration = Duration::from_secs(20);
+/// And to close in order.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
+
+const CONTROL: ConnId = ConnId(0);
+
+/// What an agent is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Character {
+    pub(crate) host: usize,
+    pub(crate) lanes: u32,
+    pub(crate) depth: u32,
+    /// Between an I/O and the next at most.
+    pub(crate) pause: Duration,
+    pub(crate) seed: u64,
+}
+
+pub(crate) struct Agent {
+    character: Character,
+    endpoint: Endpoint,
+    board: SharedBoard,
+    random: Stream,
+    life: Life,
+    control: Option<Box<dyn Control>>,
+    /// Where the control connection goes on once it is closed.
+    control_next: Option<SocketAddr>,
+    control_closing: bool,
+    lanes: Vec<Lane>,
+    /// Connections that the driver has, by id, with the number of the connect.
+    open: Vec<Option<u64>>,
+    connects: u64,
+    outputs: VecDeque<Output>,
+    to_send: Vec<ConnId>,
+    /// What it has read in the liveness phase, sectors.
+    looked: usize,
+    flushed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Without connections until then.
+    Away(Instant),
+    Opening(Instant),
+    Up,
+    /// Gives up what it has, and comes back.
+    Breaking,
+    Leaving(Instant),
+    Done,
+}
+
+impl Agent {
+    pub(crate) fn new(character: Character, endpoint: Endpoint, board: SharedBoard) -> Self {
+        Self {
+            random: Stream::new(character.seed, "agent", character.host as u64),
+            open: vec![None; character.lanes as usize + 1],
+            character,
+            endpoint,
+            board,
+            life: Life::Away(Instant(0)),
+            control: None,
+            control_next: None,
+            control_closing: false,
+            lanes: Vec::new(),
+            connects: 0,
+            outputs: VecDeque::new(),
+            to_send: Vec::new(),
+            looked: 0,
+            flushed: false,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.life == Life::Done
+    }
+
+    /// How it stands, for a report.
+    pub(crate) fn standing(&self) -> String {
+        let under_way: usize = self.lanes.iter().map(Lane::under_way).sum();
+        format!(
+            "agent {} is {:?} with {under_way} commands under way, {} sectors read",
+            self.character.host, self.life, self.looked
+        )
+    }
+
+    /// Its host is gone: what it had under way is lost, and it knows nothing any more but who it is.
+    pub(crate) fn crash(&mut self, now: Instant) {
+        self.lose_lanes(now);
+        self.open.fill(None);
+        (self.control, self.control_next) = (None, None);
+        self.outputs.clear();
+        self.to_send.clear();
+        (self.looked, self.flushed) = (0, false);
+        self.life = Life::Away(now);
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ connections
+
+    fn begin(&mut self, now: Instant) {
+        let host = self.endpoint.unit.host().and_then(|host| host.parse::<IpAddr>().ok());
+        let Some(server) = host else { return self.board.borrow_mut().find("an endpoint without an address") };
+        let instance = self.character.host as u32 + 1;
+        let settings = connector::Settings::new(server, instance, Randomness::new([instance as u8; 32]));
+        match connector::control(&self.endpoint, &settings, &self.load_config()) {
+            Ok(control) => self.control = Some(control),
+            Err(failure) => return self.board.borrow_mut().find(format!("no way to connect: {failure}")),
+        }
+        self.control_closing = false;
+        self.life = Life::Opening(now + OPEN_TIME);
+        self.step_control(now);
+    }
+
+    /// Only how many connections it wants, of what depth, is used.
+    fn load_config(&self) -> LoadConfig {
+        let run = RunConfig {
+            outstanding: self.character.depth,
+            block_size_bytes: 4096,
+            read_percent: 50.0,
+            random_percent: 100.0,
+            streams: Vec::new(),
+            pacing: Pacing::Closed,
+            warmup: Duration::ZERO,
+            runtime: Duration::from_secs(1),
+            sample: Duration::from_secs(1),
+            seed: 1,
+            verify: false,
+        };
+        LoadConfig {
+            task: TaskConfig::Run(run),
+            workers: self.character.lanes,
+            first_worker: 0,
+            own_workers: self.character.lanes,
+            working_set_bytes: None,
+            working_set_offset_bytes: 0,
+            run: 1,
+        }
+    }
+
+    fn connect(&mut self, conn: ConnId, to: SocketAddr) -> u64 {
+        self.connects += 1;
+        self.board.borrow_mut().counts.connects += 1;
+        self.open[conn.0 as usize] = Some(self.connects);
+        self.outputs.push_back(Output::Connect { conn, to });
+        self.connects
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        if self.open[conn.0 as usize].is_some() {
+            self.outputs.push_back(Output::Close { conn });
+        }
+    }
+
+    fn step_control(&mut self, now: Instant) {
+        let Some(control) = &mut self.control else { return };
+        let step = control.step(now);
+        if self.control_next.is_none() && !control.transmit().is_empty() {
+            self.to_send.push(CONTROL);
+        }
+        match step {
+            Step::Wait => {}
+            Step::Connect(to) if self.open[0].is_some() => {
+                self.control_next = Some(to);
+                self.close(CONTROL);
+            }
+            Step::Connect(to) => {
+                self.connect(CONTROL, to);
+            }
+            Step::Open(links) => {
+                if !control.needs_connection() {
+                    self.close(CONTROL);
+                }
+                self.open_lanes(links);
+            }
+            // A server may have no room for us for a time.
+            Step::Failed(_) => self.break_down(now),
+            Step::Closed => {
+                self.control = None;
+                self.close(CONTROL);
+            }
+        }
+    }
+
+    fn open_lanes(&mut self, links: Vec<Link>) {
+        for (index, link) in links.into_iter().enumerate() {
+            let Some(to) = link.to else { continue };
+            let connect = self.connect(ConnId(index as u32 + 1), to);
+            let way = (self.character.host, connect);
+            self.lanes.push(Lane::new(link.initiator, self.character.depth, way));
+        }
+    }
+
+    fn violated(&mut self, now: Instant, violation: &Violation) {
+        if !matches!(violation.kind, ViolationKind::TimedOut | ViolationKind::Refused(_)) {
+            self.board.borrow_mut().find(format!("the server breaks its protocol: {violation}"));
+        }
+        self.break_down(now);
+    }
+
+    /// Gives up all connections. What is under way is lost.
+    fn break_down(&mut self, now: Instant) {
+        if matches!(self.life, Life::Done | Life::Breaking) {
+            return;
+        }
+        self.lose_lanes(now);
+        (self.control, self.control_next) = (None, None);
+        (self.looked, self.flushed) = (0, false);
+        let was_leaving = matches!(self.life, Life::Leaving(_));
+        self.life = Life::Breaking;
+        for index in 0..self.open.len() {
+            self.close(ConnId(index as u32));
+        }
+        self.broken(now);
+        if was_leaving && !matches!(self.life, Life::Breaking) {
+            self.life = Life::Done;
+        }
+    }
+
+    fn lose_lanes(&mut self, now: Instant) {
+        for mut lane in std::mem::take(&mut self.lanes) {
+            lane.disconnected(now, &self.board);
+        }
+    }
+
+    /// Once the driver has none of its connections.
+    fn broken(&mut self, now: Instant) {
+        if self.life == Life::Breaking && self.open.iter().all(Option::is_none) {
+            let pause = self.random.below(BACKOFF.as_nanos() as u64);
+            self.life = Life::Away(now + Duration::from_nanos(pause));
+        }
+    }
+
+    fn closed(&mut self, now: Instant, conn: ConnId) {
+        self.open[conn.0 as usize] = None;
+        match self.life {
+            Life::Breaking => return self.broken(now),
+            Life::Leaving(_) if conn != CONTROL => {
+                if self.lanes.get(conn.0 as usize - 1).is_some_and(|lane| !lane.closed) {
+                    self.break_down(now);
+                }
+                return;
+            }
+            Life::Away(_) | Life::Done => return,
+            Life::Opening(_) | Life::Up | Life::Leaving(_) => {}
+        }
+        if conn == CONTROL {
+            if let Some(to) = self.control_next.take() {
+                self.connect(CONTROL, to);
+                return;
+            }
+            if self.control.as_ref().is_none_or(|control| !control.needs_connection()) {
+                return;
+            }
+        }
+        self.break_down(now);
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ a turn
+
+    fn advance(&mut self, now: Instant) {
+        self.step_control(now);
+        match self.life {
+            Life::Away(until) if until <= now => self.begin(now),
+            Life::Opening(until) => {
+                if self.lanes.len() == self.character.lanes as usize && self.lanes.iter().all(|lane| lane.is_ready) {
+                    self.came_up();
+                } else if until <= now {
+                    self.break_down(now);
+                }
+            }
+            Life::Leaving(until) => self.leave_on(now, until),
+            Life::Away(_) | Life::Up | Life::Breaking | Life::Done => {}
+        }
+        if self.life == Life::Up {
+            self.work(now);
+        }
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if !lane.transmit().is_empty() {
+                self.to_send.push(ConnId(index as u32 + 1));
+            }
+        }
+        if let Some(violation) = self.lanes.iter_mut().find_map(|lane| lane.violation.take()) {
+            self.violated(now, &violation);
+        }
+    }
+
+    fn came_up(&mut self) {
+        self.life = Life::Up;
+        // A session of an ISID that had one ends that with its tasks (RFC 7143 §6.3.5).
+        if self.replaces_sessions() {
+            self.board.borrow_mut().register.host_is_new(self.character.host);
+        }
+    }
+
+    fn replaces_sessions(&self) -> bool {
+        matches!(self.endpoint.unit, Unit::Iscsi { .. })
+    }
+
+    fn work(&mut self, now: Instant) {
+        let phase = self.board.borrow().phase;
+        match phase {
+            Phase::Safety => {
+                let zeroes = !matches!(self.endpoint.unit, Unit::Nfs { .. });
+                for lane in &mut self.lanes {
+                    lane.do_anything(now, &mut self.random, &self.board, self.character.pause, zeroes);
+                }
+            }
+            Phase::Liveness => {
+                let sectors = self.board.borrow().register.sectors();
+                let lane = &mut self.lanes[0];
+                if !self.flushed
+                    && let Some(flushed) = lane.flush_alone(now, &self.board)
+                {
+                    self.flushed = flushed;
+                }
+                if self.flushed && lane.look(now, &self.board, &mut self.looked) && self.looked >= sectors {
+                    self.leave(now);
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, now: Instant) {
+        if self.lanes.iter().any(|lane| lane.under_way() > 0) {
+            return;
+        }
+        for lane in &mut self.lanes {
+            let (under_way, credits) = (lane.under_way(), lane.credits());
+            if under_way != 0 || credits == 0 {
+                self.board
+                    .borrow_mut()
+                    .find(format!("{under_way} tags and {credits} credits are left of an idle session"));
+            }
+            lane.close(now);
+        }
+        self.life = Life::Leaving(now + CLOSE_TIME);
+    }
+
+    fn leave_on(&mut self, now: Instant, until: Instant) {
+        if until <= now {
+            self.board.borrow_mut().find("an orderly end did not come");
+            return self.break_down(now);
+        }
+        for index in 0..self.lanes.len() {
+            if self.lanes[index].closed && !std::mem::replace(&mut self.lanes[index].told, true) {
+                self.close(ConnId(index as u32 + 1));
+            }
+        }
+        if self.lanes.iter().all(|lane| lane.closed)
+            && let Some(control) = &mut self.control
+            && !std::mem::replace(&mut self.control_closing, true)
+        {
+            control.close(now);
+            self.step_control(now);
+        }
+        if self.lanes.iter().all(|lane| lane.closed) && self.control.is_none() && self.open.iter().all(Option::is_none)
+        {
+            self.life = Life::Done;
+        }
+    }
+}
+
+impl Node for Agent {
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Received { conn: CONTROL, bytes } => {
+                if let Some(Err(violation)) = self.control.as_mut().map(|control| control.receive(now, bytes)) {
+                    self.violated(now, &violation);
+                }
+            }
+            Input::Received { conn, bytes } => {
+                if let Some(lane) = self.lanes.get_mut(conn.0 as usize - 1) {
+                    lane.receive(now, bytes, &self.board);
+                }
+            }
+            Input::Closed { conn, .. } => self.closed(now, conn),
+            Input::Timer => {
+                let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+                for lane in &mut self.lanes {
+                    lane.timer(now, &self.board);
+                }
+                if let Some(control) = self.control.as_mut().filter(|control| due(control.poll_timeout()))
+                    && let Err(violation) = control.handle_timeout(now)
+                {
+                    self.violated(now, &violation);
+                }
+            }
+            Input::Connected { .. } | Input::Accepted { .. } | Input::DiskDone { .. } | Input::Woken => {}
+        }
+        self.advance(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_transmit(&mut self) -> Option<ConnId> {
+        self.to_send.pop()
+    }
+
+    fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
+        match (conn.0 as usize).checked_sub(1) {
+            Some(index) => Some(self.lanes.get_mut(index)?.transmit()),
+            None if self.control_next.is_some() => None,
+            None => Some(self.control.as_mut()?.transmit()),
+        }
+    }
+
+    fn wants_receive(&self, _: ConnId) -> bool {
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let own = match self.life {
+            Life::Away(until) | Life::Opening(until) | Life::Leaving(until) => Some(until),
+            Life::Up | Life::Breaking | Life::Done => None,
+        };
+        let control = self.control.as_ref().and_then(|control| control.poll_timeout());
+        let safety = self.life == Life::Up && self.board.borrow().phase == Phase::Safety;
+        let lanes = self.lanes.iter().filter_map(|lane| lane.next_due(safety));
+        own.into_iter().chain(control).chain(lanes).min()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_done()
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.standing())
+    }
+}

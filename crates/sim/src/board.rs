@@ -1,0 +1,51 @@
+//! What all agents of a trial share: the registers, what was found, how far they are.
+
+use std::{cell::RefCell, rc::Rc};
+
+use crate::register::Register;
+
+pub(crate) type SharedBoard = Rc<RefCell<Board>>;
+
+#[derive(Debug)]
+pub(crate) struct Board {
+    pub(crate) register: Register,
+    /// What must not be, in the order in which it was seen.
+    pub(crate) findings: Vec<String>,
+    pub(crate) phase: Phase,
+    pub(crate) counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// With faults.
+    Safety,
+    /// Without: everybody ends what is to be done, looks at everything and leaves.
+    Liveness,
+}
+
+/// Commands of all agents, by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub submitted: u64,
+    pub done: u64,
+    /// Answered with an error.
+    pub failed: u64,
+    /// With their connection.
+    pub lost: u64,
+    pub connects: u64,
+}
+
+impl Board {
+    pub(crate) fn new(sectors: usize, mixes: bool) -> SharedBoard {
+        Rc::new(RefCell::new(Self {
+            register: Register::new(sectors, mixes),
+            findings: Vec::new(),
+            phase: Phase::Safety,
+            counts: Counts::default(),
+        }))
+    }
+
+    pub(crate) fn find(&mut self, what: impl Into<String>) {
+        self.findings.push(what.into());
+    }
+}

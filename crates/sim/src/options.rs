@@ -1,0 +1,195 @@
+//! What a trial is made of, drawn from its seed, and how it is written down so that it can be run again.
+
+use std::{fmt, str::FromStr};
+
+use iotax_node::{load::streams::Stream, server::Protocol};
+
+/// What goes wrong during the safety phase. README.md says of each what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Split,
+    Reset,
+    Stall,
+    HalfClose,
+    Vanish,
+    Crash,
+    PowerLoss,
+    MediaError,
+    SlowMedia,
+    DiskFull,
+    ClockStep,
+    InitiatorCrash,
+}
+
+impl Fault {
+    pub const ALL: [(Self, &'static str); 12] = [
+        (Self::Split, "split"),
+        (Self::Reset, "reset"),
+        (Self::Stall, "stall"),
+        (Self::HalfClose, "half-close"),
+        (Self::Vanish, "vanish"),
+        (Self::Crash, "crash"),
+        (Self::PowerLoss, "power-loss"),
+        (Self::MediaError, "media-error"),
+        (Self::SlowMedia, "slow-media"),
+        (Self::DiskFull, "disk-full"),
+        (Self::ClockStep, "clock-step"),
+        (Self::InitiatorCrash, "initiator-crash"),
+    ];
+}
+
+/// A bug put between the code under test and the world, which the checkers must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Flushes that never reach the disk.
+    DroppedFlush,
+    /// Reads that get each other's answer.
+    WrongTag,
+}
+
+impl Canary {
+    pub const ALL: [(Self, &'static str); 2] = [(Self::DroppedFlush, "dropped-flush"), (Self::WrongTag, "wrong-tag")];
+}
+
+pub const PROTOCOLS: [(Protocol, &str); 3] =
+    [(Protocol::NvmeTcp, "nvme-tcp"), (Protocol::Iscsi, "iscsi"), (Protocol::Nfs3, "nfs3")];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub protocol: Protocol,
+    pub seed: u64,
+    pub faults: Vec<Fault>,
+    /// Clients, connections of each that carry I/O, and commands on each of these at a time.
+    pub agents: u32,
+    pub lanes: u32,
+    pub depth: u32,
+    /// Of the server.
+    pub threads: u32,
+    /// What the volume's disk addresses by; 0: the volume is memory.
+    pub block_size: u32,
+    /// Commands of the safety phase.
+    pub commands: u64,
+    pub canary: Option<Canary>,
+}
+
+impl Options {
+    /// A world of a seed: each fault in some of them, so that a few meet.
+    pub fn draw(protocol: Protocol, seed: u64) -> Self {
+        let mut random = Stream::new(seed, "options", protocol as u64);
+        let share = random.below(4) + 1;
+        let block_size = [512, 512, 512, 4096, 0][random.below(5) as usize];
+        let of_disk = [Fault::Crash, Fault::PowerLoss, Fault::MediaError, Fault::SlowMedia, Fault::DiskFull];
+        let faults = Fault::ALL.iter().map(|(fault, _)| *fault).filter(|_| random.below(8) < share);
+        let faults = faults.collect::<Vec<_>>().into_iter().filter(|fault| block_size > 0 || !of_disk.contains(fault));
+        Self {
+            protocol,
+            seed,
+            faults: faults.collect(),
+            agents: random.below(3) as u32 + 1,
+            lanes: random.below(2) as u32 + 1,
+            depth: random.below(6) as u32 + 1,
+            threads: random.below(2) as u32 + 1,
+            block_size,
+            commands: 200 + random.below(200),
+            canary: None,
+        }
+    }
+
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+}
+
+fn name<T: PartialEq + Copy>(of: T, names: &[(T, &'static str)]) -> &'static str {
+    names.iter().find(|(each, _)| *each == of).map_or("unknown", |(_, name)| name)
+}
+
+fn named<T: Copy>(text: &str, names: &[(T, &'static str)]) -> Result<T, String> {
+    let known = || names.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let found = names.iter().find(|(_, name)| *name == text).map(|(each, _)| *each);
+    found.ok_or_else(|| format!("'{text}' is none of {}", known()))
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, agents, lanes, depth, threads, block_size, commands, .. } = self;
+        let faults: Vec<_> = self.faults.iter().map(|fault| name(*fault, &Fault::ALL)).collect();
+        write!(f, "protocol={} seed={seed} faults={} ", name(self.protocol, &PROTOCOLS), faults.join(","))?;
+        write!(f, "agents={agents} lanes={lanes} depth={depth} threads={threads} block_size={block_size} ")?;
+        write!(f, "commands={commands}")?;
+        self.canary.map_or(Ok(()), |canary| write!(f, " canary={}", name(canary, &Canary::ALL)))
+    }
+}
+
+/// As it is displayed; what is left out is as the seed draws it.
+impl FromStr for Options {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pairs: Vec<(&str, &str)> = text
+            .split_whitespace()
+            .map(|word| word.split_once('=').ok_or_else(|| format!("'{word}' is no NAME=VALUE")))
+            .collect::<Result<_, _>>()?;
+        let value = |name: &str| pairs.iter().find(|(each, _)| *each == name).map(|(_, value)| *value);
+        let needed = |name: &str| value(name).ok_or_else(|| format!("{name}= is missing"));
+        let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no number"));
+        let mut options = Self::draw(named(needed("protocol")?, &PROTOCOLS)?, number(needed("seed")?)?);
+        for (name, value) in &pairs {
+            match *name {
+                "protocol" | "seed" => {}
+                "faults" => {
+                    let faults = value.split(',').filter(|fault| !fault.is_empty());
+                    options.faults = faults.map(|fault| named(fault, &Fault::ALL)).collect::<Result<_, _>>()?;
+                }
+                "agents" => options.agents = within(number(value)?, 1, 64, name)?,
+                "lanes" => options.lanes = within(number(value)?, 1, 64, name)?,
+                "depth" => options.depth = within(number(value)?, 1, 1024, name)?,
+                "threads" => options.threads = within(number(value)?, 1, 16, name)?,
+                "block_size" => match number(value)? {
+                    size @ (0 | 512 | 4096) => options.block_size = size as u32,
+                    _ => return Err("block_size is 0, 512 or 4096".to_owned()),
+                },
+                "commands" => options.commands = number(value)?,
+                "canary" => options.canary = Some(named(value, &Canary::ALL)?),
+                other => return Err(format!("'{other}' is no option")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn within(number: u64, least: u64, most: u64, name: &str) -> Result<u32, String> {
+    let refused = || format!("{name} is {least} to {most}");
+    if (least..=most).contains(&number) { u32::try_from(number).map_err(|_| refused()) } else { Err(refused()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read_back() {
+        for (protocol, _) in PROTOCOLS {
+            for seed in 0..50 {
+                let options = Options::draw(protocol, seed);
+                assert_eq!(options.to_string().parse(), Ok(options));
+            }
+        }
+        let with_canary = Options { canary: Some(Canary::WrongTag), ..Options::draw(Protocol::Iscsi, 3) };
+        assert_eq!(with_canary.to_string().parse(), Ok(with_canary));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, word) in [
+            ("protocol=iscsi", "seed"),
+            ("protocol=fc seed=1", "nvme-tcp"),
+            ("protocol=nfs3 seed=1 faults=flood", "flood"),
+            ("protocol=nfs3 seed=1 agents=0", "agents"),
+            ("protocol=nfs3 seed=1 mood=bad", "mood"),
+        ] {
+            let error = text.parse::<Options>().expect_err(text);
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

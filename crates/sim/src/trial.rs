@@ -1,0 +1,403 @@
+//! One world of a seed: clients and a server with faults, then without, and what the checkers found.
+
+use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
+
+use iotax_node::{ServerNode, load::streams::Stream};
+
+use crate::{
+    agent::{Agent, Character},
+    board::{Board, Counts, Phase, SharedBoard},
+    disk::{Disk, Media, SECTOR},
+    link::{Link, Side},
+    options::{Canary, Fault, Options},
+    server::{Exporter, Store},
+    world::{HostId, Step, World},
+};
+
+const SIZE: usize = 256 << 10;
+/// The safety phase ends by then, whatever was done in it.
+const SAFETY_TIME: Duration = Duration::from_secs(400);
+/// After faults stop, everything is done by then.
+const LIVENESS_TIME: Duration = Duration::from_secs(120);
+/// And then the server has nothing left of anybody.
+const QUIET_TIME: Duration = Duration::from_secs(10);
+/// Events of a trial; more, and nothing comes of them.
+const EVENTS_MAX: u64 = 3_000_000;
+/// An afternoon in November 2026.
+const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub findings: Vec<String>,
+    /// Equal where the same happened at the same times.
+    pub trace: u64,
+    pub events: u64,
+    pub counts: Counts,
+    pub faults: u64,
+    pub virtual_ns: u64,
+}
+
+/// Runs a trial to its end.
+pub fn run(options: &Options) -> Report {
+    let mut trial = Trial::new(options);
+    trial.safety();
+    trial.liveness();
+    trial.end()
+}
+
+struct Trial<'a> {
+    options: &'a Options,
+    world: World,
+    board: SharedBoard,
+    server: Exporter,
+    server_is_up: bool,
+    disk: Option<usize>,
+    links: [usize; 2],
+    agents: Vec<(HostId, Rc<RefCell<Agent>>)>,
+    /// Of each fault, so that none shifts another's.
+    random: Vec<Stream>,
+    /// Connections of which what is left at the disk may still end; see `Calls::Expire`.
+    expiring: Vec<(usize, u64)>,
+    longest: Duration,
+    faults: u64,
+    events: u64,
+}
+
+/// Numbers that the world calls us by.
+const RESTART: u64 = 1_000;
+const AGENT_BACK: u64 = 2_000;
+const EXPIRE: u64 = 1_000_000;
+
+impl<'a> Trial<'a> {
+    fn new(options: &'a Options) -> Self {
+        let mut world = World::new(options.seed);
+        let mut random = Stream::new(options.seed, "trial", 0);
+        let link = Link {
+            latency: Duration::from_micros(5 + random.below(200)),
+            rate_bytes_per_s: [None, Some(125_000_000), Some(1_250_000_000)][random.below(3) as usize],
+            window_bytes: [4096, 65_536, 1 << 20][random.below(3) as usize],
+            piece_bytes: [16, 200, 1460, 9000][random.below(4) as usize],
+            splits: true,
+        };
+        let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };
+        let links = [world.add_link(link.clone()), world.add_link(link)];
+        let disk = (options.block_size > 0).then(|| {
+            let media = Media {
+                errors: if options.has(Fault::MediaError) { 30 } else { 0 },
+                slow_chance: if options.has(Fault::SlowMedia) { 30 } else { 0 },
+                slow: Duration::from_millis(if options.has(Fault::SlowMedia) { 1 + random.below(3_000) } else { 0 }),
+                full: if options.has(Fault::DiskFull) { 50 } else { 0 },
+                ..Media::default()
+            };
+            world.add_disk(Disk::new(SIZE, media, options.seed))
+        });
+        let longest = disk.map_or(Duration::ZERO, |disk| world.disk_mut(disk).longest());
+        let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: options.block_size });
+        let delay_ns = if random.below(4) == 0 { random.below(300_000) } else { 0 };
+        let volume = (SIZE as u64, store, delay_ns);
+        let threads = options.threads as usize;
+        let server = Exporter::start(&mut world, links[1], options.protocol, volume, threads, STARTED_UNIX_NS);
+        let board = Board::new(SIZE / SECTOR, disk.is_none());
+        let mut agents = Vec::new();
+        for index in 0..options.agents {
+            let character = Character {
+                host: server.hosts.len() + index as usize,
+                lanes: options.lanes,
+                depth: options.depth,
+                pause: Duration::from_micros(50 + random.below(2_000)),
+                seed: options.seed,
+            };
+            let agent = Agent::new(character, server.endpoint(), Rc::clone(&board));
+            let agent = Rc::new(RefCell::new(agent));
+            let host = world.add_host(agent.clone(), IpAddr::from([10, 2, 0, index as u8]), None, links[0], Vec::new());
+            world.settle(host);
+            agents.push((host, agent));
+        }
+        match options.canary {
+            Some(Canary::DroppedFlush) => world.flushes_dropped = 300,
+            Some(Canary::WrongTag) => world.reads_swapped = 50,
+            None => {}
+        }
+        let mut trial = Self {
+            options,
+            world,
+            board,
+            server,
+            server_is_up: true,
+            disk,
+            links,
+            agents,
+            random: (0..Fault::ALL.len() as u64).map(|fault| Stream::new(options.seed, "fault", fault)).collect(),
+            expiring: Vec::new(),
+            longest,
+            faults: 0,
+            events: 0,
+        };
+        for (index, _) in Fault::ALL.iter().enumerate() {
+            trial.plan(index);
+        }
+        trial
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ phases
+
+    fn safety(&mut self) {
+        let limit = self.world.now() + SAFETY_TIME;
+        while self.world.now() < limit && self.board.borrow().counts.submitted < self.options.commands {
+            if !self.step() {
+                break;
+            }
+        }
+    }
+
+    fn liveness(&mut self) {
+        self.board.borrow_mut().phase = Phase::Liveness;
+        for link in self.links {
+            let link = self.world.link_mut(link);
+            (link.piece_bytes, link.splits) = (32 << 10, false);
+        }
+        if let Some(disk) = self.disk {
+            let media = &mut self.world.disk_mut(disk).media;
+            *media = Media { service: media.service, spread: media.spread, ..Media::default() };
+        }
+        if !self.server_is_up {
+            self.restart_server();
+        }
+        for index in 0..self.agents.len() {
+            self.agent_back(index);
+        }
+        self.world.heal();
+        let limit = self.world.now() + LIVENESS_TIME;
+        let is_done =
+            |agents: &[(HostId, Rc<RefCell<Agent>>)]| agents.iter().all(|(_, agent)| agent.borrow().is_done());
+        for (host, _) in self.agents.clone() {
+            self.world.tell(host, iotax_node::Input::Timer);
+        }
+        while !is_done(&self.agents) && self.world.now() < limit && self.step() {}
+        if !self.board.borrow().findings.is_empty() {
+            return;
+        }
+        for (_, agent) in self.agents.iter().filter(|(_, agent)| !agent.borrow().is_done()) {
+            let standing = agent.borrow().standing();
+            self.board.borrow_mut().find(format!("{LIVENESS_TIME:?} after the last fault, {standing}"));
+        }
+    }
+
+    fn end(mut self) -> Report {
+        let limit = self.world.now() + QUIET_TIME;
+        let count = |of: fn(&ServerNode) -> usize, server: &Exporter| {
+            server.nodes().iter().map(|node| of(&node.borrow())).sum::<usize>()
+        };
+        let open = |server: &Exporter| count(ServerNode::connections, server);
+        let operations = |server: &Exporter| count(ServerNode::operations, server);
+        while open(&self.server) + operations(&self.server) > 0 && self.world.now() < limit && self.step() {}
+        let mut board = self.board.borrow_mut();
+        if board.findings.is_empty() {
+            let left = open(&self.server);
+            if left > 0 {
+                board.find(format!("{left} connections are left at the server, whose clients have gone"));
+            }
+            let counts = board.counts;
+            if counts.submitted != counts.done + counts.failed + counts.lost {
+                board.find(format!("commands were begun and not ended, or ended twice: {counts:?}"));
+            }
+            let given = self.disk.map_or(0, |disk| {
+                let disk = self.world.disk_mut(disk);
+                disk.errors_given + disk.full_given
+            });
+            if counts.failed > given {
+                board.find(format!("{} commands failed, and the disk gave {given} errors", counts.failed));
+            }
+            let operations = operations(&self.server);
+            if left == 0 && operations > 0 {
+                board.find(format!("{operations} operations are left at the server, and no connection"));
+            }
+        }
+        let (findings, counts) = (std::mem::take(&mut board.findings), board.counts);
+        drop(board);
+        Report {
+            findings,
+            trace: self.world.trace.hash(),
+            events: self.events,
+            counts,
+            faults: self.faults,
+            virtual_ns: self.world.now().0,
+        }
+    }
+
+    /// False where nothing happens any more, or too much was found.
+    fn step(&mut self) -> bool {
+        self.events += 1;
+        if self.events > EVENTS_MAX {
+            self.board.borrow_mut().find(format!("{EVENTS_MAX} events, and no end"));
+            return false;
+        }
+        match self.world.step() {
+            Some(Step::Happened) => {}
+            Some(Step::Call(number)) => self.called(number),
+            None => return false,
+        }
+        for (host, connect) in self.world.take_left() {
+            self.expiring.push((host.0, connect));
+            let number = EXPIRE + self.expiring.len() as u64 - 1;
+            self.world.call_at(self.world.now() + self.longest, number);
+        }
+        self.read_notices();
+        self.board.borrow().findings.is_empty()
+    }
+
+    fn called(&mut self, number: u64) {
+        match number {
+            EXPIRE.. => {
+                let way = self.expiring[(number - EXPIRE) as usize];
+                self.board.borrow_mut().register.way_is_over(way);
+            }
+            AGENT_BACK.. => self.agent_back((number - AGENT_BACK) as usize),
+            RESTART => self.restart_server(),
+            fault => {
+                if self.board.borrow().phase == Phase::Safety {
+                    self.strike(fault as usize);
+                    self.plan(fault as usize);
+                }
+            }
+        }
+    }
+
+    /// A server says why it ended a connection: never because a client broke the protocol.
+    fn read_notices(&mut self) {
+        for node in self.server.nodes() {
+            while let Some(notice) = node.borrow_mut().poll_notice() {
+                let broken = ["Malformed", "Misbehaved", "Unsupported"];
+                // The host cannot know yet that its admin queue is gone.
+                let is_excused =
+                    notice.text.ends_with("the controller was reset or has ended, and with it its I/O queues");
+                if broken.iter().any(|kind| notice.text.starts_with(kind)) && !is_excused {
+                    self.board.borrow_mut().find(format!("the server says of {}: {}", notice.peer, notice.text));
+                }
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------------ faults
+
+    /// When a fault of this kind comes next.
+    fn plan(&mut self, index: usize) {
+        let (fault, _) = Fault::ALL[index];
+        let mean_ms = match fault {
+            Fault::Split | Fault::MediaError | Fault::SlowMedia | Fault::DiskFull => return,
+            Fault::Reset | Fault::HalfClose => 30,
+            Fault::Stall | Fault::ClockStep => 60,
+            Fault::Vanish | Fault::InitiatorCrash => 80,
+            Fault::Crash | Fault::PowerLoss => 100,
+        };
+        if self.options.has(fault) {
+            let after = Duration::from_nanos(self.random[index].below(2 * mean_ms * 1_000_000));
+            self.world.call_at(self.world.now() + after, index as u64);
+        }
+    }
+
+    fn strike(&mut self, index: usize) {
+        let (fault, _) = Fault::ALL[index];
+        self.faults += 1;
+        let random = &mut self.random[index];
+        let mut some = |bound_us: u64| Duration::from_micros(random.below(bound_us));
+        match fault {
+            Fault::Split | Fault::MediaError | Fault::SlowMedia | Fault::DiskFull => {}
+            Fault::Crash | Fault::PowerLoss => {
+                let (news, down) = (some(20_000), some(200_000));
+                self.crash_server(news, down, fault == Fault::PowerLoss);
+            }
+            Fault::ClockStep => {
+                let by = some(8_000_000);
+                let hosts: Vec<_> =
+                    self.agents.iter().map(|(host, _)| *host).chain(self.server.hosts.clone()).collect();
+                let host = hosts[self.random[index].below(hosts.len() as u64) as usize];
+                self.world.jump(host, by);
+            }
+            Fault::InitiatorCrash => {
+                let (news, down) = (some(30_000_000), some(100_000));
+                let which = self.random[index].below(self.agents.len() as u64) as usize;
+                let (host, agent) = &self.agents[which];
+                agent.borrow_mut().crash(self.world.now());
+                self.world.crash(*host, news);
+                self.world.call_at(self.world.now() + down, AGENT_BACK + which as u64);
+            }
+            Fault::Reset | Fault::Stall | Fault::HalfClose | Fault::Vanish => {
+                // A stall is short, or longer than any patience.
+                let (soon, soon_too, late) = (some(5_000), some(5_000), some(60_000_000));
+                let long = if self.random[index].below(8) == 0 { Duration::from_secs(200) } else { late / 1000 };
+                let connections = self.world.connections();
+                if connections.is_empty() {
+                    return;
+                }
+                let pipe = connections[self.random[index].below(connections.len() as u64) as usize];
+                let side = Side::BOTH[self.random[index].below(2) as usize];
+                match fault {
+                    Fault::Reset => self.world.reset(pipe, [soon, soon_too]),
+                    Fault::Stall => self.world.stall(pipe, side, long),
+                    Fault::HalfClose => self.world.half_close(pipe, side),
+                    _ => self.world.reset(pipe, [soon, late]),
+                }
+            }
+        }
+    }
+
+    fn crash_server(&mut self, news: Duration, down: Duration, power: bool) {
+        if !self.server_is_up {
+            return;
+        }
+        self.server_is_up = false;
+        for host in self.server.hosts.clone() {
+            self.world.crash(host, news);
+        }
+        if let Some(disk) = self.disk {
+            self.world.disk_mut(disk).crash(power);
+        }
+        self.board.borrow_mut().register.crash(power);
+        self.world.call_at(self.world.now() + down, RESTART);
+    }
+
+    fn restart_server(&mut self) {
+        if std::mem::replace(&mut self.server_is_up, true) {
+            return;
+        }
+        // Its clock may have been set meanwhile, back too.
+        let step_ns = self.random[0].below(7_200_000_000_000);
+        let started_unix_ns = STARTED_UNIX_NS + self.world.now().0 + step_ns - 3_600_000_000_000;
+        self.server.restart(&mut self.world, started_unix_ns);
+    }
+
+    fn agent_back(&mut self, index: usize) {
+        let (host, agent) = self.agents[index].clone();
+        self.world.come_back(host, agent);
+    }
+}
+
+/// The smallest options found with which a trial still fails: faults left out one by one, then less of everything.
+pub fn minimise(options: &Options) -> Options {
+    let fails = |options: &Options| !run(options).findings.is_empty();
+    let mut least = options.clone();
+    for fault in options.faults.clone() {
+        let fewer =
+            Options { faults: least.faults.iter().copied().filter(|each| *each != fault).collect(), ..least.clone() };
+        if fails(&fewer) {
+            least = fewer;
+        }
+    }
+    let smaller: [fn(&mut Options); 5] = [
+        |options| options.agents = 1,
+        |options| options.lanes = 1,
+        |options| options.depth = 1,
+        |options| options.threads = 1,
+        |options| options.commands /= 4,
+    ];
+    for make in smaller {
+        let mut fewer = least.clone();
+        make(&mut fewer);
+        if fewer != least && fails(&fewer) {
+            least = fewer;
+        }
+    }
+    least
+}

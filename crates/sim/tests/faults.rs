@@ -1,0 +1,134 @@
+//! Faults from seeds: nothing acknowledged is lost, nothing wrong is read, everything goes on once faults stop; and the checkers see
+//! the bugs that are put in for them.
+
+use iotax_node::server::Protocol;
+use iotax_sim::{Canary, Options, trial};
+
+/// Of each protocol in every test run; `make sim-test` runs more.
+const SEEDS: u64 = 300;
+/// A canary is found within so many.
+const CANARY_SEEDS: u64 = 1_000;
+
+fn all_pass(protocol: Protocol) {
+    let (mut commands, mut faults, mut lost) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let options = Options::draw(protocol, seed);
+        let report = trial::run(&options);
+        if !report.findings.is_empty() {
+            let least = trial::minimise(&options);
+            panic!("seed {seed}: {:?}\nagain: make sim-test SEED='{least}'", trial::run(&least).findings);
+        }
+        commands += report.counts.submitted;
+        faults += report.faults;
+        lost += report.counts.lost;
+    }
+    // Worlds in which nothing happens would pass, too.
+    assert!(
+        commands > 150 * SEEDS && faults > SEEDS && lost > SEEDS,
+        "{commands} commands, {faults} faults, {lost} lost"
+    );
+}
+
+#[test]
+fn nvme_tcp_keeps_what_it_acknowledged() {
+    all_pass(Protocol::NvmeTcp);
+}
+
+#[test]
+fn iscsi_keeps_what_it_acknowledged() {
+    all_pass(Protocol::Iscsi);
+}
+
+#[test]
+fn nfs_keeps_what_it_acknowledged() {
+    all_pass(Protocol::Nfs3);
+}
+
+/// How many seeds it takes until the checkers see a canary.
+fn seeds_until_found(protocol: Protocol, canary: Canary) -> u64 {
+    let fails = |seed: &u64| {
+        let options = Options { canary: Some(canary), ..Options::draw(protocol, *seed) };
+        !trial::run(&options).findings.is_empty()
+    };
+    (0..CANARY_SEEDS).find(fails).unwrap_or_else(|| panic!("{canary:?} is not found by {protocol:?}")) + 1
+}
+
+#[test]
+fn flush_that_never_reaches_the_disk_is_found() {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+        seeds_until_found(protocol, Canary::DroppedFlush);
+    }
+}
+
+#[test]
+fn answer_to_another_command_is_found() {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+        seeds_until_found(protocol, Canary::WrongTag);
+    }
+}
+
+#[test]
+fn seed_gives_the_same_trace_again_and_another_seed_another() {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+        for seed in 0..10 {
+            let options = Options::draw(protocol, seed);
+            let (first, again) = (trial::run(&options), trial::run(&options));
+            assert_eq!(first, again, "{options}");
+            let other = trial::run(&Options { seed: seed + 1000, ..options });
+            assert_ne!(first.trace, other.trace);
+        }
+    }
+}
+
+#[test]
+fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
+    let failing = (0..CANARY_SEEDS)
+        .map(|seed| Options { canary: Some(Canary::WrongTag), ..Options::draw(Protocol::NvmeTcp, seed) })
+        .find(|options| options.faults.len() > 2 && !trial::run(options).findings.is_empty())
+        .expect("one with faults that have nothing to do with it");
+    let least = trial::minimise(&failing);
+    assert!(least.faults.len() < failing.faults.len(), "{least}");
+    assert!(!trial::run(&least).findings.is_empty(), "{least}");
+    let written: Options = least.to_string().parse().expect("as it is written down");
+    assert_eq!(trial::run(&written), trial::run(&least));
+}
+
+/// Seeds that found a bug, each with what it was.
+const KEPT: [(&str, &str); 6] = [
+    (
+        "a write that was aborted with its connection, and was still at the disk, undid one of the next session",
+        "protocol=iscsi seed=280 faults=reset,slow-media agents=1 lanes=1 depth=1 threads=1 block_size=512 commands=329",
+    ),
+    (
+        "the same, beside failing media",
+        "protocol=iscsi seed=296 faults=half-close,media-error,slow-media agents=3 lanes=1 depth=1 threads=1 \
+         block_size=4096 commands=277",
+    ),
+    (
+        "a session that was reinstated ended its tasks only when it next looked, up to a second later",
+        "protocol=iscsi seed=24 faults=vanish,slow-media agents=1 lanes=1 depth=2 threads=1 block_size=512 commands=209",
+    ),
+    (
+        "the same after the initiator crashed",
+        "protocol=iscsi seed=111 faults=slow-media,initiator-crash agents=1 lanes=1 depth=1 threads=1 block_size=512 \
+         commands=74",
+    ),
+    (
+        "the same, with power lost beside",
+        "protocol=iscsi seed=298 faults=vanish,power-loss,slow-media agents=1 lanes=1 depth=2 threads=1 \
+         block_size=4096 commands=392",
+    ),
+    (
+        "an operation that was aborted while it waited for blocks stayed in the list of those that wait",
+        "protocol=nfs3 seed=204 faults=stall,half-close,vanish,slow-media agents=2 lanes=1 depth=6 threads=1 \
+         block_size=4096 commands=254",
+    ),
+];
+
+#[test]
+fn seeds_that_found_a_bug_pass() {
+    for (what, options) in KEPT {
+        let options: Options = options.parse().expect("options");
+        assert_eq!(trial::run(&options).findings, Vec::<String>::new(), "{what}: {options}");
+    }
+}
