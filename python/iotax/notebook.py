@@ -74,6 +74,12 @@ CREATE TABLE IF NOT EXISTS preconditionings (
     study_id INTEGER NOT NULL REFERENCES studies, step TEXT NOT NULL);
 """
 """Of runs whose volumes were brought into a steady state first; made with the first step."""
+_CLOSINGS = """
+CREATE TABLE IF NOT EXISTS closings (
+    session_id INTEGER PRIMARY KEY REFERENCES sessions, study_id INTEGER NOT NULL REFERENCES studies,
+    log TEXT NOT NULL);
+"""
+"""What the lab said as it was left, after the last attempt of an invocation; made with the first that said anything."""
 _TABLES = ("studies", "sessions", "trials", "attempts", "endings", "results", "backgrounds")
 _LOCK_PATIENCE_S = 0.5
 """A reader that looks whether somebody writes holds the lock for some microseconds."""
@@ -218,6 +224,14 @@ class Notebook:
         rows = self._rows("SELECT step FROM preconditionings WHERE study_id = ? ORDER BY id", chosen)
         with _understood(self.path):
             return [Conditioning.model_validate_json(text) for (text,) in rows]
+
+    def closings(self, run: int | None = None) -> list[str]:
+        """What commands of the study said after its last attempt, of each invocation in which any did."""
+        chosen = self.run(run).id
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'closings'"):
+            return []
+        rows = self._rows("SELECT log FROM closings WHERE study_id = ? ORDER BY session_id", chosen)
+        return [log for (log,) in rows]
 
     def environments(self, run: int | None = None) -> list[dict[str, Any]]:
         """Machine, versions and command line of each invocation that worked on the run."""
@@ -410,6 +424,12 @@ class Writer(Notebook):
                 "INSERT INTO preconditionings (session_id, study_id, step) VALUES (?, ?, ?)",
                 (session, run, step.model_dump_json()),
             )
+
+    def add_closing(self, session: int, run: int, log: str) -> None:
+        with self._append() as database:
+            for statement in (_CLOSINGS, *_guards("closings")):
+                database.execute(statement)
+            database.execute("INSERT INTO closings (session_id, study_id, log) VALUES (?, ?, ?)", (session, run, log))
 
     def _abandon(self) -> None:
         """Ends the attempts of processes that died without a word. Nobody else can be writing: we hold the lock."""

@@ -52,6 +52,7 @@ def run_study(
     those that are missing are added. `anew` begins another run whatever there is.
     """
     started_unix_ns = time.time_ns()
+    session = None
     with _Interrupts() as interrupts:
         try:
             earlier = None if anew else writer.earlier(study, label)
@@ -79,6 +80,8 @@ def run_study(
             return summary
         finally:
             lab.close()
+            if session is not None and (said := lab.closing()):
+                writer.add_closing(session, run, said)
 
 
 def _taken_up(

@@ -178,9 +178,12 @@ def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
 
 def test_the_studies_of_the_guide_are_well_formed(tmp_path: Path) -> None:
     guide = (ROOT / "docs" / "guide" / "hosts.md").read_text()
-    whole, kernel, hooks = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
-    for more in ({}, kernel, {"lab": hooks["lab"], "factors": {"protocol": {"FC": "/dev/x", "b": "/dev/y"}}}):
+    blocks = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
+    whole, hypervisors, kernel, hooks, steady = blocks
+    under = {"lab": {"hosts": whole["lab"]["hosts"] | hypervisors}}
+    devices = {"factors": {"protocol": {"FC": "/dev/x", "b": "/dev/y"}}}
+    for more in ({}, under, kernel, {"lab": hooks["lab"], **devices}, {**steady, **devices}):
         text = yaml.safe_dump(
-            {**whole, "baseline": {"protocol": next(iter((more or whole)["factors"]["protocol"]))}, **more}
+            {**whole, "baseline": {"protocol": next(iter({**whole, **more}["factors"]["protocol"]))}, **more}
         )
         assert read_study("guide.yaml", text, tmp_path).lab.hosts is not None

@@ -46,7 +46,7 @@ def clients_of(summary: Summary) -> list[Clients]:
             for host in hosts
         }
         costs = {}
-        for role in ("initiator", "target"):
+        for role in ("initiator", "target", "hypervisor"):
             known = [cost for run in runs if (cost := run.result.cpu_per_io_ns(role)) is not None]
             if known:
                 costs[role] = _mean(known)

@@ -40,7 +40,9 @@ def check(name: str, document: Path | None) -> None:
 
     def row(found: Survey) -> list[str]:
         if found.clock is None:
-            return [found.host, found.role, found.kernel, str(found.cores or ""), f"[red]{escape(found.fault)}[/]"]
+            said = escape(found.fault) or "\n".join(map(escape, found.obstacles))
+            known = [found.host, found.role, f"{found.kernel} {found.machine}".strip(), str(found.cores or "")]
+            return [*known, f"[red]{said}[/]" if said else "–", "–", "esxtop" if not found.fault else ""]
         ahead_ms, error_ms = found.clock.ahead_ns / 1e6, found.clock.error_ns / 1e6
         bound_ns = found.clock.kernel_error_ns
         return [

@@ -141,15 +141,23 @@ def _esxtop(path: Path) -> tuple[str, int, list[Sample]]:
     """Streams: 300 MB and 50,000 columns are normal, of which one is wanted."""
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         rows = csv.reader(file)
-        header = next(rows, [])
-        total = next((at for at, name in enumerate(header) if _TOTAL.match(name)), None)
-        if not header or not header[0].startswith("(PDH-CSV") or total is None:
+        columns = esxtop_columns(next(rows, []))
+        if columns is None:
             raise Unreadable(path, "no column “Physical Cpu(_Total)\\% Util Time”: no output of esxtop -b", line=1)
-        processors = sum(1 for name in header if _ONE.match(name))
+        host, total, processors = columns
         if not processors:
             raise Unreadable(path, "no columns of single processors: record with esxtop -a", line=1)
-        match = _TOTAL.match(header[total])
-        return (match["host"] if match else ""), processors, list(_esxtop_samples(path, rows, total))
+        return host, processors, list(_esxtop_samples(path, rows, total))
+
+
+def esxtop_columns(header: list[str]) -> tuple[str, int, int] | None:
+    """Of `esxtop -b`: the host, the column of all its processors' use in percent, and how many there are."""
+    if not header or not header[0].startswith("(PDH-CSV"):
+        return None
+    for at, name in enumerate(header):
+        if match := _TOTAL.match(name):
+            return match["host"], at, sum(1 for each in header if _ONE.match(each))
+    return None
 
 
 def _esxtop_samples(path: Path, rows: Iterator[list[str]], total: int) -> Iterator[Sample]:

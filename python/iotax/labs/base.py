@@ -159,6 +159,10 @@ class Lab(ABC):
         del trial
         return True
 
+    def closing(self) -> str:
+        """What was said as the lab was left; known once it is closed."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Leaves nothing behind. May be called at any time, and twice."""

@@ -122,6 +122,7 @@ def _changed(study: Study, section: Section) -> Iterator[str]:
 def _lab(study: Study) -> Iterator[str]:
     if (hosts := study.lab.hosts) is not None:
         names = {"initiators": hosts.initiator_hosts(), "targets": hosts.target_hosts()}
+        names["hypervisors"] = hosts.hypervisor_hosts()
         parts = [f"{role} {', '.join(host.name for host in found)}" for role, found in names.items() if found]
         yield f"hosts ({'; '.join(parts)}; driver {hosts.driver})"
         return

@@ -136,6 +136,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
     "lab: hosts": {
         "initiators": _EVERYWHERE,
         "targets": _EVERYWHERE,
+        "hypervisors": _EVERYWHERE,
         "driver": _EVERYWHERE,
         "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
         "hooks": _EVERYWHERE,

@@ -36,6 +36,15 @@ class Host(Section):
         return self.data_address or self.address or self.name
 
 
+class Hypervisor(Host):
+    """A host under virtual initiators, whose CPU is read over the same window."""
+
+    kind: Literal["linux", "esxi"] = "linux"
+    """linux: the engine observes it. esxi: esxtop over SSH, in steps of 2 s; nothing is copied there."""
+    guests: list[_NAME] = Field(default=[])
+    """linux: QEMU guests by name, whose processes are read one by one; else the whole host stands for them."""
+
+
 HostName: TypeAlias = _NAME | Host
 Moment: TypeAlias = Literal["before study", "after study", "before block", "after block", "before trial", "after trial"]
 
@@ -65,6 +74,8 @@ class Hosts(Section):
     """Hosts that run the load: names as for `ssh`, or {name: h1, address: 10.0.0.11, user: bench, via: bastion}."""
     targets: list[HostName] = Field(default=[])
     """Hosts whose CPU is read too. The first one serves the embedded protocols, at its `data_address`."""
+    hypervisors: list[_NAME | Hypervisor] = Field(default=[])
+    """Hosts that the initiators run on, where they are virtual: names, or {name: esx1, kind: esxi, user: root}."""
     driver: Driver = "auto"
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
     threads: Annotated[int, Field(ge=1)] = 1
@@ -78,14 +89,17 @@ class Hosts(Section):
         return next((host for host in self.hosts() if isinstance(hook.host, str) and host.name == hook.host), named)
 
     def hosts(self) -> tuple[Host, ...]:
-        """All of them: initiators first, then targets."""
-        return (*self.initiator_hosts(), *self.target_hosts())
+        """All of them: initiators first, then targets, then hypervisors."""
+        return (*self.initiator_hosts(), *self.target_hosts(), *self.hypervisor_hosts())
 
     def initiator_hosts(self) -> tuple[Host, ...]:
         return tuple(_host(each) for each in self.initiators)
 
     def target_hosts(self) -> tuple[Host, ...]:
         return tuple(_host(each) for each in self.targets)
+
+    def hypervisor_hosts(self) -> tuple[Hypervisor, ...]:
+        return tuple(Hypervisor(name=each) if isinstance(each, str) else each for each in self.hypervisors)
 
 
 def _host(given: str | Host) -> Host:

@@ -70,6 +70,7 @@ def reference() -> str:
     parts.append(_table("design", defs["Design"]["description"], defs["Design"]["properties"]))
     for title, name in (
         ("lab: {hosts: {initiators: [{…}]}}", "Host"),
+        ("lab: {hosts: {hypervisors: [{…}]}}", "Hypervisor"),
         ("connection: {chap: {…}}", "Chap"),
         ("connection: {chap: {mutual: {…}}}", "Secret"),
         ("connection: {dhchap: {…}}", "DhChap"),

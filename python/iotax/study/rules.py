@@ -76,6 +76,10 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     names = [host.name for host in lab.hosts()]
     if twice := next((name for name in names if names.count(name) > 1), None):
         yield ("lab", "hosts"), f"{twice} stands there twice: a host has one part"
+    for index, each in enumerate(lab.hypervisor_hosts()):
+        if each.kind == "esxi" and each.guests:
+            place = ("lab", "hosts", "hypervisors", index, "guests")
+            yield place, "esxtop gives the whole host; leave the guests out"
     embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
     if embedded and not lab.targets:
         yield ("lab", "hosts"), "an embedded protocol needs a host that serves it; name one under `targets:`"

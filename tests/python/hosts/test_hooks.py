@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
+from iotax.notebook import Notebook
 from iotax.study.read import read_study
 
 from .namespaces import Network
@@ -106,6 +110,33 @@ def test_a_command_without_end_is_given_up_after_its_time(network: Network, open
     lab.prepare(quiet)
     with pytest.raises(TrialFailed, match=r"h1: before block: `sleep 30` did not end within 300 ?ms"):
         lab.run(trials[0], quiet)
+
+
+def test_a_command_that_says_very_much_is_held_in_little_memory(network: Network, opened: Callable) -> None:
+    del network
+    lab, trials = opened("at: before trial, host: h1, run: 'yes | head -c 200000000; echo; echo the end'")
+    lab.prepare(quiet)
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = lab.run(trials[0], quiet)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100 << 10
+    assert "h1:   the end" in outcome.log
+    assert len(outcome.log) < 20_000
+
+
+def test_what_ends_a_study_is_in_the_notebook_too(
+    network: Network, real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del real_engine
+    monkeypatch.setenv("HOME", str(network.folder / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    hooks = '      - {at: after study, host: h2, run: "echo put back"}'
+    path, notebook = tmp_path / "hooked.yaml", tmp_path / "n.iotax"
+    path.write_text(STUDY.format(h1=network.address("h1"), h2=network.address("h2"), hooks=hooks))
+    command = [sys.executable, "-m", "iotax", "run", str(path), "--notebook", str(notebook), "--no-report"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    with Notebook(notebook) as kept:
+        [said] = kept.closings()
+    assert said == "h2: after study: `echo put back`: exit status 0\nh2:   put back"
 
 
 def test_secrets_reach_the_command_and_nothing_else(

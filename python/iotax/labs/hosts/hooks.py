@@ -15,6 +15,8 @@ from iotax.units import format_duration
 
 _OUTPUT_CHARACTERS_MAX = 4000
 """Of one command's output, kept from its end."""
+_OUTPUT_BYTES_MAX = 64 << 10
+"""Held while it runs: more than what is kept, so that a secret at its edge is whole and can be taken out."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Hooks:
             raise HostFault(link.name, f"{hook.at}: {absent[0]} is not set in iotax's own environment", "usage")
         what = f"{hook.at}: `{hook.run}`"
         try:
-            status, output = await link.ask(*_told(hook), within_s=hook.timeout / 1e9)
+            status, output = await link.ask(*_told(hook), within_s=hook.timeout / 1e9, keep_bytes=_OUTPUT_BYTES_MAX)
         except TimeoutError:
             self._said.append(f"{link.name}: {what} did not end within {format_duration(hook.timeout)}")
             raise HostFault(link.name, self._said[-1].partition(": ")[2], "silent") from None

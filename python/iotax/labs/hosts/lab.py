@@ -19,6 +19,7 @@ from iotax.design.plan import trial_seed
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hosts.agent import LEASE_NS, Agent
 from iotax.labs.hosts.hooks import Hooks
+from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.measure import Answer, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
 from iotax.labs.hosts.ssh import HANDSHAKES_MAX, Binary, HostFault, Link
@@ -36,6 +37,8 @@ from iotax.trial import Background, Connected, Trial, TrialResult
 from iotax.units import counted, format_size
 
 _BACKGROUND_NS = 1_000_000_000
+_BACKGROUND_ESXI_NS = 10_000_000_000
+"""esxtop has a row every 2 s."""
 _SERVE_S = 60.0
 _ENDING_S = 1.0
 """How much later than what it breaks a server's end may be heard."""
@@ -71,9 +74,10 @@ class HostsLab(Lab):
         handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
         self._initiators = [Link(host, handshakes) for host in self._spec.initiator_hosts()]
         self._targets = [Link(host, handshakes) for host in self._spec.target_hosts()]
+        self._hypervisors = Hypervisors([Link(host, handshakes) for host in self._spec.hypervisor_hosts()])
         settings = [study.settings(trial.treatment) for trial in plan.trials]
         self._volumes = Volumes(settings, self._initiators, self._binary, destroy)
-        mine = {link.name: link for link in self._links()}
+        mine = {link.name: link for link in [*self._links(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
         mine |= {host.name: Link(host, handshakes) for host in others if host.name not in mine}
         self._hooks = Hooks(study, self._spec, mine)
@@ -139,16 +143,26 @@ class HostsLab(Lab):
 
     def background(self, block: int) -> Background:
         self._enter(block)
-        jobs = [Job(link, self._binary.remote) for link in self._links()]
+        jobs = [Job(link, self._binary.remote) for link in [*self._initiators, *self._targets]]
         started_ns = time.time_ns()
-        answers = self._measured(jobs, warmup_ns=0, runtime_ns=_BACKGROUND_NS, sample_ns=_BACKGROUND_NS)
+        runtime_ns = _BACKGROUND_ESXI_NS if self._hypervisors.esxi else _BACKGROUND_NS
+        answers = self._measured(jobs, warmup_ns=0, runtime_ns=runtime_ns, sample_ns=runtime_ns)
         parts: list[CpuTime] = []
         for answer in answers:
             observed = Observed.model_validate(answer.observed)
-            parts += target_cpu(answer.host, observed, 1, None)
+            if answer.host in self._hypervisors:
+                parts += self._hypervisors.linux_cpu(answer.host, observed, None)
+            else:
+                parts += target_cpu(answer.host, observed, 1, None)
             busy_ns = sum(part.busy_ns for part in parts if part.host == answer.host and part.layer == "machine")
             self._background[answer.host] = (busy_ns, observed.window["duration_ns"])
-        return Background(block=block, started_unix_ns=started_ns, duration_ns=_BACKGROUND_NS, cpu=CpuUse(parts))
+        if self._hypervisors.esxi:
+            first = answers[0]
+            began_ns = Observed.model_validate(first.observed).window["start_unix_ns"] - first.offset.ahead_ns
+            for part in self._esxi_cpu(began_ns, runtime_ns):
+                parts.append(part.model_copy(update={"role": "other", "background_ns": None}))
+                self._background[part.host] = (part.busy_ns, runtime_ns)
+        return Background(block=block, started_unix_ns=started_ns, duration_ns=runtime_ns, cpu=CpuUse(parts))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         self._enter(trial.block)
@@ -211,6 +225,9 @@ class HostsLab(Lab):
         self._thread.join()
         self._loop.close()
 
+    def closing(self) -> str:
+        return "\n".join(self._hooks.take())
+
     def _enter(self, block: int) -> None:
         """Runs what belongs between two blocks. Raises TrialFailed."""
         if block == self._block:
@@ -220,6 +237,14 @@ class HostsLab(Lab):
         self._block = 0
         self._hook("before block")
         self._block = block
+
+    def _esxi_cpu(self, start_unix_ns: int, window_ns: int) -> list[CpuTime]:
+        """Raises TrialFailed."""
+        idle = {link.name: self._idle_ns(link.name, window_ns) for link in self._hypervisors.esxi}
+        try:
+            return self._hypervisors.esxi_cpu(start_unix_ns, start_unix_ns + window_ns, idle)
+        except HostFault as fault:
+            raise _failed(fault) from fault
 
     def _hook(self, at: Moment, trial: Trial | None = None) -> None:
         """Raises TrialFailed, with what the commands said."""
@@ -238,7 +263,8 @@ class HostsLab(Lab):
             raise
 
     def _links(self) -> list[Link]:
-        return [*self._initiators, *self._targets]
+        """Those with an engine."""
+        return [*self._initiators, *self._targets, *self._hypervisors.linux]
 
     def _roles(self) -> list[tuple[str, Link, Asked]]:
         asked = self._volumes.asked(self._targets[0].host if self._targets else None)
@@ -246,7 +272,9 @@ class HostsLab(Lab):
         # The way back is the same network's.
         peer = self._initiators[0].host
         back = Asked(peer=peer.data)
-        return initiators + [("target", link, back) for link in self._targets]
+        others = [("target", link, back) for link in self._targets]
+        others += [("hypervisor", link, Asked()) for link in self._hypervisors.linux]
+        return initiators + others + [("esxi", link, Asked()) for link in self._hypervisors.esxi]
 
     def _clients(self, settings: Settings) -> list[Link]:
         return self._initiators[: settings.load.clients or len(self._initiators)]
@@ -265,10 +293,13 @@ class HostsLab(Lab):
     async def _check_hosts(self) -> list[Finding]:
         found = []
         for each in await survey(self._roles(), self._binary):
-            if each.fault or each.clock is None:
+            if each.fault:
                 found.append(Finding("error", each.host, each.fault))
                 continue
             found += [Finding("error", each.host, f"{what}, and this study needs it there") for what in each.obstacles]
+            if each.clock is None:
+                found.append(Finding("ok", each.host, f"{each.role}, {each.kernel}, read by esxtop"))
+                continue
             ahead_ms, error_ms = each.clock.ahead_ns / 1e6, each.clock.error_ns / 1e6
             said = f"{each.role}, Linux {each.kernel}, {each.cores} cores, clock {ahead_ms:+.2f} ms ± {error_ms:.2f} ms"
             found.append(Finding("ok", each.host, said))
@@ -333,7 +364,9 @@ class HostsLab(Lab):
 
         async def work() -> list[Answer]:
             await self._connect()
-            return await measure(jobs, **window)
+            observers = await self._hypervisors.jobs(self._binary.remote)
+            async with self._hypervisors.watched():
+                return await measure([*jobs, *observers], **window)
 
         try:
             return self._await(work())
@@ -355,7 +388,13 @@ class HostsLab(Lab):
                 else:
                     observed = Observed.model_validate(answer.observed)
                     idle_ns = self._idle_ns(answer.host, observed.window["duration_ns"])
-                    cpu += target_cpu(answer.host, observed, self._spec.threads, idle_ns)
+                    if answer.host in self._hypervisors:
+                        cpu += self._hypervisors.linux_cpu(answer.host, observed, idle_ns)
+                    else:
+                        cpu += target_cpu(answer.host, observed, self._spec.threads, idle_ns)
+            if parts:
+                began_ns = min(part.started_ns for part in parts)
+                cpu += self._esxi_cpu(began_ns, parts[0].result.window.duration_ns)
             connected = Connected.model_validate(answers[0].connected)
         except ValidationError as error:
             raise TrialFailed(malformed(error)) from error

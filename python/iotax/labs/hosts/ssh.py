@@ -25,6 +25,8 @@ KEEPALIVE_S, KEEPALIVES = 5, 3
 HANDSHAKES_MAX = 50
 """At a time: a bastion's sshd drops more (MaxStartups)."""
 COMMAND_S = 20.0
+_PART_BYTES = 64 << 10
+"""Of a command's output, read at a time."""
 FOLDER = ".cache/iotax"
 """Below the login's home."""
 
@@ -101,17 +103,27 @@ class Link:
             raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
         return str(done.stdout or "")
 
-    async def ask(self, command: str, given: str, within_s: float) -> tuple[int | None, str]:
-        """Exit status (None for a signal) and all output of a command that may fail. Raises HostFault, TimeoutError."""
+    async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
+        """Exit status (None for a signal) and the last output of a command that may fail, of which no more is kept
+        while it runs. Raises HostFault, TimeoutError."""
         connection = await self.connection()
+        kept = b""
         try:
-            running = connection.run(command, check=False, input=given, stderr=asyncssh.STDOUT)
-            done = await asyncio.wait_for(running, within_s)
+            async with asyncio.timeout(within_s):
+                process = await connection.create_process(command, stderr=asyncssh.STDOUT, encoding=None)
+                try:
+                    process.stdin.write(given.encode())
+                    process.stdin.write_eof()
+                    while part := await process.stdout.read(_PART_BYTES):
+                        kept = (kept + part)[-keep_bytes:]
+                    await process.wait_closed()
+                finally:
+                    process.close()
         except TimeoutError:
             raise
         except (OSError, asyncssh.Error) as error:
             raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
-        return done.exit_status, str(done.stdout or "")
+        return process.exit_status, kept.decode(errors="replace")
 
     async def install(self, binary: Binary) -> str:
         """Copies the engine where it is not yet; gives its path. Raises HostFault."""

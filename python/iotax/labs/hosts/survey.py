@@ -88,6 +88,8 @@ async def survey(links: Sequence[tuple[str, Link, Asked]], binary: Binary) -> li
 
 async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
     found = Survey(link.name, role)
+    if role == "esxi":
+        return await _esxi(found, link)
     try:
         kernel, machine, cores, sudo, *protocols = (await link.run(f"{{ {_ASK}; }} || true")).splitlines()
         found = Survey(link.name, role, kernel, machine, int(cores), sudo == "yes", tuple(protocols))
@@ -111,6 +113,18 @@ async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
     except ValueError:
         return Survey(link.name, role, fault="its shell answers something else than was asked")
     return replace(found, engine=armed["engine_version"], clock=clock)
+
+
+async def _esxi(found: Survey, link: Link) -> Survey:
+    """No engine runs there: what counts is whether esxtop does."""
+    try:
+        kernel, machine, *there = (await link.run("uname -sr; uname -m; command -v esxtop || true")).splitlines()
+    except HostFault as fault:
+        return replace(found, fault=fault.message)
+    except ValueError:
+        return replace(found, fault="its shell answers something else than was asked")
+    obstacles = () if there else ("esxtop is missing",)
+    return replace(found, role="hypervisor", kernel=kernel, machine=machine, obstacles=obstacles)
 
 
 async def _obstacles(link: Link, asked: Asked, binary: Binary) -> tuple[str, ...]:

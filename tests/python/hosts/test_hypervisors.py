@@ -1,0 +1,143 @@
+"""The CPU of hosts under virtual initiators: by esxtop's own format, and by the processes of guests."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_for
+from iotax.design import plan as make_plan
+from iotax.labs.base import TrialFailed
+from iotax.study.read import read_study
+
+from .namespaces import Network
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.labs.hosts import esxtop
+from iotax.labs.hosts import lab as lab_module
+from iotax.labs.hosts.lab import HostsLab
+
+from .labs import opened_labs
+
+HOSTS = 3
+STUDY = """\
+name: under
+question: What does the hypervisor do?
+lab:
+  hosts:
+    initiators: [{{name: h1, address: {h1}}}]
+    targets: [{{name: h2, address: {h2}}}]
+    hypervisors: [{{name: h3, address: {h3}{how}}}]
+volume: {{size: 8MiB}}
+factors: {{protocol: [iscsi]}}
+load: {{warmup: 0, runtime: 500ms}}
+design: {{replicates: 1}}
+baseline: {{protocol: iscsi}}
+"""
+ESXTOP = r"""#!/bin/sh
+# esxtop -b -a -d SECONDS
+[ "$1 $2 $3" = "-b -a -d" ] || exit 2
+[ ! -e "$HOME/refuse" ] || { echo "esxtop: out of memory" >&2; exit 1; }
+printf '%s\n' '"(PDH-CSV 4.0) (UTC)(0)","\\esx1\Group Cpu(1:vm)\% Used","\\esx1\Physical Cpu(0)\% Util Time","\\esx1\Physical Cpu(1)\% Util Time","\\esx1\Physical Cpu(_Total)\% Util Time"'
+while :; do echo "\"11/22/2026 20:00:00\",\"9.0\",\"20.0\",\"40.0\",\"30.0\""; sleep "$4"; done
+"""  # noqa: E501
+
+
+@pytest.fixture
+def opened(network: Network, real_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], HostsLab]]:
+    monkeypatch.setattr(esxtop, "INTERVAL_S", 0.1)
+    monkeypatch.setattr(lab_module, "_BACKGROUND_ESXI_NS", 300_000_000)
+    with opened_labs(network, real_engine, monkeypatch) as open_lab:
+
+        def make(how: str) -> HostsLab:
+            addresses = {name: network.address(name) for name in network.names}
+            return open_lab(read_study("under", STUDY.format(**addresses, how=how), Path()))
+
+        yield make
+
+
+@pytest.fixture
+def esxi(network: Network, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a host that has an esxtop."""
+    home = network.home("h3")
+    program = home / "esxtop"
+    program.write_text(ESXTOP)
+    program.chmod(0o755)
+    # The login's own search path leads there in no other way.
+    start = esxtop.Link.start
+
+    async def in_home(link: esxtop.Link, command: str):
+        return await start(link, command.replace("esxtop ", f"{program} ", 1))
+
+    monkeypatch.setattr(esxtop.Link, "start", in_home)
+    (home / "refuse").unlink(missing_ok=True)
+    return home
+
+
+def quiet(_: object) -> None:
+    pass
+
+
+def test_esxtop_tells_the_cpu_of_an_esxi_host_over_the_window(
+    network: Network, opened: Callable[[str], HostsLab], esxi: Path
+) -> None:
+    del esxi
+    lab = opened(", kind: esxi")
+    lab.connect()
+    lab.background(1)
+    [trial] = make_plan(lab.study).trials
+    result = lab.run(trial, quiet).result
+    [part] = [each for each in result.cpu if each.role == "hypervisor"]
+    assert (part.host, part.layer, part.processors) == ("h3", "machine", 2)
+    assert part.window_ns == result.window.duration_ns
+    assert part.busy_ns == pytest.approx(0.30 * 2 * result.window.duration_ns)
+    # All that it does, it does without load too.
+    assert part.background_ns == pytest.approx(part.busy_ns, rel=1e-6)
+    wait_for(lambda: not network.processes("h3", "esxtop"), "esxtop to end")
+    assert not network.processes("h3", "engine-")
+
+
+def test_an_esxtop_that_fails_ends_the_attempt_and_is_named(opened: Callable[[str], HostsLab], esxi: Path) -> None:
+    (esxi / "refuse").touch()
+    lab = opened(", kind: esxi")
+    lab.connect()
+    [trial] = make_plan(lab.study).trials
+    with pytest.raises(TrialFailed, match="h3: esxtop there ended: esxtop: out of memory"):
+        lab.run(trial, quiet)
+
+
+def test_check_says_whether_an_esxi_host_has_esxtop(opened: Callable[[str], HostsLab]) -> None:
+    *_, found = opened(", kind: esxi").survey()
+    assert (found.host, found.role, found.obstacles) == ("h3", "hypervisor", ("esxtop is missing",))
+    assert found.clock is None
+    assert not found.fault
+
+
+def test_the_processes_of_guests_are_read_one_by_one(network: Network, opened: Callable[[str], HostsLab]) -> None:
+    # Each spins: what it spends is its own.
+    command = 'exec -a "qemu-system-x86_64 -name guest=$0,debug-threads=on -m 512" sh -c "while :; do :; done"'
+    guests = [
+        subprocess.Popen(["ip", "netns", "exec", network.namespace("h3"), "bash", "-c", command, name])
+        for name in ("vm1", "vm2")
+    ]
+    try:
+        wait_for(lambda: len(network.processes("h3", "-name guest=vm")) == 2, "the guests")
+        lab = opened(", guests: [vm1, vm2]")
+        lab.connect()
+        [trial] = make_plan(lab.study).trials
+        result = lab.run(trial, quiet).result
+    finally:
+        for each in guests:
+            each.kill()
+            each.wait()
+    parts = {each.host: each for each in result.cpu if each.role == "hypervisor"}
+    assert set(parts) == {"h3: vm1", "h3: vm2"}
+    assert {each.layer for each in parts.values()} == {"process"}
+    assert all(each.busy_ns > 0 for each in parts.values())
+    assert result.cpu_ns("hypervisor") == sum(each.busy_ns for each in parts.values())
+    with pytest.raises(TrialFailed, match="h3: 0 processes of a guest vm1"):
+        lab.run(trial, quiet)
