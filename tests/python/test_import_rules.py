@@ -89,7 +89,8 @@ def test_analysis_reads_a_trials_facts_from_its_record() -> None:
     assert found == []
     settings_types = {f"iotax.study.model.{name}" for name in ("Lab", "Loopback", "Vm", "LABS")}
     assert importers_of(settings_types | {"iotax.study.facts"}, modules_of("analysis", "queueing", "report")) == []
-    assert importers_of({"iotax"}, modules_of("records")) == importers_of({"iotax.records"}, modules_of("records"))
+    for alone in ("records", "protocols"):
+        assert importers_of({"iotax"}, modules_of(alone)) == importers_of({f"iotax.{alone}"}, modules_of(alone))
 
 
 def test_only_the_runner_and_imports_write_measurements() -> None:

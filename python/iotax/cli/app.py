@@ -24,6 +24,7 @@ from iotax.cli.options import (
     Shell,
     StudyName,
 )
+from iotax.protocols import names
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 app = typer.Typer(
@@ -147,7 +148,7 @@ def versus(
         list[str],
         typer.Argument(
             metavar="[LABEL=]ENDPOINT...",
-            help="Two or more: protocols that iotax serves itself (local, nfs3, iscsi, nvme-tcp), URIs of targets, "
+            help=f"Two or more: protocols that iotax serves itself ({', '.join(names('loopback'))}), URIs of targets, "
             "paths of files or devices. The first is the baseline.",
             autocompletion=complete.endpoints,
         ),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import typer
 
+from iotax.protocols import names
+
 PROGRAM = "iotax"
 _VARIABLE = "_IOTAX_COMPLETE"
-_EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
-"""As `iotax.study.endpoint` has them, which is too heavy for a press of Tab."""
 
 
 def script(shell: str) -> None:
@@ -35,7 +35,7 @@ def studies(incomplete: str) -> Iterator[str]:
 
 def endpoints(incomplete: str) -> Iterator[str]:
     """Protocols that iotax serves itself; paths are completed as files."""
-    yield from (name for name in _EMBEDDED if name.startswith(incomplete))
+    yield from (name for name in names("loopback") if name.startswith(incomplete))
     if "/" in incomplete:
         yield from _files(incomplete, ("",))
 

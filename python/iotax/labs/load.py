@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from iotax.engine import Engine, EngineError
 from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
+from iotax.protocols import known
 from iotax.records import CpuUse, Record
 from iotax.study.model import Settings
 from iotax.trial import Background, Connected, TrialResult, Window
@@ -123,22 +124,14 @@ def _streams(settings: Settings) -> list[dict[str, Any]]:
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """What the connection is asked for; only protocols that know digests and names are told of them."""
+    """What the connection is asked for: what its protocol knows of it."""
     connection = settings.connection
     if settings.endpoint.kernel:
         return {}
-    if settings.endpoint.protocol == "nfs3":
-        named = {"uid": connection.uid, "gid": connection.gid}
-        return {name: value for name, value in named.items() if value is not None}
-    if settings.endpoint.protocol not in ("iscsi", "nvme-tcp"):
-        return {}
-    asked: dict[str, Any] = {"header_digest": connection.header_digest, "data_digest": connection.data_digest}
-    if connection.initiator:
-        asked["initiator"] = connection.initiator
-    if connection.chap and settings.endpoint.protocol == "iscsi":
-        asked["chap"] = connection.chap.model_dump(exclude_none=True)
-    if connection.dhchap and settings.endpoint.protocol == "nvme-tcp":
-        asked["dhchap"] = connection.dhchap.model_dump(exclude_none=True)
+    protocol = known(settings.endpoint.protocol)
+    asked = connection.model_dump(include=set(protocol.options), exclude_none=True) if protocol else {}
+    if not asked.get("initiator"):
+        asked.pop("initiator", None)
     return asked
 
 

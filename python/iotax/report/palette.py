@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from iotax.protocols import colours
+
 
 @dataclass(frozen=True)
 class Colour:
@@ -52,20 +54,7 @@ COLOURS = _colours(
     ("part-both", "#4f7bb3", "#6590c9"),
 )
 
-_OWN = {
-    "local": "gray",
-    "iscsi": "blue",
-    "nfs3": "vermilion",
-    "nfs4.1": "wine",
-    "nfs4.2": "pine",
-    "iser": "sky",
-    "nvme-tcp": "green",
-    "nvme-rdma": "olive",
-    "fc-nvme": "ochre",
-    "fcp": "purple",
-    "iotax": "indigo",
-    "fio": "pink",
-}
+_OWN = {**colours(), "iotax": "indigo", "fio": "pink"}
 """Of protocols, and of the generators where those are compared."""
 _VARIANTS = ("indigo", "pink", "brown")
 """For a second arm of a protocol: no protocol has them."""

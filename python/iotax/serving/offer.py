@@ -8,9 +8,10 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from iotax.protocols import schemes
 from iotax.study.connection import Polling
 
-PORTS = {"nfs3": 2049, "iscsi": 3260, "nvme-tcp": 4420}
+PORTS = {protocol.name: scheme.port for scheme, protocol in schemes().values() if "loopback" in protocol.labs}
 """Where clients look for each protocol: IANA's nfs, iscsi-target, nvme."""
 Address: TypeAlias = IPv4Address | IPv6Address
 _GROUP = "allowed"

@@ -7,44 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from iotax.protocols import names, schemes
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import NFS_VERSIONS, PREFIX, kernel_path
 
-EMBEDDED = ("local", "nfs3", "iscsi", "nvme-tcp")
+EMBEDDED = names("loopback")
 """What the loopback lab serves itself. `local` reaches the server's volume without a protocol."""
 
-KERNEL = ("local", "nfs3", "nfs4.1", "iscsi", "iser", "nvme-tcp", "nvme-rdma", "fcp", "fc-nvme")
+KERNEL = names("vm")
 """What the vm lab serves from a kernel to another. `local` reaches the volume within the storage guest."""
 
-HOSTS = ("nfs3", "iscsi", "nvme-tcp")
+HOSTS = names("hosts")
 """What a target of the hosts lab serves with the engine."""
 
-NAMED = tuple(dict.fromkeys((*EMBEDDED, *KERNEL)))
+NAMED = names()
 """Every protocol that a study may name without an endpoint; which of them depends on its lab."""
 
-_FORMS = {
-    "nfs": "nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]",
-    "iscsi": "iscsi://HOST[:PORT]/IQN/LUN",
-    "nvme-tcp": "nvme-tcp://HOST[:PORT]/NQN?ns=N",
-}
-_KERNEL_FORMS = {
-    "nfs": "kernel:nfs://HOST[:PORT]/EXPORT/FILE[?vers=3|4.1|4.2&nconnect=N]",
-    "iscsi": "kernel:iscsi://HOST[:PORT]/IQN/LUN[?portals=ADDRESS,…]",
-    "nvme-tcp": "kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N&portals=ADDRESS,…]",
-    "fc": "kernel:fc://WWPN/LUN",
-}
-_QUERY = {"nfs": {"mountport"}, "iscsi": set(), "nvme-tcp": {"ns"}}
-_KERNEL_QUERY = {
-    "nfs": {"vers", "nconnect"},
-    "iscsi": {"portals"},
-    "nvme-tcp": {"ns", "queues", "portals"},
-    "fc": set(),
-}
+_SCHEMES = schemes()
 _CONNECTIONS_MAX = {"nconnect": 16, "queues": 1024}
 """NFS_MAX_CONNECTIONS of Linux; more queues than any host has processors."""
 _WORD = re.compile(r"[A-Za-z0-9_.:/+=@-]*")
 """Of what a host's shell and its commands are told."""
-_WWPN = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +63,7 @@ def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
         return _path(target, folder)
     raise ValueError(
         f"neither an embedded protocol ({', '.join(NAMED)}) nor an endpoint "
-        f"({', '.join(_FORMS.values())}, or the path of a file or device)"
+        f"({', '.join(scheme.form for scheme, _ in _SCHEMES.values() if scheme.form)}, or the path of a file or device)"
     )
 
 
@@ -95,12 +78,14 @@ def _path(path: str, folder: Path | None) -> Endpoint:
 
 def _uri(uri: str) -> Endpoint:
     kernel = uri.startswith(PREFIX)
-    forms = _KERNEL_FORMS if kernel else _FORMS
+    forms = {name: scheme.kernel_form if kernel else scheme.form for name, (scheme, _) in _SCHEMES.items()}
     bare = uri.removeprefix(PREFIX)
-    scheme = bare.partition("://")[0]
-    if scheme not in forms:
-        raise ValueError(f"{scheme}:// is not a protocol that iotax speaks; write {' or '.join(forms.values())}")
-    form = f"write {forms[scheme]}"
+    found = bare.partition("://")[0]
+    if not forms.get(found):
+        written = " or ".join(filter(None, forms.values()))
+        raise ValueError(f"{found}:// is not a protocol that iotax speaks; write {written}")
+    scheme, protocol = _SCHEMES[found]
+    form = f"write {forms[found]}"
     try:
         parts = urlsplit(bare)
         host, port = parts.hostname, parts.port
@@ -111,29 +96,13 @@ def _uri(uri: str) -> Endpoint:
     if port == 0:
         raise ValueError(f"port 0 cannot be used; {form}")
     query = parse_qs(parts.query, keep_blank_values=True)
-    if unknown := sorted(set(query) - (_KERNEL_QUERY if kernel else _QUERY)[scheme]):
+    if unknown := sorted(set(query) - {*(scheme.kernel_query if kernel else scheme.query)}):
         raise ValueError(f"?{unknown[0]}= means nothing here; {form}")
-    names = parts.path.strip("/").split("/") if parts.path.strip("/") else []
-    if scheme == "nfs" and len(names) < 2:
-        raise ValueError(f"the export or the file is missing; {form}")
-    if scheme == "nfs" and "mountport" in query and not _is_port(query["mountport"][0]):
-        raise ValueError(f"mountport is not a port; {form}")
-    if scheme == "iscsi":
-        if len(names) != 2:
-            raise ValueError(f"the target name or the LUN is missing; {form}")
-        if not re.match(r"(iqn|eui|naa)\.", names[0]):
-            raise ValueError(f"{names[0]!r} is no iSCSI name (iqn., eui. or naa.); {form}")
-        if not names[1].isdecimal():
-            raise ValueError(f"the LUN {names[1]!r} is no number; {form}")
-    if scheme == "nvme-tcp":
-        if len(names) != 1 or not names[0].startswith("nqn."):
-            raise ValueError(f"the subsystem's NQN is missing; {form}")
-        if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
-            raise ValueError(f"the namespace is missing (ns=1 and up); {form}")
-    if scheme == "fc" and (not _WWPN.fullmatch(host) or len(names) != 1 or not names[0].isdecimal()):
-        raise ValueError(f"a WWPN is 16 hexadecimal digits without colons, and a LUN a number; {form}")
+    path = parts.path.strip("/")
+    if wrong := scheme.wrong(host, path.split("/") if path else [], query):
+        raise ValueError(f"{wrong}; {form}")
     if not kernel:
-        return Endpoint("nfs3" if scheme == "nfs" else scheme, uri)
+        return Endpoint(protocol.name, uri)
     _check_kernel(host, parts.path, query, form)
     return Endpoint(kernel_path(uri).protocol, uri)
 
@@ -149,7 +118,3 @@ def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) 
         value = query.get(name, ["1"])[0]
         if not value.isdecimal() or not 1 <= int(value) <= most:
             raise ValueError(f"{name} is no number from 1 to {most}; {form}")
-
-
-def _is_port(text: str) -> bool:
-    return text.isdecimal() and 0 < int(text) < 65536

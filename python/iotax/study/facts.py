@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from iotax.protocols import known
 from iotax.records import Carrier, Facts, Link
 from iotax.study.hosts import Hosts
 from iotax.study.model import Settings, Study
 
-_NONE = Carrier(kind="none", usual="none")
-_TCP = Carrier(kind="software", usual="software", name="TCP")
-_RDMA = Carrier(kind="software", usual="hardware", name="software RDMA (rxe)")
-_FCOE = Carrier(kind="software", usual="hardware", name="software FCoE")
-_FC_LOOP = Carrier(kind="loop", usual="hardware", name="a loop within one kernel, without frames")
-
 _CARRIERS = {
-    "local": _NONE,
-    "nfs3": _TCP,
-    "nfs4.1": _TCP,
-    "nfs4.2": _TCP,
-    "iscsi": _TCP,
-    "nvme-tcp": _TCP,
-    "iser": _RDMA,
-    "nvme-rdma": _RDMA,
-    "fcp": _FCOE,
-    "fc-nvme": _FC_LOOP,
+    "none": Carrier(kind="none", usual="none"),
+    "tcp": Carrier(kind="software", usual="software", name="TCP"),
+    "rdma": Carrier(kind="software", usual="hardware", name="software RDMA (rxe)"),
+    "fcoe": Carrier(kind="software", usual="hardware", name="software FCoE"),
+    "loop": Carrier(kind="loop", usual="hardware", name="a loop within one kernel, without frames"),
 }
 """Of the labs' own protocols."""
 _FIBRE_CHANNEL = Carrier(kind="hardware", usual="hardware", name="Fibre Channel")
 """Of a path that a host's own ports make."""
 _ONE_KERNEL = ("local", "fc-nvme")
 """Whose two ends always stand in one guest."""
+
+
+def _carrier(protocol: str) -> Carrier:
+    row = known(protocol)
+    return _CARRIERS[row.carrier] if row else Carrier()
 
 
 def planned_facts(study: Study, settings: Settings) -> Facts:
@@ -51,7 +46,7 @@ def _loopback(study: Study, settings: Settings) -> Facts:
         stack="kernel" if kernel else "user",
         served="nobody" if local else "lab",
         shared="machine",
-        carrier=_CARRIERS[protocol],
+        carrier=_carrier(protocol),
         link=Link(kind="none" if local else "loopback"),
         clock="time",
         threads=load.threads,
@@ -72,7 +67,7 @@ def _hosts(lab: Hosts, settings: Settings) -> Facts:
         stack="kernel" if device or settings.endpoint.kernel else "user",
         served="lab" if served else "unknown" if device else "elsewhere",
         shared="nothing",
-        carrier=Carrier() if device else _FIBRE_CHANNEL if protocol == "fcp" else _CARRIERS[protocol],
+        carrier=Carrier() if device else _FIBRE_CHANNEL if protocol == "fcp" else _carrier(protocol),
         link=Link(kind="unknown" if device else "network"),
         clock="time",
         threads=load.threads,
@@ -102,7 +97,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
         stack="kernel",
         served="nobody" if protocol == "local" else "lab",
         shared="machine" if one_guest else "hypervisor",
-        carrier=_CARRIERS[protocol],
+        carrier=_carrier(protocol),
         link=link,
         clock="instructions" if study.lab.vm.clock == "icount" else "unknown",
         threads=load.threads,
@@ -121,7 +116,7 @@ def _endpoint(study: Study, settings: Settings) -> Facts:
         protocol=protocol,
         stack="kernel" if path else "user",
         served="nobody" if floor else "unknown" if path else "elsewhere",
-        carrier=_NONE if floor else Carrier() if path else _CARRIERS[protocol],
+        carrier=_CARRIERS["none"] if floor else Carrier() if path else _carrier(protocol),
         link=Link(kind="none") if floor else Link(kind="unknown" if path else "network"),
         clock="time",
         threads=load.threads,

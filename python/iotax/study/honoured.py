@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from iotax.protocols import knowing
 from iotax.study.endpoint import Endpoint
 from iotax.study.model import LABS, SECTIONS, Study
 from iotax.study.source import Place
@@ -40,9 +41,12 @@ _TOPOLOGY = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK)
 """What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
-_LOGIN = ("iscsi", "nvme-tcp")
+_LOGIN = knowing("initiator")
 _USER = Row(
-    vm="the guests' mounts are root's; say `lab: loopback`", fio=_FIO_CONNECTS, protocols=("nfs3",), harmless=(None,)
+    vm="the guests' mounts are root's; say `lab: loopback`",
+    fio=_FIO_CONNECTS,
+    protocols=knowing("uid"),
+    harmless=(None,),
 )
 
 FIELDS: Mapping[str, Mapping[str, Row]] = {
@@ -106,14 +110,14 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             vm="the guests' targets ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,
             fio=_FIO_CONNECTS,
-            protocols=("iscsi",),
+            protocols=knowing("chap"),
             harmless=(None,),
         ),
         "dhchap": Row(
             vm="the guests' controllers ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,
             fio=_FIO_CONNECTS,
-            protocols=("nvme-tcp",),
+            protocols=knowing("dhchap"),
             harmless=(None,),
         ),
         "uid": _USER,

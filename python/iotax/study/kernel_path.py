@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
+from iotax.protocols import schemes
+
 PREFIX = "kernel:"
 NFS_VERSIONS = ("3", "4.1", "4.2")
 _NFS_VERSION = "4.2"
 """Where the endpoint names none."""
-PORTS = {"nfs": 2049, "iscsi": 3260, "nvme-tcp": 4420, "fc": 0}
-"""Where an endpoint names none."""
 
 Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc"]
 
@@ -54,7 +54,7 @@ def kernel_path(uri: str) -> KernelPath:
     return KernelPath(
         kind,
         "" if kind == "fc" else parts.hostname or "",
-        parts.port or PORTS[kind],
+        parts.port or schemes()[kind][0].port,
         name={"nfs": f"/{above}", "iscsi": above, "nvme-tcp": last, "fc": parts.hostname or ""}[kind],
         unit={"nfs": last, "iscsi": last, "nvme-tcp": query.get("ns", "1"), "fc": last}[kind],
         version=query.get("vers", _NFS_VERSION) if kind == "nfs" else "",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType, NoneType
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from iotax.study.connection import Connection
-from iotax.study.endpoint import EMBEDDED, Endpoint, parse_endpoint
+from iotax.study.endpoint import EMBEDDED, NAMED, Endpoint, parse_endpoint
 from iotax.study.fields import (
     Accelerator,
     Arrivals,
@@ -332,8 +332,12 @@ def factor_names() -> Mapping[str, str]:
     return MappingProxyType(names)
 
 
+if TYPE_CHECKING:
+    _ProtocolName: TypeAlias = str
+else:
+    _ProtocolName = Literal[*NAMED]
 _ProtocolNames: TypeAlias = Annotated[
-    list[Literal["local", "nfs3", "nfs4.1", "iscsi", "iser", "nvme-tcp", "nvme-rdma", "fcp", "fc-nvme"]],
+    list[_ProtocolName],
     Field(min_length=1),
 ]
 _ProtocolEndpoints: TypeAlias = Annotated[dict[str, ProtocolLevel], Field(min_length=1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from iotax.protocols import names, schemes
 from iotax.study.model import LABS, SECTIONS, factor_names
 from iotax.study.schema import study_schema
 
@@ -19,18 +20,13 @@ is refused, since it may mean 75% or 0.75%. An unknown name or value is an error
 valid one.
 
 `factors` names the fields that vary, each with a list of levels; the end of this page lists them. Levels of `protocol`
-are the lab's own protocols (loopback: `local`, `nfs3`, `iscsi`, `nvme-tcp`), or labels with endpoints:
+are the lab's own protocols (loopback: {embedded}), or labels with endpoints:
 
 | endpoint | form |
 |---|---|
-| NFSv3 | `nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]` |
-| iSCSI | `iscsi://HOST[:PORT]/IQN/LUN` |
-| NVMe/TCP | `nvme-tcp://HOST[:PORT]/NQN?ns=N` |
+{endpoints}
 | a file or block device | its path, from the study file's folder when relative |
-| lab hosts: NFS by each host's kernel | `kernel:nfs://HOST[:PORT]/EXPORT/FILE[?vers=3\\|4.1\\|4.2&nconnect=N]` |
-| lab hosts: iSCSI by each host's kernel | `kernel:iscsi://HOST[:PORT]/IQN/LUN[?portals=ADDRESS,…]` |
-| lab hosts: NVMe/TCP by each host's kernel | `kernel:nvme-tcp://HOST[:PORT]/NQN?ns=N[&queues=N&portals=ADDRESS,…]` |
-| lab hosts: Fibre Channel by each host's kernel | `kernel:fc://WWPN/LUN` |
+{kernel_endpoints}
 
 A label may also be a mapping with the endpoint as `protocol:` and its own credentials: `initiator`, `chap`,
 `dhchap`, `uid`, `gid`. They take the place of those under `connection`, which hold for every other label whose protocol
@@ -61,7 +57,7 @@ def reference() -> str:
         for name, each in schema["properties"].items()
         if name not in {*SECTIONS, "factors", "lab", "design", "search", "precondition"}
     }
-    parts = [_HEAD, _table("The study", "", top)]
+    parts = [_head(), _table("The study", "", top)]
     for name, section in LABS.items():
         described = defs[section.__name__]
         parts.append(_table(f"lab: {{{name}: …}}", described["description"], described["properties"]))
@@ -86,6 +82,20 @@ def reference() -> str:
         parts.append(_table(title, defs[name]["description"], defs[name]["properties"]))
     parts.append(f"## Factors\n\n{', '.join(f'`{name}`' for name in factor_names())}.\n")
     return "\n".join(parts)
+
+
+def _head() -> str:
+    told = [scheme for scheme, _ in schemes().values()]
+    by_kernel = [(f"lab hosts: {each.kernel_title}", each.kernel_form) for each in told if each.kernel_form]
+    return (
+        _HEAD.replace("{embedded}", ", ".join(f"`{name}`" for name in names("loopback")))
+        .replace("{endpoints}", _forms([(each.title, each.form) for each in told if each.form]))
+        .replace("{kernel_endpoints}", _forms(by_kernel))
+    )
+
+
+def _forms(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"| {title} | `{form.replace('|', chr(92) + '|')}` |" for title, form in rows)
 
 
 def _table(title: str, text: str, fields: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from iotax.protocols import knowing
 from iotax.study.endpoint import Endpoint
 from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
 from iotax.study.hosts import CLIENT
@@ -84,7 +85,7 @@ _SCSI = ("iscsi", "iser", "fcp")
 _NVME = ("nvme-tcp", "nvme-rdma", "fc-nvme")
 _NFS = ("nfs3", "nfs4.1")
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
-_DIGESTS = ("iscsi", "nvme-tcp")
+_DIGESTS = knowing("header_digest")
 
 
 def refused(

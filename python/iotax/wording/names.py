@@ -1,17 +1,8 @@
 """Names as the field writes them."""
 
-PROTOCOL_TITLES = {
-    "local": "Local",
-    "nfs3": "NFSv3",
-    "nfs4.1": "NFSv4.1",
-    "nfs4.2": "NFSv4.2",
-    "iscsi": "iSCSI",
-    "iser": "iSER",
-    "nvme-tcp": "NVMe/TCP",
-    "nvme-rdma": "NVMe/RDMA",
-    "fcp": "FCP",
-    "fc-nvme": "FC-NVMe",
-}
+from iotax.protocols import titles
+
+PROTOCOL_TITLES = titles()
 
 
 def title(label: str) -> str:

@@ -1,0 +1,10 @@
+"""What iotax knows of each protocol, once: its name, endpoints, options, colour and labs. `table` lists them.
+
+A new protocol is a module here, a row in `table`, and what the lab that serves it needs. Light: a shell's completion
+imports it at each press of Tab.
+"""
+
+from iotax.protocols.base import Protocol, Scheme, is_port
+from iotax.protocols.table import colours, knowing, known, names, schemes, titles
+
+__all__ = ["Protocol", "Scheme", "colours", "is_port", "knowing", "known", "names", "schemes", "titles"]

@@ -1,0 +1,61 @@
+"""NFS, versions 3, 4.1 and 4.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iotax.protocols.base import FIO, WHERE, Protocol, Query, Scheme, is_port
+
+
+def _wrong(_host: str, names: Sequence[str], query: Query) -> str:
+    if len(names) < 2:
+        return "the export or the file is missing"
+    if "mountport" in query and not is_port(query["mountport"][0]):
+        return "mountport is not a port"
+    return ""
+
+
+def _client(host: str, port: int, path: str, query: Query, read_only: bool) -> list[str]:
+    export, _, file = path.rpartition("/")
+    mountport = query.get("mountport", [str(port)])[0]
+    mounted = f"/mnt/{export.rpartition('/')[2]}"
+    ip_version = "6" if ":" in host else ""
+    options = f"vers=3,proto=tcp{ip_version},nolock,mountproto=tcp{ip_version},port={port},mountport={mountport}"
+    source = f"[{host}]:/{export}" if ":" in host else f"{host}:/{export}"
+    return [
+        f"mkdir -p {mounted} && mount -t nfs -o {options}{',ro' if read_only else ''} {source} {mounted}",
+        f"{FIO} --filename={mounted}/{file}",
+        f"umount {mounted}",
+    ]
+
+
+NFS = Scheme(
+    name="nfs",
+    port=2049,
+    title="NFSv3",
+    form="nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]",
+    wrong=_wrong,
+    query=("mountport",),
+    hints={
+        "refused": "is the NFS server up, and is it the right port (2049 unless the endpoint names one)?",
+        "not_found": "the server answers: check the export and the file; `showmount -e {host}` lists its exports",
+        "wrong_kind": "name a regular file in the export",
+        "denied": f"check the hosts that the export allows, its squashing, and `uid:` and `gid:` {WHERE}; "
+        "a Linux server needs `insecure` where iotax is not root",
+    },
+    kernel_title="NFS by each host's kernel",
+    kernel_form="kernel:nfs://HOST[:PORT]/EXPORT/FILE[?vers=3|4.1|4.2&nconnect=N]",
+    kernel_query=("vers", "nconnect"),
+)
+NFS3 = Protocol(
+    name="nfs3",
+    title="NFSv3",
+    colour="vermilion",
+    labs=("loopback", "vm", "hosts"),
+    scheme=NFS,
+    options=frozenset({"uid", "gid"}),
+    client=_client,
+)
+NFS41 = Protocol(name="nfs4.1", title="NFSv4.1", colour="wine", labs=("vm",))
+NFS42 = Protocol(name="nfs4.2", title="NFSv4.2", colour="pine")
+"""Only as a path of a host's own kernel."""

@@ -1,0 +1,49 @@
+"""The table of protocols: a row each, in the order in which texts name them."""
+
+from __future__ import annotations
+
+from iotax.protocols.base import Protocol, Scheme
+from iotax.protocols.fibre_channel import FC_NVME, FCP
+from iotax.protocols.iscsi import ISCSI, ISER
+from iotax.protocols.nfs import NFS3, NFS41, NFS42
+from iotax.protocols.nvme import NVME_RDMA, NVME_TCP
+
+PROTOCOLS: tuple[Protocol, ...] = (
+    Protocol(name="local", title="Local", colour="gray", carrier="none", labs=("loopback", "vm")),
+    NFS3,
+    NFS41,
+    NFS42,
+    ISCSI,
+    ISER,
+    NVME_TCP,
+    NVME_RDMA,
+    FCP,
+    FC_NVME,
+)
+
+
+def known(name: str) -> Protocol | None:
+    return next((each for each in PROTOCOLS if each.name == name), None)
+
+
+def names(lab: str | None = None) -> tuple[str, ...]:
+    """What a lab serves itself; without one, what any of them does."""
+    return tuple(each.name for each in PROTOCOLS if (each.labs if lab is None else lab in each.labs))
+
+
+def knowing(option: str) -> tuple[str, ...]:
+    """Those that know an option of a study's `connection`."""
+    return tuple(each.name for each in PROTOCOLS if option in each.options)
+
+
+def schemes() -> dict[str, tuple[Scheme, Protocol]]:
+    """By name, with the protocol that is spoken there (of NFS: by iotax's own initiator)."""
+    return {each.scheme.name: (each.scheme, each) for each in PROTOCOLS if each.scheme is not None}
+
+
+def titles() -> dict[str, str]:
+    return {each.name: each.title for each in PROTOCOLS}
+
+
+def colours() -> dict[str, str]:
+    return {each.name: each.colour for each in PROTOCOLS}

@@ -1,0 +1,86 @@
+"""A new protocol is a row of the table of protocols: everything that names protocols knows it from there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from iotax import protocols
+from iotax.report.palette import COLOURS
+from iotax.study.endpoint import parse_endpoint
+
+TOY = """
+from iotax.protocols import table
+from iotax.protocols.base import Protocol, Scheme
+
+SCHEME = Scheme(
+    name="toy", port=7777, title="Toy", form="toy://HOST[:PORT]/BOX",
+    wrong=lambda host, names, query: "" if len(names) == 1 else "the box is missing",
+    hints={"refused": "is the toy at {host}:{port} wound up?"},
+)
+table.PROTOCOLS = (
+    *table.PROTOCOLS,
+    Protocol(
+        name="toy", title="Toy", colour="brown", labs=("loopback",), scheme=SCHEME, options=frozenset({"data_digest"}),
+        client=lambda host, port, path, query, read_only: [f"play {host} {port} {path}"],
+    ),
+)
+"""
+
+USED = """
+import pytest
+from iotax.cli import complete
+from iotax.engine import EngineError
+from iotax.labs.hints import hint
+from iotax.labs.load import options
+from iotax.report.palette import looks
+from iotax.serving.clients import commands
+from iotax.serving.offer import Offer
+from iotax.study import Study
+from iotax.study.endpoint import parse_endpoint
+from iotax.study.facts import planned_facts
+from iotax.study.reference import reference
+from iotax.study.schema import study_schema
+from iotax.wording import title
+
+assert parse_endpoint("toy://h/box").protocol == "toy"
+with pytest.raises(ValueError, match="the box is missing; write toy://HOST"):
+    parse_endpoint("toy://h")
+assert title("toy") == "Toy"
+assert looks(["toy"], {})["toy"].colour.name == "brown"
+assert list(complete.endpoints("to")) == ["toy"]
+assert hint("toy://h/box", EngineError("refused", "gone")) == "is the toy at h:7777 wound up?"
+assert commands("toy", "toy://127.0.0.1:7777/box") == ["play 127.0.0.1 7777 box"]
+assert {"toy": "127.0.0.1:7777"} in [{each["protocol"]: each["listen"]} for each in Offer().document()["exports"]]
+assert "| Toy | `toy://HOST[:PORT]/BOX` |" in reference()
+study = Study.model_validate({
+    "name": "toy", "question": "Is it?", "factors": {"protocol": ["iscsi", "toy"]}, "baseline": {"protocol": "iscsi"},
+    "connection": {"data_digest": True, "header_digest": True},
+})
+settings = study.settings({"protocol": "toy"})
+assert options(settings) == {"data_digest": True}
+assert planned_facts(study, settings).carrier.name == "TCP"
+assert '"toy"' in __import__("json").dumps(study_schema())
+"""
+
+
+def test_a_protocol_added_to_the_table_is_known_everywhere() -> None:
+    ran = subprocess.run([sys.executable, "-c", TOY + USED], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_row_has_its_own_name_title_and_colour() -> None:
+    assert len(set(protocols.names())) == len(protocols.names())
+    assert set(protocols.colours().values()) <= set(COLOURS)
+    for each in (protocols.titles(), protocols.colours()):
+        assert len(set(each.values())) == len(each)
+
+
+def test_every_form_of_an_endpoint_is_one_that_is_read() -> None:
+    for name, (scheme, protocol) in protocols.schemes().items():
+        if not scheme.form:
+            continue
+        written = scheme.form.partition("[?")[0].replace("HOST[:PORT]", f"h:{scheme.port}").replace("=N", "=1")
+        written = written.replace("IQN", "iqn.2026-11.x:y").replace("NQN", "nqn.x").replace("LUN", "0")
+        assert written.startswith(f"{name}://")
+        assert parse_endpoint(written).protocol == protocol.name
