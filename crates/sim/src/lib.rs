@@ -11,6 +11,7 @@ mod disk;
 mod events;
 mod link;
 mod load;
+mod names;
 mod options;
 mod register;
 mod server;

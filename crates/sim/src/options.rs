@@ -45,10 +45,13 @@ pub enum Canary {
     DroppedFlush,
     /// Reads that get each other's answer.
     WrongTag,
+    /// Calls sent again that the server does not know: they come from another port, by which it knows who asks.
+    ForgottenCall,
 }
 
 impl Canary {
-    pub const ALL: [(Self, &'static str); 2] = [(Self::DroppedFlush, "dropped-flush"), (Self::WrongTag, "wrong-tag")];
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::DroppedFlush, "dropped-flush"), (Self::WrongTag, "wrong-tag"), (Self::ForgottenCall, "forgotten-call")];
 }
 
 pub const PROTOCOLS: [(Protocol, &str); 3] =
@@ -67,6 +70,8 @@ pub struct Options {
     pub threads: u32,
     /// What the volume's disk addresses by; 0: the volume is memory.
     pub block_size: u32,
+    /// Besides, a client that makes, renames and removes names (NFS).
+    pub names: bool,
     /// Commands of the safety phase.
     pub commands: u64,
     pub canary: Option<Canary>,
@@ -90,6 +95,7 @@ impl Options {
             depth: random.below(6) as u32 + 1,
             threads: random.below(2) as u32 + 1,
             block_size,
+            names: protocol == Protocol::Nfs3,
             commands: 200 + random.below(200),
             canary: None,
         }
@@ -112,11 +118,11 @@ fn named<T: Copy>(text: &str, names: &[(T, &'static str)]) -> Result<T, String> 
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, agents, lanes, depth, threads, block_size, commands, .. } = self;
+        let Self { seed, agents, lanes, depth, threads, block_size, names, commands, .. } = self;
         let faults: Vec<_> = self.faults.iter().map(|fault| name(*fault, &Fault::ALL)).collect();
         write!(f, "protocol={} seed={seed} faults={} ", name(self.protocol, &PROTOCOLS), faults.join(","))?;
         write!(f, "agents={agents} lanes={lanes} depth={depth} threads={threads} block_size={block_size} ")?;
-        write!(f, "commands={commands}")?;
+        write!(f, "names={} commands={commands}", u8::from(*names))?;
         self.canary.map_or(Ok(()), |canary| write!(f, " canary={}", name(canary, &Canary::ALL)))
     }
 }
@@ -148,6 +154,11 @@ impl FromStr for Options {
                 "block_size" => match number(value)? {
                     size @ (0 | 512 | 4096) => options.block_size = size as u32,
                     _ => return Err("block_size is 0, 512 or 4096".to_owned()),
+                },
+                "names" => match (number(value)?, options.protocol) {
+                    (0, _) => options.names = false,
+                    (1, Protocol::Nfs3) => options.names = true,
+                    _ => return Err("names is 0, or 1 over NFS".to_owned()),
                 },
                 "commands" => options.commands = number(value)?,
                 "canary" => options.canary = Some(named(value, &Canary::ALL)?),

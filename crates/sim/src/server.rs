@@ -89,6 +89,11 @@ impl Exporter {
         exporter
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(ADDRESS, PORT)
+    }
+
     pub fn endpoint(&self) -> Endpoint {
         Endpoint::parse(&self.server.endpoint(0)).expect("an endpoint that the server names")
     }

@@ -2,13 +2,14 @@
 
 use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
-use iotax_node::{ServerNode, load::streams::Stream};
+use iotax_node::{Input, ServerNode, load::streams::Stream};
 
 use crate::{
     agent::{Agent, Character},
     board::{Board, Counts, Phase, SharedBoard},
     disk::{Disk, Media, SECTOR},
     link::{Link, Side},
+    names::Names,
     options::{Canary, Fault, Options},
     server::{Exporter, Store},
     world::{HostId, Step, World},
@@ -23,6 +24,8 @@ const LIVENESS_TIME: Duration = Duration::from_secs(120);
 const QUIET_TIME: Duration = Duration::from_secs(10);
 /// Events of a trial; more, and nothing comes of them.
 const EVENTS_MAX: u64 = 3_000_000;
+/// Where the client that makes names comes from.
+const NAMES_PORT: u16 = 700;
 /// An afternoon in November 2026.
 const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
 
@@ -55,6 +58,7 @@ struct Trial<'a> {
     disk: Option<usize>,
     links: [usize; 2],
     agents: Vec<(HostId, Rc<RefCell<Agent>>)>,
+    names: Option<(HostId, Rc<RefCell<Names>>)>,
     /// Of each fault, so that none shifts another's.
     random: Vec<Stream>,
     /// Connections of which what is left at the disk may still end; see `Calls::Expire`.
@@ -114,10 +118,19 @@ impl<'a> Trial<'a> {
             world.settle(host);
             agents.push((host, agent));
         }
+        let names = options.names.then(|| {
+            let node = Names::new(server.address(), Rc::clone(&board), options.seed);
+            let node = Rc::new(RefCell::new(node));
+            // The server tells calls sent again by where they come from.
+            let port = (options.canary != Some(Canary::ForgottenCall)).then_some(NAMES_PORT);
+            let host = world.add_host(node.clone(), IpAddr::from([10, 3, 0, 1]), port, links[0], Vec::new());
+            world.settle(host);
+            (host, node)
+        });
         match options.canary {
             Some(Canary::DroppedFlush) => world.flushes_dropped = 300,
             Some(Canary::WrongTag) => world.reads_swapped = 50,
-            None => {}
+            Some(Canary::ForgottenCall) | None => {}
         }
         let mut trial = Self {
             options,
@@ -128,6 +141,7 @@ impl<'a> Trial<'a> {
             disk,
             links,
             agents,
+            names,
             random: (0..Fault::ALL.len() as u64).map(|fault| Stream::new(options.seed, "fault", fault)).collect(),
             expiring: Vec::new(),
             longest,
@@ -169,19 +183,27 @@ impl<'a> Trial<'a> {
         }
         self.world.heal();
         let limit = self.world.now() + LIVENESS_TIME;
-        let is_done =
-            |agents: &[(HostId, Rc<RefCell<Agent>>)]| agents.iter().all(|(_, agent)| agent.borrow().is_done());
-        for (host, _) in self.agents.clone() {
-            self.world.tell(host, iotax_node::Input::Timer);
+        let hosts = self.agents.iter().map(|(host, _)| *host);
+        for host in hosts.chain(self.names.as_ref().map(|(host, _)| *host)).collect::<Vec<_>>() {
+            self.world.tell(host, Input::Timer);
         }
-        while !is_done(&self.agents) && self.world.now() < limit && self.step() {}
+        while !self.all_are_done() && self.world.now() < limit && self.step() {}
         if !self.board.borrow().findings.is_empty() {
             return;
+        }
+        let names = self.names.as_ref().map(|(_, names)| names.borrow());
+        for names in names.iter().filter(|names| !names.is_done()) {
+            self.board.borrow_mut().find(format!("{LIVENESS_TIME:?} after the last fault, {}", names.standing()));
         }
         for (_, agent) in self.agents.iter().filter(|(_, agent)| !agent.borrow().is_done()) {
             let standing = agent.borrow().standing();
             self.board.borrow_mut().find(format!("{LIVENESS_TIME:?} after the last fault, {standing}"));
         }
+    }
+
+    fn all_are_done(&self) -> bool {
+        let names = self.names.as_ref().is_none_or(|(_, names)| names.borrow().is_done());
+        names && self.agents.iter().all(|(_, agent)| agent.borrow().is_done())
     }
 
     fn end(mut self) -> Report {
@@ -355,6 +377,10 @@ impl<'a> Trial<'a> {
             self.world.disk_mut(disk).crash(power);
         }
         self.board.borrow_mut().register.crash(power);
+        if let Some((host, names)) = &self.names {
+            names.borrow_mut().server_crashed();
+            self.world.settle(*host);
+        }
         self.world.call_at(self.world.now() + down, RESTART);
     }
 
