@@ -9,16 +9,21 @@ from pathlib import Path
 
 from bench.files import read_through
 from bench.load import Load
-from bench.subjects.base import Subject
+from bench.subjects.base import Initiator, Sides, Subject, Target
 from bench.subjects.fio import FioFile, FioNet, TIoUring
-from bench.subjects.nfs import ganesha, unfs3
-from bench.subjects.ours import Ours
+from bench.subjects.nfs import Ganesha, Unfs3
+from bench.subjects.ours import OurInitiator, Ours, OurTarget
 from bench.subjects.raw import RawLimit
-from bench.subjects.spdk import SpdkNvme, iscsi_for_fio
-from bench.subjects.tgt import TgtIscsiPerf, tgt_for_fio
+from bench.subjects.spdk import SpdkIscsi, SpdkNvmf, SpdkPerf
+from bench.subjects.tgt import IscsiPerf, Tgt
 
 Read = partial(Load, "read")
 Write = partial(Load, "write")
+Mixed = partial(Load, "mixed")
+
+_SMALL = (Read(32), Write(32))
+_LARGE = (Read(32, 128 << 10), Write(32, 128 << 10), Mixed(32, 128 << 10))
+_HUGE = (Read(8, 1 << 20), Write(8, 1 << 20))
 
 
 @dataclass(frozen=True)
@@ -43,26 +48,23 @@ def cases(file: Path) -> list[Case]:
     nvme, iscsi, nfs = Ours("nvme-tcp"), Ours("iscsi"), Ours("nfs3")
     polling = Ours("nvme-tcp", name="iotax, polling", polling="auto")
     local = Ours("local", path=str(file), options={"direct": False})
-    spdk_iscsi = FioNet("libiscsi", "SPDK iscsi_tgt", iscsi_for_fio)
-    tgt = FioNet("libiscsi", "tgt", tgt_for_fio)
-    nfs_servers: list[tuple[FioNet, float]] = [
-        (FioNet("nfs", "unfs3", unfs3), 6),
-        (FioNet("nfs", "nfs-ganesha", ganesha), 12),
-    ]
+    libiscsi, libnfs = FioNet("libiscsi"), FioNet("nfs")
+    spdk, spdk_iscsi = Sides(SpdkNvmf(), SpdkPerf()), Sides(SpdkIscsi(), libiscsi)
+    nfs_servers: list[tuple[Subject, float]] = [(Sides(Unfs3(), libnfs), 6), (Sides(Ganesha(), libnfs), 12)]
     accounted = Ours("nvme-tcp", name="iotax, verifying", verify=True)
     # It may have left the page cache by the time that its cases come.
     cached = partial(read_through, file)
     return [
-        Case("nvme", "NVMe/TCP", Read(1), nvme, SpdkNvme(polls=False), 1.0),
-        Case("nvme", "NVMe/TCP", Read(1), polling, SpdkNvme(), 1.0),
-        Case("nvme", "NVMe/TCP", Read(32), nvme, SpdkNvme(), 1.25, cpu_goal=True),
-        Case("nvme", "NVMe/TCP", Read(128), nvme, SpdkNvme(), 1.5, cpu_goal=True),
-        Case("nvme", "NVMe/TCP", Write(32), nvme, SpdkNvme(), 1.25, cpu_goal=True),
-        Case("nvme", "NVMe/TCP", Write(128), nvme, SpdkNvme(), 1.25, cpu_goal=True),
-        Case("nvme", "NVMe/TCP", Read(32, 65536, random=False), nvme, SpdkNvme(), 1.1),
-        *(Case("nvme", "NVMe/TCP", load(depth), polling, SpdkNvme()) for depth in (32, 128) for load in (Read, Write)),
-        Case("iscsi", "iSCSI", Read(32), iscsi, TgtIscsiPerf(), 9),
-        Case("iscsi", "iSCSI", Write(32), iscsi, tgt, 9),
+        Case("nvme", "NVMe/TCP", Read(1), nvme, Sides(SpdkNvmf(polls=False), SpdkPerf()), 1.0),
+        Case("nvme", "NVMe/TCP", Read(1), polling, spdk, 1.0),
+        Case("nvme", "NVMe/TCP", Read(32), nvme, spdk, 1.25, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Read(128), nvme, spdk, 1.5, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Write(32), nvme, spdk, 1.25, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Write(128), nvme, spdk, 1.25, cpu_goal=True),
+        Case("nvme", "NVMe/TCP", Read(32, 65536, random=False), nvme, spdk, 1.1),
+        *(Case("nvme", "NVMe/TCP", load(depth), polling, spdk) for depth in (32, 128) for load in (Read, Write)),
+        Case("iscsi", "iSCSI", Read(32), iscsi, Sides(Tgt(), IscsiPerf()), 9),
+        Case("iscsi", "iSCSI", Write(32), iscsi, Sides(Tgt(), libiscsi), 9),
         Case("iscsi", "iSCSI", Read(32), iscsi, spdk_iscsi, 3),
         Case("iscsi", "iSCSI", Write(32), iscsi, spdk_iscsi, 8),
         *(
@@ -70,6 +72,7 @@ def cases(file: Path) -> list[Case]:
             for server, goal in nfs_servers
             for load in (Read(32), Write(32))
         ),
+        *sides_apart(),
         *(
             Case("raw", path, Read(128), ours, RawLimit(), 0.7)
             for path, ours in (("NVMe/TCP", nvme), ("iSCSI", iscsi), ("NFSv3", nfs))
@@ -109,4 +112,34 @@ def cases(file: Path) -> list[Case]:
         Case("local", "file", Read(32), local, TIoUring(file), 0.85, prepare=cached),
         Case("local", "file", Read(32), local, FioFile("libaio", file), prepare=cached),
         Case("verify", "NVMe/TCP", Read(32), accounted, nvme),
+    ]
+
+
+def sides_apart() -> list[Case]:
+    """One side of ours against the same side of another's, with the same one opposite: whose share a difference is."""
+    perf, libiscsi, libnfs = SpdkPerf(), FioNet("libiscsi"), FioNet("nfs")
+    nvme, iscsi, nfs = OurTarget("nvme-tcp"), OurTarget("iscsi"), OurTarget("nfs3")
+    initiator = OurInitiator()
+    targets: list[tuple[str, Target, Target, Initiator, tuple[Load, ...]]] = [
+        ("NVMe/TCP", nvme, SpdkNvmf(), perf, (Read(1), *_SMALL, Read(128), Write(128), *_LARGE, *_HUGE)),
+        ("iSCSI", iscsi, SpdkIscsi(), libiscsi, (*_SMALL, *_LARGE, *_HUGE)),
+        ("iSCSI", iscsi, Tgt(), libiscsi, (*_SMALL, *_LARGE)),
+        ("NFSv3", nfs, Ganesha(), libnfs, (*_SMALL, *_LARGE)),
+    ]
+    initiators: list[tuple[str, Target, Initiator, tuple[Load, ...]]] = [
+        ("NVMe/TCP", SpdkNvmf(), perf, (*_SMALL, *_LARGE)),
+        ("iSCSI", SpdkIscsi(), libiscsi, (*_SMALL, *_LARGE)),
+        ("NFSv3", Ganesha(), libnfs, _SMALL),
+    ]
+    return [
+        *(
+            Case("target", path, load, Sides(ours, opposite), Sides(theirs, opposite), 1.1 if load in _LARGE else 1.0)
+            for path, ours, theirs, opposite, loads in targets
+            for load in loads
+        ),
+        *(
+            Case("initiator", path, load, Sides(opposite, initiator), Sides(opposite, theirs))
+            for path, opposite, theirs, loads in initiators
+            for load in loads
+        ),
     ]

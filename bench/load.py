@@ -12,19 +12,22 @@ VOLUME_BYTES = 512 << 20
 class Load:
     """One connection, one block size, reads or writes, random or sequential."""
 
-    direction: Literal["read", "write"]
+    direction: Literal["read", "write", "mixed"]
+    """Mixed: half of them reads."""
     depth: int
     block_bytes: int = 4096
     random: bool = True
 
     def __str__(self) -> str:
         order = "random" if self.random else "sequential"
-        return f"{self.block_bytes // 1024}K {order} {self.direction}, depth {self.depth}"
+        size = f"{self.block_bytes >> 10}K" if self.block_bytes < 1 << 20 else f"{self.block_bytes >> 20}M"
+        return f"{size} {order} {self.direction}, depth {self.depth}"
 
     @property
     def fio_rw(self) -> str:
-        """fio's word for it."""
-        return f"rand{self.direction}" if self.random else self.direction
+        """fio's word for it, and SPDK's."""
+        direction = "rw" if self.direction == "mixed" else self.direction
+        return f"rand{direction}" if self.random else direction
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,15 @@ from bench.table import HEADINGS, accounting, rows, skipped
 
 _LIMITS = Path(__file__).with_name("what-limits.md")
 """The text on what limits the rest: people's, not of one run."""
+_APART = ("target", "initiator")
+_SECTIONS = (
+    ("Measured", [], None),
+    ("Targets alone", ["The same initiator on both targets: a ratio is the target's.", ""], "target"),
+    ("Initiators alone", ["Both initiators on the same target: a ratio is the initiator's.", ""], "initiator"),
+)
 
 
 def page(document: Document) -> str:
-    table = [
-        f"| {' | '.join(HEADINGS)} |",
-        f"|{'---|' * len(HEADINGS)}",
-        *(f"| {' | '.join(row)} |" for row in rows(document.results)),
-    ]
     parts = [
         "# Performance",
         "",
@@ -37,10 +38,7 @@ def page(document: Document) -> str:
         "",
         *_machine(document),
         "",
-        "## Measured",
-        "",
-        *table,
-        "",
+        *_tables(document.results),
         *(f"- {line}" for line in [*accounting(document), *skipped(document.results)]),
         "",
         "## Goals",
@@ -50,6 +48,25 @@ def page(document: Document) -> str:
         _LIMITS.read_text().rstrip(),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _tables(results: Sequence[Result]) -> list[str]:
+    """Whole pairs apart from single sides."""
+    found = []
+    for title, about, group in _SECTIONS:
+        chosen = [each for each in results if (each.group if each.group in _APART else None) == group]
+        if chosen:
+            lines = [f"| {' | '.join(row)} |" for row in rows(chosen)]
+            found += [
+                f"## {title}",
+                "",
+                *about,
+                f"| {' | '.join(HEADINGS)} |",
+                f"|{'---|' * len(HEADINGS)}",
+                *lines,
+                "",
+            ]
+    return found
 
 
 def _machine(document: Document) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,3 +40,63 @@ class Subject(Protocol):
     def up(self, place: Place) -> AbstractContextManager[Measurable]:
         """Raises UnavailableError where the programs are not there."""
         ...
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A target that is up."""
+
+    endpoint: str
+    """As iotax writes it; each initiator puts it in its own words."""
+    pid: int | None
+    """`None` where no process answers: a local file."""
+    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    """Lets a target that polls run; it is stopped otherwise."""
+
+
+class Target(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def up(self, place: Place) -> AbstractContextManager[Reached]:
+        """Raises UnavailableError where the programs are not there."""
+        ...
+
+
+class Initiator(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+        """Raises UnavailableError where it is not there, or fails."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A subject put together: any initiator on any target that speaks its protocol."""
+
+    target: Target
+    initiator: Initiator
+
+    @property
+    def name(self) -> str:
+        return f"{self.target.name} ↔ {self.initiator.name}"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Measurable]:
+        with self.target.up(place) as reached:
+            yield Standing(self.initiator, reached, place)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An initiator at a target that is up."""
+
+    initiator: Initiator
+    reached: Reached
+    place: Place
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        with self.reached.awake():
+            return self.initiator.measure(self.reached, self.place, load, timing)

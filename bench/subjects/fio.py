@@ -8,16 +8,16 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import UnavailableError, measure_window, named, program, run, running
 from bench.sample import Figures, Sample
-from bench.subjects.base import Measurable, Place
+from bench.subjects.base import Measurable, Place, Reached
 
 _START_S = 0.3
 """What fio takes before its first I/O; it runs longer than the window that is read by twice as much."""
@@ -56,9 +56,12 @@ def _ms(seconds: float) -> str:
 def parse(text: str, direction: str) -> Figures:
     """fio's JSON, which notes may stand before."""
     report: dict[str, Any] = json.loads(text[text.index("{") :])
-    side = report["jobs"][0][direction]
-    if not side["iops"]:
-        raise UnavailableError("fio completed no I/O")
+    job = report["jobs"][0]
+    if direction == "mixed":
+        # It tells quantiles of either direction apart.
+        return Figures(rate_iops=_positive(float(job["read"]["iops"]) + float(job["write"]["iops"])))
+    side = job[direction]
+    _positive(side["iops"])
     percentiles = side.get("clat_ns", {}).get("percentile", {})
     p50_ns, p99_ns = percentiles.get("50.000000"), percentiles.get("99.000000")
     return Figures(
@@ -66,6 +69,12 @@ def parse(text: str, direction: str) -> Figures:
         latency_p50_us=None if p50_ns is None else p50_ns / 1000,
         latency_p99_us=None if p99_ns is None else p99_ns / 1000,
     )
+
+
+def _positive(rate_iops: float) -> float:
+    if not rate_iops:
+        raise UnavailableError("fio completed no I/O")
+    return rate_iops
 
 
 def fio_with(ioengine: str) -> Path:
@@ -90,7 +99,7 @@ class FioFile:
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
         fio = program("fio", "fio")
-        yield _Fio(fio, [f"--ioengine={self.ioengine}", f"--filename={self.path}", "--direct=0"], place, None)
+        yield _Fio(fio, [f"--ioengine={self.ioengine}", f"--filename={self.path}", "--direct=0"], place)
 
 
 @dataclass(frozen=True)
@@ -140,33 +149,31 @@ def parse_t_io_uring(text: str) -> Figures:
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A target that is up, for fio."""
-
-    options: list[str]
-    pid: int
-    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-    """Lets a target that polls run; it is stopped otherwise."""
-
-
-@dataclass(frozen=True)
 class FioNet:
-    """fio's `libiscsi` or `nfs` engine against a peer's target."""
+    """fio's `libiscsi` or `nfs` engine as an initiator."""
 
     ioengine: str
-    target_name: str
-    target: Callable[[Place], AbstractContextManager[Reached]]
-    """Brings the target up."""
 
     @property
     def name(self) -> str:
-        return f"{self.target_name} ↔ {'libiscsi' if 'iscsi' in self.ioengine else 'libnfs'} (fio)"
+        return f"{'libiscsi' if 'iscsi' in self.ioengine else 'libnfs'} (fio)"
 
-    @contextlib.contextmanager
-    def up(self, place: Place) -> Generator[Measurable]:
+    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         fio = fio_with(self.ioengine)
-        with self.target(place) as reached:
-            yield _Fio(fio, [f"--ioengine={self.ioengine}", *reached.options], place, reached.pid, reached.awake)
+        engine = [f"--ioengine={self.ioengine}", *in_fios_words(reached.endpoint)]
+        return run_fio(fio, engine, place, reached.pid, load, timing)
+
+
+def in_fios_words(endpoint: str) -> list[str]:
+    """An iSCSI or NFS endpoint as the options of fio's engine for it."""
+    if endpoint.startswith("iscsi:"):
+        # fio parts file names at colons.
+        return [f"--filename={endpoint.replace(':', chr(92) + ':')}"]
+    url = urlsplit(endpoint)
+    folder, _, file = url.path.rpartition("/")
+    mount_port = dict(parse_qsl(url.query)).get("mountport", url.port)
+    nfs_url = f"nfs://{url.hostname}{folder}?nfsport={url.port}&mountport={mount_port}&version=3"
+    return [f"--nfs_url={nfs_url}", f"--filename={file}"]
 
 
 @dataclass(frozen=True)
@@ -174,9 +181,6 @@ class _Fio:
     program: str | Path
     engine: list[str]
     place: Place
-    target: int | None
-    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     def measure(self, load: Load, timing: Timing) -> Sample:
-        with self.awake():
-            return run_fio(self.program, self.engine, self.place, self.target, load, timing)
+        return run_fio(self.program, self.engine, self.place, None, load, timing)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.files import memory_folder, write_zeros
 from bench.process import free_port, listens, named, program, running, wait_for_port
-from bench.subjects.base import Place
-from bench.subjects.fio import Reached
+from bench.subjects.base import Place, Reached
 
 _GANESHA = """\
 NFS_CORE_PARAM {{ NFS_Protocols = 3; NFS_Port = {port}; MNT_Port = {mount_port}; Enable_NLM = false;
@@ -21,35 +21,42 @@ EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /bench; Protocols = 3; Access
 _PORTMAPPER_PORT = 111
 
 
-@contextlib.contextmanager
-def unfs3(place: Place) -> Generator[Reached]:
-    unfsd = named("IOTAX_BENCH_UNFS3", "unfsd")
-    port, log = free_port(), place.folder / "unfsd.log"
-    with _exported() as folder:
-        exports = place.folder / "unfsd.exports"
-        exports.write_text(f"{folder} 127.0.0.1(rw,no_root_squash)\n")
-        command = [unfsd, "-d", "-p", "-u", "-t", "-n", str(port), "-m", str(port), "-e", exports]
-        with running(command, cpu=place.target_cpu, log=log) as process:
-            wait_for_port(process, port, log)
-            yield _reached(folder, port, port, process.pid)
+@dataclass(frozen=True)
+class Unfs3:
+    name: str = "unfs3"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Reached]:
+        unfsd = named("IOTAX_BENCH_UNFS3", "unfsd")
+        port, log = free_port(), place.folder / "unfsd.log"
+        with _exported() as folder:
+            exports = place.folder / "unfsd.exports"
+            exports.write_text(f"{folder} 127.0.0.1(rw,no_root_squash)\n")
+            command = [unfsd, "-d", "-p", "-u", "-t", "-n", str(port), "-m", str(port), "-e", exports]
+            with running(command, cpu=place.target_cpu, log=log) as process:
+                wait_for_port(process, port, log)
+                yield _reached(folder, port, port, process.pid)
 
 
-@contextlib.contextmanager
-def ganesha(place: Place) -> Generator[Reached]:
-    server = program("ganesha.nfsd", "nfs-ganesha")
-    port, mount_port, log = free_port(), free_port(), place.folder / "ganesha.log"
-    with _portmapper(place), _exported() as folder:
-        config = place.folder / "ganesha.conf"
-        config.write_text(_GANESHA.format(port=port, mount_port=mount_port, folder=folder))
-        command = [server, "-F", "-f", config, "-L", log, "-p", place.folder / "ganesha.pid"]
-        with running(command, cpu=place.target_cpu, log=log, kill=True) as process:
-            wait_for_port(process, port, log)
-            yield _reached(folder, port, mount_port, process.pid)
+@dataclass(frozen=True)
+class Ganesha:
+    name: str = "nfs-ganesha"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Reached]:
+        server = program("ganesha.nfsd", "nfs-ganesha")
+        port, mount_port, log = free_port(), free_port(), place.folder / "ganesha.log"
+        with _portmapper(place), _exported() as folder:
+            config = place.folder / "ganesha.conf"
+            config.write_text(_GANESHA.format(port=port, mount_port=mount_port, folder=folder))
+            command = [server, "-F", "-f", config, "-L", log, "-p", place.folder / "ganesha.pid"]
+            with running(command, cpu=place.target_cpu, log=log, kill=True) as process:
+                wait_for_port(process, port, log)
+                yield _reached(folder, port, mount_port, process.pid)
 
 
 def _reached(folder: Path, port: int, mount_port: int, pid: int) -> Reached:
-    url = f"nfs://127.0.0.1{folder}?nfsport={port}&mountport={mount_port}&version=3"
-    return Reached([f"--nfs_url={url}", "--filename=data"], pid)
+    return Reached(f"nfs://127.0.0.1:{port}{folder}/data?mountport={mount_port}", pid)
 
 
 @contextlib.contextmanager

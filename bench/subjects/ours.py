@@ -12,7 +12,7 @@ from typing import Any
 from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import UnavailableError, measure_window
 from bench.sample import Figures, Sample
-from bench.subjects.base import Measurable, Place
+from bench.subjects.base import Measurable, Place, Reached, Standing
 from iotax.engine import Engine, find_engine
 
 _DEADLINE_S = 60.0
@@ -21,8 +21,63 @@ _STARTING_S = 0.2
 
 
 @dataclass(frozen=True)
+class OurTarget:
+    """`serve`, with all of its protocols on one volume."""
+
+    protocol: str
+    name: str = "iotax"
+    program: Path | None = None
+    driver: str = "auto"
+    polling: str = "never"
+    cores: int = 1
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Reached]:
+        document = {
+            "volumes": [{"name": "v0", "media": "memory", "size_bytes": VOLUME_BYTES, "fill": "pattern"}],
+            "exports": [
+                {"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}
+                for protocol in ("nfs3", "iscsi", "nvme-tcp")
+            ],
+            "driver": self.driver,
+            "threads": self.cores,
+            "cpus": [place.target_cpu, *place.spare_cpus[: self.cores - 1]],
+            "polling": self.polling,
+        }
+        with Engine(self.program or find_engine(), "serve", document) as server:
+            ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
+            endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
+            endpoints["local"] = f"local:{ready['volumes'][0]['path']}"
+            # The volume without a protocol has no target that works.
+            yield Reached(endpoints[self.protocol], None if self.protocol == "local" else server.pid)
+
+
+@dataclass(frozen=True)
+class OurInitiator:
+    """`load`."""
+
+    name: str = "iotax"
+    program: Path | None = None
+    driver: str = "auto"
+    polling: str = "never"
+    options: dict[str, Any] = field(default_factory=dict)
+    verify: bool = False
+    cores: int = 1
+
+    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+        more = self.cores - 1
+        cpus = [place.initiator_cpu, *place.spare_cpus[more : 2 * more]]
+        document = load_document(self, reached.endpoint, load, timing, cpus)
+        with Engine(self.program or find_engine(), "load", document) as engine:
+            engine.expect("connected", time.monotonic() + _DEADLINE_S)
+            usage = measure_window(engine.pid, reached.pid, timing)
+            result = engine.expect("result", time.monotonic() + _DEADLINE_S)
+        return Sample(figures_of(result, load), usage)
+
+
+@dataclass(frozen=True)
 class Ours:
-    """Through one protocol, or `local`."""
+    """Both of our sides, through one protocol, or `local`."""
 
     protocol: str
     name: str = "iotax"
@@ -38,81 +93,50 @@ class Ours:
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
-        program = self.program or find_engine()
         if len(place.spare_cpus) < 2 * (self.cores - 1):
             raise UnavailableError(f"{2 * self.cores} processors are needed, {2 + len(place.spare_cpus)} are there")
+        initiator = OurInitiator(
+            self.name, self.program, self.driver, self.polling, self.options, self.verify, self.cores
+        )
         if self.path is not None:
-            yield _Standing(self, program, place, f"local:{self.path}", None)
+            yield Standing(initiator, Reached(f"local:{self.path}", None), place)
             return
-        document = {
-            "volumes": [{"name": "v0", "media": "memory", "size_bytes": VOLUME_BYTES, "fill": "pattern"}],
-            "exports": [
-                {"protocol": protocol, "listen": "127.0.0.1:0", "volume": "v0"}
-                for protocol in ("nfs3", "iscsi", "nvme-tcp")
-            ],
-            "driver": self.driver,
-            "threads": self.cores,
-            "cpus": [place.target_cpu, *place.spare_cpus[: self.cores - 1]],
-            "polling": self.polling,
-        }
-        with Engine(program, "serve", document) as server:
-            ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
-            endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
-            endpoints["local"] = f"local:{ready['volumes'][0]['path']}"
-            # The volume without a protocol has no target that works.
-            target = None if self.protocol == "local" else server.pid
-            yield _Standing(self, program, place, endpoints[self.protocol], target)
+        target = OurTarget(self.protocol, self.name, self.program, self.driver, self.polling, self.cores)
+        with target.up(place) as reached:
+            yield Standing(initiator, reached, place)
 
 
-@dataclass(frozen=True)
-class _Standing:
-    subject: Ours
-    program: Path
-    place: Place
-    endpoint: str
-    target: int | None
-
-    def measure(self, load: Load, timing: Timing) -> Sample:
-        more = self.subject.cores - 1
-        cpus = [self.place.initiator_cpu, *self.place.spare_cpus[more : 2 * more]]
-        document = load_document(self.subject, self.endpoint, load, timing, cpus)
-        with Engine(self.program, "load", document) as engine:
-            engine.expect("connected", time.monotonic() + _DEADLINE_S)
-            usage = measure_window(engine.pid, self.target, timing)
-            result = engine.expect("result", time.monotonic() + _DEADLINE_S)
-        return Sample(figures_of(result, load), usage)
-
-
-def load_document(subject: Ours, endpoint: str, load: Load, timing: Timing, cpus: list[int]) -> dict[str, Any]:
+def load_document(side: OurInitiator, endpoint: str, load: Load, timing: Timing, cpus: list[int]) -> dict[str, Any]:
     """The engine's `run` task; its window is a little longer than ours, so that ours lies inside it."""
     return {
         "task": "run",
         "endpoint": endpoint,
-        "options": subject.options,
-        "workers": subject.cores,
-        "threads": subject.cores,
+        "options": side.options,
+        "workers": side.cores,
+        "threads": side.cores,
         "outstanding": load.depth,
         "block_size_bytes": load.block_bytes,
-        "read_percent": 100 if load.direction == "read" else 0,
+        "read_percent": {"read": 100, "mixed": 50, "write": 0}[load.direction],
         "random_percent": 100 if load.random else 0,
         "working_set_bytes": VOLUME_BYTES,
         "warmup_ns": int(timing.warmup_s * 1e9),
         "runtime_ns": int((timing.window_s + _STARTING_S) * 1e9),
-        "verify": subject.verify,
-        "driver": subject.driver,
+        "verify": side.verify,
+        "driver": side.driver,
         "cpus": cpus,
-        "polling": subject.polling,
+        "polling": side.polling,
     }
 
 
 def figures_of(result: dict[str, Any], load: Load) -> Figures:
     """Rate and latency from a `result` event."""
-    stream = result[load.direction]
-    if not stream["ios"]:
+    streams = [result[direction] for direction in ("read", "write") if load.direction in (direction, "mixed")]
+    ios = sum(stream["ios"] for stream in streams)
+    if not ios:
         raise UnavailableError("the engine completed no I/O")
     seconds = result["window"]["duration_ns"] * 1e-9
-    counts = stream["histogram"]["counts"]
-    return Figures(stream["ios"] / seconds, _quantile_us(counts, 0.5), _quantile_us(counts, 0.99))
+    counts = sorted(count for stream in streams for count in stream["histogram"]["counts"])
+    return Figures(ios / seconds, _quantile_us(counts, 0.5), _quantile_us(counts, 0.99))
 
 
 def _quantile_us(counts: list[list[int]], quantile: float) -> float:

@@ -1,14 +1,13 @@
-"""SPDK: nvmf_tgt with spdk_nvme_perf, and iscsi_tgt. Both poll, so they are stopped while others are measured."""
+"""SPDK: nvmf_tgt, iscsi_tgt and spdk_nvme_perf. All poll, so the targets are stopped while others are measured."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from urllib.parse import urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import (
@@ -22,8 +21,7 @@ from bench.process import (
     wait_until,
 )
 from bench.sample import Figures, Sample
-from bench.subjects.base import Measurable, Place
-from bench.subjects.fio import Reached
+from bench.subjects.base import Place, Reached
 
 _NQN = "nqn.2026-11.io.iotax.bench:spdk"
 _IQN = "iqn.2026-11.io.iotax.bench:spdk"
@@ -60,25 +58,22 @@ def _call(method: str, **parameters: object) -> dict[str, object]:
     return {"method": method, "params": parameters}
 
 
-def _listen(port: int) -> dict[str, str]:
-    return {"trtype": "TCP", "adrfam": "IPv4", "traddr": "127.0.0.1", "trsvcid": str(port)}
+def _listen(host: str, port: int) -> dict[str, str]:
+    return {"trtype": "TCP", "adrfam": "IPv4", "traddr": host, "trsvcid": str(port)}
 
 
 @dataclass(frozen=True)
-class SpdkNvme:
-    """nvmf_tgt and spdk_nvme_perf, which poll. The target sleeps where `polls` is false."""
+class SpdkNvmf:
+    """nvmf_tgt, which polls. It sleeps where `polls` is false."""
 
     polls: bool = True
 
     @property
     def name(self) -> str:
-        return "SPDK nvmf_tgt" + ("" if self.polls else ", interrupt mode,") + " ↔ perf"
+        return "SPDK nvmf_tgt" + ("" if self.polls else ", interrupt mode,")
 
     @contextlib.contextmanager
-    def up(self, place: Place) -> Generator[Measurable]:
-        perf = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / "spdk_nvme_perf"
-        if not perf.exists():
-            raise UnavailableError(f"{perf} is not there")
+    def up(self, place: Place) -> Generator[Reached]:
         port = free_port()
         nvmf = {
             "subsystem": "nvmf",
@@ -86,40 +81,76 @@ class SpdkNvme:
                 _call("nvmf_create_transport", trtype="TCP"),
                 _call("nvmf_create_subsystem", nqn=_NQN, allow_any_host=True),
                 _call("nvmf_subsystem_add_ns", nqn=_NQN, namespace={"bdev_name": "m0", "nsid": 1}),
-                _call("nvmf_subsystem_add_listener", nqn=_NQN, listen_address=_listen(port)),
+                _call("nvmf_subsystem_add_listener", nqn=_NQN, listen_address=_listen("127.0.0.1", port)),
             ],
         }
         with _target("nvmf_tgt", place, port, [nvmf], polls=self.polls) as pid, parked(pid) as awake:
-            yield _Perf(self, perf, port, pid, place, awake)
+            yield Reached(f"nvme-tcp://127.0.0.1:{port}/{_NQN}?ns=1", pid, awake)
 
 
 @dataclass(frozen=True)
-class _Perf:
-    subject: SpdkNvme
-    program: Path
-    port: int
-    target: int
-    place: Place
-    awake: Callable[[], AbstractContextManager[None]]
+class SpdkIscsi:
+    """iscsi_tgt, which polls."""
 
-    def measure(self, load: Load, timing: Timing) -> Sample:
-        log = self.place.folder / "spdk_nvme_perf.log"
+    name: str = "SPDK iscsi_tgt"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Reached]:
+        port = free_port()
+        portals = [{"host": "127.0.0.1", "port": str(port)}]
+        config = [
+            _call("iscsi_create_portal_group", tag=1, portals=portals),
+            _call("iscsi_create_initiator_group", tag=2, initiators=["ANY"], netmasks=["ANY"]),
+            _call(
+                "iscsi_create_target_node",
+                name=_IQN,
+                alias_name="bench",
+                pg_ig_maps=[{"pg_tag": 1, "ig_tag": 2}],
+                luns=[{"lun_id": 0, "bdev_name": "m0"}],
+                queue_depth=128,
+                disable_chap=True,
+            ),
+        ]
+        iscsi = {"subsystem": "iscsi", "config": config}
+        with _target("iscsi_tgt", place, port, [iscsi], polls=True) as pid, parked(pid) as awake:
+            yield Reached(f"iscsi://127.0.0.1:{port}/{_IQN}/0", pid, awake)
+
+
+@dataclass(frozen=True)
+class SpdkPerf:
+    """spdk_nvme_perf, which polls."""
+
+    name: str = "perf"
+
+    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+        program = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / "spdk_nvme_perf"
+        if not program.exists():
+            raise UnavailableError(f"{program} is not there")
+        log = place.folder / "spdk_nvme_perf.log"
         log.unlink(missing_ok=True)
-        mode = ("rand" if load.random else "") + load.direction
-        address = " ".join(f"{name}:{value}" for name, value in _listen(self.port).items())
+        mode = ["-w", load.fio_rw, *(["-M", "50"] if load.direction == "mixed" else [])]
         command = [
             # Its words must come as it says them: the window begins with them.
-            "stdbuf", "--output=L", self.program, "-q", str(load.depth), "-o", str(load.block_bytes), "-w", mode,
+            "stdbuf", "--output=L", program, "-q", str(load.depth), "-o", str(load.block_bytes), *mode,
             "-t", str(round(timing.window_s + 0.5)), "-a", str(max(1, round(timing.warmup_s))), "-L",
-            "-c", f"[{self.place.initiator_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va",
-            "--io-queue-size", str(_QUEUE), "-r", f"{address} subnqn:{_NQN}",
+            "-c", f"[{place.initiator_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va",
+            "--io-queue-size", str(_QUEUE), "-r", transport_id(reached.endpoint),
         ]  # fmt: skip
-        with self.awake(), running(command, cpu=self.place.initiator_cpu, log=log) as process:
+        with running(command, cpu=place.initiator_cpu, log=log) as process:
             begun = r"Initialization complete"
             wait_until(lambda: begun in log.read_text(errors="replace"), process, log, "perf did not begin", 60.0)
-            usage = measure_window(process.pid, self.target, timing)
+            usage = measure_window(process.pid, reached.pid, timing)
             process.wait(timing.window_s + 60)
         return Sample(parse_perf(log.read_text(errors="replace")), usage)
+
+
+def transport_id(endpoint: str) -> str:
+    """`nvme-tcp://HOST:PORT/NQN?ns=1` as SPDK writes it."""
+    url = urlsplit(endpoint)
+    if url.hostname is None or url.port is None:
+        raise ValueError(f"{endpoint}: not an address and a port")
+    address = " ".join(f"{name}:{value}" for name, value in _listen(url.hostname, url.port).items())
+    return f"{address} subnqn:{url.path.removeprefix('/')}"
 
 
 def parse_perf(text: str) -> Figures:
@@ -131,26 +162,3 @@ def parse_perf(text: str) -> Figures:
         name: float(value) for name, value in re.findall(r"^\s*([\d.]+)%\s*:\s*([\d.]+)us", text, re.MULTILINE)
     }
     return Figures(float(total[1]), percentile.get("50.00000"), percentile.get("99.00000"))
-
-
-@contextlib.contextmanager
-def iscsi_for_fio(place: Place) -> Generator[Reached]:
-    port = free_port()
-    portals = [{"host": "127.0.0.1", "port": str(port)}]
-    config = [
-        _call("iscsi_create_portal_group", tag=1, portals=portals),
-        _call("iscsi_create_initiator_group", tag=2, initiators=["ANY"], netmasks=["ANY"]),
-        _call(
-            "iscsi_create_target_node",
-            name=_IQN,
-            alias_name="bench",
-            pg_ig_maps=[{"pg_tag": 1, "ig_tag": 2}],
-            luns=[{"lun_id": 0, "bdev_name": "m0"}],
-            queue_depth=128,
-            disable_chap=True,
-        ),
-    ]
-    iscsi = {"subsystem": "iscsi", "config": config}
-    with _target("iscsi_tgt", place, port, [iscsi], polls=True) as pid, parked(pid) as awake:
-        url = f"iscsi://127.0.0.1:{port}/{_IQN}/0"
-        yield Reached([f"--filename={url.replace(':', chr(92) + ':')}"], pid, awake)

@@ -12,76 +12,71 @@ from bench.files import memory_folder, write_zeros
 from bench.load import Load, Timing
 from bench.process import UnavailableError, free_port, measure_window, program, run, running, wait_for_port, wait_until
 from bench.sample import Figures, Sample
-from bench.subjects.base import Measurable, Place
-from bench.subjects.fio import Reached
+from bench.subjects.base import Place, Reached
 
 _IQN = "iqn.2026-11.io.iotax.bench:tgt"
 _BLOCK_BYTES = 512
 
 
-@contextlib.contextmanager
-def tgt(place: Place) -> Generator[tuple[str, int]]:
-    """A tgtd of our own on a file of zeros in memory: its URL and its process."""
-    tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
-    port, log = free_port(), place.folder / "tgtd.log"
-    # A number of its own, so that a tgtd that runs already is left alone.
-    control = str(1000 + os.getpid() % 30000)
-    command = [tgtd, "--foreground", "--control-port", control, "--iscsi", f"portal=127.0.0.1:{port}"]
-    with memory_folder() as folder, running(command, cpu=place.target_cpu, log=log, kill=True) as process:
-        backing = folder / "tgt.img"
-        write_zeros(backing)
-        wait_for_port(process, port, log)
-        admin = [tgtadm, "--control-port", control, "--lld", "iscsi"]
-
-        def answers() -> bool:
-            with contextlib.suppress(UnavailableError):
-                run(*admin, "--mode", "target", "--op", "show")
-                return True
-            return False
-
-        wait_until(answers, process, log, "tgtadm gets no answer")
-        run(*admin, "--mode", "target", "--op", "new", "--tid", "1", "--targetname", _IQN)
-        run(*admin, "--mode", "logicalunit", "--op", "new", "--tid", "1", "--lun", "1", "--backing-store", str(backing))
-        run(*admin, "--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
-        yield f"iscsi://127.0.0.1:{port}/{_IQN}/1", process.pid
-
-
-@contextlib.contextmanager
-def tgt_for_fio(place: Place) -> Generator[Reached]:
-    with tgt(place) as (url, pid):
-        # fio parts file names at colons.
-        yield Reached([f"--filename={url.replace(':', chr(92) + ':')}"], pid)
-
-
 @dataclass(frozen=True)
-class TgtIscsiPerf:
-    name: str = "tgt ↔ libiscsi (iscsi-perf)"
+class Tgt:
+    """A tgtd of our own on a file of zeros in memory."""
+
+    name: str = "tgt"
 
     @contextlib.contextmanager
-    def up(self, place: Place) -> Generator[Measurable]:
-        perf = program("iscsi-perf", "libiscsi-bin")
-        with tgt(place) as (url, pid):
-            yield _IscsiPerf(perf, url, pid, place)
+    def up(self, place: Place) -> Generator[Reached]:
+        tgtd, tgtadm = program("tgtd", "tgt"), program("tgtadm", "tgt")
+        port, log = free_port(), place.folder / "tgtd.log"
+        # A number of its own, so that a tgtd that runs already is left alone.
+        control = str(1000 + os.getpid() % 30000)
+        command = [tgtd, "--foreground", "--control-port", control, "--iscsi", f"portal=127.0.0.1:{port}"]
+        with memory_folder() as folder, running(command, cpu=place.target_cpu, log=log, kill=True) as process:
+            backing = folder / "tgt.img"
+            write_zeros(backing)
+            wait_for_port(process, port, log)
+            admin = [tgtadm, "--control-port", control, "--lld", "iscsi"]
+
+            def answers() -> bool:
+                with contextlib.suppress(UnavailableError):
+                    run(*admin, "--mode", "target", "--op", "show")
+                    return True
+                return False
+
+            wait_until(answers, process, log, "tgtadm gets no answer")
+            run(*admin, "--mode", "target", "--op", "new", "--tid", "1", "--targetname", _IQN)
+            run(
+                *admin,
+                "--mode",
+                "logicalunit",
+                "--op",
+                "new",
+                "--tid",
+                "1",
+                "--lun",
+                "1",
+                "--backing-store",
+                str(backing),
+            )
+            run(*admin, "--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
+            yield Reached(f"iscsi://127.0.0.1:{port}/{_IQN}/1", process.pid)
 
 
 @dataclass(frozen=True)
-class _IscsiPerf:
-    program: str
-    url: str
-    target: int
-    place: Place
+class IscsiPerf:
+    name: str = "libiscsi (iscsi-perf)"
 
-    def measure(self, load: Load, timing: Timing) -> Sample:
+    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         # Whole seconds only, and no warm-up: its average is over all of it.
         seconds = max(1, round(timing.warmup_s + timing.window_s + 0.5))
-        log = self.place.folder / "iscsi-perf.log"
+        log = place.folder / "iscsi-perf.log"
         log.unlink(missing_ok=True)
         command = [
-            self.program, "-m", str(load.depth), "-b", str(load.block_bytes // _BLOCK_BYTES), "-t", str(seconds),
-            *(["-r"] if load.random else []), self.url,
+            program("iscsi-perf", "libiscsi-bin"), "-m", str(load.depth), "-b", str(load.block_bytes // _BLOCK_BYTES),
+            "-t", str(seconds), *(["-r"] if load.random else []), reached.endpoint,
         ]  # fmt: skip
-        with running(command, cpu=self.place.initiator_cpu, log=log) as process:
-            usage = measure_window(process.pid, self.target, timing)
+        with running(command, cpu=place.initiator_cpu, log=log) as process:
+            usage = measure_window(process.pid, reached.pid, timing)
             process.wait(seconds + 30)
         return Sample(parse_iscsi_perf(log.read_text(errors="replace")), usage)
 

@@ -120,9 +120,35 @@ def test_engine_figures_are_of_the_direction_asked_for() -> None:
         ours.figures_of(result, Load("write", 1))
 
 
+def test_mixed_loads_count_both_directions() -> None:
+    stream = {"ios": 100, "histogram": {"counts": [[1000, 49], [2000, 51]]}}
+    slow = {"ios": 100, "histogram": {"counts": [[500, 1], [3000, 99]]}}
+    result = {"read": stream, "write": slow, "window": {"duration_ns": 2_000_000_000}}
+    assert ours.figures_of(result, Load("mixed", 1)) == Figures(100.0, 2.0, 3.0)
+    report = {"jobs": [{"read": {"iops": 40.0}, "write": {"iops": 60.0}}]}
+    assert fio.parse(json.dumps(report), "mixed") == Figures(100.0)
+
+
+def test_initiators_find_a_target_in_their_own_words() -> None:
+    assert spdk.transport_id("nvme-tcp://127.0.0.1:4420/nqn.2026-11.io.x:v0?ns=1") == (
+        "trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:4420 subnqn:nqn.2026-11.io.x:v0"
+    )
+    assert fio.in_fios_words("iscsi://127.0.0.1:3260/iqn.2026-11.io.x:v0/0") == [
+        r"--filename=iscsi\://127.0.0.1\:3260/iqn.2026-11.io.x\:v0/0"
+    ]
+    for endpoint, mount_port in (
+        ("nfs://127.0.0.1:2049/v/data?mountport=20048", 20048),
+        ("nfs://127.0.0.1:2049/v/data", 2049),
+    ):
+        assert fio.in_fios_words(endpoint) == [
+            f"--nfs_url=nfs://127.0.0.1/v?nfsport=2049&mountport={mount_port}&version=3",
+            "--filename=data",
+        ]
+
+
 def test_engine_is_asked_for_one_connection_and_a_window_around_ours() -> None:
     load = Load("write", 128, 65536, random=False)
-    document = ours.load_document(ours.Ours("iscsi", polling="auto"), "iscsi://x", load, Timing(0.5, 3.0), [1])
+    document = ours.load_document(ours.OurInitiator(polling="auto"), "iscsi://x", load, Timing(0.5, 3.0), [1])
     assert (document["workers"], document["outstanding"], document["block_size_bytes"]) == (1, 128, 65536)
     assert (document["read_percent"], document["random_percent"], document["cpus"]) == (0, 0, [1])
     assert document["runtime_ns"] > 3_000_000_000
@@ -147,9 +173,12 @@ def test_page_holds_machine_command_versions_and_every_row() -> None:
     alone = Result(
         "nfs", "NFSv3 4K random read, depth 32", "iotax", "unfs3", 6, [], [pair.ours], "IOTAX_BENCH_UNFS3 is not set"
     )
+    apart = Result("target", "NVMe/TCP 128K random write, depth 32", "iotax ↔ perf", "SPDK ↔ perf", 1.1, [pair], [])
     environment = {"machine": {"cpu_model": "Some CPU", "kernel": "6.18"}, "iotax": "0.1.0", "commit": "abc"}
     told = page(
-        Document("python -m bench --only nvme", environment, "schedutil", {"SPDK": "26.05"}, {}, [compared, alone])
+        Document(
+            "python -m bench --only nvme", environment, "schedutil", {"SPDK": "26.05"}, {}, [compared, alone, apart]
+        )
     )
     assert "Some CPU" in told and "`python -m bench --only nvme`" in told and "- SPDK: 26.05" in told
     assert "governor schedutil" in told
@@ -158,4 +187,7 @@ def test_page_holds_machine_command_versions_and_every_row() -> None:
         in told
     )
     assert "|  | SPDK | 100,000 |" in told
+    whole, single = told.split("## Targets alone")
+    assert "SPDK ↔ perf" not in whole and "| iotax ↔ perf | 200,000 |" in single
+    assert "## Initiators alone" not in told
     assert "(not compared)" in told and "iotax not compared with unfs3: IOTAX_BENCH_UNFS3 is not set" in told

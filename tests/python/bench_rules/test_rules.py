@@ -18,6 +18,7 @@ from bench.load import Load, Timing
 from bench.page import page
 from bench.results import Result, Side
 from bench.sample import Figures, Sample, Usage
+from bench.subjects.base import Sides
 from bench.turns import Pair, ratio, take_alone, take_turns
 
 QUIET = Usage(window_s=2.0, initiator_cpu_s=1.0, target_cpu_s=1.5, run_queue_wait=0.05, foreign_load=0.1)
@@ -181,7 +182,27 @@ def test_machine_time_leaves_interrupts_and_idleness_out() -> None:
 
 def test_every_case_has_a_way_to_the_volume_and_a_load(tmp_path) -> None:
     found = cases(tmp_path / "file")
-    assert {case.group for case in found} == {"nvme", "iscsi", "nfs", "raw", "scale", "tricks", "local", "verify"}
+    assert {case.group for case in found} == {
+        "nvme",
+        "iscsi",
+        "nfs",
+        "target",
+        "initiator",
+        "raw",
+        "scale",
+        "tricks",
+        "local",
+        "verify",
+    }
     assert len(
         {(case.path, str(case.load), case.ours.name, case.theirs and case.theirs.name) for case in found}
     ) == len(found)
+
+
+def test_a_side_is_compared_with_the_same_one_opposite(tmp_path) -> None:
+    for case in cases(tmp_path / "file"):
+        if case.group in ("target", "initiator"):
+            assert isinstance(case.ours, Sides) and isinstance(case.theirs, Sides)
+            same, other = ("initiator", "target") if case.group == "target" else ("target", "initiator")
+            assert getattr(case.ours, same) == getattr(case.theirs, same)
+            assert getattr(case.ours, other).name == "iotax" != getattr(case.theirs, other).name
