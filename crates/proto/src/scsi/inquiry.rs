@@ -9,8 +9,10 @@ use super::{
     vpd,
 };
 
-/// VERSION DESCRIPTORs (SPC-5 §6.6.2): SAM-5, iSCSI, SPC-4, SBC-3.
-const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
+/// VERSION DESCRIPTORs (SPC-5 §6.6.2), the transport's behind the first.
+const SAM_5: u16 = 0x00a0;
+const SPC_4: u16 = 0x0460;
+const SBC_3: u16 = 0x04c0;
 
 pub(crate) fn inquiry(call: &mut Call<'_>) -> Handled {
     let allocation_len = call.cdb.u16(3);
@@ -35,7 +37,8 @@ fn standard(call: &Call<'_>) -> Vec<u8> {
         put_ascii(&mut data[16..32], &device.identity.product);
         put_ascii(&mut data[32..36], &device.identity.revision);
     });
-    for (field, version) in data[58..].chunks_exact_mut(2).zip(VERSION_DESCRIPTORS) {
+    let versions = [SAM_5, call.nexus.ports.version_descriptor, SPC_4, SBC_3];
+    for (field, version) in data[58..].chunks_exact_mut(2).zip(versions) {
         field.copy_from_slice(&version.to_be_bytes());
     }
     data

@@ -9,6 +9,8 @@ fn standard_data_name_the_device() {
     let data = rig.good(&mut session, &initiator::inquiry(255), &[]);
     assert_eq!(data.len(), usize::from(data[4]) + 5);
     assert_eq!((data[2], data[3] & 0x0f), (6, 2));
+    let versions: Vec<_> = data[58..66].chunks(2).map(|field| u16::from_be_bytes([field[0], field[1]])).collect();
+    assert_eq!(versions, [0x00a0, VERSION_DESCRIPTOR, 0x0460, 0x04c0], "the second is the transport's");
     let parsed = initiator::parse_inquiry(&data).expect("standard data");
     assert!(parsed.is_connected);
     assert_eq!((parsed.device_type, parsed.vendor.as_str(), parsed.product.as_str()), (0, "IOTAX", "VOLUME"));

@@ -24,6 +24,9 @@ pub(crate) const RESERVATION_CONFLICT: u8 = 0x18;
 /// A device, and how often it was locked.
 struct SharedDevice(RefCell<Device>, Cell<u32>);
 
+/// Of the rig's transport: FCP-4's, so that it is seen to come from there.
+pub(crate) const VERSION_DESCRIPTOR: u16 = 0x0a40;
+
 impl Shared<Device> for SharedDevice {
     fn with(&self, use_it: &mut dyn FnMut(&mut Device)) {
         self.1.set(self.1.get() + 1);
@@ -185,7 +188,7 @@ impl Rig {
     pub(crate) fn fresh_session(&self, name: &str) -> Session {
         let device: Rc<dyn Shared<Device>> = self.device.clone();
         let initiator = format!("iqn.2026-11.test:{name},i,0x800000000001");
-        Session(Nexus::new(device, Ports::new(&initiator, "iqn.2026-11.test:target,t,0x0001", 1)))
+        Session(Nexus::new(device, Ports::new(&initiator, "iqn.2026-11.test:target,t,0x0001", 1, VERSION_DESCRIPTOR)))
     }
 
     /// A session that has.

@@ -24,6 +24,9 @@ use crate::{
     scsi::{Nexus, Ports},
 };
 
+/// Of iSCSI, as INQUIRY tells it (SPC-5 §6.6.2).
+const VERSION_DESCRIPTOR: u16 = 0x0960;
+
 /// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
 const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
 /// TTT of our pings; there is one at a time.
@@ -165,6 +168,7 @@ impl Connection {
                     &format!("{initiator},i,0x{:012x}", u64::from_be_bytes(port)),
                     &format!("{target},t,0x{:04x}", grant.portal_group_tag),
                     grant.portal_group_tag,
+                    VERSION_DESCRIPTOR,
                 );
                 let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports);
                 (tsih, Some(Session { target, nexus, grant, tsih, ended }))
