@@ -83,6 +83,28 @@ def test_a_session_begins_when_it_was_told_and_not_before(told: Any, served: dic
     assert lo["received_bytes"] > result["read"]["bytes"]
 
 
+def test_intervals_are_told_while_the_slice_goes_on(told: Any, served: dict[str, Any]) -> None:
+    session = told(loads=loads(served)[1:2], rounds=[[0]], settle_ns=600 * MS, slice_ns=1000 * MS, sample_ns=100 * MS)
+    session.hear("connected")
+    session.hear("armed")
+    session.say(command="start", at_unix_ns=time.time_ns() + 100 * MS)
+    session.hear("started")
+    told_before_the_end = []
+    while (event := json.loads(session.process.stdout.readline()))["event"] == "sample":
+        told_before_the_end.append(event)
+    assert event["event"] == "result"
+    # The last one may be the slice's own, at its end; by a busy machine several come at once, none twice.
+    intervals = [each["at_ns"] for each in told_before_the_end]
+    assert intervals == sorted(set(intervals))
+    assert {each["id"] for each in told_before_the_end} == {event["id"]}
+    assert {each["round"] for each in told_before_the_end} == {1}
+    assert [each["phase"] for each in told_before_the_end][:1] == ["warmup"]
+    measured = [each for each in told_before_the_end if each["phase"] == "run"]
+    counted = [round(each["iops"] * 0.1) for each in measured]
+    series = [point["reads"] + point["writes"] for point in event["series"]]
+    assert len(measured) >= 1 and counted == series[: len(measured) - 1] + counted[-1:]
+
+
 def test_a_session_that_hears_too_late_says_so(told: Any, served: dict[str, Any]) -> None:
     session = told(loads=loads(served)[:1], rounds=[[0]])
     session.hear("connected")

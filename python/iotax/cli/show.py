@@ -96,12 +96,12 @@ def write_report(
 
 
 def report(path: Path | None, run: int | None, output: Path | None, charts: Path | None, pdf: Path | None) -> None:
-    from iotax.report import PdfError
+    from iotax.report import NoRendererError, PdfError
 
     with open_notebook(path) as notebook:
         try:
             typer.echo(write_report(notebook, run, output, charts, pdf))
-        except PdfError as error:
+        except (NoRendererError, PdfError) as error:
             leave(Exit.USAGE, str(error))
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))

@@ -11,6 +11,16 @@ from iotax.trial import Background, Connected, Trial, TrialResult
 
 
 @dataclass(frozen=True)
+class HostSample:
+    """What one of several hosts did in an interval."""
+
+    host: str
+    rate_iops: float
+    latency_p50_ns: int | None
+    latency_p99_ns: int | None
+
+
+@dataclass(frozen=True)
 class Sample:
     """What a trial did in its latest interval."""
 
@@ -23,6 +33,8 @@ class Sample:
     trial: str = ""
     """Of a session: the trial whose slice it is, and in which round, from 1."""
     round: int = 0
+    hosts: tuple[HostSample, ...] = ()
+    """Where the load comes from other machines: each one's part. Percentiles of several cannot be put together."""
 
 
 @dataclass(frozen=True)

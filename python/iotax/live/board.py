@@ -225,6 +225,15 @@ class Board:
                 "iops": sample.rate_iops,
                 "p50_ns": sample.latency_p50_ns,
                 "p99_ns": sample.latency_p99_ns,
+                "hosts": [
+                    {
+                        "host": each.host,
+                        "iops": each.rate_iops,
+                        "p50_ns": each.latency_p50_ns,
+                        "p99_ns": each.latency_p99_ns,
+                    }
+                    for each in sample.hosts
+                ],
                 "warmup": sample.phase == "warmup",
                 "round": sample.round,
                 "age_s": now_s - came_s,

@@ -40,6 +40,9 @@
   };
   const colour = (arm) => `var(--${study.arms[arm].colour})`;
 
+  const figures = (each) => [rate(each.iops), time(each.p50_ns), time(each.p99_ns)].map(
+    (words) => make("td", { class: "num" }, words));
+
   // Values that divide a range of values; by decades where the range spans several.
   const axis = (values) => {
     const low = Math.min(...values), high = Math.max(...values);
@@ -104,10 +107,17 @@
             { class: "card", style: `--arm:${colour(each.arm)}` },
             make("h3", {}, swatch, study.arms[each.arm].title, make("small", {}, age)),
             make("p", { class: "big" }, `${rate(each.iops)} IOPS`),
-            make("p", { class: "what" }, `p50 ${time(each.p50_ns)}, p99 ${time(each.p99_ns)}`),
+            make("p", { class: "what" }, each.p99_ns === null
+              ? (each.hosts.length > 1 ? `${each.hosts.length} hosts together` : "")
+              : `p50 ${time(each.p50_ns)}, p99 ${time(each.p99_ns)}`),
             make("p", { class: "what" }, each.condition),
           );
         }),
+    );
+    const hosts = news.rates.flatMap((each) => each.hosts);
+    at("hosts").hidden = hosts.length < 2;
+    at("hosts").querySelector("tbody").replaceChildren(
+      ...hosts.map((each) => make("tr", {}, make("td", {}, each.host), ...figures(each))),
     );
     const now = news.elapsed_s;
     samples = samples.filter((each) => now - each.at_s <= RECENT_S);
@@ -149,9 +159,7 @@
     at("list").hidden = !points.length;
     at("list").querySelector("tbody").replaceChildren(
       ...points.map((each) =>
-        make("tr", {}, make("td", {}, each.trial), make("td", { class: "num" }, rate(each.iops)),
-          make("td", { class: "num" }, time(each.p50_ns)), make("td", { class: "num" }, time(each.p99_ns)),
-          make("td", {}, each.doubts.join("; ")))),
+        make("tr", {}, make("td", {}, each.trial), ...figures(each), make("td", {}, each.doubts.join("; ")))),
     );
   };
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from iotax.labs.base import Sample
+from iotax.labs.base import HostSample, Sample
 from iotax.live.metrics import Family, Labels
 from iotax.trial import Attempt, Trial, TrialResult
 
@@ -69,7 +69,10 @@ class Tally:
     def families(self, done: int, planned: int, left_s: float | None) -> list[Family]:
         """As `/metrics` says them."""
         study = {"study": self._study}
-        now = [(self._labels(_protocol(trial), trial=trial.id), sample) for trial, sample in self._now.values()]
+        now: list[tuple[Labels, Sample | HostSample]] = []
+        for trial, sample in self._now.values():
+            now.append((self._labels(_protocol(trial), trial=trial.id), sample))
+            now += [(self._labels(_protocol(trial), each.host, trial.id), each) for each in sample.hosts]
         found = [
             Family("iotax_trials_planned", "gauge", "Trials of the plan.", [(study, planned)]),
             Family("iotax_trials_done", "gauge", "Trials that have a result.", [(study, done)]),
@@ -98,7 +101,10 @@ class Tally:
                 [({**study, "check": check}, count) for check, count in self._flagged.items()],
             ),
             Family(
-                "iotax_iops", "gauge", "I/Os per second of the trial under way.", [(of, s.rate_iops) for of, s in now]
+                "iotax_iops",
+                "gauge",
+                "I/Os per second of the trial under way; host is empty for all hosts together.",
+                [(of, s.rate_iops) for of, s in now],
             ),
             Family(
                 "iotax_latency_quantile_seconds",

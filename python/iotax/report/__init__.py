@@ -6,17 +6,14 @@
 
 from pathlib import Path
 
-import vl_convert
-
 from iotax import outputs
 from iotax.analysis import StudyData, summarise
 from iotax.notebook import Notebook
 from iotax.report.page import draw, render
 from iotax.report.pdf import PdfError, print_page
+from iotax.report.renderer import NoRendererError, to_png
 
-__all__ = ["PdfError", "study_data", "write"]
-
-PNG_SCALE = 2.0
+__all__ = ["NoRendererError", "PdfError", "study_data", "write"]
 
 
 def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
@@ -37,7 +34,8 @@ def write(
 ) -> Path:
     """Writes the report to `path`, each chart as SVG and PNG into `charts_dir`, the printed report to `pdf`.
 
-    Earlier files are replaced whole or not at all. Raises PdfError where no PDF can be made; the rest is written.
+    Earlier files are replaced whole or not at all. Raises PdfError where no PDF can be made, NoRendererError where no
+    charts can; what comes before them is written.
     Raises OutputRefused where a file would replace the notebook or a study, before anything is written.
     """
     outputs.judge(path, notebook.path)
@@ -48,13 +46,13 @@ def write(
     path.parent.mkdir(parents=True, exist_ok=True)
     html = render(summary, drawings, notebook.path.name)
     outputs.write(path, html, notebook.path)
+    if pdf is not None:
+        pdf.parent.mkdir(parents=True, exist_ok=True)
+        outputs.write(pdf, print_page(html), notebook.path, path)
     if charts_dir is not None:
         charts_dir.mkdir(parents=True, exist_ok=True)
         for drawing in drawings.all():
             svg = drawing.file()
             outputs.write(charts_dir / f"{drawing.name}.svg", svg, notebook.path)
-            outputs.write(charts_dir / f"{drawing.name}.png", vl_convert.svg_to_png(svg, scale=PNG_SCALE))
-    if pdf is not None:
-        pdf.parent.mkdir(parents=True, exist_ok=True)
-        outputs.write(pdf, print_page(html), notebook.path, path)
+            outputs.write(charts_dir / f"{drawing.name}.png", to_png(svg))
     return path

@@ -9,7 +9,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-import vl_convert
+from iotax.report import renderer
 
 FAMILY = "iotax Sans"
 _FOLDER = Path(__file__).with_name("fonts")
@@ -32,7 +32,7 @@ def css() -> str:
 @cache
 def register() -> None:
     """Lets the chart library measure and draw with it."""
-    vl_convert.register_font_directory(str(_FOLDER))
+    renderer.register_fonts(_FOLDER)
 
 
 def width_px(text: str, size_px: float, bold: bool = False) -> float:

@@ -17,7 +17,7 @@ from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
 from iotax.analysis.factorial import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
-from iotax.report import charts, cost, font, generators, imported, link, palette, published, search, tables
+from iotax.report import charts, cost, font, generators, imported, link, palette, published, renderer, search, tables
 from iotax.report.charts import Drawing
 from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
@@ -125,6 +125,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "base": title(summary.grid.baseline_arm),
         "looks": _looks(summary),
         "names": {arm: title(arm) for arm in summary.grid.arms},
+        "no_charts": "" if renderer.available() else renderer.MISSING,
         "imported": study.source if isinstance(study, ImportedStudy) else "",
         "import_notes": imported.notes(summary),
         "measuring": measuring(data),
@@ -218,12 +219,12 @@ class Panels(list[dict[str, Any]]):
 
 
 def _panel(drawing: Drawing) -> dict[str, Any]:
-    """The SVG is ours and the chart library's: it escapes what it writes."""
+    """The SVG is ours and the chart library's: it escapes what it writes. Without the library its words stand there."""
     return {
         "name": drawing.name,
         "title": drawing.title,
         "description": drawing.description,
-        "svgs": [(kind, Markup(svg)) for kind, svg in drawing.inline()],  # noqa: S704
+        "svgs": [(kind, Markup(svg)) for kind, svg in drawing.inline()] if renderer.available() else [],  # noqa: S704
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import wait_for
 from iotax.design import plan as make_plan
-from iotax.labs.base import LabUnusable, TrialFailed
+from iotax.labs.base import LabUnusable, Sample, TrialFailed
 from iotax.study.read import read_study
 
 from .namespaces import Network
@@ -66,7 +66,15 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     lab.prepare(quiet)
     background = lab.background(1)
     assert {part.host for part in background.cpu} == set(network.names)
-    result = lab.run(trial_of(text, protocol="nvme-tcp", clients=3), quiet).result
+    heard: list[Sample] = []
+    result = lab.run(
+        trial_of(text, protocol="nvme-tcp", clients=3),
+        lambda news: heard.append(news) if isinstance(news, Sample) else None,
+    ).result
+    assert heard, "the window is longer than two intervals"
+    assert {tuple(each.host for each in sample.hosts) for sample in heard} == {("h1", "h2", "h3")}
+    assert [sample.rate_iops for sample in heard] == [sum(each.rate_iops for each in sample.hosts) for sample in heard]
+    assert [sample.at_ns for sample in heard] == sorted({sample.at_ns for sample in heard})
     assert [each.host for each in result.clients] == ["h1", "h2", "h3"]
     assert sum(each.ios for each in result.clients) == result.ios
     assert min(each.ios for each in result.clients) > 0

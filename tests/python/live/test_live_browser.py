@@ -10,7 +10,7 @@ import pytest
 
 from conftest import wait_for
 from iotax.design import plan
-from iotax.labs.base import Sample
+from iotax.labs.base import HostSample, Sample
 from iotax.live import Board, LiveListener, LiveServer
 from iotax.study.read import load_study
 from iotax.trial import Attempt
@@ -51,6 +51,15 @@ def test_the_page_follows_a_run_at_every_width(browser: chromium.webdriver.Chrom
         chromium.set_screen(browser, width_px, scheme)
         assert browser.execute_script(BEYOND) == []
         assert browser.execute_script("return document.querySelectorAll('#panels circle').length") == 5
+    hosts = tuple(
+        HostSample(f"initiator-{number}.lab.example.org", 5_000.0 * number, 18_000, 45_600) for number in range(1, 25)
+    )
+    told.sample(Sample("run", 5_500_000, 1_500_000.0, None, None, hosts=hosts))
+    wait_for(lambda: "24 hosts together" in text("#rates"), "the hosts' rates")
+    assert "initiator-24.lab.example.org\t120k\t18.0 µs\t45.6 µs" in text("#hosts")
+    for width_px in (1280, 390):
+        chromium.set_screen(browser, width_px, "light")
+        assert browser.execute_script(BEYOND) == []
     browser.execute_script("document.querySelector('[data-of=p99_ns]').click()")
     assert "20.0 µs" in browser.execute_script("return document.querySelector('#panels circle title').textContent")
 

@@ -21,7 +21,7 @@ from conftest import FAKE, TINY, FakeEngine, wait_for
 from iotax.cli.display import PlainDisplay
 from iotax.cli.run import measure
 from iotax.design import plan
-from iotax.labs.base import Sample
+from iotax.labs.base import HostSample, Sample
 from iotax.live import Board, Follower, LiveListener, LiveServer
 from iotax.live.board import Seen
 from iotax.live.metrics import exposition
@@ -173,6 +173,27 @@ def test_samples_of_the_trial_under_way_are_shown_and_gone_after_it(study: tuple
     news, _ = board.news(seen)
     assert (news["rates"], news["samples"]) == ([], [])
     assert "iotax_iops" not in {family.name for family in board.metrics()}
+
+
+def test_each_host_of_the_trial_under_way_has_its_rate_and_latency(study: tuple[Study, str]) -> None:
+    board = Board(study[0])
+    trial = plan(study[0]).trials[0]
+    board.start([trial], 1)
+    hosts = (HostSample("h1", 60_000.0, 18_000, 40_000), HostSample("h2", 40_000.0, 25_000, None))
+    board.sample(Sample("run", 500_000_000, 100_000.0, None, None, hosts=hosts))
+    news, _ = board.news(Seen())
+    told = [(each["host"], each["iops"], each["p99_ns"]) for each in news["rates"][0]["hosts"]]
+    assert told == [("h1", 60_000.0, 40_000), ("h2", 40_000.0, None)]
+    assert (news["rates"][0]["iops"], news["rates"][0]["p99_ns"]) == (100_000.0, None)
+    counted = metrics(exposition(board.metrics()))
+    of = {
+        host: f'study="tiny",protocol="{trial.treatment["protocol"]}",host="{host}",trial="{trial.id}"'
+        for host in ("", "h1", "h2")
+    }
+    assert [counted[f"iotax_iops{{{of[host]}}}"] for host in ("", "h1", "h2")] == [100_000, 60_000, 40_000]
+    assert counted[f'iotax_latency_quantile_seconds{{{of["h1"]},quantile="0.99"}}'] == 40e-6
+    quantiles = [name for name in counted if name.startswith("iotax_latency_quantile_seconds")]
+    assert len(quantiles) == 3, "what nobody knows is left out"
 
 
 def test_a_notebook_that_others_write_is_followed_and_a_resumed_run_shows_what_was_there(

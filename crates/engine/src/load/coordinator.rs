@@ -1,20 +1,20 @@
 //! Starts the threads, lets them begin together, reads CPU clocks at the window's ends, passes on samples, gives the result.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, OnceLock, mpsc},
     time::Duration,
 };
 
 use iotax_node::{
     failure::Failure,
-    load::{LoadConfig, LoadNode, Outcome, Sample, TaskConfig},
+    load::{LoadConfig, LoadNode, Outcome, TaskConfig},
 };
 use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
 use super::{
     begin, local, report,
+    samples::{self, Samples},
     threads::{Finished, Plan, Standing, Thread, Unit, drive_once},
     window::{Meters, Span},
 };
@@ -27,7 +27,6 @@ use crate::{
 const OPENING_PERIOD: Duration = Duration::from_millis(1);
 const FINISH_PERIOD: Duration = Duration::from_millis(5);
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
-const SAMPLES_PERIOD: Duration = Duration::from_millis(200);
 /// From the decision to begin to the beginning: every thread has heard by then.
 const BEGIN_AFTER: Duration = Duration::from_millis(5);
 
@@ -72,14 +71,13 @@ struct Load {
     begin_at: Arc<OnceLock<Instant>>,
     reports: mpsc::Receiver<Standing>,
     driver: &'static str,
-    /// Samples of each thread that are not passed on yet.
-    samples: Vec<VecDeque<Sample>>,
+    samples: Samples,
 }
 
 impl Load {
     fn start(document: &LoadDocument, configs: Vec<LoadConfig>, plan: &Arc<Plan>) -> Result<Self, Failure> {
         let (sender, reports) = mpsc::channel();
-        let samples = vec![VecDeque::new(); configs.len()];
+        let samples = Samples::of(configs.len());
         let mut threads = Vec::new();
         let begin_at = Arc::new(OnceLock::new());
         for (index, config) in configs.into_iter().enumerate() {
@@ -144,25 +142,16 @@ impl Load {
         loop {
             let left = until.since(plan.clock.now());
             // No thread is disturbed so close to an end of the window.
-            std::thread::sleep(left.min(SAMPLES_PERIOD));
-            if left <= SAMPLES_PERIOD || self.any_finished() {
+            std::thread::sleep(left.min(samples::PERIOD));
+            if left <= samples::PERIOD || self.any_finished() {
                 return;
             }
             self.wake();
             for standing in self.reports.try_iter() {
-                self.samples[standing.thread].extend(standing.samples);
+                self.samples.add(standing.thread, standing.samples);
             }
-            while self.samples.iter().all(|samples| !samples.is_empty()) {
-                let mut together: Option<Sample> = None;
-                for sample in self.samples.iter_mut().filter_map(VecDeque::pop_front) {
-                    match &mut together {
-                        Some(together) => together.merge(&sample),
-                        None => together = Some(sample),
-                    }
-                }
-                if let Some(together) = together {
-                    output::emit(&Event::Sample(report::sample(&together)));
-                }
+            while let Some(sample) = self.samples.next() {
+                output::emit(&Event::Sample(report::sample(&sample)));
             }
         }
     }

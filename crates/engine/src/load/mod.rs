@@ -6,6 +6,7 @@ mod idle;
 mod local;
 mod observe;
 mod report;
+mod samples;
 mod session;
 mod slice;
 mod threads;

@@ -6,7 +6,8 @@ import asyncio
 import collections
 import contextlib
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import asyncssh
 
@@ -16,6 +17,9 @@ LEASE_NS = 15_000_000_000
 """An engine that hears nothing for so long ends by itself: its controller or the network is gone."""
 _RENEW_S = LEASE_NS / 1e9 / 4
 _LOG_LINES_MAX = 100
+
+Hear: TypeAlias = Callable[[str, dict[str, Any]], None]
+"""A host, and what its engine said."""
 
 
 class Agent:
@@ -61,14 +65,16 @@ class Agent:
             raise HostFault(self.host, f"{event['message']} ({event['where']})", event["kind"])
         return event
 
-    async def expect(self, name: str, within_s: float) -> dict[str, Any]:
-        """The next event of that name; others are passed over."""
+    async def expect(self, name: str, within_s: float, hear: Hear | None = None) -> dict[str, Any]:
+        """The next event of that name; those before it go to `hear`."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
         while True:
             event = await self.event(max(0.0, until_s - loop.time()))
             if event["event"] == name:
                 return event
+            if hear is not None:
+                hear(self.host, event)
 
     async def end(self) -> None:
         """Closes its input, upon which it ends by itself; what is left then is the lease's."""

@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.hosts.agent import LEASE_NS, Agent
+from iotax.labs.hosts.agent import LEASE_NS, Agent, Hear
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
+from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
 from iotax.labs.hosts.ssh import HANDSHAKES_MAX, Binary, HostFault, Link
@@ -199,7 +200,7 @@ class HostsLab(Lab):
         load = settings.load
         window = {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
         try:
-            answers = self._measured(jobs, **window)
+            answers = self._measured(jobs, Intervals([link.name for link in links], progress).hear, **window)
         except TrialFailed as failed:
             ending = self._await(self._server_ending()) if settings.endpoint.embedded else ""
             if not ending:
@@ -359,14 +360,14 @@ class HostsLab(Lab):
         )
         return document | {"working_set_bytes": zone, "working_set_offset_bytes": 0 if own else zone * index}
 
-    def _measured(self, jobs: list[Job], **window: int) -> list[Answer]:
+    def _measured(self, jobs: list[Job], hear: Hear | None = None, **window: int) -> list[Answer]:
         """Raises TrialFailed."""
 
         async def work() -> list[Answer]:
             await self._connect()
             observers = await self._hypervisors.jobs(self._binary.remote)
             async with self._hypervisors.watched():
-                return await measure([*jobs, *observers], **window)
+                return await measure([*jobs, *observers], hear, **window)
 
         try:
             return self._await(work())

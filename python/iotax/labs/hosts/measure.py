@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iotax.labs.hosts.agent import LEASE_NS, Agent
+from iotax.labs.hosts.agent import LEASE_NS, Agent, Hear
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.ssh import HostFault, Link
@@ -44,8 +44,13 @@ class Answer:
     log: str
 
 
-async def measure(jobs: Sequence[Job], *, warmup_ns: int, runtime_ns: int, sample_ns: int) -> list[Answer]:
-    """An answer for each job. Raises HostFault, of the first host that fails; the others are ended then."""
+async def measure(
+    jobs: Sequence[Job], hear: Hear | None = None, *, warmup_ns: int, runtime_ns: int, sample_ns: int
+) -> list[Answer]:
+    """An answer for each job. Raises HostFault, of the first host that fails; the others are ended then.
+
+    `hear` is told what comes between the start and the answers.
+    """
     window = {"settle_ns": warmup_ns, "slice_ns": runtime_ns, "sample_ns": sample_ns}
     running: list[Agent] = []
     try:
@@ -57,7 +62,7 @@ async def measure(jobs: Sequence[Job], *, warmup_ns: int, runtime_ns: int, sampl
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
         await each_of([each.agent.expect("started", ahead_s + SILENCE_S) for each in armed])
         within_s = ahead_s + (warmup_ns + runtime_ns) / 1e9 + SILENCE_S
-        return await each_of([_answer(each, within_s) for each in armed])
+        return await each_of([_answer(each, within_s, hear) for each in armed])
     finally:
         await asyncio.gather(*(agent.end() for agent in running))
 
@@ -87,8 +92,8 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Agent]) -> _Ar
     return _Armed(job, agent, await measure_clock(agent), connected)
 
 
-async def _answer(armed: _Armed, within_s: float) -> Answer:
-    observed = await armed.agent.expect("observed", within_s)
+async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:
+    observed = await armed.agent.expect("observed", within_s, hear)
     result = await armed.agent.expect("result", SILENCE_S) if armed.job.load is not None else None
     return Answer(armed.agent.host, armed.offset, armed.connected, result, observed, armed.agent.log)
 

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import vl_convert
-
 from iotax.analysis import Summary
-from iotax.report import font, palette
+from iotax.report import font, palette, renderer
 from iotax.report.charts.vega import FONT_PX, Spec, chosen, layer, word
 from iotax.report.palette import Look, ref
 from iotax.wording import figure, title
@@ -55,7 +53,7 @@ class Drawing:
     def svg(self, width_px: int) -> str:
         """As the chart library gives it, with stand-ins for colours."""
         font.register()
-        return vl_convert.vegalite_to_svg(self.draw(width_px))
+        return renderer.to_svg(self.draw(width_px))
 
     def inline(self) -> list[tuple[str, str]]:
         """(CSS class, SVG) for the page: one for every screen, or a wide and a narrow one."""

@@ -11,7 +11,7 @@ use std::{
 
 use iotax_node::{
     failure::Failure,
-    load::{LoadNode, Measured},
+    load::{LoadNode, Measured, Sample},
 };
 use iotax_proto::Instant;
 use iotax_runtime::{Clock, Driver, DriverConfig, Flow};
@@ -21,6 +21,7 @@ use super::{
         begin,
         coordinator::writes,
         report,
+        samples::{self, Samples},
         slice::Slice,
         threads::{Plan, Thread, Unit},
         window::{Meters, Usage},
@@ -28,8 +29,8 @@ use super::{
     LOADS_MAX,
 };
 use crate::{
-    document::{ConnectedEvent, LoadDocument},
-    failure,
+    document::{ConnectedEvent, Event, LoadDocument, SampleEvent},
+    failure, output,
 };
 
 /// How often threads are asked whether their connections stand, or their last I/Os are answered.
@@ -58,7 +59,15 @@ struct Orders {
 }
 
 enum News {
-    Ready { driver: &'static str, unit: Option<Unit> },
+    Ready {
+        driver: &'static str,
+        unit: Option<Unit>,
+    },
+    /// Intervals completed since the thread's last report.
+    Sampled {
+        thread: usize,
+        samples: Vec<Sample>,
+    },
     Measured(Box<Measured>),
 }
 
@@ -72,7 +81,8 @@ impl Member {
         for (thread, config) in configs.into_iter().enumerate() {
             let cpu = (!document.cpus.is_empty()).then(|| document.cpus[thread % document.cpus.len()]);
             let (orders, sender) = (Arc::clone(&orders), sender.clone());
-            let drive = move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender);
+            let teller = (document.sample_ns < document.runtime_ns).then_some(thread);
+            let drive = move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender, teller);
             threads.push(Thread::start(format!("load-{index}-{thread}"), cpu, config, &plan, drive)?);
         }
         Ok(Self { id, document, plan, driver: "", threads, orders, news })
@@ -100,14 +110,19 @@ impl Member {
         *self.orders.slice.lock().unwrap_or_else(PoisonError::into_inner) = Some(*slice);
         self.wake();
         let clock = self.plan.clock;
-        std::thread::sleep(slice.start().since(clock.now()));
+        let mut samples = Samples::of(self.threads.len());
+        self.pass_samples_until(slice.start(), slice.round, &mut samples);
         let window = meters.open(&self.document.watch_pids, clock)?;
-        std::thread::sleep(slice.end().since(clock.now()));
+        self.pass_samples_until(slice.end(), slice.round, &mut samples);
         let usage = window.close()?;
         let mut together: Option<Measured> = None;
         for _ in 0..self.threads.len() {
-            let News::Measured(measured) = self.next(DRAINING_PERIOD)? else {
-                return Err(failure::internal("a load connected twice"));
+            let measured = loop {
+                match self.next(DRAINING_PERIOD)? {
+                    News::Measured(measured) => break measured,
+                    News::Sampled { .. } => {}
+                    News::Ready { .. } => return Err(failure::internal("a load connected twice")),
+                }
             };
             match &mut together {
                 Some(together) => together.merge(&measured),
@@ -116,6 +131,29 @@ impl Member {
         }
         let measured = together.ok_or_else(|| failure::internal("a slice gave no figures"))?;
         Ok((measured, usage))
+    }
+
+    /// No thread is disturbed where a slice is one interval, nor close to the end.
+    fn pass_samples_until(&mut self, end: Instant, round: usize, samples: &mut Samples) {
+        loop {
+            let left = end.since(self.plan.clock.now());
+            let tells = self.document.sample_ns < self.document.runtime_ns;
+            if !tells || left <= samples::PERIOD || self.threads.iter().any(Thread::is_finished) {
+                std::thread::sleep(left);
+                return;
+            }
+            std::thread::sleep(left.saturating_sub(samples::PERIOD).min(samples::PERIOD));
+            self.wake();
+            for news in self.news.try_iter() {
+                if let News::Sampled { thread, samples: more } = news {
+                    samples.add(thread, more);
+                }
+            }
+            while let Some(sample) = samples.next() {
+                let (id, round) = (Some(self.id.clone()), Some(round));
+                output::emit(&Event::Sample(SampleEvent { id, round, ..report::sample(&sample) }));
+            }
+        }
     }
 
     /// Closes the connections in order.
@@ -163,14 +201,29 @@ fn instance(index: usize) -> u32 {
 }
 
 /// Does what the orders say until the session releases the load.
-fn drive(node: &mut LoadNode, config: DriverConfig, orders: &Orders, news: &mpsc::Sender<News>) -> Result<(), Failure> {
+/// `teller` is the thread, where it tells its intervals as they end.
+fn drive(
+    node: &mut LoadNode,
+    config: DriverConfig,
+    orders: &Orders,
+    news: &mpsc::Sender<News>,
+    teller: Option<usize>,
+) -> Result<(), Failure> {
     node.stay();
     let driver = Driver::new(config).map_err(failure::internal)?;
     let kind = driver.kind().name();
     let mut ready = false;
     let mut begun = 0;
+    let mut told = 0;
     // A session that is gone has stopped this driver too: nobody misses the news.
     let follow = |node: &mut LoadNode, now| {
+        if let Some(thread) = teller {
+            let samples = node.samples(told).to_vec();
+            if !samples.is_empty() {
+                told += samples.len();
+                let _ = news.send(News::Sampled { thread, samples });
+            }
+        }
         if let Some(measured) = node.take_slice() {
             let _ = news.send(News::Measured(Box::new(measured)));
         }
@@ -185,7 +238,7 @@ fn drive(node: &mut LoadNode, config: DriverConfig, orders: &Orders, news: &mpsc
         }
         let next = *orders.slice.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slice) = next.filter(|slice| slice.place > begun && node.is_ready()) {
-            begun = slice.place;
+            (begun, told) = (slice.place, 0);
             node.begin_slice(slice.begin_at, slice.settle, slice.runtime, slice.run);
         }
         Flow::Continue

@@ -1,0 +1,47 @@
+"""Vega-Lite to SVG and PNG, by vl-convert.
+
+Its library has no build for musl, so the wheel for such systems comes without it: their reports have tables and no charts.
+"""
+
+from pathlib import Path
+
+try:
+    import vl_convert
+except ImportError:
+    vl_convert = None
+
+PNG_SCALE = 2.0
+MISSING = (
+    "charts are drawn by vl-convert, which is not installed here (there is none for musl, as on Alpine): "
+    "`iotax report` draws them from the same notebook on a system with glibc"
+)
+
+
+class NoRendererError(Exception):
+    """Charts were asked for by name where none can be drawn."""
+
+    def __init__(self) -> None:
+        super().__init__(MISSING)
+
+
+def available() -> bool:
+    return vl_convert is not None
+
+
+def register_fonts(folder: Path) -> None:
+    if vl_convert is not None:
+        vl_convert.register_font_directory(str(folder))
+
+
+def to_svg(specification: object) -> str:
+    """Raises NoRendererError."""
+    if vl_convert is None:
+        raise NoRendererError
+    return vl_convert.vegalite_to_svg(specification)
+
+
+def to_png(svg: str) -> bytes:
+    """Raises NoRendererError."""
+    if vl_convert is None:
+        raise NoRendererError
+    return vl_convert.svg_to_png(svg, scale=PNG_SCALE)
