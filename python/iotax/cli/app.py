@@ -94,6 +94,15 @@ def run(
             show_default=False,
         ),
     ] = None,
+    otlp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send the metrics of --live to an OpenTelemetry collector every 10 s, such as http://localhost:4318; "
+            "needs the extra `otlp`.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors, on standard error.")
     ] = False,
@@ -118,6 +127,7 @@ def run(
         report=report,
         wait_for_target_s=wait_for_target,
         live=live,
+        otlp=otlp,
         quiet=quiet,
     )
 

@@ -15,7 +15,10 @@ from iotax.cli.notebooks import open_notebook
 from iotax.notebook import NotebookError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from iotax.live import Board, LiveServer
+    from iotax.live.otlp import OtlpSender
 
 
 def live(path: Path | None, run: int | None, place: str) -> None:
@@ -38,6 +41,18 @@ def live(path: Path | None, run: int | None, place: str) -> None:
         threading.Event().wait()
     follower.stop()
     server.close()
+
+
+def open_sender(board: Board, url: str, warn: Callable[[str], None]) -> OtlpSender:
+    """A sender that does not send yet. Ends with the reason where it cannot."""
+    try:
+        from iotax.live.otlp import OtlpSender
+    except ImportError:
+        leave(Exit.USAGE, "--otlp needs OpenTelemetry: pip install 'iotax[otlp]'")
+    try:
+        return OtlpSender(board, url, warn)
+    except ValueError as error:
+        leave(Exit.USAGE, f"--otlp {error}")
 
 
 def open_server(board: Board, place: str, option: str) -> LiveServer:

@@ -37,6 +37,7 @@ def run(
     report: bool,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
     live: str | None = None,
+    otlp: str | None = None,
     quiet: bool = False,
 ) -> None:
     study, source = load(name, driver)
@@ -49,7 +50,7 @@ def run(
     else:
         display = display_on(sys.stderr if document == STDOUT else sys.stdout)
     display.asked(study)
-    with _shown(study, path, display, live) as listener:
+    with _shown(study, path, display, live, otlp) as listener:
         summary = measure(
             study,
             source,
@@ -65,26 +66,30 @@ def run(
 
 
 @contextlib.contextmanager
-def _shown(study: Study, path: Path, display: Display, place: str | None) -> Generator[Listener]:
-    """Whom the runner tells: the display, and a live view where one was asked for, until the run is over."""
-    if place is None:
+def _shown(study: Study, path: Path, display: Display, place: str | None, collector: str | None) -> Generator[Listener]:
+    """Whom the runner tells: the display, a live view and a collector where they were asked for, until it is over."""
+    if place is None and collector is None:
         yield display
         return
     try:
-        from iotax.cli.live import open_server
+        from iotax.cli.live import open_sender, open_server
         from iotax.live import Board, LiveListener
 
         board = Board(study)
-        server = open_server(board, place, "--live")
+        server = None if place is None else open_server(board, place, "--live")
+        sender = None if collector is None else open_sender(board, collector, display.warning)
     except BaseException:
         display.close()
         raise
-    server.start()
-    display.said(f"Live: {server.url}")
-    try:
+    with contextlib.ExitStack() as shown:
+        if sender is not None:
+            shown.callback(sender.close)
+            sender.start()
+        if server is not None:
+            shown.callback(server.close)
+            server.start()
+            display.said(f"Live: {server.url}")
         yield Listeners(display, LiveListener(board, path))
-    finally:
-        server.close()
 
 
 def measure(

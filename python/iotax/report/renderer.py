@@ -1,9 +1,10 @@
 """Vega-Lite to SVG and PNG, by vl-convert.
 
-Its library has no build for musl, so the wheel for such systems comes without it: their reports have tables and no charts.
+It has no build for musl, so the wheel for such systems comes without it: their reports have words in place of charts.
 """
 
 from pathlib import Path
+from typing import Any
 
 try:
     import vl_convert
@@ -33,7 +34,7 @@ def register_fonts(folder: Path) -> None:
         vl_convert.register_font_directory(str(folder))
 
 
-def to_svg(specification: object) -> str:
+def to_svg(specification: dict[str, Any]) -> str:
     """Raises NoRendererError."""
     if vl_convert is None:
         raise NoRendererError
