@@ -85,15 +85,15 @@ sim-test:
 test-packages:
 	@scripts/test-packages
 
-# A wheel with the engine and the manual pages inside, in out/wheels. Its tag says on which systems it runs, by the
-# engine's own symbols of glibc.
+# Wheels with the engine and the manual pages inside, in out/wheels: for glibc, whose tag says on which systems it runs by
+# the engine's own symbols, and for musl.
 wheel: install
 	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
 	@$(BIN)/maturin build --quiet --release --locked --out out/wheels
+	@scripts/musl-wheel out/wheels
 	@ls -l out/wheels
 
 # One file that runs on any Linux of this architecture, whatever its libc: target/ARCHITECTURE-unknown-linux-musl/release.
-# There is no wheel for musl: the library that draws charts, vl-convert, has none.
 engine-static:
 	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { echo "iotax: Rust's target is missing: rustup target add $(MUSL)" >&2; exit 1; }
 	@cargo build --release --locked --quiet -p iotax-engine --target $(MUSL)

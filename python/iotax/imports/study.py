@@ -142,7 +142,9 @@ def _factors(treatments: Sequence[Mapping[str, LevelValue]]) -> dict[str, list[L
 
 def _baseline(factors: Mapping[str, list[LevelValue]], wanted: Mapping[str, str] | None) -> dict[str, LevelValue]:
     if not wanted:
-        first = "protocol" if "protocol" in factors else next(iter(factors))
+        # What is the same in all files compares nothing.
+        varied = [name for name, levels in factors.items() if len(levels) > 1] or list(factors)
+        first = "protocol" if "protocol" in varied else varied[0]
         return {first: factors[first][0]}
     found: dict[str, LevelValue] = {}
     for name, text in wanted.items():

@@ -27,6 +27,17 @@ def test_factors_come_from_names_and_from_the_command_line(tmp_path: Path, iotax
     assert said["results_new"] == 6
 
 
+def test_what_is_the_same_in_all_files_is_not_what_is_compared(tmp_path: Path, iotax) -> None:
+    folder = fio_campaign(tmp_path / "c")
+    pattern = ("--name-pattern", "{path}-{bs}-r{replicate}.json")
+    imported(iotax, "fio", folder, *pattern, "--factor", "array=A400", "--factor", "protocol=iscsi", "-n", "c.iotax")
+    with Notebook(tmp_path / "c.iotax") as notebook:
+        assert notebook.study().baseline == {"path": "iscsi"}
+    imported(iotax, "fio", folder / "nfs-4k-r1.json", "--factor", "array=A400", "-n", "d.iotax")
+    with Notebook(tmp_path / "d.iotax") as notebook:
+        assert notebook.study().baseline == {"array": "A400"}
+
+
 def test_without_names_what_differs_within_the_files_is_the_factor(tmp_path: Path, iotax) -> None:
     for depth in (1, 8, 32):
         fio_file(tmp_path / f"x{depth}.json", fio_job(options={"iodepth": str(depth)}))
