@@ -100,6 +100,7 @@ engine-static:
 	@ls -l target/$(MUSL)/release/iotax-engine
 
 # The wheel in an environment of its own, with a study of some seconds.
+# PYTHON=… scripts/try-wheel out/wheels/*musllinux*.whl does the same where Python is built for musl.
 try-wheel: wheel
 	scripts/try-wheel "$$(ls -t out/wheels/*manylinux*.whl | head -1)"
 

@@ -315,6 +315,16 @@ def test_the_first_line_comes_before_what_is_heavy(words: tuple[str, ...], tiny:
     assert not {"scipy", "pandas", "numpy", "jinja2", "vl_convert"} & set(done.stderr.split())
 
 
+def test_what_boots_no_guest_needs_no_lzma() -> None:
+    """A Python that was built without its headers has none."""
+    code = (
+        "import sys; sys.modules['_lzma'] = None\n"
+        "import iotax.api, iotax.cli.kernels, iotax.cli.run, iotax.cli.study, iotax.labs.loopback, iotax.runner\n"
+        "assert 'iotax run kernel-exact' in iotax.cli.kernels._how_to_measure()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize("arguments", [("studies",), ("plan", "tr-3808")])
 def test_what_measures_nothing_loads_no_statistics(arguments: tuple[str, ...]) -> None:
     """They take seconds to load, and a plan needs two functions of them."""

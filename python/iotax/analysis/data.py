@@ -12,6 +12,7 @@ from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.records import Conditioning
 from iotax.study import Level, Study
 from iotax.study.endpoint import Endpoint
+from iotax.study.imported import ImportedStudy
 from iotax.trial import Attempt, Background, Trial, TrialResult
 
 Cell: TypeAlias = tuple[str, ...]
@@ -125,6 +126,9 @@ class Grid:
         self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
         self.compared = [name for name in self.factors if name in study.baseline] or list(self.factors)[:1]
         self.others = [name for name in self.factors if name not in self.compared]
+        # A name that all results of other programs have in common tells no two of them apart.
+        common = {f for f in self.others if isinstance(study, ImportedStudy) and _is_one_name(self.factors[f])}
+        self._told = [name for name in self.others if name not in common]
         self.hard = study.design.hard_to_change
         self.arms = [
             " · ".join(labels)
@@ -132,8 +136,8 @@ class Grid:
             if not _left_out(study, dict(zip(self.compared, labels, strict=True)))
         ]
         self.conditions = [
-            " · ".join(f"{name.replace('_', ' ')} {label}" for name, label in zip(self.others, labels, strict=True))
-            for labels in product(*([x.label for x in self.factors[f]] for f in self.others))
+            " · ".join(f"{name.replace('_', ' ')} {label}" for name, label in zip(self._told, labels, strict=True))
+            for labels in product(*([x.label for x in self.factors[f]] for f in self._told))
         ]
         self.baseline_arm = " · ".join(
             (study.baseline_level(name) or self.factors[name][0]).label for name in self.compared
@@ -157,7 +161,7 @@ class Grid:
         return " · ".join(
             f"{name.replace('_', ' ')} {label}"
             for name, label in zip(self.factors, cell, strict=True)
-            if name not in self.compared
+            if name in self._told
         )
 
     def hard_levels(self, cell: Cell) -> Cell:
@@ -207,6 +211,10 @@ class Grid:
     def facet(self, cell: Cell) -> str:
         """What distinguishes this cell's panel; empty where one panel shows all."""
         return " · ".join(f"{name.replace('_', ' ')} {self.level(cell, name)}" for name in self.facet_factors)
+
+
+def _is_one_name(levels: Sequence[Level]) -> bool:
+    return len(levels) == 1 and isinstance(levels[0].value, str)
 
 
 def _floor(study: Study, endpoints: Mapping[str, Endpoint]) -> str | None:

@@ -22,7 +22,7 @@ def explained_variation(treatments: Sequence[Mapping[str, Hashable]], y: Sequenc
     Each combination of factors gets the between-means sum of squares that its own subsets leave. Exact where every cell
     has as many runs as every other; where it is not so, an approximation.
     """
-    names = list(treatments[0]) if treatments else []
+    names = [name for name in treatments[0] if len({t[name] for t in treatments}) > 1] if treatments else []
     observed = np.asarray(y, dtype=float)
     total = float(np.sum((observed - observed.mean()) ** 2)) if len(observed) else 0.0
     if total <= 0:

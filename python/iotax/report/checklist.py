@@ -214,6 +214,13 @@ def _generator(summary: Summary) -> Item:
     unknown = sum(level == Level.UNKNOWN for level in levels)
     if unknown or not levels:
         return Item(ask, "partly", f"How busy it was is unknown for {unknown} of {len(levels)} runs.")
+    if unwaited := sum(level == Level.UNKNOWN for level in _of(summary, "wait")):
+        return Item(
+            ask,
+            "partly",
+            "Its threads left processor time unused in every run; whether they waited for a processor is unknown for "
+            f"{unwaited} of {len(levels)} runs.",
+        )
     return Item(ask, "yes", "Its processor had time to spare in every run.")
 
 

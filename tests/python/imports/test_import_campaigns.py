@@ -38,6 +38,17 @@ def test_what_is_the_same_in_all_files_is_not_what_is_compared(tmp_path: Path, i
         assert notebook.study().baseline == {"array": "A400"}
 
 
+def test_what_is_the_same_in_all_files_tells_no_results_apart(tmp_path: Path, iotax) -> None:
+    iotax("import", "fio", fio_campaign(tmp_path / "c"), *PATTERN, "--factor", "array=A400", "-n", "c.iotax")
+    iotax("report", "c.iotax")
+    page = (tmp_path / "c.html").read_text()
+    assert "with 4 KiB blocks" in page or "block size 4KiB" in page
+    assert "with array A400" not in page and "array A400 ·" not in page
+    shares = page.partition("What explains the differences between runs")[2].partition("</table>")[0]
+    assert "protocol" in shares and "array" not in shares and "block size" not in shares
+    assert "array {A400}" in page, "the design has it"
+
+
 def test_without_names_what_differs_within_the_files_is_the_factor(tmp_path: Path, iotax) -> None:
     for depth in (1, 8, 32):
         fio_file(tmp_path / f"x{depth}.json", fio_job(options={"iodepth": str(depth)}))

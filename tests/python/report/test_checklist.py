@@ -97,6 +97,8 @@ def test_the_generator_is_the_bottleneck_where_it_waits_for_a_processor(closed: 
     assert answer(idle, GENERATOR) == "yes"
     starved = changed(idle, lambda result: result.model_copy(update={"checks": Checks(run_queue_wait=0.92, clock="x")}))
     assert answer(starved, GENERATOR) == "no"
+    nobody_looked = changed(idle, lambda result: result.model_copy(update={"checks": Checks(clock="x")}))
+    assert answer(nobody_looked, GENERATOR) == "partly"
 
 
 def test_the_generator_is_judged_by_how_busy_it_was_and_not_praised_where_nobody_knows(closed: StudyData) -> None:

@@ -56,6 +56,25 @@ def test_nothing_is_loaded_from_anywhere(quick):
     assert "default-src 'none'" in text
 
 
+def test_where_nothing_draws_charts_their_words_stand_in_their_place(tmp_path, monkeypatch):
+    """As on systems with musl, for which vl-convert has no build."""
+    write_notebook(path := tmp_path / "q.iotax", Simulation().data(study()))
+    with Notebook(path) as notebook:
+        drawn = report.write(notebook, tmp_path / "drawn.html").read_text()
+        monkeypatch.setattr(report.renderer, "vl_convert", None)
+        page = report.write(notebook, tmp_path / "words.html").read_text()
+        with pytest.raises(report.NoRendererError, match="which is not installed here"):
+            report.write(notebook, tmp_path / "again.html", tmp_path / "charts")
+    assert "Words in place of charts." in page and "Words in place of charts." not in drawn
+    sections = re.compile(r'<section id="(\w+)"')
+    assert sections.findall(page) == sections.findall(drawn)
+    assert 'role="img"' not in page
+    labels = [html.unescape(each) for each in re.findall(r'role="img" aria-label="([^"]+)"', drawn)]
+    text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)).replace("\u00a0", " "))
+    assert labels and all(re.sub(r"\s+", " ", each.partition(". ")[2]) in text for each in labels)
+    assert (tmp_path / "again.html").exists()
+
+
 def test_ids_are_unique(quick):
     ids = re.findall(r'\sid="([^"]+)"', quick[1])
     assert len(ids) == len(set(ids))

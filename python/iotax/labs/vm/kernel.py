@@ -6,7 +6,6 @@ PVH entry point (Documentation/arch/x86/xen-pvh, a note of type 18 by the name X
 
 from __future__ import annotations
 
-import lzma
 import struct
 import zlib
 
@@ -20,6 +19,8 @@ _PVH_ENTRY = ("Xen", 18)
 
 def unpacked(image: bytes) -> bytes | None:
     """The kernel within a packed one; None where it is packed in a way unknown here, or has no such entry point."""
+    import lzma  # noqa: PLC0415 - not every Python has it, and only guests need it
+
     if image[_MAGIC : _MAGIC + 4] != b"HdrS" or struct.unpack_from("<H", image, _VERSION)[0] < _PAYLOAD_SINCE:
         return None
     offset, length = struct.unpack_from("<II", image, _PAYLOAD)

@@ -5,7 +5,6 @@ Debian's kernel package carries no modules.dep (its installation makes it); ever
 
 from __future__ import annotations
 
-import lzma
 import re
 import shutil
 import subprocess
@@ -121,6 +120,8 @@ def canonical(name: str) -> str:
 def _unpacked(file: Path) -> bytes:
     data = file.read_bytes()
     if file.suffix == ".xz":
+        import lzma  # noqa: PLC0415 - not every Python has it, and only guests need it
+
         return lzma.decompress(data)
     if file.suffix == ".zst":
         if shutil.which("zstd") is None:
