@@ -204,7 +204,7 @@ class Simulation:
                 attempts.append(_attempt(trial, number, at_ns, result))
                 at_ns += 4_700_000_000
         backgrounds = [self._background(block, rng) for block in sorted({t.block for t in trials})]
-        return StudyData(of, attempts, trials, backgrounds, ENVIRONMENT)
+        return StudyData(of, attempts, trials, backgrounds, environment=ENVIRONMENT)
 
     def searched(self, of: Study) -> StudyData:
         """A search from its first probe to the runs that confirm what it found."""
@@ -218,7 +218,7 @@ class Simulation:
                 at_ns = START_UNIX_NS + len(attempts) * 4_700_000_000
                 attempts.append(_attempt(trial, 1, at_ns, self._result(of, trial, 1.0, rng, at_ns)))
             left = next_trials(of, trials, attempts)
-        return StudyData(of, attempts, trials, [], ENVIRONMENT)
+        return StudyData(of, attempts, trials, [], environment=ENVIRONMENT)
 
     def _result(self, of: Study, trial: Trial, drift: float, rng: np.random.Generator, at_ns: int) -> TrialResult:
         settings = of.settings(trial.treatment)
