@@ -140,7 +140,7 @@ def test_secrets_do_not_leave(tmp_path):
         "api_token": "hunter2",
         "command_line": ["x", "run", "--password=hunter2", "quick"],
     }
-    text = written(tmp_path, StudyData(data.study, leaky, data.planned, data.backgrounds, environment))
+    text = written(tmp_path, StudyData(data.study, leaky, data.planned, data.backgrounds, environment=environment))
     assert "hunter2" not in text
     assert "was refused" in text
     assert "iotax run" in text
@@ -155,7 +155,9 @@ def test_words_of_a_study_are_text_not_markup(tmp_path):
 @pytest.mark.parametrize("attempts", [0, 1, 15])
 def test_unfinished_study_still_gives_a_report(tmp_path, attempts):
     data = Simulation().data(study())
-    part = StudyData(data.study, list(data.attempts)[:attempts], data.planned, data.backgrounds, data.environment)
+    part = StudyData(
+        data.study, list(data.attempts)[:attempts], data.planned, data.backgrounds, environment=data.environment
+    )
     text = written(tmp_path, part)
     assert f"{attempts} of 36 planned trials were measured" in text
 
