@@ -43,6 +43,7 @@ impl Server {
     }
 
     /// The call that a record begins with; `None` where it was answered, as RPC itself has it (RFC 5531 §9).
+    #[inline]
     pub fn take_call<'a>(&mut self, reader: &mut Reader<'a>) -> Result<Option<Call<'a>>, Violation> {
         match Call::decode(reader) {
             Ok(call) => Ok(Some(call)),
@@ -72,6 +73,7 @@ impl Server {
         self.transmit.put(self.reply.end_record(0));
     }
 
+    #[inline]
     pub fn poll_timeout(&self) -> Instant {
         self.last_receive + if self.records.is_idle() { IDLE_TIMEOUT } else { RECORD_TIMEOUT }
     }

@@ -151,7 +151,8 @@ impl<B: NfsBackend + ?Sized> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
         self.rpc.heard(now);
         let mut input = bytes;
-        while !self.rpc.transmit.is_full()
+        while !input.is_empty()
+            && !self.rpc.transmit.is_full()
             && let Some(piece) = self.rpc.records.next(&mut input)?
         {
             self.take_piece(now, piece, backend)?;
