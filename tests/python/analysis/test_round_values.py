@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -149,9 +150,7 @@ def sliced():
         return attempt.model_copy(update={"result": result.model_copy(update={"slices": parts})})
 
     attempts = [cut(attempt, place) for place, attempt in enumerate(whole.attempts)]
-    return summarise(
-        type(whole)(whole.study, attempts, whole.planned, whole.backgrounds, whole.environment, 60_000_000_000)
-    )
+    return summarise(replace(whole, attempts=attempts, wall_ns=60_000_000_000))
 
 
 def test_report_of_rounds_shows_each_session_and_says_what_scatters() -> None:

@@ -112,8 +112,10 @@ class Link:
             async with asyncio.timeout(within_s):
                 process = await connection.create_process(command, stderr=asyncssh.STDOUT, encoding=None)
                 try:
-                    process.stdin.write(given.encode())
-                    process.stdin.write_eof()
+                    # A command may end before it has read anything, or all.
+                    with contextlib.suppress(BrokenPipeError):
+                        process.stdin.write(given.encode())
+                        process.stdin.write_eof()
                     while part := await process.stdout.read(_PART_BYTES):
                         kept = (kept + part)[-keep_bytes:]
                     await process.wait_closed()
