@@ -135,7 +135,7 @@ def test_the_observer_costs_next_to_nothing(told: Any) -> None:
     session.say(command="start", at_unix_ns=time.time_ns() + 1500 * MS)
     session.hear("started")
     observed = session.hear("observed")
-    # Issue 15: below 0.1 % of a core. Over two seconds that is 2 ms, both readings included.
+    # Below 0.1 % of a core. Over two seconds that is 2 ms, both readings included.
     assert observed["observer"]["total_ns"] < 2 * MS
 
 
