@@ -83,7 +83,9 @@ def _run(asked: argparse.Namespace, command: str) -> Document:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "--only", metavar="GROUPS", help="of nvme, iscsi, nfs, raw, scale, tricks, local, verify, by commas"
+        "--only",
+        metavar="GROUPS",
+        help="of nvme, iscsi, nfs, target, initiator, raw, scale, tricks, local, verify, by commas",
     )
     parser.add_argument("--pairs", type=int, default=5, help="undisturbed pairs of each case (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a window (3)")
@@ -120,7 +122,11 @@ def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
                 skipped = str(reason)
                 print(f"  skipped: {reason}", flush=True)
         if not taken:
-            alone = take_alone(ours, case.load, timing, pairs, _tell_sample)
+            try:
+                alone = take_alone(ours, case.load, timing, pairs, _tell_sample)
+            except UnavailableError as reason:
+                skipped = str(reason)
+                print(f"  skipped: {reason}", flush=True)
     return Result(case.group, title, case.ours.name, theirs_name, case.goal, taken, alone, skipped, case.cpu_goal)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bench.files import read_through
 from bench.load import Load
-from bench.subjects.base import Initiator, Sides, Subject, Target
+from bench.subjects.base import Initiator, LocalFile, Sides, Subject, Target
 from bench.subjects.fio import FioFile, FioNet, TIoUring
 from bench.subjects.nfs import Ganesha, Unfs3
-from bench.subjects.ours import OurInitiator, Ours, OurTarget
+from bench.subjects.ours import OurInitiator, OurTarget, both_sides
 from bench.subjects.raw import RawLimit
 from bench.subjects.spdk import SpdkIscsi, SpdkNvmf, SpdkPerf
 from bench.subjects.tgt import IscsiPerf, Tgt
@@ -45,13 +45,17 @@ class Case:
 
 def cases(file: Path) -> list[Case]:
     """`file`: a file of the volume's size on a disk's file system, for local I/O."""
-    nvme, iscsi, nfs = Ours("nvme-tcp"), Ours("iscsi"), Ours("nfs3")
-    polling = Ours("nvme-tcp", name="iotax, polling", polling="auto")
-    local = Ours("local", path=str(file), options={"direct": False})
+    nvme, iscsi, nfs = both_sides("nvme-tcp"), both_sides("iscsi"), both_sides("nfs3")
+    polling = both_sides("nvme-tcp", "iotax, polling", polling="auto")
+    local = Sides(LocalFile(file), OurInitiator(options={"direct": False}), "iotax")
+    io_uring, libaio, least, unregistered = (
+        Sides(LocalFile(file), initiator, initiator.name)
+        for initiator in (FioFile("io_uring"), FioFile("libaio"), TIoUring(), TIoUring("not registered", ("-F0",)))
+    )
     libiscsi, libnfs = FioNet("libiscsi"), FioNet("nfs")
     spdk, spdk_iscsi = Sides(SpdkNvmf(), SpdkPerf()), Sides(SpdkIscsi(), libiscsi)
     nfs_servers: list[tuple[Subject, float]] = [(Sides(Unfs3(), libnfs), 6), (Sides(Ganesha(), libnfs), 12)]
-    accounted = Ours("nvme-tcp", name="iotax, verifying", verify=True)
+    accounted = both_sides("nvme-tcp", "iotax, verifying", verify=True)
     # It may have left the page cache by the time that its cases come.
     cached = partial(read_through, file)
     return [
@@ -79,7 +83,7 @@ def cases(file: Path) -> list[Case]:
         ),
         Case("raw", "NVMe/TCP", Read(32), nvme, RawLimit()),
         *(
-            Case("scale", path, Read(32), Ours(protocol, name="iotax, 2 + 2 cores", cores=2), ours, 1.8)
+            Case("scale", path, Read(32), both_sides(protocol, "iotax, 2 + 2 cores", cores=2), ours, 1.8)
             for path, protocol, ours in (
                 ("NVMe/TCP", "nvme-tcp", nvme),
                 ("iSCSI", "iscsi", iscsi),
@@ -88,7 +92,7 @@ def cases(file: Path) -> list[Case]:
         ),
         Case("tricks", "NVMe/TCP", Read(1), polling, nvme),
         *(
-            Case("tricks", "NVMe/TCP", load(32), nvme, Ours("nvme-tcp", name="iotax, epoll", driver="epoll"))
+            Case("tricks", "NVMe/TCP", load(32), nvme, both_sides("nvme-tcp", "iotax, epoll", driver="epoll"))
             for load in (Read, Write)
         ),
         *(
@@ -107,10 +111,10 @@ def cases(file: Path) -> list[Case]:
             for depth in (32, 128)
         ),
         Case("tricks", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))),
-        Case("tricks", "file", Read(32), TIoUring(file), TIoUring(file, "not registered", ("-F0",)), prepare=cached),
-        Case("local", "file", Read(32), local, FioFile("io_uring", file), 2, prepare=cached),
-        Case("local", "file", Read(32), local, TIoUring(file), 0.85, prepare=cached),
-        Case("local", "file", Read(32), local, FioFile("libaio", file), prepare=cached),
+        Case("tricks", "file", Read(32), least, unregistered, prepare=cached),
+        Case("local", "file", Read(32), local, io_uring, 2, prepare=cached),
+        Case("local", "file", Read(32), local, least, 0.85, prepare=cached),
+        Case("local", "file", Read(32), local, libaio, prepare=cached),
         Case("verify", "NVMe/TCP", Read(32), accounted, nvme),
     ]
 

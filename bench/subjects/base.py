@@ -67,8 +67,12 @@ class Initiator(Protocol):
     @property
     def name(self) -> str: ...
 
-    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
-        """Raises UnavailableError where it is not there, or fails."""
+    def find(self) -> Path:
+        """Its program. Raises UnavailableError where it is not there."""
+        ...
+
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+        """Raises UnavailableError where it fails."""
         ...
 
 
@@ -78,25 +82,42 @@ class Sides:
 
     target: Target
     initiator: Initiator
+    called: str = ""
+    """Its name, where that is not the names of both sides."""
 
     @property
     def name(self) -> str:
-        return f"{self.target.name} ↔ {self.initiator.name}"
+        return self.called or f"{self.target.name} ↔ {self.initiator.name}"
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Measurable]:
+        program = self.initiator.find()
         with self.target.up(place) as reached:
-            yield Standing(self.initiator, reached, place)
+            yield _Standing(self.initiator, program, reached, place)
 
 
 @dataclass(frozen=True)
-class Standing:
+class LocalFile:
+    """A file of the page cache, which no process serves."""
+
+    path: Path
+    name: str = "file"
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Reached]:
+        del place
+        yield Reached(f"local:{self.path}", None)
+
+
+@dataclass(frozen=True)
+class _Standing:
     """An initiator at a target that is up."""
 
     initiator: Initiator
+    program: Path
     reached: Reached
     place: Place
 
     def measure(self, load: Load, timing: Timing) -> Sample:
         with self.reached.awake():
-            return self.initiator.measure(self.reached, self.place, load, timing)
+            return self.initiator.measure(self.program, self.reached, self.place, load, timing)

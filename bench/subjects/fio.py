@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
 import statistics
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import UnavailableError, measure_window, named, program, run, running
 from bench.sample import Figures, Sample
-from bench.subjects.base import Measurable, Place, Reached
+from bench.subjects.base import Place, Reached
 
 _START_S = 0.3
 """What fio takes before its first I/O; it runs longer than the window that is read by twice as much."""
@@ -87,53 +86,48 @@ def fio_with(ioengine: str) -> Path:
 
 @dataclass(frozen=True)
 class FioFile:
-    """A local file in the page cache."""
+    """Of a local file in the page cache."""
 
     ioengine: str
-    path: Path
 
     @property
     def name(self) -> str:
         return f"fio {self.ioengine}"
 
-    @contextlib.contextmanager
-    def up(self, place: Place) -> Generator[Measurable]:
-        fio = program("fio", "fio")
-        yield _Fio(fio, [f"--ioengine={self.ioengine}", f"--filename={self.path}", "--direct=0"], place)
+    def find(self) -> Path:
+        return Path(program("fio", "fio"))
+
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+        engine = [f"--ioengine={self.ioengine}", f"--filename={_path(reached)}", "--direct=0"]
+        return run_fio(program, engine, place, reached.pid, load, timing)
 
 
 @dataclass(frozen=True)
 class TIoUring:
     """fio's `t/io_uring`: the least that a program can do to read a file; it tells no latencies."""
 
-    path: Path
     name: str = "t/io_uring"
     options: tuple[str, ...] = ()
 
-    @contextlib.contextmanager
-    def up(self, place: Place) -> Generator[Measurable]:
-        yield _TIoUring(named("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring"), self.path, place, self.options)
+    def find(self) -> Path:
+        return named("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring")
 
-
-@dataclass(frozen=True)
-class _TIoUring:
-    program: Path
-    path: Path
-    place: Place
-    options: tuple[str, ...]
-
-    def measure(self, load: Load, timing: Timing) -> Sample:
-        log = self.place.folder / "t_io_uring.log"
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+        log = place.folder / "t_io_uring.log"
         log.unlink(missing_ok=True)
         depth, seconds = load.depth, math.ceil(timing.warmup_s + timing.window_s + _START_S)
         command = [
-            self.program, f"-d{depth}", f"-s{depth}", f"-c{depth}", f"-b{load.block_bytes}", "-n1", f"-r{seconds}",
-            "-p0", "-O0", *self.options, self.path,
+            program, f"-d{depth}", f"-s{depth}", f"-c{depth}", f"-b{load.block_bytes}", "-n1", f"-r{seconds}",
+            "-p0", "-O0", *self.options, _path(reached),
         ]  # fmt: skip
-        with running(command, cpu=self.place.initiator_cpu, log=log) as process:
-            usage = measure_window(process.pid, None, timing)
+        with running(command, cpu=place.initiator_cpu, log=log) as process:
+            usage = measure_window(process.pid, reached.pid, timing)
             process.wait(seconds + 30)
         return Sample(parse_t_io_uring(log.read_text(errors="replace")), usage)
+
+
+def _path(reached: Reached) -> str:
+    return reached.endpoint.removeprefix("local:")
 
 
 _THOUSANDS = {"": 1, "K": 1e3, "M": 1e6}
@@ -158,10 +152,12 @@ class FioNet:
     def name(self) -> str:
         return f"{'libiscsi' if 'iscsi' in self.ioengine else 'libnfs'} (fio)"
 
-    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
-        fio = fio_with(self.ioengine)
+    def find(self) -> Path:
+        return fio_with(self.ioengine)
+
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         engine = [f"--ioengine={self.ioengine}", *in_fios_words(reached.endpoint)]
-        return run_fio(fio, engine, place, reached.pid, load, timing)
+        return run_fio(program, engine, place, reached.pid, load, timing)
 
 
 def in_fios_words(endpoint: str) -> list[str]:
@@ -174,13 +170,3 @@ def in_fios_words(endpoint: str) -> list[str]:
     mount_port = dict(parse_qsl(url.query)).get("mountport", url.port)
     nfs_url = f"nfs://{url.hostname}{folder}?nfsport={url.port}&mountport={mount_port}&version=3"
     return [f"--nfs_url={nfs_url}", f"--filename={file}"]
-
-
-@dataclass(frozen=True)
-class _Fio:
-    program: str | Path
-    engine: list[str]
-    place: Place
-
-    def measure(self, load: Load, timing: Timing) -> Sample:
-        return run_fio(self.program, self.engine, self.place, None, load, timing)

@@ -1,4 +1,4 @@
-"""The engine against itself: `serve` on one core, `load` on another."""
+"""The engine: `serve` on one core, `load` on another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import UnavailableError, measure_window
 from bench.sample import Figures, Sample
-from bench.subjects.base import Measurable, Place, Reached, Standing
+from bench.subjects.base import Place, Reached, Sides
 from iotax.engine import Engine, find_engine
 
 _DEADLINE_S = 60.0
@@ -26,13 +26,14 @@ class OurTarget:
 
     protocol: str
     name: str = "iotax"
-    program: Path | None = None
     driver: str = "auto"
     polling: str = "never"
     cores: int = 1
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Reached]:
+        if len(place.spare_cpus) < 2 * (self.cores - 1):
+            raise UnavailableError(f"{2 * self.cores} processors are needed, {2 + len(place.spare_cpus)} are there")
         document = {
             "volumes": [{"name": "v0", "media": "memory", "size_bytes": VOLUME_BYTES, "fill": "pattern"}],
             "exports": [
@@ -44,7 +45,7 @@ class OurTarget:
             "cpus": [place.target_cpu, *place.spare_cpus[: self.cores - 1]],
             "polling": self.polling,
         }
-        with Engine(self.program or find_engine(), "serve", document) as server:
+        with Engine(find_engine(), "serve", document) as server:
             ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
             endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
             endpoints["local"] = f"local:{ready['volumes'][0]['path']}"
@@ -57,53 +58,39 @@ class OurInitiator:
     """`load`."""
 
     name: str = "iotax"
-    program: Path | None = None
     driver: str = "auto"
     polling: str = "never"
     options: dict[str, Any] = field(default_factory=dict)
     verify: bool = False
     cores: int = 1
 
-    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+    def find(self) -> Path:
+        return find_engine()
+
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         more = self.cores - 1
         cpus = [place.initiator_cpu, *place.spare_cpus[more : 2 * more]]
         document = load_document(self, reached.endpoint, load, timing, cpus)
-        with Engine(self.program or find_engine(), "load", document) as engine:
+        with Engine(program, "load", document) as engine:
             engine.expect("connected", time.monotonic() + _DEADLINE_S)
             usage = measure_window(engine.pid, reached.pid, timing)
             result = engine.expect("result", time.monotonic() + _DEADLINE_S)
         return Sample(figures_of(result, load), usage)
 
 
-@dataclass(frozen=True)
-class Ours:
-    """Both of our sides, through one protocol, or `local`."""
-
-    protocol: str
-    name: str = "iotax"
-    program: Path | None = None
-    driver: str = "auto"
-    polling: str = "never"
-    options: dict[str, Any] = field(default_factory=dict)
-    verify: bool = False
-    cores: int = 1
-    """Of either side, each with a thread; the load has a connection for each, with the whole depth."""
-    path: str | None = None
-    """Of a file to load in place of the server's volume, without a protocol."""
-
-    @contextlib.contextmanager
-    def up(self, place: Place) -> Generator[Measurable]:
-        if len(place.spare_cpus) < 2 * (self.cores - 1):
-            raise UnavailableError(f"{2 * self.cores} processors are needed, {2 + len(place.spare_cpus)} are there")
-        initiator = OurInitiator(
-            self.name, self.program, self.driver, self.polling, self.options, self.verify, self.cores
-        )
-        if self.path is not None:
-            yield Standing(initiator, Reached(f"local:{self.path}", None), place)
-            return
-        target = OurTarget(self.protocol, self.name, self.program, self.driver, self.polling, self.cores)
-        with target.up(place) as reached:
-            yield Standing(initiator, reached, place)
+def both_sides(
+    protocol: str,
+    name: str = "iotax",
+    *,
+    driver: str = "auto",
+    polling: str = "never",
+    verify: bool = False,
+    cores: int = 1,
+) -> Sides:
+    """Both of our sides. `cores` are of either, each with a thread; the load has a connection for each, with the whole
+    depth."""
+    target = OurTarget(protocol, driver=driver, polling=polling, cores=cores)
+    return Sides(target, OurInitiator(driver=driver, polling=polling, verify=verify, cores=cores), name)
 
 
 def load_document(side: OurInitiator, endpoint: str, load: Load, timing: Timing, cpus: list[int]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
@@ -36,9 +37,7 @@ def _target(
     binary: str, place: Place, port: int, subsystems: Sequence[Mapping[str, object]], *, polls: bool
 ) -> Generator[int]:
     """A target of `binary` with a memory volume `m0`, configured before it starts."""
-    path = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / binary
-    if not path.exists():
-        raise UnavailableError(f"{path} is not there")
+    path = _built(binary)
     memory = {
         "subsystem": "bdev",
         "config": [_call("bdev_malloc_create", name="m0", num_blocks=VOLUME_BYTES // _BLOCK_BYTES, block_size=512)],
@@ -52,6 +51,13 @@ def _target(
     with running(command, cpu=place.target_cpu, log=log) as process:
         wait_for_port(process, port, log, 60.0)
         yield process.pid
+
+
+def _built(name: str) -> Path:
+    path = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / name
+    if not path.exists():
+        raise UnavailableError(f"{path} is not there")
+    return path
 
 
 def _call(method: str, **parameters: object) -> dict[str, object]:
@@ -122,10 +128,10 @@ class SpdkPerf:
 
     name: str = "perf"
 
-    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
-        program = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / "spdk_nvme_perf"
-        if not program.exists():
-            raise UnavailableError(f"{program} is not there")
+    def find(self) -> Path:
+        return _built("spdk_nvme_perf")
+
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         log = place.folder / "spdk_nvme_perf.log"
         log.unlink(missing_ok=True)
         mode = ["-w", load.fio_rw, *(["-M", "50"] if load.direction == "mixed" else [])]

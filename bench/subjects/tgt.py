@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.files import memory_folder, write_zeros
 from bench.load import Load, Timing
@@ -66,13 +67,16 @@ class Tgt:
 class IscsiPerf:
     name: str = "libiscsi (iscsi-perf)"
 
-    def measure(self, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
+    def find(self) -> Path:
+        return Path(program("iscsi-perf", "libiscsi-bin"))
+
+    def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         # Whole seconds only, and no warm-up: its average is over all of it.
         seconds = max(1, round(timing.warmup_s + timing.window_s + 0.5))
         log = place.folder / "iscsi-perf.log"
         log.unlink(missing_ok=True)
         command = [
-            program("iscsi-perf", "libiscsi-bin"), "-m", str(load.depth), "-b", str(load.block_bytes // _BLOCK_BYTES),
+            program, "-m", str(load.depth), "-b", str(load.block_bytes // _BLOCK_BYTES),
             "-t", str(seconds), *(["-r"] if load.random else []), reached.endpoint,
         ]  # fmt: skip
         with running(command, cpu=place.initiator_cpu, log=log) as process:

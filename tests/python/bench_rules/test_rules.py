@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,15 +11,19 @@ from pathlib import Path
 import pytest
 
 from bench import clocks, table
+from bench.__main__ import main as bench_main
 from bench.cases import cases
 from bench.clocks import Reading, ThreadTimes
 from bench.disturbance import disturbance
 from bench.document import Document
 from bench.load import Load, Timing
 from bench.page import page
+from bench.process import UnavailableError
 from bench.results import Result, Side
 from bench.sample import Figures, Sample, Usage
-from bench.subjects.base import Sides
+from bench.subjects.base import Place, Sides
+from bench.subjects.ours import OurTarget
+from bench.subjects.spdk import SpdkPerf
 from bench.turns import Pair, ratio, take_alone, take_turns
 
 QUIET = Usage(window_s=2.0, initiator_cpu_s=1.0, target_cpu_s=1.5, run_queue_wait=0.05, foreign_load=0.1)
@@ -206,3 +211,23 @@ def test_a_side_is_compared_with_the_same_one_opposite(tmp_path) -> None:
             same, other = ("initiator", "target") if case.group == "target" else ("target", "initiator")
             assert getattr(case.ours, same) == getattr(case.theirs, same)
             assert getattr(case.ours, other).name == "iotax" != getattr(case.theirs, other).name
+
+
+def test_a_target_is_not_started_for_an_initiator_that_is_not_there(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("IOTAX_BENCH_SPDK", raising=False)
+    started = []
+    monkeypatch.setattr(OurTarget, "up", lambda *_: started.append("up"))
+    with (
+        pytest.raises(UnavailableError, match="IOTAX_BENCH_SPDK is not set"),
+        Sides(OurTarget("nvme-tcp"), SpdkPerf()).up(Place(0, 1, tmp_path)),
+    ):
+        pass
+    assert not started
+
+
+def test_every_group_can_be_chosen(tmp_path, capsys) -> None:
+    with pytest.raises(SystemExit):
+        bench_main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for group in {case.group for case in cases(tmp_path / "file")}:
+        assert re.search(rf"--only GROUPS of [^()]*\b{group}\b", told), group
