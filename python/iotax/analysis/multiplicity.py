@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaincinv, ndtri, stdtr, stdtrit
+from scipy.special import gammaincinv, ndtri, stdtrit
+
+from iotax.analysis import student
 
 # 2^15 quasi-random points give p-values of Dunnett's test within 0.001.
 _POINTS = 1 << 15
@@ -55,7 +57,7 @@ def each_confidence(correlation: np.ndarray, df: float, together: float = 0.95) 
         return 1 - alpha / k
     largest = _largest(correlation, df)
     critical = largest[min(len(largest) - 1, math.floor(len(largest) * together + 1e-9))]
-    local = 2 * float(stdtr(df, -critical))
+    local = 2 * student.beyond(float(critical), df)
     return 1 - min(alpha, max(local, alpha / k))
 
 

@@ -79,6 +79,9 @@ def endpoint(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url}: not the address of a collector, such as http://localhost:4318")
+    if parts.username or parts.password:
+        # The command line is kept in the notebook.
+        raise ValueError("has a user or a password in its URL: give them in OTEL_EXPORTER_OTLP_HEADERS")
     return urllib.parse.urlunsplit(parts._replace(path=_PATH)) if parts.path in ("", "/") else url
 
 

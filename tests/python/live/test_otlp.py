@@ -146,6 +146,8 @@ def test_what_is_no_collector_ends_before_the_first_trial(
 ) -> None:
     said = iotax("run", tiny, tmp_path / "a.iotax", "--otlp", "localhost:4318", code=2).output
     assert "localhost:4318: not the address of a collector" in said
+    said = iotax("run", tiny, tmp_path / "a.iotax", "--otlp", "http://ann:hidden@c:4318", code=2).output
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in said and "hidden" not in said
     monkeypatch.setitem(sys.modules, "iotax.live.otlp", None)
     said = iotax("run", tiny, tmp_path / "a.iotax", "--otlp", "http://localhost:4318", code=2).output
     assert "pip install 'iotax[otlp]'" in said

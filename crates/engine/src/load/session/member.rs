@@ -81,7 +81,7 @@ impl Member {
         for (thread, config) in configs.into_iter().enumerate() {
             let cpu = (!document.cpus.is_empty()).then(|| document.cpus[thread % document.cpus.len()]);
             let (orders, sender) = (Arc::clone(&orders), sender.clone());
-            let teller = (document.sample_ns < document.runtime_ns).then_some(thread);
+            let teller = tells_intervals(&document).then_some(thread);
             let drive = move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender, teller);
             threads.push(Thread::start(format!("load-{index}-{thread}"), cpu, config, &plan, drive)?);
         }
@@ -135,9 +135,9 @@ impl Member {
 
     /// No thread is disturbed where a slice is one interval, nor close to the end.
     fn pass_samples_until(&mut self, end: Instant, round: usize, samples: &mut Samples) {
+        let tells = tells_intervals(&self.document);
         loop {
             let left = end.since(self.plan.clock.now());
-            let tells = self.document.sample_ns < self.document.runtime_ns;
             if !tells || left <= samples::PERIOD || self.threads.iter().any(Thread::is_finished) {
                 std::thread::sleep(left);
                 return;
@@ -198,6 +198,11 @@ impl Member {
 fn instance(index: usize) -> u32 {
     const { assert!(LOADS_MAX == 1 << LOAD_BITS) };
     std::process::id() << LOAD_BITS | index as u32
+}
+
+/// Whether a slice has several intervals, so that there is something to tell before its end.
+fn tells_intervals(document: &LoadDocument) -> bool {
+    document.sample_ns < document.runtime_ns
 }
 
 /// Does what the orders say until the session releases the load.
