@@ -27,6 +27,8 @@ const ECONNREFUSED: i32 = 111;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A node that wants no sleep has its next turn after that.
 const TURN: Duration = Duration::from_micros(1);
+/// When a connection request without an answer is sent again (RFC 6298 §2.1).
+const SYN_AGAIN: Duration = Duration::from_secs(1);
 
 /// A node's place in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -539,6 +541,11 @@ impl World {
         if client.state == EndState::Gone {
             return self.forget(id, Side::Server);
         }
+        if let Some(earlier) = self.earlier_of(id) {
+            // The accepting end asks back, is told of the reset, and takes the request when it comes again.
+            self.end(earlier, Side::Server, CloseReason::Failed(ECONNRESET));
+            return self.events.push(self.now + SYN_AGAIN, Event::Accept { pipe: id, to });
+        }
         let listener = self.listeners.iter_mut().position(|listener| listener.address == to);
         let found = listener.and_then(|index| {
             let listener = &mut self.listeners[index];
@@ -564,6 +571,19 @@ impl World {
         let at = self.now + self.latency_of(id, Side::Server);
         self.events.push(at, Event::Established { pipe: id });
         self.handle(host, Input::Accepted { conn, listener, peer });
+    }
+
+    /// The connection that the accepting end still has from the same port: two cannot be (RFC 9293 §3.10.7.4, RFC 5961 §4). What
+    /// was on its way there never arrives.
+    fn earlier_of(&self, id: PipeId) -> Option<PipeId> {
+        let host = self.pipes[id.slot as usize].pipe.as_ref()?.end(Side::Client).host;
+        self.hosts[host].port?;
+        let stands = |pipe: &Pipe| {
+            let server = pipe.end(Side::Server);
+            pipe.end(Side::Client).host == host && server.host != usize::MAX && server.state != EndState::Gone
+        };
+        let index = self.pipes.iter().position(|slot| slot.pipe.as_ref().is_some_and(stands))?;
+        Some(PipeId { slot: index as u32, generation: self.pipes[index].generation })
     }
 
     fn established(&mut self, id: PipeId) {

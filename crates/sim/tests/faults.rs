@@ -99,7 +99,7 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 }
 
 /// Seeds that found a bug, each with what it was.
-const KEPT: [(&str, &str); 6] = [
+const KEPT: [(&str, &str); 8] = [
     (
         "a write that was aborted with its connection, and was still at the disk, undid one of the next session",
         "protocol=iscsi seed=280 faults=reset,slow-media agents=1 lanes=1 depth=1 threads=1 block_size=512 commands=329",
@@ -127,6 +127,15 @@ const KEPT: [(&str, &str); 6] = [
         "an operation that was aborted while it waited for blocks stayed in the list of those that wait",
         "protocol=nfs3 seed=204 faults=stall,half-close,vanish,slow-media agents=2 lanes=1 depth=6 threads=1 \
          block_size=4096 names=0 commands=254",
+    ),
+    (
+        "the world let a connection stand beside a later one from the same port, as TCP does not: a call stalled there came a \
+         minute late, after the 1,024 replies that the server remembers, and was carried out again",
+        "protocol=nfs3 seed=5290 faults=stall agents=1 lanes=1 depth=1 threads=1 block_size=4096 names=1 commands=63",
+    ),
+    (
+        "the same, where what it did again was to remove",
+        "protocol=nfs3 seed=6540 faults=stall agents=1 lanes=1 depth=1 threads=1 block_size=512 names=1 commands=326",
     ),
 ];
 
