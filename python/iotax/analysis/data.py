@@ -157,11 +157,11 @@ class Grid:
     def arm(self, cell: Cell) -> str:
         return " · ".join(label for name, label in zip(self.factors, cell, strict=True) if name in self.compared)
 
-    def condition(self, cell: Cell) -> str:
+    def condition(self, cell: Cell, unnamed: int = 0) -> str:
+        """ "block size 4KiB · read 50%"; of the first `unnamed` factors the levels alone."""
+        told = [(name, label) for name, label in zip(self.factors, cell, strict=True) if name in self._told]
         return " · ".join(
-            f"{name.replace('_', ' ')} {label}"
-            for name, label in zip(self.factors, cell, strict=True)
-            if name in self._told
+            label if at < unnamed else f"{name.replace('_', ' ')} {label}" for at, (name, label) in enumerate(told)
         )
 
     def hard_levels(self, cell: Cell) -> Cell:

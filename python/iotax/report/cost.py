@@ -24,7 +24,8 @@ from iotax.queueing import SizingTarget
 from iotax.report.tables import Column, Figure, Group, Row
 from iotax.units import counted
 from iotax.wording import comparable, figure, title
-from iotax.wording.verdicts import caution
+from iotax.wording.costs import by_rate, priced
+from iotax.wording.verdicts import cautioned
 
 TARGETS = (
     ("≤ 80 % busy", SizingTarget(0.8)),
@@ -41,27 +42,8 @@ class Fact:
 
 def cost_lead(summary: Summary) -> list[str]:
     """The answer in sentences, one for each protocol; the baseline's own first. None without a CPU model."""
-    if summary.costs is None:
-        return []
-    model, base = summary.costs.model, summary.grid.baseline_arm
-    arms = sorted(model.arms, key=lambda arm: arm != base)
-    said = []
-    for arm in arms:
-        text = f"{title(arm)} costs {_us(model.cost_us(arm))} of CPU per I/O"
-        if arm != base and base in arms:
-            ratio = model.ratio(arm, base)
-            text += f", {figure(ratio.value)} times {title(base)}’s"
-            text += f" ({_span(ratio)})" if ratio.low is not None else " (no finite interval: Fieller’s is unbounded)"
-        doubted = caution(summary.doubt(arm))
-        said.append(f"{text}; but {doubted}." if doubted else f"{text}.")
-    if model.linearity is not None and model.linearity.p < 0.05:
-        prices = ", ".join(
-            f"{title(each.arm)} {figure(each.lightest_us)} µs at {each.lightest_iops:,.0f} IOPS and "
-            f"{figure(each.heaviest_us)} µs at {each.heaviest_iops:,.0f}"
-            for each in model.curvatures
-        )
-        said.append(f"The CPU cost per I/O depends on the rate (p {_p(model.linearity.p)}): {prices}.")
-    return said
+    said = [cautioned(*each) for each in priced(summary)] + by_rate(summary)
+    return [finding.sentence for finding in said]
 
 
 def cost_columns(costs: CpuCosts, base: str) -> list[Column]:

@@ -11,6 +11,7 @@ from iotax.analysis.validity import Doubt
 from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
+from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import listed
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, taxed
@@ -44,8 +45,11 @@ def answer(summary: Summary) -> list[Part]:
             withheld.append(finding)
     local = title(summary.grid.local or "")
     adds = [doubts.marked(finding, doubt, local) for finding, doubt in taxed(summary)]
+    base = title(summary.grid.baseline_arm)
+    costs = [doubts.marked(finding, doubt, base) for finding, doubt in priced(summary)]
     margin = f"{summary.data.study.margin:g} %"
     parts = [
+        Part("What an I/O costs at the held rates", (*costs, *by_rate(summary))),
         Part("What each protocol adds to an I/O", tuple(adds)),
         Part("Significant differences", tuple(significant)),
         Part(f"No difference beyond the margin of {margin}", tuple(equivalent)),
@@ -71,10 +75,19 @@ class _Doubts:
         return replace(finding, text=f"{finding.text}; doubtful", tone="warning")
 
     def reasons(self) -> list[Finding]:
+        compared = {against for (_, against), subjects in self._subjects.items() if {*subjects} != {against}}
         return [
-            Finding("", f"{listed(list(subjects))}{', each' if len(subjects) > 1 else ''} against {against}: {runs}")
+            Finding("", f"{_against(list(subjects), against)}: {runs}")
             for (runs, against), subjects in self._subjects.items()
+            # What is said of the others holds the baseline's runs, too.
+            if {*subjects} != {against} or against not in compared
         ]
+
+
+def _against(subjects: Sequence[str], base: str) -> str:
+    """ "NFSv3 and iSCSI, each against local"; a baseline's own figure is compared with none."""
+    others = [each for each in subjects if each != base]
+    return f"{listed(others)}{', each' if len(others) > 1 else ''} against {base}" if others else base
 
 
 def precision(summary: Summary) -> Finding | None:

@@ -17,6 +17,9 @@ from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, listed, percent
 from iotax.wording.names import inside, title
 from iotax.wording.withheld import because
 
+_BEHIND_MAX = 2
+"""Loads that fell behind, worst first; the others are counted."""
+
 Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
 
 
@@ -164,9 +167,15 @@ def not_achieved(summary: Summary) -> list[Finding]:
         for cell in (c for c in summary.cells if c.arm == arm):
             shares = [run.result.open.achieved for run in cell.runs if run.result.open is not None]
             if shares and min(shares) < ACHIEVED_MIN:
-                behind.append(" ".join(filter(None, (percent(min(shares)), under(cell.condition)))))
+                behind.append((min(shares), " ".join(filter(None, (percent(min(shares)), under(cell.condition))))))
         if behind and summary.responses:
-            text = f"only a part of the offered I/Os: {', '.join(behind)} (slowest run of each)"
+            worst = [said for _, said in sorted(behind)[:_BEHIND_MAX]]
+            more = (
+                f", and less than all under {counted(len(behind) - len(worst), 'more load')}"
+                if behind[_BEHIND_MAX:]
+                else ""
+            )
+            text = f"only a part of the offered I/Os: {', '.join(worst)}{more} (slowest run of each)"
             found.append(Finding(title(arm), text, "warning", (), summary.responses[0].key, "completed"))
     return found
 

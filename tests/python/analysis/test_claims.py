@@ -73,6 +73,15 @@ def test_a_rate_that_was_not_achieved_is_a_finding():
     assert not any(f.verb == "completed" for f in verdicts(summarise(Simulation().data(open_loop()))))
 
 
+def test_of_many_loads_that_fell_behind_the_worst_are_named_and_the_others_counted():
+    of = open_loop(factors={"protocol": ["nfs3", "iscsi"], "rate_iops": [5000, *range(80000, 140000, 10000)]})
+    said = verdicts(summarise(Simulation().data(of)))
+    behind = next(f for f in said if f.verb == "completed" and f.subject == "NFSv3")
+    assert behind.text.count("IOPS offered") == 2
+    assert "with 130,000 IOPS offered, " in behind.text
+    assert behind.text.endswith(", and less than all under 4 more loads (slowest run of each)")
+
+
 def test_one_run_of_each_claims_no_ratio():
     summary = summarise(Simulation().data(study(design={"replicates": 1, "blocks": "none", "seed": 1})))
     said = verdicts(summary)

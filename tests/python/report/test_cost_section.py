@@ -1,15 +1,20 @@
 """The CPU model and the sizing in a report, against the costs that the simulation put in."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from iotax import report
 from iotax.analysis import summarise
 from iotax.analysis.cost import cpu_costs
+from iotax.analysis.cpu_model import Curvature
 from iotax.analysis.data import Grid
+from iotax.analysis.regression import FTest
 from iotax.notebook import Notebook
 from iotax.report.cost import cost_lead
+from iotax.wording import answer
+from iotax.wording.costs import by_rate
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
 # The simulation charges 1/√outstanding beside, and 25 % more at 8 KiB.
@@ -62,6 +67,33 @@ def test_each_cost_says_that_most_of_its_runs_are_doubtful(summary):
     iscsi = [each.trial.id for each in summary.data.attempts if each.trial.treatment["protocol"] == "iscsi"]
     base = cost_lead(summarise(Simulation(block_cv=0.01, waiting=iscsi).data(of)))[0]
     assert f"; but all {len(iscsi)} runs are doubtful (waiting for a processor" in base
+
+
+def test_the_first_screen_begins_with_the_price_at_the_held_rates(summary):
+    first = answer(summary)[0]
+    assert first.title == "What an I/O costs at the held rates"
+    base, other = (each.sentence for each in first.findings)
+    assert re.fullmatch(r"iSCSI costs [\d.]+ µs \(95 % CI [\d.]+ to [\d.]+\) of CPU per I/O\.", base)
+    assert re.search(r"^NFSv3 costs .* of CPU per I/O, [\d.]+ times iSCSI’s \(95 % CI [\d.]+ to [\d.]+\)\.$", other)
+
+
+def test_a_price_that_follows_the_rate_is_said_with_both_ends():
+    bends = [Curvature("nfs3", 1000, 153.2, 4000, 98.6), Curvature("iscsi", 1000, 150, 4000, 99.9)]
+    bent = SimpleNamespace(linearity=FTest(35.2, 2, 223), curvatures=bends)
+    straight = SimpleNamespace(linearity=FTest(1.1, 2, 223), curvatures=bends)
+    [said] = by_rate(SimpleNamespace(costs=SimpleNamespace(model=bent)))
+    assert said.text == (
+        "The CPU cost per I/O depends on the rate (p < 0.001): NFSv3 153 µs at 1,000 IOPS and 98.6 µs at 4,000; "
+        "iSCSI 150 µs at 1,000 IOPS and 99.9 µs at 4,000"
+    )
+    assert not by_rate(SimpleNamespace(costs=SimpleNamespace(model=straight)))
+
+
+def test_the_reasons_for_doubt_do_not_say_the_baseline_twice(summary):
+    waiting = [each.trial.id for each in summary.data.attempts]
+    found = answer(summarise(Simulation(block_cv=0.01, waiting=waiting).data(summary.data.study)))
+    [why] = [part for part in found if part.title == "Why doubtful"]
+    assert [each.sentence.partition(":")[0] for each in why.findings] == ["NFSv3 against iSCSI"]
 
 
 def test_the_page_answers_with_cost_ratio_cores_and_what_to_doubt(page):

@@ -42,6 +42,22 @@ def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
     assert "achieved-over-offered" not in names
 
 
+def test_rows_of_ratios_name_their_whole_condition(tmp_path):
+    """Without the names of factors where they would leave no room; a level is never cut."""
+    factors = {
+        "protocol": ["iscsi", "nvme-tcp"],
+        "block_size": ["4KiB", "16KiB", "64KiB"],
+        "read": ["0%", "50%", "100%"],
+    }
+    data = Simulation().data(study(factors=factors, responses=["iops"]))
+    with Notebook(write_notebook(tmp_path / "n.iotax", data)) as notebook:
+        report.write(notebook, tmp_path / "r.html", tmp_path / "charts")
+    drawn = re.findall(r">([^<>]+)</text>", (tmp_path / "charts" / "ratio-iops.svg").read_text(encoding="utf-8"))
+    assert not [text for text in drawn if "…" in text]
+    assert {f"{size} · read {read}" for size in factors["block_size"] for read in factors["read"]} <= {*drawn}
+    assert "100" in drawn
+
+
 def test_what_is_too_many_panels_for_a_page_is_drawn_as_files(sweep):
     summary, page, names = sweep
     assert len(summary.grid.conditions) == 16

@@ -13,10 +13,13 @@ _ROW_PX = 26
 ROWS_MAX = 12
 """More rows are no picture; over the levels of a factor they are."""
 _LABEL_MAX_PX = 140
+"""Of a condition with the names of its factors."""
 _CLOSE = (95.0, 98.0, 99.0, 101.0, 102.0, 105.0)
 """Percentages for ratios near 1."""
 _TICK_APART = 0.16
 """Share of the axis."""
+_TICK_PX = 34
+"""What the label of a tick needs."""
 _EDGE = 0.025
 """Where half a label would leave the picture."""
 
@@ -47,19 +50,21 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
     names = arm_titles(summary)
     several = len({c.condition for c in found}) > 1
     arms = list(dict.fromkeys(c.arm for c in found))
-    rows = [_row(summary, names, c, c.condition if several and c.condition else "") for c in found]
+    conditions = _fitting(summary, found) if several else {}
+    rows = [_row(summary, names, c, conditions.get(c.condition or "", "")) for c in found]
     by_arm = {arm: [row["row"] for row in rows if row["arm"] == arm] for arm in arms}
     order = [place for arm, own in by_arm.items() for place in ([f"{arm}|", *own] if several else own)]
     margin = 1 + summary.data.study.margin / 100
     ends = [100 / margin, 100 * margin, *(r["low"] for r in rows), *(r["high"] for r in rows)]
-    scale = Scale(ends, log=True)
-    scale.ticks = ratio_ticks(scale)
     labels = [(place.partition("|")[2], False) for place in order] + [(names[arm], True) for arm in arms]
-    label_px = min(_LABEL_MAX_PX, max(font.width_px(text, LABEL_PX, bold) for text, bold in labels) + 4)
+    label_px = max(font.width_px(text, LABEL_PX, bold) for text, bold in labels) + 4
     values_px = max(font.width_px(row["values"], LABEL_PX) for row in rows) + 14
-    share = values_px / max(60.0, width_px - label_px - values_px)
+    scale_px = max(60.0, width_px - label_px - values_px)
+    scale = Scale(ends, log=True)
+    scale.ticks = ratio_ticks(scale, max(_TICK_APART, _TICK_PX / scale_px))
+    share = values_px / scale_px
     domain = {**scale.vega, "domain": [scale.low, scale.high * (scale.high / scale.low) ** share]}
-    x = number("x", domain, axis(None, scale, grid=True, labelOverlap=True))
+    x = number("x", domain, axis(None, scale, grid=True, labelOverlap=False))
     y = word("row", sort=None, scale={"padding": 0.5, "domain": order}, axis=_row_axis(names, looks, arms, label_px))
     layers = [
         layer("rect", [{"x": 100 / margin, "x2": 100 * margin}], {"x": x, "x2": end("x2")}, color=ref("band")),
@@ -83,6 +88,19 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
         ),
     ]
     return picture(layers, width_px, 62 + _ROW_PX * len(order), heading)
+
+
+def _fitting(summary: Summary, found: list[Comparison]) -> dict[str, str]:
+    """What a row says of each condition: never cut, but without the names of its first factors where they would leave
+    no room for the picture."""
+    told = {c.condition for c in found}
+    cells = {each.condition: each.cell for each in summary.cells if each.condition in told}
+    said = {}
+    for unnamed in range(len(summary.grid.factors) + 1):
+        said = {condition: summary.grid.condition(cell, unnamed) for condition, cell in cells.items()}
+        if max(font.width_px(text, LABEL_PX) for text in said.values()) <= _LABEL_MAX_PX:
+            break
+    return said
 
 
 def _row(summary: Summary, names: dict[str, str], c: Comparison, label: str) -> Spec:
@@ -120,8 +138,8 @@ def _row_axis(names: dict[str, str], looks: dict[str, Look], arms: list[str], la
     }
 
 
-def ratio_ticks(scale: Scale) -> list[float]:
-    """100, and round percentages on both sides as far apart as their labels need."""
+def ratio_ticks(scale: Scale, apart: float = _TICK_APART) -> list[float]:
+    """100, and round percentages on both sides as far apart, as a share of the axis, as their labels need."""
     round_ones = sorted(
         (*_CLOSE, *(d * 10.0**k for k in range(5) for d in (1, 1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))),
         key=lambda t: abs(math.log(t / 100)),
@@ -129,6 +147,6 @@ def ratio_ticks(scale: Scale) -> list[float]:
     chosen: list[float] = []
     for tick in round_ones:
         inside = scale.low <= tick <= scale.high and _EDGE < scale.at(tick) < 1 - _EDGE
-        if inside and all(abs(scale.at(tick) - scale.at(other)) > _TICK_APART for other in chosen):
+        if inside and all(abs(scale.at(tick) - scale.at(other)) > apart for other in chosen):
             chosen.append(tick)
     return sorted(chosen)
