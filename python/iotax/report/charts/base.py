@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from iotax.analysis import Summary
@@ -45,6 +45,8 @@ class Drawing:
     """What it shows, for those who cannot see it."""
     draw: Callable[[int], Spec]
     wide_px: int = PANEL_PX
+    _drawn: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By width: the page and the file of its own show the same picture."""
 
     @property
     def widths_px(self) -> tuple[int, ...]:
@@ -52,8 +54,10 @@ class Drawing:
 
     def svg(self, width_px: int) -> str:
         """As the chart library gives it, with stand-ins for colours."""
-        font.register()
-        return renderer.to_svg(self.draw(width_px))
+        if width_px not in self._drawn:
+            font.register()
+            self._drawn[width_px] = renderer.to_svg(self.draw(width_px))
+        return self._drawn[width_px]
 
     def inline(self) -> list[tuple[str, str]]:
         """(CSS class, SVG) for the page: one for every screen, or a wide and a narrow one."""
