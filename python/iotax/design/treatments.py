@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
-from iotax.design.doptimal import d_optimal, model_matrix
 from iotax.design.fraction import Fraction, fraction
 from iotax.study import Level, Study
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Treatment: TypeAlias = tuple[Level, ...]
 """A level of each factor, in the study's order."""
@@ -22,6 +22,8 @@ def treatments(study: Study) -> list[Treatment]:
         levels = list(study.levels().values())
         return [tuple(levels[factor][at] for factor, at in enumerate(run)) for run in fraction_of(study).runs()]
     if study.design.runs is not None:
+        from iotax.design.doptimal import d_optimal  # noqa: PLC0415 - numpy is heavy, and few designs need it
+
         chosen = d_optimal(matrix(study, everything), study.design.runs, study.design.seed)
         return [everything[row] for row in chosen]
     return everything
@@ -48,6 +50,8 @@ def fraction_of(study: Study) -> Fraction:
 
 def matrix(study: Study, some: list[Treatment]) -> np.ndarray:
     """The model matrix of what the study's `effects` ask a D-optimal design to tell apart."""
+    from iotax.design.doptimal import model_matrix  # noqa: PLC0415 - as above
+
     levels = list(study.levels().values())
     numbers = [[levels[at].index(level) for at, level in enumerate(treatment)] for treatment in some]
     order = min(len(levels), 1 if study.design.effects == "main" else 2)
