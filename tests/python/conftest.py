@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import pickle
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +97,45 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 out.write(f"{os.path.relpath(path)}:{line}: {reason.removeprefix('Skipped: ')}\n")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A picture takes a tenth of a second, and many tests make the same: the first that asks for it draws it, for all
+    workers."""
+    try:
+        import vl_convert
+    except ImportError:
+        yield
+        return
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # the same for all workers
+    drawn = folder / "drawn"
+    drawn.mkdir(exist_ok=True)
+
+    def once(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def remembered(of: Any, **how: Any) -> Any:
+            told = pickle.dumps((draw.__name__, of, how))
+            path = drawn / hashlib.sha256(told).hexdigest()
+            if not path.exists():
+                with tempfile.NamedTemporaryFile(dir=drawn, delete=False) as file:
+                    file.write(pickle.dumps(draw(of, **how)))
+                Path(file.name).rename(path)
+            return pickle.loads(path.read_bytes())
+
+        return remembered
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("vegalite_to_svg", "svg_to_png"):
+            patched.setattr(vl_convert, name, once(getattr(vl_convert, name)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake, run by this very Python without its site: it is started thousands of times."""
+    """The fake, compiled and run by this very Python without its site: it is started thousands of times."""
     program = tmp_path_factory.mktemp("fake") / FAKE.name
-    _, _, rest = FAKE.read_text().partition("\n")
-    program.write_text(f"#!{sys.executable} -SE\n{rest}")
+    shutil.copy(FAKE, program.with_name("engine_that_is_none.py"))
+    program.write_text(f"#!{sys.executable} -SE\nimport engine_that_is_none\n")
     program.chmod(0o755)
     return program
 
