@@ -31,7 +31,8 @@ name: guarded
 question: Is it still there?
 volume: {{size: 4MiB, fill: {fill}{volume}}}
 factors: {{protocol: {protocols}}}
-load: {{read: {read}, verify: {verify}, working_set: 1MiB, warmup: 0s, runtime: 200ms}}
+load:
+  {{rate_iops: 1000, outstanding: 1, read: {read}, verify: {verify}, working_set: 1MiB, warmup: 0s, runtime: 200ms}}
 design: {{replicates: 1}}
 baseline: {{protocol: {baseline}}}
 """
@@ -589,5 +590,6 @@ def test_check_refuses_what_no_trial_can_do(real_engine: Path, load: str, says: 
     text = text.replace('{disk: "/"}', "[iscsi, nvme-tcp]").replace(
         "baseline: {protocol: disk}", "baseline: {protocol: iscsi}"
     )
-    text = text.replace("working_set: 1MiB", load).replace("size: 4MiB", "size: 1GiB")
+    text = text.replace("rate_iops: 1000, outstanding: 1, ", "").replace("size: 4MiB", "size: 1GiB")
+    text = text.replace("working_set: 1MiB", load)
     assert says in " ".join(each.message for each in errors(text))

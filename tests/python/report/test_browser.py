@@ -37,6 +37,8 @@ SECTIONS = {
 }
 SIZES += [(name, *size) for name in SECTIONS if name != "quick" for size in [(1280, "light"), (390, "dark")]]
 
+ONE_BY_ONE = {"indirect": True, "ids": str, "scope": "module"}
+
 # Elements that reach beyond the page's width and are not inside something that scrolls by itself.
 BEYOND = """
 return [...document.querySelectorAll("body *")].filter(e => {
@@ -96,7 +98,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("browser")
     simulated = {
         "quick": Simulation(failed=["iscsi/8/r2"], unsteady=["nfs3/8/r1"]).data(study()),
-        "cost": Simulation().data(study(**COST)),
+        "cost": Simulation(block_cv=0.01).data(study(**COST)),
         "sweep": Simulation().data(study(**SWEEP)),
         "open": Simulation().data(study(**OPEN)),
         "knee": Simulation().searched(study(**KNEE)),
@@ -118,14 +120,20 @@ def browser(tmp_path_factory) -> Iterator["chromium.webdriver.Chrome"]:
     opened.quit()
 
 
-@pytest.fixture(params=SIZES, ids=lambda size: "-".join(map(str, size)))
-def page(request, pages) -> Path:
-    return pages[request.param[0]]
+@pytest.fixture(scope="module", params=SIZES, ids=lambda size: "-".join(map(str, size)))
+def asked(request) -> tuple[str, int, str]:
+    """Name of the page, width, colours: each is loaded once, and all tests look at it."""
+    return request.param
 
 
-@pytest.fixture
-def shown(request, browser, page) -> "chromium.webdriver.Chrome":
-    _, width, scheme = request.node.callspec.params["page"]
+@pytest.fixture(scope="module")
+def page(asked, pages) -> Path:
+    return pages[asked[0]]
+
+
+@pytest.fixture(scope="module")
+def shown(asked, browser, page) -> "chromium.webdriver.Chrome":
+    _, width, scheme = asked
     chromium.set_screen(browser, width, scheme)
     browser.get_log("browser")
     browser.get_log("performance")
@@ -144,7 +152,9 @@ def test_no_word_of_a_chart_is_clipped_or_covered(shown):
     assert shown.execute_script(COVERED) == []
 
 
-@pytest.mark.parametrize("page", [("quick", 1280, "light"), ("quick", 390, "light")], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "asked", [("quick", 1280, "light"), ("quick", 390, "light")], indirect=True, ids=str, scope="module"
+)
 def test_labels_of_latency_against_throughput_leave_the_points_free(shown):
     assert (
         shown.execute_script("return document.querySelectorAll(\"svg[aria-label*='against throughput']\").length") == 4
@@ -152,7 +162,9 @@ def test_labels_of_latency_against_throughput_leave_the_points_free(shown):
     assert shown.execute_script(DOTTED) == []
 
 
-@pytest.mark.parametrize("page", [("quick", 1280, "light"), ("open", 1280, "light")], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "asked", [("quick", 1280, "light"), ("open", 1280, "light")], indirect=True, ids=str, scope="module"
+)
 def test_a_desktop_shows_whole_tables(shown):
     assert shown.execute_script("return document.querySelectorAll('.matrix').length") == 1
     assert shown.execute_script(SCROLLING) == []
@@ -169,8 +181,9 @@ def test_every_section_and_chart_can_be_seen(shown, page):
 
 
 def test_nothing_is_asked_of_the_network_and_the_console_is_silent(shown, page):
-    asked = [entry["message"] for entry in shown.get_log("performance") if "requestWillBeSent" in entry["message"]]
-    assert all(page.as_uri() in message or '"url":"data:,"' in message for message in asked)
+    sent = [entry["message"] for entry in shown.get_log("performance") if "requestWillBeSent" in entry["message"]]
+    assert sent
+    assert all(page.as_uri() in message or '"url":"data:,"' in message for message in sent)
     assert shown.execute_script("return performance.getEntriesByType('resource').length") == 0
     assert shown.get_log("browser") == []
 

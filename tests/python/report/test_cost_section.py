@@ -31,7 +31,7 @@ def summary():
 def page(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("cost")
     with Notebook(write_notebook(folder / "cost.iotax", Simulation(block_cv=0.01).data(study(**COST)))) as opened:
-        return report.write(opened, folder / "report.html", folder / "charts").read_text(encoding="utf-8")
+        return report.write(opened, folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_model_finds_what_an_io_costs(summary):

@@ -11,6 +11,7 @@ from iotax.analysis.published import Source
 from iotax.notebook import Notebook
 from iotax.records.cpu import CpuTime, CpuUse
 from iotax.report import published
+from iotax.report.page import draw
 from iotax.trial import Attempt
 from report.factory import COST, PATHS, Simulation, study, write_notebook
 
@@ -66,11 +67,11 @@ def test_what_was_not_measured_is_left_open(data):
 
 def test_the_page_cites_the_source_and_shows_both(data, tmp_path):
     with Notebook(write_notebook(tmp_path / "p.iotax", data)) as notebook:
-        text = report.write(notebook, tmp_path / "r.html", tmp_path / "charts").read_text(encoding="utf-8")
+        text = report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
+        names = {drawing.name for drawing in draw(summarise(report.study_data(notebook))).all()}
     for word in ("Published and measured", "Somebody, 2014. Other parts.", "published as Fibre Channel", "ours higher"):
         assert word in text
-    assert (tmp_path / "charts" / "published-1-cpu-initiator-relative.svg").exists()
-    assert (tmp_path / "charts" / "published-1-cpu-initiator-absolute.svg").exists()
+    assert {"published-1-cpu-initiator-relative", "published-1-cpu-initiator-absolute"} <= names
 
 
 def test_a_study_without_published_figures_has_no_such_section(tmp_path):

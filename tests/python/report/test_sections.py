@@ -9,6 +9,7 @@ from iotax.analysis import StudyData, summarise
 from iotax.analysis.effects import effects, residuals
 from iotax.notebook import Notebook
 from iotax.report import generators
+from iotax.report.page import draw
 from iotax.report.search import columns, groups, lead
 from iotax.report.tables import limits_of, span
 from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
@@ -17,8 +18,8 @@ from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
 def written(data: StudyData, tmp_path) -> tuple[str, set[str]]:
     """The page and the names of its charts."""
     with Notebook(write_notebook(tmp_path / "n.iotax", data)) as notebook:
-        page = report.write(notebook, tmp_path / "r.html", tmp_path / "charts").read_text(encoding="utf-8")
-    return page, {path.stem for path in (tmp_path / "charts").glob("*.svg")}
+        page = report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
+        return page, {drawing.name for drawing in draw(summarise(report.study_data(notebook))).all()}
 
 
 @pytest.fixture(scope="module")
