@@ -168,7 +168,7 @@ def not_achieved(summary: Summary) -> list[Finding]:
             shares = [run.result.open.achieved for run in cell.runs if run.result.open is not None]
             if shares and min(shares) < ACHIEVED_MIN:
                 behind.append((min(shares), " ".join(filter(None, (percent(min(shares)), under(cell.condition))))))
-        if behind and summary.responses:
+        if behind:
             worst = [said for _, said in sorted(behind)[:_BEHIND_MAX]]
             more = (
                 f", and less than all under {counted(len(behind) - len(worst), 'more load')}"
@@ -176,7 +176,7 @@ def not_achieved(summary: Summary) -> list[Finding]:
                 else ""
             )
             text = f"only a part of the offered I/Os: {', '.join(worst)}{more} (slowest run of each)"
-            found.append(Finding(title(arm), text, "warning", (), summary.responses[0].key, "completed"))
+            found.append(Finding(title(arm), text, "warning", verb="completed"))
     return found
 
 
