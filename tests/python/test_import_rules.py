@@ -251,6 +251,24 @@ def test_initiators_and_targets_do_not_know_each_other() -> None:
     assert broken == []
 
 
+def test_protocols_are_told_apart_in_their_table_alone() -> None:
+    """`crates/node/src/protocols/mod.rs` has a row for each; what stands outside its folder holds for any protocol."""
+    folder = CRATES / "node" / "src" / "protocols"
+    rows = re.findall(r"^    (\w+) in (\w+),$", (folder / "mod.rs").read_text(), flags=re.MULTILINE)
+    assert {path.stem for path in folder.iterdir() if path.is_dir() or path.name == "toy.rs"} == {at for _, at in rows}
+    named = re.compile(
+        rf"\b(?:Protocol|RemoteUnit|AnyInitiator|AnyTarget|Exported)::(?:{'|'.join(name for name, _ in rows)})\b"
+    )
+    outside = [
+        path
+        for crate in ("node", "runtime", "engine")
+        for path in rust_sources(crate)
+        if not path.is_relative_to(folder)
+    ]
+    assert [str(path.relative_to(ROOT)) for path in outside if named.search(rust_code(path))] == []
+    assert any(named.search(rust_code(path)) for path in folder.rglob("*.rs"))
+
+
 FORBIDDEN_STD = ("time", "net", "fs", "thread", "process", "env", "io")
 ADDRESS_TYPES = {"SocketAddr", "SocketAddrV4", "SocketAddrV6", "IpAddr", "Ipv4Addr", "Ipv6Addr", "AddrParseError"}
 

@@ -4,11 +4,16 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+// Helpers of tests/ name the crate by its name, and unit tests use them too.
+#[cfg(test)]
+extern crate self as iotax_node;
+
 mod errno;
 pub mod failure;
 pub mod fs;
 pub mod load;
 pub mod node;
+pub mod protocols;
 mod random;
 pub mod secrets;
 pub mod server;
@@ -17,5 +22,6 @@ pub mod volume;
 pub use failure::{Failure, FailureKind};
 pub use load::{LoadConfig, LoadNode, RunConfig, TaskConfig};
 pub use node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output};
+pub use protocols::Protocol;
 pub use random::{Randomness, Unpredictable};
 pub use server::{Server, ServerConfig, ServerNode};

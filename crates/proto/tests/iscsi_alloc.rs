@@ -109,7 +109,7 @@ impl IscsiBackend for Volume {
 
     fn random(&mut self, _bytes: &mut [u8]) {}
 
-    fn rouse(&mut self) {}
+    fn notify_others(&mut self) {}
 }
 
 #[derive(Default)]

@@ -65,9 +65,9 @@ fn managed(peer: &mut Peer) -> Option<u8> {
     answers.first().map(|(bhs, _)| TaskManagementResponse::parse(bhs).response)
 }
 
-/// As its driver calls when somebody roused the server.
-fn heed(peer: &mut Peer) {
-    peer.target.heed(peer.now, &mut peer.backend);
+/// As its driver calls when somebody notified the server.
+fn handle_notification(peer: &mut Peer) {
+    peer.target.handle_notification(peer.now, &mut peer.backend);
 }
 
 /// What the connection waits for next.
@@ -103,11 +103,11 @@ fn clear_task_set_and_resets_end_the_commands_of_other_sessions() {
     ] {
         let (mut one, mut other) = sessions();
         let ttt = occupy(&mut other);
-        assert_eq!((manage(&mut one, function), one.backend.roused), (None, 1));
+        assert_eq!((manage(&mut one, function), one.backend.notified), (None, 1));
         // Data that come late are nobody's, and no status follows.
         other.send(data_out(ttt).encode(), &[9; 512]).unwrap();
         assert!(other.answers().is_empty());
-        heed(&mut one);
+        handle_notification(&mut one);
         assert_eq!(managed(&mut one), Some(function_response::COMPLETE));
         assert_eq!((other.backend.aborted.len(), other.backend.open_operations()), (2, 0), "{function}");
         assert_eq!(other.backend.bytes[..512], [0; 512]);
@@ -159,7 +159,7 @@ fn session_without_commands_is_told_of_resets_alone() {
     let (mut one, mut other) = sessions();
     assert_eq!(manage(&mut one, function::CLEAR_TASK_SET), None);
     assert_eq!(ready(&mut other), None);
-    heed(&mut one);
+    handle_notification(&mut one);
     assert_eq!(managed(&mut one), Some(function_response::COMPLETE));
 }
 
@@ -168,7 +168,7 @@ fn abort_task_set_and_nexus_reset_leave_other_sessions_alone() {
     for function in [function::ABORT_TASK_SET, function::I_T_NEXUS_RESET] {
         let (mut one, mut other) = sessions();
         let ttt = occupy(&mut other);
-        assert_eq!((manage(&mut one, function), one.backend.roused), (Some(function_response::COMPLETE), 0));
+        assert_eq!((manage(&mut one, function), one.backend.notified), (Some(function_response::COMPLETE), 0));
         other.send(data_out(ttt).encode(), &[9; 512]).unwrap();
         assert_eq!((other.backend.aborted.len(), other.backend.open_operations()), (0, 2));
     }
@@ -182,7 +182,7 @@ fn function_is_answered_when_what_disks_have_under_way_has_ended() {
         peer.backend.lingering = Some(Vec::new());
     }
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
-    heed(&mut other);
+    handle_notification(&mut other);
     // The read was with the backend, the write waited for its data there.
     for peer in [&mut one, &mut other] {
         assert_eq!(peer.backend.lingering.as_ref().unwrap().len(), 2);
@@ -220,15 +220,15 @@ fn lost_session_and_sessions_that_reset_each_other_are_waited_for_no_longer() {
     occupy(&mut other);
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
     other.target.disconnected(other.now, &mut other.backend);
-    heed(&mut one);
+    handle_notification(&mut one);
     assert_eq!(managed(&mut one), Some(function_response::COMPLETE));
 
     let (mut one, mut other) = sessions();
     assert_eq!(manage(&mut one, function::LOGICAL_UNIT_RESET), None);
     // The PDU itself makes it look, so that it has one to wait for alone.
     assert_eq!(manage(&mut other, function::LOGICAL_UNIT_RESET), None);
-    heed(&mut one);
-    heed(&mut other);
+    handle_notification(&mut one);
+    handle_notification(&mut other);
     for peer in [&mut one, &mut other] {
         assert_eq!(managed(peer), Some(function_response::COMPLETE));
     }
@@ -291,7 +291,7 @@ fn preempt_and_abort_ends_the_commands_of_the_preempted_and_preempt_does_not() {
         other.send(data_out(ttt).encode(), &[9; 512]).unwrap();
         assert_eq!(other.backend.aborted.len(), aborted);
         if aborted > 0 {
-            heed(&mut one);
+            handle_notification(&mut one);
             assert_eq!(persistent_status(&mut one), done);
         }
         let told = ready(&mut other);
@@ -319,7 +319,7 @@ fn preempt_and_abort_that_waits_too_long_fails_and_can_be_aborted() {
     begin_persistent(&mut one, preempt_and_abort, 11, 22);
     assert_eq!(persistent_status(&mut one), None);
     assert_eq!(manage(&mut one, function::ABORT_TASK_SET), Some(function_response::COMPLETE));
-    heed(&mut other);
-    heed(&mut one);
+    handle_notification(&mut other);
+    handle_notification(&mut one);
     assert!(one.answers().is_empty(), "nothing more is said of it");
 }

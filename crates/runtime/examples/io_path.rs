@@ -51,12 +51,7 @@ fn main() {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
-    let protocol = match arguments.next().as_deref() {
-        Some("nvme-tcp") => Protocol::NvmeTcp,
-        Some("iscsi") => Protocol::Iscsi,
-        Some("nfs3") => Protocol::Nfs3,
-        other => panic!("no protocol: {other:?}"),
-    };
+    let protocol = arguments.next().as_deref().and_then(Protocol::of_name).expect("a protocol's name");
     let read_percent = if arguments.next().as_deref() == Some("read") { 100.0 } else { 0.0 };
     let rounds = arguments.next().unwrap().parse().unwrap();
     let mut settings =

@@ -1,7 +1,6 @@
 //! `iotax-engine decode`: the PDUs of a capture or a hex dump, one a line.
 
 mod capture;
-mod describer;
 mod hex;
 
 use std::{
@@ -10,17 +9,23 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 
-use iotax_node::failure::Failure;
+use iotax_node::{
+    Protocol,
+    failure::Failure,
+    protocols::{Describe, Digests},
+};
 
 use crate::failure;
-use describer::Describer;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Which protocol the bytes are
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = protocol_names())]
     protocol: Protocol,
     /// A capture file (pcap or pcapng); each direction of each TCP connection is followed
     #[arg(long, conflicts_with = "hex")]
@@ -36,17 +41,15 @@ pub(crate) struct Arguments {
     data_digest: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Protocol {
-    Iscsi,
-    NvmeTcp,
-    Nfs3,
-}
-
 /// Bytes at one place: a hex dump, or one direction of a connection.
 struct Stream {
     name: String,
     bytes: Vec<u8>,
+}
+
+fn protocol_names() -> impl TypedValueParser<Value = Protocol> {
+    let names = PossibleValuesParser::new(Protocol::ALL.iter().map(|protocol| protocol.name()));
+    names.try_map(|name| Protocol::of_name(&name).ok_or("no protocol"))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -67,10 +70,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             vec![Stream { bytes: hex::parse(&text, "standard input")?, name: "standard input".into() }]
         }
     };
-    let mut describer = Describer::new(arguments);
+    let mut describer =
+        arguments.protocol.describe(Digests { header: arguments.header_digest, data: arguments.data_digest });
     let mut out = std::io::stdout().lock();
     for stream in &streams {
-        for line in lines(&mut describer, stream) {
+        for line in lines(describer.as_mut(), stream) {
             writeln!(out, "{line}").map_err(|error| failure::io(&error, "standard output"))?;
         }
     }
@@ -78,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// A line for each PDU: where it begins, then what it says.
-fn lines(describer: &mut Describer, stream: &Stream) -> Vec<String> {
+fn lines(describer: &mut dyn Describe, stream: &Stream) -> Vec<String> {
     describer.begin_stream();
     let mut lines = Vec::new();
     let mut at = 0;

@@ -2,11 +2,13 @@
 
 mod event;
 mod load;
+mod protocol;
 mod serve;
 mod session;
 
 pub(crate) use event::*;
 pub(crate) use load::*;
+pub(crate) use protocol::WireProtocol;
 pub(crate) use serve::*;
 pub(crate) use session::*;
 

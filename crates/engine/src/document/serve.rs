@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, Polling};
+use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, Polling, WireProtocol};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -107,16 +107,6 @@ pub(crate) enum SquashSpec {
     Root,
     /// Nobody's
     All,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
-pub(crate) enum WireProtocol {
-    #[serde(rename = "nfs3")]
-    Nfs3,
-    #[serde(rename = "iscsi")]
-    Iscsi,
-    #[serde(rename = "nvme-tcp")]
-    NvmeTcp,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -2,11 +2,11 @@
 
 use iotax_node::{
     failure::Failure,
-    server::{Export, Group, Protocol, Squash},
+    server::{Export, Group, Squash},
 };
 
 use crate::{
-    document::{ExportSpec, ServeDocument, SquashSpec, WireProtocol},
+    document::{ExportSpec, ServeDocument, SquashSpec},
     secret,
 };
 
@@ -35,11 +35,7 @@ fn export(document: &ServeDocument, groups: &[Group], spec: &ExportSpec) -> Resu
         |name: &String| groups.iter().find(|group| group.name == *name).cloned().ok_or_else(|| missing("group", name));
     let groups = spec.groups.as_ref().map(|names| names.iter().map(named).collect::<Result<_, _>>()).transpose()?;
     Ok(Export {
-        protocol: match spec.protocol {
-            WireProtocol::Nfs3 => Protocol::Nfs3,
-            WireProtocol::Iscsi => Protocol::Iscsi,
-            WireProtocol::NvmeTcp => Protocol::NvmeTcp,
-        },
+        protocol: spec.protocol.0,
         volume: volume.ok_or_else(|| missing("volume", &spec.volume))?,
         read_only: spec.read_only,
         listen: spec.listen,

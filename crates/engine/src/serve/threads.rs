@@ -51,8 +51,8 @@ impl Threads {
             (0..count).map(|_| DriverConfig::new(document.driver.into(), clock)).collect::<Result<Vec<_>, _>>();
         let configs = configs.map_err(failure::internal)?;
         let wakers: Vec<Waker> = configs.iter().map(|config| config.waker.clone()).collect();
-        let roused = wakers.clone();
-        server.wake_with(move || roused.iter().for_each(Waker::wake));
+        let all = wakers.clone();
+        server.wake_with(move || all.iter().for_each(Waker::wake));
         start_arithmetic(server)?;
         let census = Arc::new(Census::new(count));
         let (started, starts) = mpsc::channel();

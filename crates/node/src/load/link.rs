@@ -2,15 +2,13 @@
 
 use std::net::SocketAddr;
 
-use iotax_proto::{Initiator, InitiatorEvents, Instant, Tag, Transmit, Violation, iscsi, nfs3, nvme_tcp};
+use iotax_proto::{InitiatorEvents, Instant, Tag, Transmit, Violation};
 
-use super::{
-    facts::{self, Facts},
-    local::{DiskInitiator, MemoryInitiator},
-};
+use super::facts::Facts;
 use crate::{
     failure::Failure,
     node::{DiskId, DiskOp},
+    protocols::AnyInitiator,
 };
 
 /// A worker's own way to its unit: one connection, or none.
@@ -21,44 +19,10 @@ pub struct Link {
     pub to: Option<SocketAddr>,
 }
 
-pub enum AnyInitiator {
-    Nfs(Box<nfs3::initiator::Mount>),
-    Iscsi(Box<iscsi::initiator::Session>),
-    Nvme(Box<nvme_tcp::IoQueue>),
-    Memory(MemoryInitiator),
-    Disk(DiskInitiator),
-}
-
-impl AnyInitiator {
-    pub fn get(&mut self) -> &mut dyn Initiator {
-        match self {
-            Self::Nfs(initiator) => initiator.as_mut(),
-            Self::Iscsi(initiator) => initiator.as_mut(),
-            Self::Nvme(initiator) => initiator.as_mut(),
-            Self::Memory(initiator) => initiator,
-            Self::Disk(initiator) => initiator,
-        }
-    }
-
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Self::Nfs(initiator) => initiator.poll_timeout(),
-            Self::Iscsi(initiator) => initiator.poll_timeout(),
-            Self::Nvme(initiator) => initiator.poll_timeout(),
-            Self::Memory(initiator) => initiator.poll_timeout(),
-            Self::Disk(initiator) => initiator.poll_timeout(),
-        }
-    }
-}
-
 impl Link {
     /// What the connection itself found and agreed on.
     pub fn facts(&self) -> Facts {
-        match &self.initiator {
-            AnyInitiator::Iscsi(session) => facts::of_session(session),
-            AnyInitiator::Nfs(mount) => facts::of_mount(mount),
-            _ => Facts::default(),
-        }
+        self.initiator.facts()
     }
 
     pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
@@ -72,18 +36,6 @@ impl Link {
         if let AnyInitiator::Disk(initiator) = &mut self.initiator {
             initiator.disk_done(now, tag, result, events);
         }
-    }
-}
-
-impl std::fmt::Debug for AnyInitiator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Nfs(_) => "Nfs",
-            Self::Iscsi(_) => "Iscsi",
-            Self::Nvme(_) => "Nvme",
-            Self::Memory(_) => "Memory",
-            Self::Disk(_) => "Disk",
-        })
     }
 }
 

@@ -21,14 +21,14 @@ const MAX: usize = 256;
 
 /// Who asked: a connection of a thread, and which of those that had its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asker {
-    pub(super) thread: u64,
-    pub(super) conn: ConnId,
-    pub(super) serial: u64,
+pub(crate) struct Asker {
+    pub(crate) thread: u64,
+    pub(crate) conn: ConnId,
+    pub(crate) serial: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Arithmetic {
+pub(crate) struct Arithmetic {
     state: Mutex<State>,
     there_is_work: Condvar,
 }
@@ -48,7 +48,7 @@ impl Arithmetic {
     }
 
     /// Done at once where nobody else does it; refused where too much waits.
-    pub(super) fn ask(&self, asker: Asker, origin: Origin, work: Work) -> Option<Worked> {
+    pub(crate) fn ask(&self, asker: Asker, origin: Origin, work: Work) -> Option<Worked> {
         let mut state = self.lock();
         if !state.has_worker {
             drop(state);

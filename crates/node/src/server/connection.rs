@@ -1,22 +1,17 @@
-//! One connection: a protocol's target and its desk.
+//! One connection: a protocol's target and what it finds behind it.
 
 use iotax_proto::{
-    Instant, IoId, Payload, Target, Transmit, UnitError, Violation, iscsi,
-    nfs3::{self, MOUNT_PROGRAM, PROGRAM, VERSION},
+    Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     nvme::auth::Worked,
-    nvme_tcp,
-    rpc::{Mapping, Peer, Portmapper},
+    rpc::{Mapping, Portmapper},
 };
 
-use super::{
-    desk::Desk,
-    portals::{Portal, Protocol, Service},
-    room::Share,
-};
+use super::{backend::ServerBackend, portals::Service, room::Share};
+use crate::protocols::AnyTarget;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) desk: Desk,
+    pub(super) backend: ServerBackend,
     target: AnyTarget,
     /// The driver was asked to close it.
     pub(super) is_closing: bool,
@@ -31,46 +26,14 @@ pub(super) struct Connection {
     pub(super) share: Share,
 }
 
-/// Told apart here once for all, instead of at each call through a table.
-enum AnyTarget {
-    Nfs(Box<nfs3::target_side::Connection>),
-    Portmap(Box<Portmapper>),
-    Iscsi(Box<iscsi::target_side::Connection>),
-    Nvme(Box<nvme_tcp::TargetQueue>),
-}
-
-macro_rules! each {
-    ($target:expr, $bound:ident => $use_it:expr) => {
-        match $target {
-            AnyTarget::Nfs($bound) => $use_it,
-            AnyTarget::Portmap($bound) => $use_it,
-            AnyTarget::Iscsi($bound) => $use_it,
-            AnyTarget::Nvme($bound) => $use_it,
-        }
-    };
-}
-
 impl Connection {
-    pub(super) fn new(now: Instant, desk: Desk) -> Self {
-        let peer = Peer { address: desk.peer.ip(), port: desk.peer.port() };
-        let target = match desk.portal().service {
-            Service::Portmap => AnyTarget::Portmap(Box::new(Portmapper::new(now, mappings(&desk)))),
-            Service::Protocol(Protocol::Nfs3) => {
-                let handles = nfs3::target_side::Handles::new(desk.counter.server.handle_key);
-                let config = nfs3::target_side::Config { peer, handles, ..Default::default() };
-                AnyTarget::Nfs(Box::new(nfs3::target_side::Connection::new(now, config)))
-            }
-            Service::Protocol(Protocol::Iscsi) => AnyTarget::Iscsi(Box::new(iscsi::target_side::Connection::new(
-                now,
-                iscsi::target_side::Config::default(),
-            ))),
-            Service::Protocol(Protocol::NvmeTcp) => {
-                let config = nvme_tcp::TargetConfig::default();
-                AnyTarget::Nvme(Box::new(nvme_tcp::TargetQueue::new(now, config)))
-            }
+    pub(super) fn new(now: Instant, backend: ServerBackend) -> Self {
+        let target = match backend.portal().service {
+            Service::Portmap => AnyTarget::Portmap(Box::new(Portmapper::new(now, mappings(&backend)))),
+            Service::Protocol(protocol) => AnyTarget::accept(protocol, now, &backend),
         };
         let mut connection = Self {
-            desk,
+            backend,
             target,
             is_closing: false,
             deadline: None,
@@ -126,8 +89,8 @@ impl Connection {
 
     #[inline]
     fn take(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, Violation> {
-        self.desk.now = now;
-        each!(&mut self.target, target => target.receive(now, bytes, &mut self.desk))
+        self.backend.now = now;
+        self.target.receive(now, bytes, &mut self.backend)
     }
 
     /// It waits for room, or for its next turn.
@@ -147,42 +110,36 @@ impl Connection {
     }
 
     pub(super) fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>) {
-        self.desk.now = now;
-        each!(&mut self.target, target => target.complete(now, id, result, &mut self.desk));
+        self.backend.now = now;
+        self.target.complete(now, id, result, &mut self.backend);
     }
 
     /// Does what other connections did to this one.
-    pub(super) fn heed(&mut self, now: Instant) {
-        self.desk.now = now;
-        if let AnyTarget::Iscsi(target) = &mut self.target {
-            target.heed(now, &mut self.desk);
-        }
+    pub(super) fn handle_notification(&mut self, now: Instant) {
+        self.backend.now = now;
+        self.target.handle_notification(now, &mut self.backend);
     }
 
     /// Arithmetic that it asked for is done.
     pub(super) fn worked(&mut self, now: Instant, worked: Worked) {
-        self.desk.now = now;
-        if let AnyTarget::Nvme(target) = &mut self.target {
-            target.worked(now, worked, &mut self.desk);
-        }
+        self.backend.now = now;
+        self.target.worked(now, worked, &mut self.backend);
     }
 
     /// What is due by `now`: delayed operations, the protocol's own timers.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
-        self.desk.now = now;
-        while let Some((id, result)) = self.desk.operations.take_due(now) {
+        self.backend.now = now;
+        while let Some((id, result)) = self.backend.operations.take_due(now) {
             self.complete(now, id, result);
         }
-        each!(&mut self.target, target => {
-            let due = Target::<Desk>::poll_timeout(target.as_ref()).is_some_and(|at| at <= now);
-            if due { target.handle_timeout(now, &mut self.desk) } else { Ok(()) }
-        })
+        let due = self.target.poll_timeout().is_some_and(|at| at <= now);
+        if due { self.target.handle_timeout(now, &mut self.backend) } else { Ok(()) }
     }
 
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let protocol = each!(&self.target, target => Target::<Desk>::poll_timeout(target.as_ref()));
-        match (protocol, self.desk.operations.next_due()) {
+        let protocol = self.target.poll_timeout();
+        match (protocol, self.backend.operations.next_due()) {
             (Some(protocol), Some(due)) => Some(protocol.min(due)),
             (one, None) | (None, one) => one,
         }
@@ -190,7 +147,7 @@ impl Connection {
 
     #[inline]
     pub(super) fn transmit(&mut self) -> &mut Transmit {
-        each!(&mut self.target, target => Target::<Desk>::transmit(target.as_mut()))
+        self.target.transmit()
     }
 
     pub(super) fn wants_receive(&mut self) -> bool {
@@ -200,43 +157,36 @@ impl Connection {
     /// The peer logged out or was refused.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
-        each!(&self.target, target => Target::<Desk>::is_closing(target.as_ref()))
+        self.target.is_closing()
     }
 
     /// It will carry no I/O.
     #[inline]
     pub(super) fn carries_no_io(&self) -> bool {
-        matches!(&self.target, AnyTarget::Nvme(target) if target.qid() == Some(0))
+        self.target.carries_no_io()
     }
 
     pub(super) fn disconnected(&mut self, now: Instant) {
-        each!(&mut self.target, target => target.disconnected(now, &mut self.desk));
-        self.desk.operations.abort_all();
+        self.target.disconnected(now, &mut self.backend);
+        self.backend.operations.abort_all();
     }
 }
 
 /// What this portal's portmapper tells: where the exports that named it are served.
-fn mappings(desk: &Desk) -> Vec<Mapping> {
-    let portals = desk.counter.server.config.portals.iter();
-    let mut served = portals.filter(|portal| {
-        portal.service == Service::Protocol(Protocol::Nfs3)
-            && portal.exports.iter().any(|export| desk.portal().exports.contains(export))
-    });
-    // A portmapper has one port for a program; the first is it.
-    let mapped = |portal: &Portal| {
-        let port = portal.address.port();
-        vec![Mapping::tcp(PROGRAM, VERSION, port), Mapping::tcp(MOUNT_PROGRAM, VERSION, port)]
-    };
-    served.next().map(mapped).unwrap_or_default()
-}
-
-impl std::fmt::Debug for AnyTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Nfs(_) => "Nfs",
-            Self::Portmap(_) => "Portmap",
-            Self::Iscsi(_) => "Iscsi",
-            Self::Nvme(_) => "Nvme",
-        })
+fn mappings(backend: &ServerBackend) -> Vec<Mapping> {
+    let exports = &backend.portal().exports;
+    let mut found: Vec<Mapping> = Vec::new();
+    for portal in &backend.state.server.config.portals {
+        let Service::Protocol(protocol) = portal.service else { continue };
+        if !portal.exports.iter().any(|export| exports.contains(export)) {
+            continue;
+        }
+        for (program, version) in protocol.about().rpc_programs.iter().copied() {
+            // A portmapper has one port for a program; the first is it.
+            if !found.iter().any(|known| (known.program, known.version) == (program, version)) {
+                found.push(Mapping::tcp(program, version, portal.address.port()));
+            }
+        }
     }
+    found
 }

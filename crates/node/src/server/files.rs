@@ -1,10 +1,11 @@
-//! Data of the ordinary files of NFS exports: on the heap, for what clients write beside a volume.
+//! Data of the ordinary files of exports that show files: on the heap, for what clients write beside a volume.
 
 use iotax_proto::{Instant, IoId, Payload, Started, UnitError, UnitOp};
 
-use super::shared::{Server, Target};
+use super::shared::Server;
 use crate::{
     fs::{Tree, TreeUnit},
+    protocols::Exported,
     volume::MAX_IO_BYTES,
 };
 
@@ -69,8 +70,6 @@ pub(super) fn with_tree<R>(
     unit: TreeUnit,
     use_it: impl FnOnce(&mut Tree) -> Result<R, UnitError>,
 ) -> Result<R, UnitError> {
-    match server.targets.get(unit.export as usize) {
-        Some(Target::Nfs(export)) => use_it(&mut export.tree.lock()),
-        _ => Err(UnitError::NoUnit),
-    }
+    let tree = server.exported.get(unit.export as usize).and_then(Exported::tree).ok_or(UnitError::NoUnit)?;
+    use_it(&mut tree.lock())
 }

@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-use iotax_proto::iscsi::target_side::AuthPolicy;
-
 use crate::secrets::{Chap, auth};
 
 /// A named list of initiators.
@@ -49,12 +47,12 @@ impl Group {
         self
     }
 
-    pub(super) fn dhchap(&self) -> Option<auth::Policy> {
+    pub(crate) fn dhchap(&self) -> Option<auth::Policy> {
         self.dhchap.clone()
     }
 
-    pub(super) fn auth(&self) -> AuthPolicy {
-        self.chap.clone().map_or(AuthPolicy::None, |Chap { initiator, target }| AuthPolicy::Chap { initiator, target })
+    pub(crate) fn chap(&self) -> Option<Chap> {
+        self.chap.clone()
     }
 
     /// Whether somebody of this name (where the protocol has names), coming from this address, belongs to the group.
@@ -66,7 +64,7 @@ impl Group {
     }
 
     /// Members as an NFS client may see them.
-    pub(super) fn networks(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn networks(&self) -> impl Iterator<Item = String> {
         self.members.iter().filter_map(|member| match member {
             Member::Name(_) => None,
             Member::Network { address, prefix } => Some(format!("{address}/{prefix}")),

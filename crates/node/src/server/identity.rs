@@ -16,12 +16,12 @@ pub fn nvme_name(volume: &str) -> String {
 }
 
 /// 16 hexadecimal digits: SCSI's unit serial number and NVMe's controller serial number.
-pub(super) fn serial(volume: &str) -> String {
+pub(crate) fn serial(volume: &str) -> String {
     format!("{:016x}", Stream::new(SEED, volume, 0).draw())
 }
 
 /// A UUID of version 8 (RFC 9562 §5.8); NVMe's NGUID too.
-pub(super) fn uuid(volume: &str) -> [u8; 16] {
+pub(crate) fn uuid(volume: &str) -> [u8; 16] {
     let mut stream = Stream::new(SEED, volume, 1);
     let mut id = [0; 16];
     id[..8].copy_from_slice(&stream.draw().to_be_bytes());

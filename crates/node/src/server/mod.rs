@@ -4,23 +4,22 @@
 //! is shared, which limits hold and who is let in.
 
 mod arithmetic;
-mod bell;
+mod backend;
 mod connection;
-mod desk;
 mod files;
 mod groups;
-mod identity;
-mod iscsi;
-mod nfs;
+pub(crate) mod identity;
 mod node;
-mod nvme;
+mod notifier;
 mod portals;
 mod room;
 mod shared;
 
+pub use crate::protocols::Protocol;
+pub use backend::ServerBackend;
 pub use groups::{Group, GroupError};
 pub use identity::{iscsi_name, nvme_name};
 pub use iotax_proto::nfs3::target_side::Squash;
 pub use node::{Notice, ServerNode};
-pub use portals::{Export, Portal, Protocol, Service, plan_portals};
-pub use shared::{Server, ServerConfig};
+pub use portals::{Export, Portal, Service, plan_portals};
+pub use shared::{Guarded, Server, ServerConfig};

@@ -12,8 +12,8 @@ use iotax_proto::{Instant, IoId, Origin, Payload, Transmit, UnitError, Violation
 
 use super::{
     arithmetic::Asker,
+    backend::{ServerBackend, ThreadState},
     connection::Connection,
-    desk::{Counter, Desk},
     room::Room,
     shared::Server,
 };
@@ -42,7 +42,7 @@ pub struct ServerNode {
     thread: u64,
     /// Connections accepted so far.
     serial: u64,
-    counter: Rc<Counter>,
+    state: Rc<ThreadState>,
     /// By `ConnId`. Behind a cell for `wants_receive` alone, which looks at a queue that only `&mut` reaches.
     connections: Vec<Option<RefCell<Box<Connection>>>>,
     open: usize,
@@ -55,8 +55,8 @@ pub struct ServerNode {
     /// Not later than the earliest deadline of a connection.
     next_timer: Option<Instant>,
     notices: VecDeque<Notice>,
-    /// Rings of the bell heard.
-    rings: u64,
+    /// Of the notifier, taken up so far.
+    notifications: u64,
     room: Room,
     /// Connections that wait for room or for their next turn, or did.
     backlogged: Vec<ConnId>,
@@ -77,7 +77,7 @@ impl ServerNode {
         Self {
             thread,
             serial: 0,
-            counter: Rc::new(Counter { server, volumes, disks, random, remains: RefCell::default() }),
+            state: Rc::new(ThreadState { server, volumes, disks, random, remains: RefCell::default() }),
             connections: Vec::new(),
             open: 0,
             open_of: HashMap::new(),
@@ -86,7 +86,7 @@ impl ServerNode {
             to_send: Vec::new(),
             next_timer: None,
             notices: VecDeque::new(),
-            rings: 0,
+            notifications: 0,
             room: Room::default(),
             backlogged: Vec::new(),
         }
@@ -98,14 +98,14 @@ impl ServerNode {
     }
 
     /// Has the connections do what others did to them, where there is any of that.
-    fn look_around(&mut self, now: Instant) {
+    fn handle_notifications(&mut self, now: Instant) {
         self.look_at_claims(now);
-        let rings = self.counter.server.bell.rings();
-        if std::mem::replace(&mut self.rings, rings) == rings {
+        let notifications = self.state.server.notifier.count();
+        if std::mem::replace(&mut self.notifications, notifications) == notifications {
             return;
         }
-        for (asker, worked) in self.counter.server.arithmetic.take_done(self.thread) {
-            let is_there = |connection: &&mut Connection| connection.desk.asker == asker && !connection.is_closing;
+        for (asker, worked) in self.state.server.arithmetic.take_done(self.thread) {
+            let is_there = |connection: &&mut Connection| connection.backend.asker == asker && !connection.is_closing;
             if let Some(connection) = self.connection(asker.conn).filter(is_there) {
                 connection.worked(now, worked);
                 self.settle(now, asker.conn, Ok(()));
@@ -114,7 +114,7 @@ impl ServerNode {
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
             if let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) {
-                connection.heed(now);
+                connection.handle_notification(now);
                 self.settle(now, conn, Ok(()));
             }
         }
@@ -122,7 +122,7 @@ impl ServerNode {
 
     /// Operations that wait for a disk, for blocks that others have, or for their turn.
     pub fn operations(&self) -> usize {
-        self.counter.disks.borrow().under_way()
+        self.state.disks.borrow().under_way()
     }
 
     pub fn poll_notice(&mut self) -> Option<Notice> {
@@ -134,7 +134,7 @@ impl ServerNode {
     }
 
     fn accepted(&mut self, now: Instant, conn: ConnId, listener: usize, peer: SocketAddr) {
-        let config = &self.counter.server.config;
+        let config = &self.state.server.config;
         if self.open >= config.connections_max || listener >= config.portals.len() {
             self.notice(peer, "too many connections".to_owned());
             self.outputs.push_back(Output::Close { conn });
@@ -150,12 +150,12 @@ impl ServerNode {
         *of_origin += 1;
         self.serial += 1;
         let asker = Asker { thread: self.thread, conn, serial: self.serial };
-        let desk = Desk::new(Rc::clone(&self.counter), asker, peer, listener);
+        let backend = ServerBackend::new(Rc::clone(&self.state), asker, peer, listener);
         let index = conn.0 as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(RefCell::new(Box::new(Connection::new(now, desk))));
+        self.connections[index] = Some(RefCell::new(Box::new(Connection::new(now, backend))));
         self.open += 1;
         self.settle(now, conn, Ok(()));
     }
@@ -180,7 +180,7 @@ impl ServerNode {
         if (result.is_err() || connection.has_ended()) && !connection.is_closing {
             connection.is_closing = true;
             connection.deadline = None;
-            let peer = connection.desk.peer;
+            let peer = connection.backend.peer;
             self.outputs.push_back(Output::Close { conn });
             if let Err(violation) = result {
                 self.notice(peer, violation.to_string());
@@ -257,7 +257,7 @@ impl ServerNode {
             self.room.forget(&connection.share);
             connection.disconnected(now);
             self.open -= 1;
-            let origin = Origin::of_address(connection.desk.peer.ip());
+            let origin = Origin::of_address(connection.backend.peer.ip());
             if let Some(of_origin) = self.open_of.get_mut(&origin) {
                 *of_origin -= 1;
                 if *of_origin == 0 {
@@ -269,7 +269,7 @@ impl ServerNode {
 
     fn timer(&mut self, now: Instant) {
         self.take_turn(now);
-        self.counter.free_some();
+        self.state.free_some();
         self.go_on(now);
         self.count(now);
         if self.next_timer.is_none_or(|at| at > now) {
@@ -288,14 +288,14 @@ impl ServerNode {
     }
 
     fn disk_done(&mut self, now: Instant, token: DiskToken, result: Result<u32, i32>) {
-        let waiting = self.counter.disks.borrow_mut().done(token);
+        let waiting = self.state.disks.borrow_mut().done(token);
         let Some((conn, id)) = waiting else { return };
         self.advance(now, conn, id, |operations| operations.disk_done(now, id, result));
     }
 
     /// Lets the next of the long operations do a piece of its work.
     fn take_turn(&mut self, now: Instant) {
-        let next = self.counter.disks.borrow_mut().next_turn();
+        let next = self.state.disks.borrow_mut().next_turn();
         if let Some((conn, id)) = next {
             self.advance(now, conn, id, |operations| operations.take_turn(now, id));
         }
@@ -304,8 +304,8 @@ impl ServerNode {
     /// Goes on with operations whose blocks others had.
     #[inline]
     fn look_at_claims(&mut self, now: Instant) {
-        while self.counter.volumes.take_granted() {
-            let barred = self.counter.disks.borrow_mut().take_barred();
+        while self.state.volumes.take_granted() {
+            let barred = self.state.disks.borrow_mut().take_barred();
             for (conn, id) in barred {
                 self.advance(now, conn, id, |operations| operations.look_at_claim(now, id));
             }
@@ -322,7 +322,7 @@ impl ServerNode {
         step: impl FnOnce(&mut Operations) -> Option<Result<Option<Payload>, UnitError>>,
     ) {
         let Some(connection) = self.connection(conn) else { return };
-        if let Some(done) = step(&mut connection.desk.operations) {
+        if let Some(done) = step(&mut connection.backend.operations) {
             connection.complete(now, id, done);
         }
         self.settle(now, conn, Ok(()));
@@ -349,14 +349,14 @@ impl Node for ServerNode {
             Input::Closed { conn, .. } => self.closed(now, conn),
             Input::DiskDone { token, result } => self.disk_done(now, token, result),
             Input::Timer => self.timer(now),
-            Input::Woken => self.look_around(now),
+            Input::Woken => self.handle_notifications(now),
             Input::Connected { .. } => {}
         }
         self.look_at_claims(now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if let Some(request) = self.counter.disks.borrow_mut().poll() {
+        if let Some(request) = self.state.disks.borrow_mut().poll() {
             return Some(Output::Disk { token: request.token, disk: request.disk, op: request.op });
         }
         self.outputs.pop_front()
@@ -376,8 +376,8 @@ impl Node for ServerNode {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let counter = &self.counter;
-        let has_long_work = counter.disks.borrow().has_turn() || !counter.remains.borrow().is_empty();
+        let state = &self.state;
+        let has_long_work = state.disks.borrow().has_turn() || !state.remains.borrow().is_empty();
         if has_long_work || (!self.backlogged.is_empty() && self.may_go_on()) {
             return Some(Instant(0));
         }

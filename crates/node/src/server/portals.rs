@@ -5,14 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::nfs3::target_side::Squash;
 
 use super::groups::Group;
-use crate::failure::Failure;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Nfs3,
-    Iscsi,
-    NvmeTcp,
-}
+use crate::{failure::Failure, protocols::Protocol};
 
 /// A volume by one protocol.
 #[derive(Clone, Debug)]
@@ -54,8 +47,9 @@ pub fn plan_portals(exports: &[Export]) -> Result<Vec<Portal>, Failure> {
     for (index, export) in exports.iter().enumerate() {
         put(&mut portals, Service::Protocol(export.protocol), export.listen, index)?;
         if let Some(portmap) = export.portmap {
-            if export.protocol != Protocol::Nfs3 {
-                return Err(Failure::usage("only an nfs3 export has a portmapper", "exports.portmap"));
+            let about = export.protocol.about();
+            if about.rpc_programs.is_empty() {
+                return Err(Failure::usage(format!("{} has no portmapper", about.title), "exports.portmap"));
             }
             put(&mut portals, Service::Portmap, portmap, index)?;
         }
@@ -74,12 +68,12 @@ fn put(portals: &mut Vec<Portal>, service: Service, address: SocketAddr, export:
 }
 
 impl Export {
-    pub(super) fn admits(&self, name: Option<&str>, address: std::net::IpAddr) -> bool {
+    pub(crate) fn admits(&self, name: Option<&str>, address: std::net::IpAddr) -> bool {
         self.groups.is_none() || self.group(name, address).is_some()
     }
 
     /// The first group that lets somebody in.
-    pub(super) fn group(&self, name: Option<&str>, address: std::net::IpAddr) -> Option<&Group> {
+    pub(crate) fn group(&self, name: Option<&str>, address: std::net::IpAddr) -> Option<&Group> {
         self.groups.iter().flatten().find(|group| group.has(name, address))
     }
 }

@@ -36,7 +36,7 @@ impl Bench {
     pub fn with(tune: impl Fn(&mut VolumeSpec), export: impl Fn(&mut Export)) -> Self {
         let mut spec = VolumeSpec::new("v0", SIZE as u64, Media::Memory);
         tune(&mut spec);
-        let exports: Vec<_> = PROTOCOLS
+        let exports: Vec<_> = Protocol::ALL
             .iter()
             .zip(40_001..)
             .map(|(protocol, port)| {
@@ -79,7 +79,7 @@ impl Bench {
     }
 
     pub fn endpoint(&self, protocol: Protocol) -> Endpoint {
-        let index = PROTOCOLS.iter().position(|known| *known == protocol).expect("one of them");
+        let index = Protocol::ALL.iter().position(|known| *known == protocol).expect("one of them");
         Endpoint::parse(&self.server.endpoint(index)).expect("an endpoint")
     }
 

@@ -58,7 +58,7 @@ pub struct Command<'a> {
 pub enum Next {
     /// Data-in, then status, now.
     Respond(Response),
-    /// The same once the commands of other nexuses that this one aborted have ended. Their transports are to be roused.
+    /// The same once the commands of other nexuses that this one aborted have ended. Their transports are to be notified.
     RespondAfter(Endings, Response),
     /// Start `op` on `unit` (collecting `op.data_len()` bytes of data-out where the backend says `NeedData`), then call
     /// [`Nexus::medium_done`]. `op.data_len()` never exceeds `data_out_len` of the command.

@@ -52,7 +52,7 @@ pub struct MemoryBackend {
     pub aborted: Vec<IoId>,
     /// Operations aborted go on, and end when the test drops these.
     pub lingering: Option<Vec<Ending>>,
-    pub roused: u32,
+    pub notified: u32,
 }
 
 impl MemoryBackend {
@@ -73,7 +73,7 @@ impl MemoryBackend {
             random: Cell::new(0),
             aborted: Vec::new(),
             lingering: None,
-            roused: 0,
+            notified: 0,
         }
     }
 
@@ -215,7 +215,7 @@ impl IscsiBackend for MemoryBackend {
         }
     }
 
-    fn rouse(&mut self) {
-        self.roused += 1;
+    fn notify_others(&mut self) {
+        self.notified += 1;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iotax_node::load::{link::AnyInitiator, streams::Stream};
+use iotax_node::{load::streams::Stream, protocols::AnyInitiator};
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Transmit, Violation};
 
 use crate::{

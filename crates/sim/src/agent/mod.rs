@@ -6,9 +6,9 @@ mod lane;
 use std::{collections::VecDeque, net::IpAddr, net::SocketAddr, time::Duration};
 
 use iotax_node::{
-    ConnId, Input, LoadConfig, Node, Output, Randomness, RunConfig, TaskConfig,
+    ConnId, Input, LoadConfig, Node, Output, Protocol, Randomness, RunConfig, TaskConfig,
     load::{
-        Endpoint, Pacing, Unit, connector,
+        Endpoint, Pacing, connector,
         link::{Control, Link, Step},
         streams::Stream,
     },
@@ -314,14 +314,14 @@ impl Agent {
     }
 
     fn replaces_sessions(&self) -> bool {
-        matches!(self.endpoint.unit, Unit::Iscsi { .. })
+        self.endpoint.unit.protocol() == Some(Protocol::Iscsi)
     }
 
     fn work(&mut self, now: Instant) {
         let phase = self.board.borrow().phase;
         match phase {
             Phase::Safety => {
-                let zeroes = !matches!(self.endpoint.unit, Unit::Nfs { .. });
+                let zeroes = self.endpoint.unit.protocol() != Some(Protocol::Nfs3);
                 for lane in &mut self.lanes {
                     lane.do_anything(now, &mut self.random, &self.board, self.character.pause, zeroes);
                 }

@@ -11,7 +11,7 @@ use super::{
     config::{Allocate, LoadConfig, LocalUnit, TaskConfig},
     endpoint::Endpoint,
     facts::Facts,
-    link::{AnyInitiator, Control, Link, Step},
+    link::{Control, Link, Step},
     local::{DiskInitiator, MemoryInitiator},
     pacing::Pacing,
     pattern::Pool,
@@ -24,6 +24,7 @@ use super::{
 use crate::{
     failure::{Failure, FailureKind},
     node::{CloseReason, ConnId, DiskToken, Input, Node, Output},
+    protocols::AnyInitiator,
 };
 
 /// How long links may take to open, I/Os to drain after the run, links to close in order.

@@ -159,7 +159,7 @@ impl Connection {
                 let Opened { tsih, ended, reinstates } = opened.ok_or(login_status::OUT_OF_RESOURCES)?;
                 if reinstates {
                     // Its tasks end before those of this session begin, not when it next looks by itself.
-                    backend.rouse();
+                    backend.notify_others();
                 }
                 let mut port = [0; 8];
                 port[2..].copy_from_slice(&isid);
@@ -216,7 +216,7 @@ impl Connection {
 
     /// Does what other sessions did to this one: its tasks, or all of it, may be over; so may be what it waits for.
     #[inline]
-    pub fn heed<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
+    pub fn handle_notification<B: IscsiBackend>(&mut self, now: Instant, backend: &mut B) {
         let Phase::Full(full) = &mut self.phase else { return };
         if full.is_ended() {
             return self.end_session(backend);
@@ -244,7 +244,7 @@ impl Connection {
 
 impl<B: IscsiBackend> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
-        self.heed(now, backend);
+        self.handle_notification(now, backend);
         self.last_heard = now;
         self.pinged = false;
         let mut input = bytes;
@@ -263,7 +263,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
     }
 
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B) {
-        self.heed(now, backend);
+        self.handle_notification(now, backend);
         if let Phase::Full(full) = &mut self.phase {
             full.complete(id, result, &mut self.link);
         }
@@ -283,7 +283,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
         self.next_poll = now + ENDED_POLL;
-        self.heed(now, backend);
+        self.handle_notification(now, backend);
         self.look_soon(now);
         let late = Violation::new(ViolationKind::TimedOut, "the initiator is silent");
         match &self.phase {

@@ -33,8 +33,8 @@ pub trait IscsiBackend: Backend {
     fn login(&mut self, initiator: &str, target: &str) -> Result<LoginGrant, LoginRefusal>;
     /// Fills `bytes` for a challenge; a peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
-    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::heed`].
-    fn rouse(&mut self);
+    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::handle_notification`].
+    fn notify_others(&mut self);
 }
 
 /// What a session works on.

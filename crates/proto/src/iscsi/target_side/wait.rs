@@ -35,7 +35,7 @@ pub(super) enum Outcome {
 impl Wait {
     pub(super) fn begin<B: IscsiBackend>(now: Instant, mut endings: Endings, backend: &mut B) -> Self {
         if !endings.are_over() {
-            backend.rouse();
+            backend.notify_others();
         }
         Self { endings, until: now + WAIT_MAX }
     }

@@ -92,7 +92,7 @@ impl Controller {
     #[must_use]
     pub fn take(&mut self, bytes: &[u8], random: &mut dyn FnMut(&mut [u8])) -> Option<Work> {
         let taken = self.on_message(bytes, random);
-        self.heed(taken)
+        self.or_fail(taken)
     }
 
     /// What `take` wanted worked out.
@@ -107,10 +107,10 @@ impl Controller {
             }
             _ => Err(Failure::IncorrectPayload),
         };
-        self.heed(done);
+        self.or_fail(done);
     }
 
-    fn heed(&mut self, taken: Result<Option<Work>, Failure>) -> Option<Work> {
+    fn or_fail(&mut self, taken: Result<Option<Work>, Failure>) -> Option<Work> {
         taken.unwrap_or_else(|failure| {
             let message = Message::Failure1 { transaction: self.transaction, explanation: failure as u8 };
             self.outgoing = Some(message.encode());

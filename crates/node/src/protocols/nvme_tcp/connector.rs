@@ -11,13 +11,15 @@ use iotax_proto::{
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
 };
 
-use super::{Settings, Workers};
+use super::Unit;
 use crate::{
     failure::{Failure, FailureKind},
     load::{
-        facts::Facts,
-        link::{AnyInitiator, Control, Link, Step},
+        Facts,
+        connector::{Settings, Workers},
+        link::{Control, Link, Step},
     },
+    protocols::AnyInitiator,
     random::Randomness,
 };
 
@@ -48,15 +50,11 @@ struct News {
 
 impl Controller {
     pub(super) fn new(
-        port: u16,
-        nqn: &str,
-        nsid: u32,
+        unit: &Unit,
         settings: &Settings,
         workers: Workers,
         place: &str,
     ) -> Result<Self, Failure> {
-        settings.refuse_nfs("NVMe/TCP")?;
-        settings.refuse_iscsi("NVMe/TCP")?;
         let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
         let host = settings.initiator.as_deref().unwrap_or(HOST);
         let config = ConnectConfig {
@@ -65,13 +63,13 @@ impl Controller {
                 // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
                 depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
                 io_queues: queues,
-                nsid: Some(nsid),
+                nsid: Some(unit.nsid),
                 keep_alive: Duration::from_secs(30),
-                ..host::SessionConfig::new(nqn, host, host_id(settings.instance))
+                ..host::SessionConfig::new(&unit.nqn, host, host_id(settings.instance))
             },
         };
         Ok(Self {
-            to: SocketAddr::new(settings.address, port),
+            to: SocketAddr::new(settings.address, unit.port),
             config,
             dhchap: settings.dhchap.clone(),
             randomness: settings.randomness.clone(),
@@ -108,7 +106,7 @@ impl Controller {
         }
         let link = |qid| {
             let queue = IoQueue::new(now, &self.queue_config(), info, qid);
-            Link { initiator: AnyInitiator::Nvme(Box::new(queue)), to: Some(self.to) }
+            Link { initiator: AnyInitiator::NvmeTcp(Box::new(queue)), to: Some(self.to) }
         };
         Step::Open((1..=self.workers.count as u16).map(link).collect())
     }
@@ -217,7 +215,6 @@ fn host_id(instance: u32) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::connector::Settings;
 
     #[test]
     fn no_connection_is_authenticated_with_what_another_was() {
@@ -226,9 +223,10 @@ mod tests {
         let mut settings = Settings::new([127, 0, 0, 1].into(), 1, Randomness::new([1; 32]));
         settings.dhchap = Some(Policy { secret: secret.expect("a secret"), controller: None, hash: None, group: None });
         let workers = Workers { first: 0, count: 1, outstanding: 1 };
+        let unit = Unit { port: 4420, nqn: "nqn".to_owned(), nsid: 1 };
         let entropy = |controller: &Controller| controller.queue_config().session.auth.expect("a policy").entropy.0;
         let [first, again] =
-            [(); 2].map(|()| Controller::new(4420, "nqn", 1, &settings, workers, "here").expect("settings"));
+            [(); 2].map(|()| Controller::new(&unit, &settings, workers, "here").expect("settings"));
         let mut all = [entropy(&first), entropy(&first), entropy(&again), entropy(&again)];
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "queues, reconnects and later runs differ");

@@ -12,19 +12,21 @@ use iotax_proto::{
     rpc::{ControlCall, Credentials, auth::Identity, portmap},
 };
 
-use super::{Settings, Workers};
+use super::Unit;
 use crate::{
     failure::{Failure, FailureKind},
     load::{
-        facts::Facts,
-        link::{AnyInitiator, Control, Link, Step},
+        Facts,
+        connector::{Settings, Workers},
+        link::{Control, Link, Step},
     },
+    protocols::AnyInitiator,
 };
 
 /// Calls of this module and those of workers have xids far from each other.
 const XIDS_OF_WORKER: u32 = 1 << 16;
 
-struct Mounting {
+pub(super) struct Mounting {
     settings: Settings,
     export: String,
     file: String,
@@ -58,38 +60,22 @@ enum Answer {
     Mount(Result<FileHandle, MountError>),
 }
 
-pub(super) fn control(
-    (port, mount_port): (Option<u16>, Option<u16>),
-    export: &str,
-    file: &str,
-    settings: &Settings,
-    workers: Workers,
-) -> Result<Box<dyn Control>, Failure> {
-    settings.refuse_iscsi("NFS")?;
-    settings.refuse_nvme("NFS")?;
-    super::refuse(
-        "NFS",
-        &[
-            (settings.initiator.is_some(), "initiator"),
-            (settings.header_digest, "header_digest"),
-            (settings.data_digest, "data_digest"),
-        ],
-    )?;
-    let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
-    Ok(Box::new(Mounting {
-        settings: settings.clone(),
-        export: export.to_owned(),
-        file: file.to_owned(),
-        identity: Identity::Sys { machine: "iotax".to_owned(), credentials },
-        workers,
-        port,
-        mount_port,
-        stage: Stage::Begin,
-        nothing: Transmit::default(),
-    }))
-}
-
 impl Mounting {
+    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers) -> Self {
+        let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
+        Self {
+            settings: settings.clone(),
+            export: unit.export.clone(),
+            file: unit.file.clone(),
+            identity: Identity::Sys { machine: "iotax".to_owned(), credentials },
+            workers,
+            port: unit.port,
+            mount_port: unit.mount_port,
+            stage: Stage::Begin,
+            nothing: Transmit::default(),
+        }
+    }
+
     fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.settings.address, port)
     }
@@ -157,7 +143,7 @@ impl Mounting {
                 first_xid: self.xid().wrapping_add((worker + 1).wrapping_mul(XIDS_OF_WORKER)),
                 ..Config::default()
             };
-            Link { initiator: AnyInitiator::Nfs(Box::new(Mount::new(now, config))), to: Some(to) }
+            Link { initiator: AnyInitiator::Nfs3(Box::new(Mount::new(now, config))), to: Some(to) }
         };
         Step::Open(self.workers.numbers().map(link).collect())
     }
@@ -239,4 +225,17 @@ impl Control for Mounting {
         negotiated.extend(self.mount_port.map(|port| ("mount_port", port.to_string())));
         Facts { identity: Vec::new(), negotiated }
     }
+}
+
+/// What FSINFO said (RFC 1813 §3.3.19).
+pub(super) fn facts(mount: &Mount) -> Facts {
+    let Some(info) = mount.info() else { return Facts::default() };
+    let negotiated = [
+        ("rtmax", info.read_max),
+        ("rtpref", info.read_preferred),
+        ("wtmax", info.write_max),
+        ("wtpref", info.write_preferred),
+        ("dtpref", info.listing_preferred),
+    ];
+    Facts { identity: Vec::new(), negotiated: negotiated.map(|(name, bytes)| (name, bytes.to_string())).to_vec() }
 }

@@ -1,9 +1,5 @@
 //! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
 
-mod iscsi;
-mod nfs;
-mod nvme;
-
 use std::net::IpAddr;
 
 use super::{
@@ -66,64 +62,51 @@ impl Settings {
         }
     }
 
-    fn refuse_iscsi(&self, protocol: &str) -> Result<(), Failure> {
-        refuse(
-            protocol,
-            &[
-                (self.immediate_data.is_some(), "immediate_data"),
-                (self.initial_r2t.is_some(), "initial_r2t"),
-                (self.first_burst_bytes.is_some(), "first_burst_bytes"),
-                (self.max_burst_bytes.is_some(), "max_burst_bytes"),
-                (self.max_recv_data_segment_bytes.is_some(), "max_recv_data_segment_bytes"),
-                (self.chap.is_some(), "chap"),
-            ],
-        )
-    }
-
-    fn refuse_nvme(&self, protocol: &str) -> Result<(), Failure> {
-        refuse(protocol, &[(self.dhchap.is_some(), "dhchap")])
-    }
-
-    fn refuse_nfs(&self, protocol: &str) -> Result<(), Failure> {
-        refuse(protocol, &[(self.uid.is_some(), "uid"), (self.gid.is_some(), "gid")])
-    }
-}
-
-fn refuse(protocol: &str, refused: &[(bool, &str)]) -> Result<(), Failure> {
-    match refused.iter().find(|(is_set, _)| *is_set) {
-        Some((_, name)) => Err(Failure::usage(format!("{protocol} has no such option"), format!("options.{name}"))),
-        None => Ok(()),
+    /// The options that are set, as documents name them.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        let options = [
+            (self.initiator.is_some(), "initiator"),
+            (self.header_digest, "header_digest"),
+            (self.data_digest, "data_digest"),
+            (self.immediate_data.is_some(), "immediate_data"),
+            (self.initial_r2t.is_some(), "initial_r2t"),
+            (self.first_burst_bytes.is_some(), "first_burst_bytes"),
+            (self.max_burst_bytes.is_some(), "max_burst_bytes"),
+            (self.max_recv_data_segment_bytes.is_some(), "max_recv_data_segment_bytes"),
+            (self.chap.is_some(), "chap"),
+            (self.dhchap.is_some(), "dhchap"),
+            (self.uid.is_some(), "uid"),
+            (self.gid.is_some(), "gid"),
+        ];
+        options.into_iter().filter_map(|(is_given, name)| is_given.then_some(name))
     }
 }
 
 /// What opens the links of one thread's workers.
 pub fn control(endpoint: &Endpoint, settings: &Settings, config: &LoadConfig) -> Result<Box<dyn Control>, Failure> {
+    let Unit::Remote { unit, .. } = &endpoint.unit else {
+        return Err(Failure::usage("a local unit has no connections", endpoint.text.clone()));
+    };
+    let about = unit.protocol().about();
+    if let Some(name) = settings.given().find(|name| !about.options.contains(name)) {
+        return Err(Failure::usage(format!("{} has no such option", about.title), format!("options.{name}")));
+    }
     let workers =
         Workers { first: config.first_worker, count: config.own_workers, outstanding: config.task.outstanding() };
-    match &endpoint.unit {
-        Unit::Nfs { port, mount_port, export, file, .. } => {
-            nfs::control((*port, *mount_port), export, file, settings, workers)
-        }
-        Unit::Iscsi { port, iqn, lun, .. } => iscsi::control(*port, iqn, *lun, settings, workers),
-        Unit::NvmeTcp { port, nqn, nsid, .. } => {
-            let controller = nvme::Controller::new(*port, nqn, *nsid, settings, workers, &endpoint.text)?;
-            Ok(Box::new(controller))
-        }
-        Unit::Local { .. } => Err(Failure::usage("a local unit has no connections", endpoint.text.clone())),
-    }
+    unit.control(settings, workers, &endpoint.text)
 }
 
 /// The workers of one thread.
 #[derive(Clone, Copy, Debug)]
-struct Workers {
-    first: u32,
-    count: u32,
-    outstanding: u32,
+pub struct Workers {
+    pub first: u32,
+    pub count: u32,
+    pub outstanding: u32,
 }
 
 impl Workers {
     /// Numbers of this thread's workers among those of all threads.
-    fn numbers(self) -> impl Iterator<Item = u32> {
+    pub fn numbers(self) -> impl Iterator<Item = u32> {
         self.first..self.first + self.count
     }
 }

@@ -11,20 +11,21 @@ use iotax_proto::{
     },
 };
 
-use super::{Settings, Workers};
+use super::Unit;
 use crate::{
-    failure::Failure,
     load::{
-        facts::Facts,
-        link::{AnyInitiator, Control, Link, Step},
+        Facts,
+        connector::{Settings, Workers},
+        link::{Control, Link, Step},
     },
+    protocols::AnyInitiator,
     random::Randomness,
     secrets::Chap,
 };
 
 const INITIATOR: &str = "iqn.2026-11.io.iotax:load";
 
-struct Login {
+pub(super) struct Login {
     to: SocketAddr,
     config: Config,
     chap: Option<Chap>,
@@ -37,16 +38,8 @@ struct Login {
     transmit: Transmit,
 }
 
-pub(super) fn control(
-    port: u16,
-    iqn: &str,
-    lun: u64,
-    settings: &Settings,
-    workers: Workers,
-) -> Result<Box<dyn Control>, Failure> {
-    settings.refuse_nfs("iSCSI")?;
-    settings.refuse_nvme("iSCSI")?;
-    let lun = u16::try_from(lun).map_err(|_| Failure::usage("a LUN is at most 65535", "endpoint"))?;
+impl Login {
+    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers) -> Self {
     let initiator = settings.initiator.as_deref().unwrap_or(INITIATOR);
     let defaults = Wishes::default();
     let digest = |wanted| if wanted { DigestWish::Require } else { DigestWish::Accept };
@@ -62,15 +55,14 @@ pub(super) fn control(
             ..defaults
         },
         queue_depth: workers.outstanding.clamp(1, 4096) as u16,
-        ..Config::new(initiator, iqn, lun)
+        ..Config::new(initiator, &unit.iqn, unit.lun)
     };
-    let to = SocketAddr::new(settings.address, port);
+    let to = SocketAddr::new(settings.address, unit.port);
     let transmit = Transmit::default();
     let (chap, randomness, instance) = (settings.chap.clone(), settings.randomness.clone(), settings.instance);
-    Ok(Box::new(Login { to, config, chap, randomness, instance, workers, opened: false, closing: false, transmit }))
+    Self { to, config, chap, randomness, instance, workers, opened: false, closing: false, transmit }
 }
 
-impl Login {
     /// Our part in CHAP: each session challenges the target anew.
     fn chap(&self) -> Option<initiator::Chap> {
         let Chap { initiator, target } = self.chap.clone()?;
@@ -126,6 +118,36 @@ impl Control for Login {
     /// The session itself knows.
     fn facts(&self) -> Facts {
         Facts::default()
+    }
+}
+
+/// What a session found and agreed on.
+pub(super) fn facts(session: &Session) -> Facts {
+    let yes = |yes: bool| if yes { "Yes" } else { "No" }.to_owned();
+    let digest = |on: bool| if on { "CRC32C" } else { "None" }.to_owned();
+    let agreed = session.agreed();
+    let identity = session.inquiry().map_or(Vec::new(), |inquiry| {
+        vec![
+            ("vendor", inquiry.vendor.clone()),
+            ("product", inquiry.product.clone()),
+            ("revision", inquiry.revision.clone()),
+        ]
+    });
+    let serial = session.serial().map(|serial| ("serial", serial.to_owned()));
+    Facts {
+        identity: identity.into_iter().chain(serial).collect(),
+        negotiated: vec![
+            ("HeaderDigest", digest(agreed.header_digest)),
+            ("DataDigest", digest(agreed.data_digest)),
+            ("ImmediateData", yes(agreed.immediate_data)),
+            ("InitialR2T", yes(agreed.initial_r2t)),
+            ("FirstBurstLength", agreed.first_burst_len.to_string()),
+            ("MaxBurstLength", agreed.max_burst_len.to_string()),
+            ("MaxOutstandingR2T", agreed.max_outstanding_r2t.to_string()),
+            ("MaxRecvDataSegmentLength", agreed.max_recv_segment_len.to_string()),
+            ("MaxRecvDataSegmentLength of the target", agreed.max_send_segment_len.to_string()),
+            ("AuthMethod", session.auth_method().to_owned()),
+        ],
     }
 }
 

@@ -8,37 +8,37 @@ use std::sync::{
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
-pub(super) struct Bell {
-    rings: AtomicU64,
+pub(crate) struct Notifier {
+    count: AtomicU64,
     wake: OnceLock<Wake>,
 }
 
-impl Bell {
+impl Notifier {
     /// `wake` makes every thread of the server look. The first counts.
-    pub(super) fn hang(&self, wake: Wake) {
+    pub(super) fn wake_with(&self, wake: Wake) {
         let _ = self.wake.set(wake);
     }
 
-    pub(super) fn ring(&self) {
-        self.rings.fetch_add(1, Ordering::Release);
-        self.rouse();
+    pub(crate) fn notify(&self) {
+        self.count.fetch_add(1, Ordering::Release);
+        self.wake();
     }
 
     /// Has every thread look, but not at what connections did to others.
-    pub(super) fn rouse(&self) {
+    pub(super) fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
         }
     }
 
-    /// How often it rang: more than before means that there is something to look at.
-    pub(super) fn rings(&self) -> u64 {
-        self.rings.load(Ordering::Acquire)
+    /// Notifications so far: more than before means that there is something to look at.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
     }
 }
 
-impl std::fmt::Debug for Bell {
+impl std::fmt::Debug for Notifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bell({} rings)", self.rings())
+        write!(f, "Notifier({} notifications)", self.count())
     }
 }

@@ -5,30 +5,63 @@ use std::{
     rc::Rc,
 };
 
-use iotax_proto::iscsi::{
-    DiscoveredTarget,
-    target_side::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal},
+use iotax_proto::{
+    iscsi::{
+        DiscoveredTarget,
+        target_side::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
+    },
+    scsi::{Device, Identity, LogicalUnit, Provisioning},
 };
 
-use super::{
-    desk::Desk,
-    portals::{Protocol, Service},
-    shared::Target,
+use crate::{
+    protocols::{Exported as Any, Protocol},
+    secrets::Chap,
+    server::{Group, Guarded, ServerBackend, ServerConfig, Service, identity},
+    volume::{BLOCK_SIZE, Media, unit_of},
 };
 
 /// There is one portal group: any session may use any portal of its target.
 const PORTAL_GROUP: u16 = 1;
+/// Memory comes in pages of eight blocks.
+const PAGES_EXPONENT: u8 = (4096 / BLOCK_SIZE).ilog2() as u8;
 
-impl IscsiBackend for Desk {
+/// The target of an export.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pub(super) name: String,
+    device: Guarded<Device>,
+    sessions: Guarded<Sessions>,
+}
+
+impl Exported {
+    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+        let export = &config.exports[index];
+        let volume = &config.volumes[export.volume];
+        let unit = LogicalUnit {
+            provisioning: Provisioning::Thin { reads_zero: true },
+            write_cache: matches!(volume.media, Media::Disk { .. }),
+            physical_block_exponent: if volume.media == Media::Memory { PAGES_EXPONENT } else { 0 },
+            erasable: volume.media == Media::Memory,
+            ..LogicalUnit::new(0, unit_of(export.volume, export.read_only), &identity::serial(&volume.name))
+        };
+        Self {
+            name: identity::iscsi_name(&volume.name),
+            device: Guarded::new(Device::new(Identity::default(), [unit])),
+            sessions: Guarded::new(Sessions::default()),
+        }
+    }
+}
+
+impl IscsiBackend for ServerBackend {
     fn targets(&mut self, initiator: &str) -> Vec<DiscoveredTarget> {
         let mut found: Vec<DiscoveredTarget> = Vec::new();
-        let server = &self.counter.server;
+        let server = &self.state.server;
         let portals =
             server.config.portals.iter().filter(|portal| portal.service == Service::Protocol(Protocol::Iscsi));
         for portal in portals {
             let address = self.reached_at(portal.address);
             for export in portal.exports.iter().copied() {
-                let Target::Iscsi { name, .. } = &server.targets[export] else { continue };
+                let Any::Iscsi(Exported { name, .. }) = &server.exported[export] else { continue };
                 if !server.config.exports[export].admits(Some(initiator), self.address()) {
                     continue;
                 }
@@ -50,7 +83,9 @@ impl IscsiBackend for Desk {
     fn login(&mut self, initiator: &str, target: &str) -> Result<LoginGrant, LoginRefusal> {
         let mut refusal = LoginRefusal::NoSuchTarget;
         for export in &self.portal().exports {
-            let Target::Iscsi { name, device, sessions } = &self.counter.server.targets[*export] else { continue };
+            let Any::Iscsi(Exported { name, device, sessions }) = &self.state.server.exported[*export] else {
+ continue;
+ };
             if !name.eq_ignore_ascii_case(target) {
                 continue;
             }
@@ -61,7 +96,7 @@ impl IscsiBackend for Desk {
                     device: Rc::new(device.clone()),
                     sessions: Rc::new(sessions.clone()),
                     portal_group_tag: PORTAL_GROUP,
-                    auth: group.map_or(AuthPolicy::None, super::Group::auth),
+                    auth: group.and_then(Group::chap).map_or(AuthPolicy::None, |Chap { initiator, target }| AuthPolicy::Chap { initiator, target }),
                     address: self.address(),
                 });
             }
@@ -71,15 +106,15 @@ impl IscsiBackend for Desk {
     }
 
     fn random(&mut self, bytes: &mut [u8]) {
-        self.counter.random.borrow_mut().fill(bytes);
+        self.state.random.borrow_mut().fill(bytes);
     }
 
-    fn rouse(&mut self) {
-        self.counter.server.bell.ring();
+    fn notify_others(&mut self) {
+        self.state.server.notifier.notify();
     }
 }
 
-impl Desk {
+impl ServerBackend {
     /// Where this peer reaches a portal. A wildcard is no address to go to: a peer on this machine comes back by loopback, to
     /// others the portal is left out, and RFC 7143 §C has them come back to where they are.
     fn reached_at(&self, portal: SocketAddr) -> Option<SocketAddr> {

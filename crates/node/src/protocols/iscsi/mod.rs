@@ -1,0 +1,140 @@
+//! iSCSI.
+
+mod connector;
+mod service;
+
+use std::net::SocketAddr;
+
+use iotax_proto::{
+    Instant,
+    iscsi::{
+        decode::{DescribeError, describe_with_digests},
+        initiator::Session,
+        target_side::{Config, Connection},
+    },
+};
+
+use super::{About, Definition, Describe, Digests, describe::cut_off};
+use crate::{
+    failure::Failure,
+    load::{
+        Facts,
+        connector::{Settings, Workers},
+        endpoint::no_query,
+        link::Control,
+    },
+    server::{ServerBackend, ServerConfig},
+};
+use service::Exported;
+
+const PORT: u16 = 3260;
+
+#[derive(Debug)]
+pub struct Iscsi;
+
+/// What `iscsi://HOST[:PORT]/IQN/LUN` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub port: u16,
+    pub iqn: String,
+    pub lun: u16,
+}
+
+impl Definition for Iscsi {
+    const ABOUT: About = About {
+        name: "iscsi",
+        title: "iSCSI",
+        scheme: "iscsi",
+        form: "iscsi://HOST[:PORT]/IQN/LUN",
+        options: &[
+            "initiator",
+            "header_digest",
+            "data_digest",
+            "immediate_data",
+            "initial_r2t",
+            "first_burst_bytes",
+            "max_burst_bytes",
+            "max_recv_data_segment_bytes",
+            "chap",
+        ],
+        is_multipath: true,
+        rpc_programs: &[],
+    };
+
+    type Unit = Unit;
+    type Initiator = Session;
+
+    fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
+        let (iqn, lun) = path.split_once('/').ok_or("a LUN must follow the IQN: iscsi://HOST/IQN/LUN")?;
+        if !["iqn.", "eui.", "naa."].iter().any(|form| iqn.starts_with(form)) {
+            return Err(format!("'{iqn}' is no iSCSI name: it begins with iqn., eui. or naa."));
+        }
+        let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is no LUN: a number must follow the IQN"))?;
+        let lun = u16::try_from(lun).map_err(|_| "a LUN is at most 65535")?;
+        no_query(query)?;
+        Ok(Unit { port: port.unwrap_or(PORT), iqn: iqn.to_owned(), lun })
+    }
+
+    fn control(unit: &Unit, settings: &Settings, workers: Workers, _: &str) -> Result<Box<dyn Control>, Failure> {
+        Ok(Box::new(connector::Login::new(unit, settings, workers)))
+    }
+
+    fn facts(session: &Session) -> Facts {
+        connector::facts(session)
+    }
+
+    type Target = Connection;
+    type Exported = Exported;
+    type Common = ();
+
+    fn common(_: &ServerConfig) {}
+
+    fn export(config: &ServerConfig, index: usize) -> Exported {
+        Exported::new(config, index)
+    }
+
+    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
+        format!("iscsi://{address}/{}/0", exported.name)
+    }
+
+    fn accept(now: Instant, _: &ServerBackend) -> Connection {
+        Connection::new(now, Config::default())
+    }
+
+    fn handle_notification(target: &mut Connection, now: Instant, backend: &mut ServerBackend) {
+        target.handle_notification(now, backend);
+    }
+
+    fn describe(digests: Digests) -> Box<dyn Describe> {
+        Box::new(digests)
+    }
+}
+
+impl Describe for Digests {
+    fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String> {
+        describe_with_digests(bytes, self.header, self.data).map_err(|error| match error {
+            DescribeError::Short(_) => cut_off(bytes),
+            DescribeError::Malformed(violation) => violation.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_understood_or_say_what_is_missing() {
+        let unit = |path| Iscsi::parse(None, path, None);
+        let iqn = "iqn.2026-11.io.iotax:v0".to_owned();
+        assert_eq!(unit("iqn.2026-11.io.iotax:v0/3"), Ok(Unit { port: 3260, iqn, lun: 3 }));
+        for (path, says) in [
+            ("iqn.x:y", "a LUN must follow"),
+            ("name/0", "no iSCSI name"),
+            ("iqn.x:y/zero", "no LUN"),
+            ("iqn.x:y/65536", "at most 65535"),
+        ] {
+            assert!(unit(path).is_err_and(|message| message.contains(says)), "{path}");
+        }
+    }
+}

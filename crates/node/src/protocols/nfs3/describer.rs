@@ -1,0 +1,45 @@
+//! NFS calls and replies in words.
+
+use std::collections::BTreeMap;
+
+use iotax_proto::{
+    nfs3::{self, Procedure},
+    wire::{Reader, Short},
+};
+
+use crate::protocols::{Describe, describe::cut_off};
+
+/// A reply does not say what it replies to: calls by transaction.
+#[derive(Debug, Default)]
+pub(super) struct Describer(BTreeMap<u32, Procedure>);
+
+impl Describe for Describer {
+    fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String> {
+        let Ok((xid, call)) = message_head(bytes) else { return Err(cut_off(bytes)) };
+        let described = match (call, self.0.get(&xid)) {
+            (Some(procedure), _) => {
+                self.0.insert(xid, procedure);
+                nfs3::decode::describe(bytes)
+            }
+            (None, Some(procedure)) => nfs3::decode::describe_reply(*procedure, bytes),
+            (None, None) => nfs3::decode::describe(bytes),
+        };
+        described.map_err(|violation| violation.to_string())
+    }
+}
+
+/// The transaction of an RPC message behind its record mark and, of an NFS call, the procedure (RFC 5531 §9, §11).
+fn message_head(bytes: &[u8]) -> Result<(u32, Option<Procedure>), Short> {
+    const CALL: u32 = 0;
+    let mut reader = Reader::new(bytes);
+    reader.skip(4)?;
+    let xid = reader.u32_be()?;
+    if reader.u32_be()? != CALL {
+        return Ok((xid, None));
+    }
+    let _rpc_version = reader.u32_be()?;
+    let program = reader.u32_be()?;
+    let _version = reader.u32_be()?;
+    let number = reader.u32_be()?;
+    Ok((xid, Procedure::from_number(number).filter(|_| program == nfs3::PROGRAM)))
+}

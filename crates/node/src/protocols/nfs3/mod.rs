@@ -1,0 +1,123 @@
+//! NFSv3, with the mount protocol on the same port.
+
+mod connector;
+mod describer;
+mod service;
+
+use std::net::SocketAddr;
+
+use iotax_proto::{
+    Instant,
+    nfs3::{
+        MOUNT_PROGRAM, PROGRAM, VERSION,
+        initiator::Mount,
+        target_side::{Config, Connection, Handles},
+    },
+    rpc::Peer,
+};
+
+use super::{About, Definition, Describe, Digests};
+use crate::{
+    failure::Failure,
+    fs::Tree,
+    load::{
+        Facts,
+        connector::{Settings, Workers},
+        endpoint::number,
+        link::Control,
+    },
+    server::{Guarded, ServerBackend, ServerConfig},
+};
+use service::{Common, Exported, VOLUME_FILE};
+
+#[derive(Debug)]
+pub struct Nfs3;
+
+/// What `nfs://HOST[:PORT]/EXPORT/FILE[?mountport=N]` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Without one, a portmapper is asked.
+    pub port: Option<u16>,
+    /// Without one, the mount protocol is spoken on `port` too where that is given.
+    pub mount_port: Option<u16>,
+    pub export: String,
+    pub file: String,
+}
+
+impl Definition for Nfs3 {
+    const ABOUT: About = About {
+        name: "nfs3",
+        title: "NFS",
+        scheme: "nfs",
+        form: "nfs://HOST[:PORT]/EXPORT/FILE",
+        options: &["uid", "gid"],
+        is_multipath: false,
+        rpc_programs: &[(PROGRAM, VERSION), (MOUNT_PROGRAM, VERSION)],
+    };
+
+    type Unit = Unit;
+    type Initiator = Mount;
+
+    fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
+        let (export, file) = path
+            .rsplit_once('/')
+            .filter(|(export, file)| !export.is_empty() && !file.is_empty())
+            .ok_or("the path must name an export and a file in it: nfs://HOST/EXPORT/FILE")?;
+        let mount_port = number(query, "mountport")?;
+        Ok(Unit { port, mount_port, export: format!("/{export}"), file: file.to_owned() })
+    }
+
+    fn control(unit: &Unit, settings: &Settings, workers: Workers, _: &str) -> Result<Box<dyn Control>, Failure> {
+        Ok(Box::new(connector::Mounting::new(unit, settings, workers)))
+    }
+
+    fn facts(mount: &Mount) -> Facts {
+        connector::facts(mount)
+    }
+
+    type Target = Connection;
+    type Exported = Exported;
+    type Common = Common;
+
+    fn common(config: &ServerConfig) -> Common {
+        Common::new(config)
+    }
+
+    fn export(config: &ServerConfig, index: usize) -> Exported {
+        Exported::new(config, index)
+    }
+
+    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
+        format!("nfs://{address}{}/{VOLUME_FILE}", exported.path)
+    }
+
+    fn tree(exported: &Exported) -> Option<&Guarded<Tree>> {
+        Some(&exported.tree)
+    }
+
+    fn accept(now: Instant, backend: &ServerBackend) -> Connection {
+        let peer = Peer { address: backend.peer.ip(), port: backend.peer.port() };
+        let handles = Handles::new(backend.state.server.common.nfs3.handle_key);
+        Connection::new(now, Config { peer, handles, ..Default::default() })
+    }
+
+    fn describe(_: Digests) -> Box<dyn Describe> {
+        Box::new(describer::Describer::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_understood_or_say_what_is_missing() {
+        let unit = |port, mount_port, export: &str, file: &str| {
+            Ok(Unit { port, mount_port, export: export.to_owned(), file: file.to_owned() })
+        };
+        assert_eq!(Nfs3::parse(Some(40001), "v0/data", None), unit(Some(40001), None, "/v0", "data"));
+        let deep = Nfs3::parse(None, "vol/a/b/disk.img", Some("mountport=635"));
+        assert_eq!(deep, unit(None, Some(635), "/vol/a/b", "disk.img"));
+        assert!(Nfs3::parse(None, "file", None).is_err_and(|message| message.contains("an export and a file")));
+    }
+}

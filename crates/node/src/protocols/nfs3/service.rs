@@ -1,0 +1,132 @@
+//! What NFS asks of the server.
+
+use std::sync::Arc;
+
+use iotax_proto::{
+    Instant,
+    nfs3::{
+        Attributes, Status, Time,
+        target_side::{
+            Export, ExportAccess, ExportId, FileId, Files, NameSpace as _, NfsBackend, OpenFile, ServerState,
+        },
+    },
+    rpc::{Credentials, Peer},
+};
+
+use crate::{
+    fs::{Limits, Tree, VolumeFile},
+    protocols::Exported as Any,
+    random::Unpredictable,
+    server::{Group, Guarded, ServerBackend, ServerConfig},
+    volume::unit_of,
+};
+
+/// The file that is an export's volume.
+pub(super) const VOLUME_FILE: &str = "data";
+
+/// What all exports share.
+#[derive(Debug)]
+pub struct Common {
+    state: Guarded<ServerState>,
+    /// Of file handles.
+    pub(super) handle_key: [u8; 32],
+}
+
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pub(super) path: String,
+    pub(super) tree: Guarded<Tree>,
+    file: Arc<VolumeFile>,
+    file_id: FileId,
+}
+
+impl Common {
+    pub(super) fn new(config: &ServerConfig) -> Self {
+        let mut handle_key = [0; 32];
+        Unpredictable::new(&config.secret, "file handles", 0).fill(&mut handle_key);
+        Self { state: Guarded::new(ServerState::default()), handle_key }
+    }
+}
+
+impl Exported {
+    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+        let export = &config.exports[index];
+        let volume = &config.volumes[export.volume];
+        let time = Time::from_nanos(config.started_unix_ns);
+        // Differs from one start of the server to the next, and is not 0.
+        let generation = (config.started_unix_ns >> 20) as u32 | 1;
+        let mut tree = Tree::new(index as u32, generation, Limits::default(), time);
+        let unit = unit_of(export.volume, export.read_only);
+        let file = tree.add_volume(VOLUME_FILE, unit, volume.size_bytes, export.read_only, time);
+        debug_assert!(tree.attributes(file.id()).is_ok(), "the volume's file is there");
+        let file_id = file.id();
+        Self { path: format!("/{}", volume.name), tree: Guarded::new(tree), file, file_id }
+    }
+}
+
+impl ServerBackend {
+    fn nfs(&self, export: ExportId) -> Option<&Exported> {
+        match self.state.server.exported.get(export as usize)? {
+            Any::Nfs3(export) => Some(export),
+            _ => None,
+        }
+    }
+}
+
+impl NfsBackend for ServerBackend {
+    fn exports(&self) -> Vec<Export> {
+        let here = self.portal().exports.iter().filter_map(|index| Some((*index, self.nfs(*index as ExportId)?)));
+        let shown = here.map(|(index, export)| {
+            let groups = self.export(index).groups.iter().flatten();
+            let groups = groups.flat_map(Group::networks).collect();
+            Export { id: index as ExportId, path: export.path.clone(), groups }
+        });
+        shown.collect()
+    }
+
+    fn admit(&self, peer: &Peer, export: ExportId) -> Option<ExportAccess> {
+        self.nfs(export)?;
+        let index = export as usize;
+        let export = self.export(index);
+        let may = self.portal().exports.contains(&index) && export.admits(None, peer.address);
+        may.then_some(ExportAccess { read_only: export.read_only, squash: export.squash })
+    }
+
+    #[inline]
+    fn open(&mut self, export: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, Status> {
+        let now = self.now;
+        let export = self.nfs(export).ok_or(Status::Stale)?;
+        if file == export.file_id {
+            let open = export.file.open(who, write)?;
+            if write {
+                export.file.touch(self.state.server.time(now));
+            }
+            return Ok(open);
+        }
+        export.tree.lock().open(file, who, write)
+    }
+
+    #[inline]
+    fn attributes(&mut self, export: ExportId, file: FileId) -> Option<Attributes> {
+        let export = self.nfs(export)?;
+        if file == export.file_id { Some(export.file.attributes()) } else { export.tree.lock().attributes(file).ok() }
+    }
+
+    fn write_verifier(&self) -> [u8; 8] {
+        self.state.server.config.started_unix_ns.to_be_bytes()
+    }
+
+    fn with_files(&mut self, now: Instant, export: ExportId, use_it: &mut dyn FnMut(&mut Files<'_>)) {
+        let Some(Exported { tree, .. }) = self.nfs(export) else { return };
+        let server = &self.state.server;
+        let (mut tree, mut state) = (tree.lock(), server.common.nfs3.state.lock());
+        use_it(&mut Files { names: &mut *tree, state: &mut state, time: server.time(now) });
+        if tree.has_remains() {
+            self.state.has_remains(export as usize);
+        }
+    }
+
+    fn with_state(&mut self, use_it: &mut dyn FnMut(&mut ServerState)) {
+        use_it(&mut self.state.server.common.nfs3.state.lock());
+    }
+}

@@ -1,0 +1,136 @@
+//! NVMe/TCP.
+
+mod connector;
+mod service;
+
+use std::net::SocketAddr;
+
+use iotax_proto::{
+    Instant,
+    nvme::auth::Worked,
+    nvme_tcp::{IoQueue, TargetConfig, TargetQueue, decode::Stream},
+};
+
+use super::{About, Definition, Describe, Digests, describe::cut_off};
+use crate::{
+    failure::Failure,
+    load::{
+        connector::{Settings, Workers},
+        endpoint::number,
+        link::Control,
+    },
+    server::{ServerBackend, ServerConfig},
+};
+use service::{Common, Exported};
+
+const PORT: u16 = 4420;
+
+#[derive(Debug)]
+pub struct NvmeTcp;
+
+/// What `nvme-tcp://HOST[:PORT]/NQN?ns=N` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub port: u16,
+    pub nqn: String,
+    pub nsid: u32,
+}
+
+impl Definition for NvmeTcp {
+    const ABOUT: About = About {
+        name: "nvme-tcp",
+        title: "NVMe/TCP",
+        scheme: "nvme-tcp",
+        form: "nvme-tcp://HOST[:PORT]/NQN?ns=N",
+        options: &["initiator", "header_digest", "data_digest", "dhchap"],
+        is_multipath: true,
+        rpc_programs: &[],
+    };
+
+    type Unit = Unit;
+    type Initiator = IoQueue;
+
+    fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
+        if !path.starts_with("nqn.") || path.contains('/') {
+            return Err(format!("'{path}' is no NVMe qualified name: it begins with nqn. and has no '/'"));
+        }
+        let nsid = number(query, "ns")?.ok_or("the namespace is missing: add ?ns=1")?;
+        if nsid == 0 || nsid == u32::MAX {
+            return Err(format!("{nsid} is no namespace"));
+        }
+        Ok(Unit { port: port.unwrap_or(PORT), nqn: path.to_owned(), nsid })
+    }
+
+    fn control(
+        unit: &Unit,
+        settings: &Settings,
+        workers: Workers,
+        endpoint: &str,
+    ) -> Result<Box<dyn Control>, Failure> {
+        Ok(Box::new(connector::Controller::new(unit, settings, workers, endpoint)?))
+    }
+
+    type Target = TargetQueue;
+    type Exported = Exported;
+    type Common = Common;
+
+    fn common(_: &ServerConfig) -> Common {
+        Common::new()
+    }
+
+    fn export(config: &ServerConfig, index: usize) -> Exported {
+        Exported::new(config, index)
+    }
+
+    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
+        format!("nvme-tcp://{address}/{}?ns=1", exported.name)
+    }
+
+    fn accept(now: Instant, _: &ServerBackend) -> TargetQueue {
+        TargetQueue::new(now, TargetConfig::default())
+    }
+
+    fn worked(target: &mut TargetQueue, now: Instant, worked: Worked, backend: &mut ServerBackend) {
+        target.worked(now, worked, backend);
+    }
+
+    /// An admin queue.
+    #[inline]
+    fn carries_no_io(target: &TargetQueue) -> bool {
+        target.qid() == Some(0)
+    }
+
+    fn describe(_: Digests) -> Box<dyn Describe> {
+        Box::new(Stream::default())
+    }
+}
+
+impl Describe for Stream {
+    /// Whether a stream carries admin or I/O commands shows in its Connect.
+    fn begin_stream(&mut self) {
+        *self = Self::default();
+    }
+
+    fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String> {
+        Self::describe(self, bytes).map_err(|violation| violation.to_string())?.ok_or_else(|| cut_off(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_understood_or_say_what_is_missing() {
+        let unit = NvmeTcp::parse(Some(1), "nqn.2026-11.io.iotax:v0", Some("ns=1"));
+        assert_eq!(unit, Ok(Unit { port: 1, nqn: "nqn.2026-11.io.iotax:v0".to_owned(), nsid: 1 }));
+        for (path, query, says) in [
+            ("nqn.x", None, "add ?ns=1"),
+            ("nqn.x", Some("ns=0"), "no namespace"),
+            ("nqn.x", Some("nsid=1"), "only ?ns=N"),
+            ("x", Some("ns=1"), "no NVMe qualified name"),
+        ] {
+            assert!(NvmeTcp::parse(None, path, query).is_err_and(|message| message.contains(says)), "{path}");
+        }
+    }
+}

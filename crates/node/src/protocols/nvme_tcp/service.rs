@@ -1,0 +1,103 @@
+//! What NVMe/TCP asks of the server.
+
+use std::rc::Rc;
+
+use iotax_proto::{
+    Origin,
+    nvme::{
+        Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
+        auth::{Work, Worked},
+        subsystem::DiscoveryLog,
+    },
+};
+
+use crate::{
+    protocols::{Exported as Any, Protocol},
+    server::{Group, Guarded, ServerBackend, ServerConfig, Service, identity},
+    volume::unit_of,
+};
+
+/// The subsystem of an export.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pub(super) name: String,
+    subsystem: Guarded<Subsystem>,
+}
+
+/// What all portals share.
+#[derive(Debug)]
+pub struct Common {
+    discovery: Guarded<Subsystem>,
+}
+
+impl Common {
+    pub(super) fn new() -> Self {
+        Self { discovery: Guarded::new(Subsystem::new(SubsystemConfig::discovery())) }
+    }
+}
+
+impl Exported {
+    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
+        let export = &config.exports[index];
+        let volume = &config.volumes[export.volume];
+        let unit = unit_of(export.volume, export.read_only);
+        let name = identity::nvme_name(&volume.name);
+        let serial = identity::serial(&volume.name);
+        let mut subsystem = Subsystem::new(SubsystemConfig { serial, ..SubsystemConfig::new(name.clone()) });
+        let uuid = identity::uuid(&volume.name);
+        subsystem.put_namespace(Namespace { nsid: 1, unit, nguid: uuid, uuid, eui64: [0; 8] });
+        Self { name, subsystem: Guarded::new(subsystem) }
+    }
+}
+
+impl NvmeBackend for ServerBackend {
+    fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal> {
+        if subnqn == DISCOVERY_NQN {
+            // Authentication is for what is found, not for finding: who may see what, groups say.
+            let subsystem = Rc::new(self.state.server.common.nvme_tcp.discovery.clone());
+            return Ok(Admission { subsystem, auth: None, address: self.address() });
+        }
+        let mut refusal = Refusal::NoSubsystem;
+        for export in &self.portal().exports {
+            let Any::NvmeTcp(Exported { name, subsystem }) = &self.state.server.exported[*export] else { continue };
+            if name != subnqn {
+                continue;
+            }
+            let export = self.export(*export);
+            if export.admits(Some(hostnqn), self.address()) {
+                let auth = export.group(Some(hostnqn), self.address()).and_then(Group::dhchap);
+                return Ok(Admission { subsystem: Rc::new(subsystem.clone()), auth, address: self.address() });
+            }
+            refusal = Refusal::HostNotAllowed;
+        }
+        Err(refusal)
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) {
+        self.state.random.borrow_mut().fill(bytes);
+    }
+
+    fn work(&mut self, work: Work) -> Option<Worked> {
+        let origin = Origin::of_address(self.address());
+        self.state.server.arithmetic.ask(self.asker, origin, work)
+    }
+
+    fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog {
+        let server = &self.state.server;
+        let mut entries = Vec::new();
+        for (index, portal) in server.config.portals.iter().enumerate() {
+            if portal.service != Service::Protocol(Protocol::NvmeTcp) {
+                continue;
+            }
+            let (address, port) = (portal.address.ip().to_string(), portal.address.port().to_string());
+            for export in portal.exports.iter().copied() {
+                if let Any::NvmeTcp(Exported { name, .. }) = &server.exported[export]
+                    && server.config.exports[export].admits(Some(hostnqn), self.address())
+                {
+                    entries.push(DiscoveryEntry::tcp(index as u16 + 1, name, &address, &port));
+                }
+            }
+        }
+        DiscoveryLog { generation: 1, entries }
+    }
+}

@@ -1,0 +1,271 @@
+//! From the table's rows to the types that tell protocols apart: each an enum, matched once where it is used, so that what
+//! happens for an I/O goes through no table of functions.
+
+/// `Name in module`: `module::Name` is the protocol's `Definition`, and the name of its variants.
+macro_rules! protocols {
+    ($($(#[$when:meta])? $name:ident in $module:ident,)+) => {
+        $($(#[$when])? pub mod $module;)+
+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Protocol {
+            $($(#[$when])? $name,)+
+        }
+
+        impl Protocol {
+            pub const ALL: &'static [Self] = &[$($(#[$when])? Self::$name,)+];
+
+            pub fn about(self) -> &'static About {
+                match self { $($(#[$when])? Self::$name => &$module::$name::ABOUT,)+ }
+            }
+
+            /// What puts PDUs into words.
+            pub fn describe(self, digests: Digests) -> Box<dyn Describe> {
+                match self { $($(#[$when])? Self::$name => $module::$name::describe(digests),)+ }
+            }
+        }
+
+        /// What an endpoint names behind the host.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum RemoteUnit {
+            $($(#[$when])? $name(<$module::$name as Definition>::Unit),)+
+        }
+
+        impl RemoteUnit {
+            /// `None` where no protocol has such a scheme.
+            pub(crate) fn parse(
+                scheme: &str,
+                port: Option<u16>,
+                path: &str,
+                query: Option<&str>,
+            ) -> Option<Result<Self, String>> {
+                $($(#[$when])? if scheme == $module::$name::ABOUT.scheme {
+                    return Some($module::$name::parse(port, path, query).map(Self::$name));
+                })+
+                None
+            }
+
+            pub fn protocol(&self) -> Protocol {
+                match self { $($(#[$when])? Self::$name(_) => Protocol::$name,)+ }
+            }
+
+            pub(crate) fn control(
+                &self,
+                settings: &Settings,
+                workers: Workers,
+                endpoint: &str,
+            ) -> Result<Box<dyn Control>, Failure> {
+                match self {
+                    $($(#[$when])? Self::$name(unit) => {
+                        $module::$name::control(unit, settings, workers, endpoint)
+                    })+
+                }
+            }
+        }
+
+        /// A worker's way to its unit.
+        pub enum AnyInitiator {
+            $($(#[$when])? $name(Box<<$module::$name as Definition>::Initiator>),)+
+            Memory(MemoryInitiator),
+            Disk(DiskInitiator),
+        }
+
+        impl AnyInitiator {
+            pub fn get(&mut self) -> &mut dyn Initiator {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => initiator.as_mut(),)+
+                    Self::Memory(initiator) => initiator,
+                    Self::Disk(initiator) => initiator,
+                }
+            }
+
+            pub fn poll_timeout(&self) -> Option<Instant> {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => initiator.poll_timeout(),)+
+                    Self::Memory(initiator) => initiator.poll_timeout(),
+                    Self::Disk(initiator) => initiator.poll_timeout(),
+                }
+            }
+
+            pub(crate) fn facts(&self) -> Facts {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => $module::$name::facts(initiator),)+
+                    Self::Memory(_) | Self::Disk(_) => Facts::default(),
+                }
+            }
+        }
+
+        impl fmt::Debug for AnyInitiator {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $($(#[$when])? Self::$name(_) => stringify!($name),)+
+                    Self::Memory(_) => "Memory",
+                    Self::Disk(_) => "Disk",
+                })
+            }
+        }
+
+        /// What an export shows.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Exported {
+            $($(#[$when])? $name(<$module::$name as Definition>::Exported),)+
+        }
+
+        impl Exported {
+            pub(crate) fn new(protocol: Protocol, config: &ServerConfig, index: usize) -> Self {
+                match protocol {
+                    $($(#[$when])? Protocol::$name => {
+                        Self::$name($module::$name::export(config, index))
+                    })+
+                }
+            }
+
+            pub(crate) fn endpoint(&self, address: SocketAddr) -> String {
+                match self {
+                    $($(#[$when])? Self::$name(exported) => {
+                        $module::$name::endpoint(exported, address)
+                    })+
+                }
+            }
+
+            pub(crate) fn tree(&self) -> Option<&Guarded<Tree>> {
+                match self {
+                    $($(#[$when])? Self::$name(exported) => $module::$name::tree(exported),)+
+                }
+            }
+        }
+
+        /// What all exports and portals of each protocol share.
+        #[allow(dead_code)] // some share nothing
+        #[derive(Debug)]
+        pub(crate) struct Common {
+            $($(#[$when])? pub(crate) $module: <$module::$name as Definition>::Common,)+
+        }
+
+        impl Common {
+            pub(crate) fn new(config: &ServerConfig) -> Self {
+                Self { $($(#[$when])? $module: $module::$name::common(config),)+ }
+            }
+        }
+
+        /// One connection at the server.
+        pub(crate) enum AnyTarget {
+            $($(#[$when])? $name(Box<<$module::$name as Definition>::Target>),)+
+            Portmap(Box<Portmapper>),
+        }
+
+        impl AnyTarget {
+            pub(crate) fn accept(protocol: Protocol, now: Instant, backend: &ServerBackend) -> Self {
+                match protocol {
+                    $($(#[$when])? Protocol::$name => {
+                        Self::$name(Box::new($module::$name::accept(now, backend)))
+                    })+
+                }
+            }
+
+            pub(crate) fn handle_notification(&mut self, now: Instant, backend: &mut ServerBackend) {
+                match self {
+                    $($(#[$when])? Self::$name(target) => {
+                        $module::$name::handle_notification(target, now, backend);
+                    })+
+                    Self::Portmap(_) => {}
+                }
+            }
+
+            pub(crate) fn worked(&mut self, now: Instant, worked: Worked, backend: &mut ServerBackend) {
+                match self {
+                    $($(#[$when])? Self::$name(target) => {
+                        $module::$name::worked(target, now, worked, backend);
+                    })+
+                    Self::Portmap(_) => {}
+                }
+            }
+
+            #[inline]
+            pub(crate) fn carries_no_io(&self) -> bool {
+                match self {
+                    $($(#[$when])? Self::$name(target) => $module::$name::carries_no_io(target),)+
+                    Self::Portmap(_) => false,
+                }
+            }
+        }
+
+        impl Target<ServerBackend> for AnyTarget {
+            #[inline]
+            fn receive(
+                &mut self,
+                now: Instant,
+                bytes: &[u8],
+                backend: &mut ServerBackend,
+            ) -> Result<usize, Violation> {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.receive(now, bytes, backend),)+
+                    Self::Portmap(target) => target.receive(now, bytes, backend),
+                }
+            }
+
+            #[inline]
+            fn complete(
+                &mut self,
+                now: Instant,
+                id: IoId,
+                result: Result<Option<Payload>, UnitError>,
+                backend: &mut ServerBackend,
+            ) {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.complete(now, id, result, backend),)+
+                    Self::Portmap(target) => target.complete(now, id, result, backend),
+                }
+            }
+
+            #[inline]
+            fn transmit(&mut self) -> &mut Transmit {
+                match self {
+                    $($(#[$when])? Self::$name(target) => Target::<ServerBackend>::transmit(target.as_mut()),)+
+                    Self::Portmap(target) => Target::<ServerBackend>::transmit(target.as_mut()),
+                }
+            }
+
+            #[inline]
+            fn poll_timeout(&self) -> Option<Instant> {
+                match self {
+                    $($(#[$when])? Self::$name(target) => Target::<ServerBackend>::poll_timeout(target.as_ref()),)+
+                    Self::Portmap(target) => Target::<ServerBackend>::poll_timeout(target.as_ref()),
+                }
+            }
+
+            #[inline]
+            fn handle_timeout(&mut self, now: Instant, backend: &mut ServerBackend) -> Result<(), Violation> {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.handle_timeout(now, backend),)+
+                    Self::Portmap(target) => target.handle_timeout(now, backend),
+                }
+            }
+
+            #[inline]
+            fn is_closing(&self) -> bool {
+                match self {
+                    $($(#[$when])? Self::$name(target) => Target::<ServerBackend>::is_closing(target.as_ref()),)+
+                    Self::Portmap(target) => Target::<ServerBackend>::is_closing(target.as_ref()),
+                }
+            }
+
+            fn disconnected(&mut self, now: Instant, backend: &mut ServerBackend) {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.disconnected(now, backend),)+
+                    Self::Portmap(target) => target.disconnected(now, backend),
+                }
+            }
+        }
+
+        impl fmt::Debug for AnyTarget {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $($(#[$when])? Self::$name(_) => stringify!($name),)+
+                    Self::Portmap(_) => "Portmap",
+                })
+            }
+        }
+    };
+}
+
+pub(super) use protocols;

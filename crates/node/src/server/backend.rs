@@ -1,0 +1,133 @@
+//! What a connection's protocol finds behind it: volumes, files, and who may have them.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+};
+
+use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
+
+use super::{
+    arithmetic::Asker,
+    files::{FileWrites, with_tree},
+    portals::{Export, Portal},
+    shared::Server,
+};
+use crate::{
+    fs::TreeUnit,
+    random::Unpredictable,
+    volume::{Disks, Operations, Volumes},
+};
+
+/// What the connections of one thread share.
+#[derive(Debug)]
+pub(crate) struct ThreadState {
+    pub(crate) server: Arc<Server>,
+    pub(crate) volumes: Rc<Volumes>,
+    pub(crate) disks: Rc<RefCell<Disks>>,
+    pub(crate) random: RefCell<Unpredictable>,
+    /// Exports whose trees have something to free, see `Tree::free_some`.
+    pub(crate) remains: RefCell<VecDeque<usize>>,
+}
+
+impl ThreadState {
+    /// Some of an export's files were removed or cut.
+    pub(crate) fn has_remains(&self, export: usize) {
+        let mut remains = self.remains.borrow_mut();
+        if !remains.contains(&export) {
+            remains.push_back(export);
+        }
+    }
+
+    /// Frees a part of what remains of files, of one export after the other.
+    pub(super) fn free_some(&self) {
+        let next = self.remains.borrow_mut().pop_front();
+        if let Some((export, tree)) = next.and_then(|export| Some((export, self.server.exported.get(export)?.tree()?)))
+        {
+            let mut tree = tree.lock();
+            tree.free_some();
+            if tree.has_remains() {
+                self.remains.borrow_mut().push_back(export);
+            }
+        }
+    }
+}
+
+/// The server behind one connection's target: each protocol's own `Backend` is in its folder.
+#[derive(Debug)]
+pub struct ServerBackend {
+    pub(crate) state: Rc<ThreadState>,
+    pub(crate) operations: Operations,
+    pub(super) files: FileWrites,
+    pub(crate) peer: SocketAddr,
+    portal: usize,
+    pub(crate) asker: Asker,
+    /// Of the call under way.
+    pub(crate) now: Instant,
+}
+
+impl ServerBackend {
+    pub(crate) fn new(state: Rc<ThreadState>, asker: Asker, peer: SocketAddr, portal: usize) -> Self {
+        let operations = Operations::new(asker.conn, Rc::clone(&state.volumes), Rc::clone(&state.disks));
+        Self { state, operations, files: FileWrites::default(), peer, portal, asker, now: Instant(0) }
+    }
+
+    pub(crate) fn portal(&self) -> &Portal {
+        &self.state.server.config.portals[self.portal]
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    pub(crate) fn export(&self, index: usize) -> &Export {
+        &self.state.server.config.exports[index]
+    }
+}
+
+impl Backend for ServerBackend {
+    fn geometry(&self, unit: UnitId) -> Option<Geometry> {
+        match TreeUnit::from_unit(unit) {
+            None => self.operations.geometry(unit),
+            Some(unit) => {
+                let geometry = |tree: &mut crate::fs::Tree| tree.geometry(unit.number).ok_or(UnitError::NoUnit);
+                with_tree(&self.state.server, unit, geometry).ok()
+            }
+        }
+    }
+
+    fn allocation(&self, unit: UnitId, offset: u64) -> Option<Allocation> {
+        TreeUnit::from_unit(unit).is_none().then(|| self.operations.allocation(self.now, unit, offset))?
+    }
+
+    #[inline]
+    fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started {
+        match TreeUnit::from_unit(unit) {
+            None => self.operations.start(now, id, unit, op),
+            Some(unit) => self.files.start(&self.state.server, now, id, unit, &op),
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
+        if !self.files.place(id, offset, bytes) {
+            self.operations.place(id, offset, bytes);
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, now: Instant, id: IoId) -> Started {
+        match self.files.finish(&self.state.server, now, id) {
+            Some(started) => started,
+            None => self.operations.finish(now, id),
+        }
+    }
+
+    fn abort(&mut self, id: IoId, ending: Option<Ending>) {
+        self.files.abort(id);
+        self.operations.abort(id, ending);
+    }
+}
