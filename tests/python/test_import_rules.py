@@ -269,6 +269,31 @@ def test_protocols_are_told_apart_in_their_table_alone() -> None:
     assert any(named.search(rust_code(path)) for path in folder.rglob("*.rs"))
 
 
+ROOMS_OF_NODE = {
+    "volume": ("fs", "load", "protocols", "server"),
+    "fs": ("load", "protocols", "server"),
+    "server": ("load",),
+    "load": ("fs", "server", "volume"),
+}
+
+
+@pytest.mark.parametrize("room", ROOMS_OF_NODE)
+def test_server_and_load_generator_know_each_other_by_the_protocols_alone(room: str) -> None:
+    broken = []
+    for path in rust_sources("node"):
+        if path.relative_to(CRATES / "node" / "src").parts[0] == room:
+            named = {name.split("::")[1] for name in rust_paths(path) if name.startswith("crate::")}
+            broken += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(named & set(ROOMS_OF_NODE[room]))]
+    assert broken == []
+
+
+@pytest.mark.parametrize("word", ["iscsi", "iqn", "isid", "fcp"])
+def test_scsi_knows_no_transport(word: str) -> None:
+    """Names and numbers of a transport are its own to tell (`scsi::Ports`)."""
+    found = [path for path in rust_sources("proto") if "scsi" in path.parts and re.search(word, rust_code(path), re.I)]
+    assert [str(path.relative_to(ROOT)) for path in found] == []
+
+
 FORBIDDEN_STD = ("time", "net", "fs", "thread", "process", "env", "io")
 ADDRESS_TYPES = {"SocketAddr", "SocketAddrV4", "SocketAddrV6", "IpAddr", "Ipv4Addr", "Ipv6Addr", "AddrParseError"}
 

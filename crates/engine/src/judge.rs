@@ -4,7 +4,8 @@ use std::{io, ops::Range, os::unix::fs::FileExt as _};
 
 use iotax_node::{
     failure::{Failure, FailureKind},
-    load::{Content, pattern::Pool, verify::classify},
+    load::{Content, verify::classify},
+    pattern::Pool,
 };
 use iotax_runtime::disk::Candidate;
 
@@ -82,7 +83,7 @@ impl Look<'_> {
 mod tests {
     use std::{fs, path::PathBuf};
 
-    use iotax_node::load::pattern::Stamp;
+    use iotax_node::pattern::Stamp;
 
     use super::*;
 

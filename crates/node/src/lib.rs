@@ -13,9 +13,11 @@ pub mod failure;
 pub mod fs;
 pub mod load;
 pub mod node;
+pub mod pattern;
 pub mod protocols;
 mod random;
 pub mod secrets;
+pub mod seeded;
 pub mod server;
 pub mod volume;
 

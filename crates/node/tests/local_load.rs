@@ -6,7 +6,8 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use iotax_node::{
     DiskId, FailureKind, LoadNode, TaskConfig,
-    load::{Content, Endpoint, LocalUnit, Measured, Outcome, RunConfig, pattern, pattern::Pool},
+    load::{Content, Endpoint, LocalUnit, Measured, Outcome, RunConfig},
+    pattern::{self, Pool},
 };
 use iotax_proto::{Geometry, Instant, Region};
 use support::{Heap, Lab, RUN, allocate, load};

@@ -6,7 +6,8 @@ use std::{rc::Rc, time::Duration};
 
 use iotax_node::{
     TaskConfig,
-    load::{Arrivals, Measured, Open, Pacing, RunConfig, pattern::Pool},
+    load::{Arrivals, Measured, Open, Pacing, RunConfig},
+    pattern::Pool,
     server::Protocol,
     volume,
 };

@@ -10,7 +10,8 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 use iotax_node::{
     CloseReason, ConnId, Input, ListenerId, LoadConfig, LoadNode, Node, Output, Randomness, RunConfig, Server,
     ServerConfig, ServerNode, TaskConfig,
-    load::{Endpoint, Outcome, Pacing, connector, pattern::Pool},
+    load::{Endpoint, Outcome, Pacing, connector},
+    pattern::Pool,
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use iotax_node::{DiskOp, DiskToken, load::streams::Stream};
+use iotax_node::{DiskOp, DiskToken, seeded::SeededRng};
 
 pub const SECTOR: usize = 512;
 
@@ -40,7 +40,7 @@ impl Default for Media {
 #[derive(Debug)]
 pub struct Disk {
     pub media: Media,
-    random: Stream,
+    random: SeededRng,
     /// What is on the medium.
     durable: Vec<u8>,
     /// What reads give.
@@ -76,7 +76,7 @@ impl Disk {
     pub fn new(size_bytes: usize, media: Media, seed: u64) -> Self {
         Self {
             media,
-            random: Stream::new(seed, "disk", 0),
+            random: SeededRng::new(seed, "disk", 0),
             durable: vec![0; size_bytes],
             current: vec![0; size_bytes],
             unflushed: Vec::new(),

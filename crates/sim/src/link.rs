@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use iotax_node::{ConnId, load::streams::Stream};
+use iotax_node::{ConnId, seeded::SeededRng};
 use iotax_proto::{Instant, Transmit, wire::Chunk};
 
 /// What a host sends through. What several connections send leaves in turn.
@@ -55,7 +55,7 @@ impl Nic {
         self.free_at + self.link.latency
     }
 
-    pub(crate) fn piece(&self, random: &mut Stream) -> usize {
+    pub(crate) fn piece(&self, random: &mut SeededRng) -> usize {
         let most = self.link.piece_bytes.max(1);
         if self.link.splits { random.below(most as u64) as usize + 1 } else { most }
     }

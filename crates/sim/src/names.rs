@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use iotax_node::{ConnId, Input, Node, Output, load::streams::Stream};
+use iotax_node::{ConnId, Input, Node, Output, seeded::SeededRng};
 use iotax_proto::{
     Instant, Transmit,
     nfs3::{
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Names {
     to: SocketAddr,
     board: SharedBoard,
-    random: Stream,
+    random: SeededRng,
     state: State,
     transmit: Transmit,
     outputs: VecDeque<Output>,
@@ -87,7 +87,7 @@ impl Names {
         Self {
             to,
             board,
-            random: Stream::new(seed, "names", 0),
+            random: SeededRng::new(seed, "names", 0),
             state: State::Away(Instant(0)),
             transmit: Transmit::default(),
             outputs: VecDeque::new(),

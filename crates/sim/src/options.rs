@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use iotax_node::{load::streams::Stream, server::Protocol};
+use iotax_node::{seeded::SeededRng, server::Protocol};
 
 /// What goes wrong during the safety phase. README.md says of each what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ pub struct Options {
 impl Options {
     /// A world of a seed: each fault in some of them, so that a few meet.
     pub fn draw(protocol: Protocol, seed: u64) -> Self {
-        let mut random = Stream::new(seed, "options", protocol as u64);
+        let mut random = SeededRng::new(seed, "options", protocol as u64);
         let share = random.below(4) + 1;
         let block_size = [512, 512, 512, 4096, 0][random.below(5) as usize];
         let of_disk = [Fault::Crash, Fault::PowerLoss, Fault::MediaError, Fault::SlowMedia, Fault::DiskFull];

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
-use iotax_node::{Input, ServerNode, load::streams::Stream};
+use iotax_node::{Input, ServerNode, seeded::SeededRng};
 
 use crate::{
     agent::{Agent, Character},
@@ -60,7 +60,7 @@ struct Trial<'a> {
     agents: Vec<(HostId, Rc<RefCell<Agent>>)>,
     names: Option<(HostId, Rc<RefCell<Names>>)>,
     /// Of each fault, so that none shifts another's.
-    random: Vec<Stream>,
+    random: Vec<SeededRng>,
     /// Connections of which what is left at the disk may still end; see `Calls::Expire`.
     expiring: Vec<(usize, u64)>,
     longest: Duration,
@@ -76,7 +76,7 @@ const EXPIRE: u64 = 1_000_000;
 impl<'a> Trial<'a> {
     fn new(options: &'a Options) -> Self {
         let mut world = World::new(options.seed);
-        let mut random = Stream::new(options.seed, "trial", 0);
+        let mut random = SeededRng::new(options.seed, "trial", 0);
         let link = Link {
             latency: Duration::from_micros(5 + random.below(200)),
             rate_bytes_per_s: [None, Some(125_000_000), Some(1_250_000_000)][random.below(3) as usize],
@@ -142,7 +142,7 @@ impl<'a> Trial<'a> {
             links,
             agents,
             names,
-            random: (0..Fault::ALL.len() as u64).map(|fault| Stream::new(options.seed, "fault", fault)).collect(),
+            random: (0..Fault::ALL.len() as u64).map(|fault| SeededRng::new(options.seed, "fault", fault)).collect(),
             expiring: Vec::new(),
             longest,
             faults: 0,

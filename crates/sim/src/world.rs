@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use iotax_node::{CloseReason, ConnId, DiskId, Input, ListenerId, Node, Output, load::streams::Stream};
+use iotax_node::{CloseReason, ConnId, DiskId, Input, ListenerId, Node, Output, seeded::SeededRng};
 use iotax_proto::Instant;
 
 use crate::{
@@ -47,7 +47,7 @@ pub struct World {
     now: Instant,
     events: Events<Event>,
     pub trace: Trace,
-    random: Stream,
+    random: SeededRng,
     hosts: Vec<Host>,
     nics: Vec<Nic>,
     listeners: Vec<Listener>,
@@ -116,7 +116,7 @@ impl World {
             now: Instant(1_000),
             events: Events::new(),
             trace: Trace::default(),
-            random: Stream::new(seed, "world", 0),
+            random: SeededRng::new(seed, "world", 0),
             hosts: Vec::new(),
             nics: Vec::new(),
             listeners: Vec::new(),

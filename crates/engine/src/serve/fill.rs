@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt as _;
 
 use iotax_node::{
     failure::Failure,
-    load::pattern::{Pool, Stamp},
+    pattern::{Pool, Stamp},
     volume,
 };
 use iotax_runtime::{disk::Disk, memory::SharedRegion};

@@ -1,8 +1,7 @@
 //! What one stream of a load asks of the unit, and which workers do it.
 
 use crate::failure::Failure;
-
-use super::pattern::BLOCK_BYTES;
+use crate::pattern::BLOCK_BYTES;
 
 /// Streams of one load at most: each takes up to 2 MiB of histograms in every thread.
 const STREAMS_MAX: usize = 16;

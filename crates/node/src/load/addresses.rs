@@ -1,6 +1,6 @@
 //! Where the next I/O goes.
 
-use super::streams::{Chance, Stream};
+use crate::seeded::{Chance, SeededRng};
 
 /// The share of the working set that belongs to one worker, in blocks of the load's block size.
 ///
@@ -29,7 +29,7 @@ pub struct Addresses {
     zone: Zone,
     block_size: u64,
     randoms: Chance,
-    random: Stream,
+    random: SeededRng,
     next_sequential: u64,
     busy: Busy,
 }
@@ -42,7 +42,7 @@ impl Addresses {
             zone,
             block_size: u64::from(block_size),
             randoms: Chance::percent(random_percent),
-            random: Stream::new(seed, "addresses", u64::from(worker)),
+            random: SeededRng::new(seed, "addresses", u64::from(worker)),
             next_sequential: 0,
             busy: Busy::new(outstanding),
         }

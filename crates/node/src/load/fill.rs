@@ -1,10 +1,9 @@
 //! Writes the pattern over the working set, in order, as writer 0, and makes it durable.
 
+use crate::pattern::{Pool, Stamp};
 use std::rc::Rc;
 
 use iotax_proto::{Io, Payload, Tag};
-
-use super::pattern::{Pool, Stamp};
 
 #[derive(Debug)]
 pub(super) struct FillTask {

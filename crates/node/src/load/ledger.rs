@@ -1,9 +1,7 @@
 //! What a run remembers of its own writes, so that a block that lost a write is told from one that never had it.
 
-use super::{
-    pattern::Stamp,
-    verdict::{Verdict, Wrong, describe},
-};
+use super::verdict::{Verdict, Wrong, describe};
+use crate::pattern::Stamp;
 
 /// Entries kept at most (4 bytes each). A larger zone is judged by its writers' counts alone.
 const ENTRIES_MAX: u64 = 1 << 24;

@@ -1,6 +1,6 @@
 //! Read or write.
 
-use super::streams::{Chance, Stream};
+use crate::seeded::{Chance, SeededRng};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -11,12 +11,12 @@ pub enum Direction {
 #[derive(Debug)]
 pub struct Mix {
     reads: Chance,
-    random: Stream,
+    random: SeededRng,
 }
 
 impl Mix {
     pub fn new(read_percent: f64, seed: u64, worker: u32) -> Self {
-        Self { reads: Chance::percent(read_percent), random: Stream::new(seed, "mix", u64::from(worker)) }
+        Self { reads: Chance::percent(read_percent), random: SeededRng::new(seed, "mix", u64::from(worker)) }
     }
 
     pub fn draw(&mut self) -> Direction {

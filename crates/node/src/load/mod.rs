@@ -14,13 +14,13 @@ pub mod link;
 pub mod local;
 pub mod mix;
 pub mod pacing;
-pub mod pattern;
+
 pub mod recorder;
 mod run;
 mod scan;
 pub mod schedule;
 pub mod signature;
-pub mod streams;
+
 mod trouble;
 pub mod verdict;
 pub mod verify;

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 
 use iotax_proto::Instant;
 
-use super::{schedule::Schedule, streams::Stream};
+use super::schedule::Schedule;
 use crate::failure::Failure;
+use crate::seeded::SeededRng;
 
 /// More than any machine submits; beyond it a slip of the pen.
 const RATE_MAX_IOPS: f64 = 1e8;
@@ -76,7 +77,7 @@ struct OpenPacer {
     /// 0: none ever comes.
     gap_ns: f64,
     phase: f64,
-    random: Stream,
+    random: SeededRng,
     /// Of the next arrival, from the beginning; constant arrivals count, so that their spacing does not drift.
     count: u64,
     elapsed_ns: f64,
@@ -98,7 +99,7 @@ impl Pacer {
                 arrivals: open.arrivals,
                 gap_ns: if rate_iops > 0.0 { 1e9 / rate_iops } else { 0.0 },
                 phase: share.phase,
-                random: Stream::new(seed, "arrivals", u64::from(worker)),
+                random: SeededRng::new(seed, "arrivals", u64::from(worker)),
                 count: 0,
                 elapsed_ns: 0.0,
                 next: None,

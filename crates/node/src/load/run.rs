@@ -11,12 +11,12 @@ use super::{
     ledger::Ledger,
     mix::{Direction, Mix},
     pacing::{Arrived, Pacer, Share},
-    pattern::{Pool, headers},
     recorder::{Completion, Recorder},
     schedule::Schedule,
     verdict::Wrong,
     verify::{ReadCheck, Tally},
 };
+use crate::pattern::{Pool, headers};
 
 #[derive(Debug)]
 pub(super) struct RunTask {

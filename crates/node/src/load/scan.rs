@@ -4,10 +4,8 @@ use std::rc::Rc;
 
 use iotax_proto::{Io, Tag};
 
-use super::{
-    pattern::Pool,
-    verify::{Content, classify},
-};
+use super::verify::{Content, classify};
+use crate::pattern::Pool;
 
 #[derive(Debug)]
 pub(super) struct ScanTask {

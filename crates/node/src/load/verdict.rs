@@ -1,6 +1,6 @@
 //! What a block may turn out to be.
 
-use super::pattern::Stamp;
+use crate::pattern::Stamp;
 
 /// What a right block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::{
     ledger::Ledger,
-    pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool},
     signature,
     verdict::{Verdict, Wrong, describe},
 };
+use crate::pattern::{BLOCK_BYTES, HEADER_BYTES, Header, Pool};
 
 /// Blocks seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,7 +252,8 @@ fn first_foreign(block: &[u8; BLOCK_BYTES], at: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::pattern::Stamp, *};
+    use super::*;
+    use crate::pattern::Stamp;
 
     const STAMP: Stamp = Stamp { run: 1, writer: 0, sequence: 0 };
 

@@ -1,6 +1,6 @@
 //! Names and numbers of a volume, the same over every protocol and every start of a server.
 
-use crate::load::streams::Stream;
+use crate::seeded::SeededRng;
 
 /// Identities depend on a volume's name alone.
 const SEED: u64 = 0x696f_7461_785f_6964;
@@ -17,15 +17,15 @@ pub fn nvme_name(volume: &str) -> String {
 
 /// 16 hexadecimal digits: SCSI's unit serial number and NVMe's controller serial number.
 pub(crate) fn serial(volume: &str) -> String {
-    format!("{:016x}", Stream::new(SEED, volume, 0).draw())
+    format!("{:016x}", SeededRng::new(SEED, volume, 0).draw())
 }
 
 /// A UUID of version 8 (RFC 9562 §5.8); NVMe's NGUID too.
 pub(crate) fn uuid(volume: &str) -> [u8; 16] {
-    let mut stream = Stream::new(SEED, volume, 1);
+    let mut random = SeededRng::new(SEED, volume, 1);
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&stream.draw().to_be_bytes());
-    id[8..].copy_from_slice(&stream.draw().to_be_bytes());
+    id[..8].copy_from_slice(&random.draw().to_be_bytes());
+    id[8..].copy_from_slice(&random.draw().to_be_bytes());
     id[6] = id[6] & 0x0f | 0x80;
     id[8] = id[8] & 0x3f | 0x80;
     id

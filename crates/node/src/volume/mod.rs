@@ -18,8 +18,8 @@ use std::{rc::Rc, sync::Arc};
 use iotax_proto::Region;
 
 use crate::{
-    load::pattern::{BLOCK_BYTES, Pool, Stamp},
     node::DiskId,
+    pattern::{BLOCK_BYTES, Pool, Stamp},
 };
 
 pub use buffers::{Allocate, Buffers};

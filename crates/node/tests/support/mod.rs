@@ -8,7 +8,7 @@ use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_node::{
     CloseReason, ConnId, DiskOp, DiskToken, Input, ListenerId, LoadConfig, Node, Output, RunConfig, TaskConfig,
-    load::{Pacing, streams::Stream},
+    load::Pacing, seeded::SeededRng,
 };
 pub use iotax_proto::HeapRegion as Heap;
 use iotax_proto::{Instant, Region};
@@ -64,7 +64,7 @@ impl Default for World {
 
 pub struct Lab<'a, C> {
     world: World,
-    random: Stream,
+    random: SeededRng,
     pub now: Instant,
     client: &'a mut C,
     server: Option<&'a mut dyn Node>,
@@ -108,7 +108,7 @@ struct End {
 impl<'a, C: Node> Lab<'a, C> {
     pub fn new(client: &'a mut C, server: Option<&'a mut dyn Node>, listeners: &[SocketAddr]) -> Self {
         Self {
-            random: Stream::new(1, "lab", 0),
+            random: SeededRng::new(1, "lab", 0),
             world: World::default(),
             now: Instant(1_000),
             client,
@@ -123,7 +123,7 @@ impl<'a, C: Node> Lab<'a, C> {
     }
 
     pub fn world(mut self, world: World) -> Self {
-        self.random = Stream::new(world.seed, "lab", 0);
+        self.random = SeededRng::new(world.seed, "lab", 0);
         self.world = world;
         self
     }

@@ -4,7 +4,8 @@ use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
 
 use iotax_node::{
     Failure, LoadNode, Randomness, Server, ServerConfig, ServerNode,
-    load::{Endpoint, LoadConfig, Measured, Outcome, RunConfig, TaskConfig, connector, pattern::Pool},
+    load::{Endpoint, LoadConfig, Measured, Outcome, RunConfig, TaskConfig, connector},
+    pattern::Pool,
     server::{Export, Group, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };

@@ -37,7 +37,7 @@ fn standard(call: &Call<'_>) -> Vec<u8> {
         put_ascii(&mut data[16..32], &device.identity.product);
         put_ascii(&mut data[32..36], &device.identity.revision);
     });
-    let versions = [SAM_5, call.nexus.ports.version_descriptor, SPC_4, SBC_3];
+    let versions = [SAM_5, call.nexus.ports.transport.version_descriptor, SPC_4, SBC_3];
     for (field, version) in data[58..].chunks_exact_mut(2).zip(versions) {
         field.copy_from_slice(&version.to_be_bytes());
     }

@@ -32,7 +32,7 @@ pub use describe::describe_cdb;
 pub use device::{Device, Identity, LogicalUnit, Provisioning};
 pub use lun::{decode_lun, encode_lun};
 pub use nexus::{Nexus, TaskManagement, TaskManagementResponse};
-pub use ports::Ports;
+pub use ports::{Ports, Transport};
 pub use sense::{Sense, status};
 
 use alloc::vec::Vec;

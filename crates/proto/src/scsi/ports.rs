@@ -1,23 +1,29 @@
 //! Whom a device knows its sessions by.
 
-use alloc::string::{String, ToString};
+use alloc::{string::String, vec::Vec};
 
 /// The two ends of a nexus, as its transport names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// Name of the SCSI initiator port; of iSCSI's, `iqn…,i,0x<ISID>` (RFC 7143 §4.4.2).
+    /// Name of the SCSI initiator port.
     pub initiator: String,
-    /// Name of the SCSI target port; of iSCSI's, `iqn…,t,0x<portal group tag>`.
+    /// The TransportID of the initiator port (SPC-5 §7.6.4).
+    pub initiator_id: Vec<u8>,
+    /// Name of the SCSI target port.
     pub target: String,
+    /// Name of the SCSI device that the target port belongs to.
+    pub target_device: String,
     pub relative_target_port: u16,
-    /// The VERSION DESCRIPTOR of the transport (SPC-5 §6.6.2).
-    pub version_descriptor: u16,
+    pub transport: Transport,
 }
 
-impl Ports {
-    pub fn new(initiator: &str, target: &str, relative_target_port: u16, version_descriptor: u16) -> Self {
-        Self { initiator: initiator.to_string(), target: target.to_string(), relative_target_port, version_descriptor }
-    }
+/// A SCSI transport protocol by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// The PROTOCOL IDENTIFIER (SPC-5 §7.6.1).
+    pub protocol_identifier: u8,
+    /// The VERSION DESCRIPTOR (SPC-5 §6.6.2).
+    pub version_descriptor: u16,
 }
 
 /// Names a nexus within its device, for as long as the session lasts.

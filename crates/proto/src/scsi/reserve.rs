@@ -73,26 +73,16 @@ pub(crate) fn read_full_status(call: &mut Call<'_>) -> Handled {
         let mut list = Vec::new();
         for registration in &reservations.registrations {
             let held = reservations.held().filter(|_| reservations.is_holder(&registration.ports));
-            let transport_id = transport_id(&registration.ports.initiator);
+            let transport_id = &registration.ports.initiator_id;
             list.extend_from_slice(&registration.key.to_be_bytes());
             list.extend_from_slice(&[0; 4]);
             list.extend_from_slice(&[u8::from(held.is_some()), held.map_or(0, |(_, kind)| kind.code), 0, 0, 0, 0]);
             list.extend_from_slice(&registration.ports.relative_target_port.to_be_bytes());
             list.extend_from_slice(&(transport_id.len() as u32).to_be_bytes());
-            list.extend_from_slice(&transport_id);
+            list.extend_from_slice(transport_id);
         }
         list
     })
-}
-
-/// TransportID of an iSCSI initiator port (SPC-5 §7.6.4.6): protocol 5, format 01b with the ISID in the name.
-fn transport_id(initiator: &str) -> Vec<u8> {
-    let name_len = (initiator.len() + 1).next_multiple_of(4).clamp(20, 244);
-    let mut id = alloc::vec![0x45, 0];
-    id.extend_from_slice(&(name_len as u16).to_be_bytes());
-    id.extend(initiator.bytes().take(name_len - 1));
-    id.resize(4 + name_len, 0);
-    id
 }
 
 /// PRGENERATION, ADDITIONAL LENGTH, then a list made from the reservations.

@@ -60,8 +60,8 @@ fn device_identification(call: &Call<'_>, view: &LunView) -> Vec<u8> {
     let ports = &call.nexus.ports;
     let mut page = Vec::new();
     let mut designator = |code_set: u8, association_and_type: u8, bytes: &[u8]| {
-        // iSCSI is protocol 5; it counts where PIV is set.
-        let protocol = if association_and_type & 0x80 != 0 { 0x50 } else { 0 };
+        // The transport's protocol counts where PIV is set.
+        let protocol = if association_and_type & 0x80 != 0 { ports.transport.protocol_identifier << 4 } else { 0 };
         page.extend_from_slice(&[protocol | code_set, association_and_type, 0, bytes.len() as u8]);
         page.extend_from_slice(bytes);
     };
@@ -73,8 +73,7 @@ fn device_identification(call: &Call<'_>, view: &LunView) -> Vec<u8> {
     let [high, low] = ports.relative_target_port.to_be_bytes();
     designator(BINARY, PORT | 4, &[0, 0, high, low]);
     designator(UTF8, PORT | 8, &name_string(&ports.target));
-    let device_name = ports.target.split(",t,").next().unwrap_or_default();
-    designator(UTF8, DEVICE | 8, &name_string(device_name));
+    designator(UTF8, DEVICE | 8, &name_string(&ports.target_device));
     page
 }
 

@@ -81,6 +81,9 @@ fn device_identification_names_unit_port_and_device() {
     let of = |kind: u8| designators.iter().find(|designator| designator.1 == kind).map(|found| found.2.clone());
     assert_eq!(of(0x03).expect("NAA")[0] >> 4, 3);
     assert_eq!(of(0x01).expect("T10 vendor ID"), b"IOTAX   volume-0001");
+    for (code_set, kind, _) in &designators {
+        assert_eq!(code_set >> 4, if kind & 0x80 == 0 { 0 } else { 6 }, "the transport's protocol, where there is one");
+    }
     assert_eq!(of(0x94).expect("relative target port"), [0, 0, 0, 1]);
     let port = of(0x98).expect("target port name");
     assert!(port.starts_with(b"iqn.2026-11.test:target,t,0x0001\0") && port.len() % 4 == 0);

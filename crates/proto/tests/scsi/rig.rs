@@ -8,7 +8,8 @@ use std::{
 use iotax_proto::{
     Allocation, Backend, Ending, Geometry, Instant, IoId, Payload, Shared, Started, UnitError, UnitId, UnitOp,
     scsi::{
-        Command, DataIn, Device, Identity, LogicalUnit, Next, Nexus, Ports, Provisioning, Response, Sense, encode_lun,
+        Command, DataIn, Device, Identity, LogicalUnit, Next, Nexus, Ports, Provisioning, Response, Sense, Transport,
+        encode_lun,
     },
 };
 
@@ -188,7 +189,15 @@ impl Rig {
     pub(crate) fn fresh_session(&self, name: &str) -> Session {
         let device: Rc<dyn Shared<Device>> = self.device.clone();
         let initiator = format!("iqn.2026-11.test:{name},i,0x800000000001");
-        Session(Nexus::new(device, Ports::new(&initiator, "iqn.2026-11.test:target,t,0x0001", 1, VERSION_DESCRIPTOR)))
+        let ports = Ports {
+            initiator_id: format!("\x06\0\0\0{name}").into_bytes(),
+            initiator,
+            target: "iqn.2026-11.test:target,t,0x0001".to_owned(),
+            target_device: "iqn.2026-11.test:target".to_owned(),
+            relative_target_port: 1,
+            transport: Transport { protocol_identifier: 6, version_descriptor: VERSION_DESCRIPTOR },
+        };
+        Session(Nexus::new(device, ports))
     }
 
     /// A session that has.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use iotax_node::{load::streams::Stream, protocols::AnyInitiator};
+use iotax_node::{protocols::AnyInitiator, seeded::SeededRng};
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Payload, Tag, Transmit, Violation};
 
 use crate::{
@@ -86,7 +86,7 @@ impl Lane {
     pub(super) fn do_anything(
         &mut self,
         now: Instant,
-        random: &mut Stream,
+        random: &mut SeededRng,
         board: &SharedBoard,
         pause: Duration,
         has_zeroes: bool,

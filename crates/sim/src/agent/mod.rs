@@ -10,8 +10,8 @@ use iotax_node::{
     load::{
         Endpoint, Pacing, connector,
         link::{Control, Link, Step},
-        streams::Stream,
     },
+    seeded::SeededRng,
 };
 use iotax_proto::{Instant, Transmit, Violation, ViolationKind};
 
@@ -42,7 +42,7 @@ pub(crate) struct Agent {
     character: Character,
     endpoint: Endpoint,
     board: SharedBoard,
-    random: Stream,
+    random: SeededRng,
     life: Life,
     control: Option<Box<dyn Control>>,
     /// Where the control connection goes on once it is closed.
@@ -74,7 +74,7 @@ enum Life {
 impl Agent {
     pub(crate) fn new(character: Character, endpoint: Endpoint, board: SharedBoard) -> Self {
         Self {
-            random: Stream::new(character.seed, "agent", character.host as u64),
+            random: SeededRng::new(character.seed, "agent", character.host as u64),
             open: vec![None; character.lanes as usize + 1],
             character,
             endpoint,

@@ -14,13 +14,13 @@ use super::{
     link::{Control, Link, Step},
     local::{DiskInitiator, MemoryInitiator},
     pacing::Pacing,
-    pattern::Pool,
     recorder::{Measured, Recorder, Sample},
     schedule::Schedule,
     trouble,
     verify::Content,
     worker::{Task, Worker},
 };
+use crate::pattern::Pool;
 use crate::{
     failure::{Failure, FailureKind},
     node::{CloseReason, ConnId, DiskToken, Input, Node, Output},

@@ -10,7 +10,6 @@ use super::{
         config::{TRANSFER_BYTES, TRANSFERS, TaskConfig},
         fill::FillTask,
         pacing::{Arrived, Share},
-        pattern::BLOCK_BYTES,
         run::{self, Part, RunTask},
         scan::ScanTask,
         verify::{Content, Tally},
@@ -19,6 +18,7 @@ use super::{
     LoadNode, Outcome,
 };
 use crate::failure::{Failure, FailureKind};
+use crate::pattern::BLOCK_BYTES;
 
 impl LoadNode {
     pub(super) fn task(&mut self, index: usize) -> Result<Task, Failure> {

@@ -1,6 +1,6 @@
 //! A connection as its driver sees it: `Target` over the phases of iSCSI.
 
-use alloc::{boxed::Box, format, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::{
@@ -8,6 +8,7 @@ use super::{
     full_feature::{FullFeature, Session},
     link::{Flow, Link},
     login::{LoggedIn, Login, Reply},
+    ports::ports,
     sessions::Opened,
     wait::WAIT_POLL,
 };
@@ -21,11 +22,8 @@ use crate::{
         },
         text::DEFAULT_SEGMENT_LEN,
     },
-    scsi::{Nexus, Ports},
+    scsi::Nexus,
 };
-
-/// Of iSCSI, as INQUIRY tells it (SPC-5 §6.6.2).
-const VERSION_DESCRIPTOR: u16 = 0x0960;
 
 /// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
 const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
@@ -161,15 +159,7 @@ impl Connection {
                     // Its tasks end before those of this session begin, not when it next looks by itself.
                     backend.notify_others();
                 }
-                let mut port = [0; 8];
-                port[2..].copy_from_slice(&isid);
-                // RFC 7143 §4.4: names of SCSI ports.
-                let ports = Ports::new(
-                    &format!("{initiator},i,0x{:012x}", u64::from_be_bytes(port)),
-                    &format!("{target},t,0x{:04x}", grant.portal_group_tag),
-                    grant.portal_group_tag,
-                    VERSION_DESCRIPTOR,
-                );
+                let ports = ports(&initiator, isid, &target, grant.portal_group_tag);
                 let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports);
                 (tsih, Some(Session { target, nexus, grant, tsih, ended }))
             }

@@ -8,6 +8,7 @@ mod full_feature;
 mod link;
 mod login;
 mod manage;
+mod ports;
 mod respond;
 mod security;
 mod sessions;

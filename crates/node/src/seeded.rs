@@ -1,16 +1,16 @@
-//! Random streams, each named: what one stream draws never shifts another.
+//! Reproducible random numbers from named sources: what one source draws never shifts another.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A stream of random numbers: xoshiro256++ seeded by `(seed, name, index)`.
+/// A source of random numbers: xoshiro256++ seeded by `(seed, name, index)`.
 ///
 /// The 64-bit seed of the generator is SplitMix64's finaliser over `seed`, then over that xor the FNV-1a hash of `name`, then over
 /// that xor `index`; the generator spreads it over its state with SplitMix64 (`seed_from_u64`).
 #[derive(Clone, Debug)]
-pub struct Stream(Xoshiro256PlusPlus);
+pub struct SeededRng(Xoshiro256PlusPlus);
 
-impl Stream {
+impl SeededRng {
     pub fn new(seed: u64, name: &str, index: u64) -> Self {
         let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn streams_repeat_and_differ_by_seed_name_and_index() {
-        let first = |seed, name, index| Stream::new(seed, name, index).draw();
+        let first = |seed, name, index| SeededRng::new(seed, name, index).draw();
         assert_eq!(first(1, "addresses", 0), first(1, "addresses", 0));
         assert_ne!(first(1, "addresses", 0), first(2, "addresses", 0));
         assert_ne!(first(1, "addresses", 0), first(1, "mix", 0));
@@ -82,18 +82,18 @@ mod tests {
     /// The derivation is part of what a study's seed means: it may not change between versions.
     #[test]
     fn derivation_is_fixed() {
-        let mut stream = Stream::new(42, "addresses", 3);
-        assert_eq!([stream.draw(), stream.draw()], [5_269_540_677_060_675_102, 18_281_538_442_115_214_017]);
+        let mut random = SeededRng::new(42, "addresses", 3);
+        assert_eq!([random.draw(), random.draw()], [5_269_540_677_060_675_102, 18_281_538_442_115_214_017]);
     }
 
     #[test]
     fn percent_keeps_its_share() {
-        let mut stream = Stream::new(7, "mix", 0);
-        let hits = (0..100_000).filter(|_| stream.chance(Chance::percent(75.0))).count();
+        let mut random = SeededRng::new(7, "mix", 0);
+        let hits = (0..100_000).filter(|_| random.chance(Chance::percent(75.0))).count();
         assert!((74_500..75_500).contains(&hits), "{hits}");
-        let rare = (0..100_000).filter(|_| stream.chance(Chance::percent(0.5))).count();
+        let rare = (0..100_000).filter(|_| random.chance(Chance::percent(0.5))).count();
         assert!((400..600).contains(&rare), "{rare}");
-        assert!((0..1000).all(|_| stream.chance(Chance::percent(100.0))));
-        assert!(!(0..1000).any(|_| stream.chance(Chance::percent(0.0))));
+        assert!((0..1000).all(|_| random.chance(Chance::percent(100.0))));
+        assert!(!(0..1000).any(|_| random.chance(Chance::percent(0.0))));
     }
 }
