@@ -10,11 +10,11 @@ from bench.trust.cases import PROTOCOLS, RESPONSES, Case, study_text
 from iotax.analysis import Summary, summarise
 from iotax.analysis.rounds import SLICED, slice_logs
 from iotax.analysis.validity import Level, overall
+from iotax.collected import study_data
 from iotax.design import plan
 from iotax.labs.choice import open_lab
 from iotax.listener import Listener
 from iotax.notebook import Notebook, Writer
-from iotax.report import study_data
 from iotax.runner import run_study
 from iotax.study.read import read_study
 

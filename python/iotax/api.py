@@ -14,6 +14,7 @@ import pandas as pd
 from iotax.analysis import RESPONSES, Estimate, StudyData, Summary, summarise
 from iotax.analysis.capacity import Demand, capacity
 from iotax.analysis.change import changes
+from iotax.collected import study_data
 from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.environment import environment
@@ -21,7 +22,7 @@ from iotax.labs.choice import open_lab
 from iotax.notebook import Notebook, Writer
 from iotax.progress import progress
 from iotax.queueing import SizingTarget
-from iotax.report import study_data, write
+from iotax.report import write
 from iotax.rows import attempt_rows, series_rows
 from iotax.runner import run_study as run_trials
 from iotax.study.read import load_study

@@ -7,6 +7,9 @@ nanoseconds, sizes in bytes, and names say so.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from pydantic import Field
@@ -55,6 +58,12 @@ class Histogram(Record):
     significant_digits: int = 3
     counts: list[tuple[int, int]] = Field(default=[])
 
+    @cached_property
+    def cumulated(self) -> tuple[list[int], list[int]]:
+        """The values in order, and for each how many do not exceed it. A study's every chart and sentence asks."""
+        counts = merge_counts(self)
+        return list(counts), list(accumulate(counts.values()))
+
 
 class Latency(Record):
     """How long something took, over all I/Os of the window."""
@@ -70,7 +79,7 @@ class Latency(Record):
         return self.latency_sum_ns / count if count else float("nan")
 
     def percentile_ns(self, percent: float) -> float:
-        return percentile(merge_counts(self.histogram), percent)
+        return percentile(percent, self.histogram)
 
 
 LatencyKnown: TypeAlias = Literal["histogram", "percentiles", "mean", "none"]
@@ -99,7 +108,7 @@ class Stream(Record):
         """nan where there were none, or where it is not known."""
         if self.latency != "histogram":
             return float(dict(self.percentiles).get(percent, float("nan")))
-        return percentile(merge_counts(self.histogram), percent)
+        return percentile(percent, self.histogram)
 
 
 class Cpu(Record):
@@ -383,7 +392,7 @@ class TrialResult(Record):
         known."""
         if self.latency_known != "histogram":
             return float(self.own_percentiles.get(percent, float("nan")))
-        return percentile(self.latency_counts(), percent)
+        return percentile(percent, self.read.histogram, self.write.histogram)
 
     @property
     def cpu_initiator(self) -> CpuTime | None:
@@ -457,15 +466,16 @@ def merge_counts(*histograms: Histogram) -> dict[int, int]:
     return dict(sorted(total.items()))
 
 
-def percentile(counts: dict[int, int], percent: float) -> float:
-    """The smallest bin value that at least `percent` of the counts do not exceed, of sorted counts; nan for none."""
-    total = sum(counts.values())
+def percentile(percent: float, *histograms: Histogram) -> float:
+    """The smallest bin value that at least `percent` of all counts do not exceed; nan for none."""
+    parts = [each.cumulated for each in histograms if each.counts]
+    total = sum(cumulated[-1] for _, cumulated in parts)
     if not total:
         return float("nan")
-    wanted = max(1.0, percent / 100 * total)
-    seen = 0
-    for value, count in counts.items():
-        seen += count
-        if seen >= wanted - 1e-9:
-            return float(value)
-    return float(next(reversed(counts)))
+    wanted = min(float(total), max(1.0, percent / 100 * total)) - 1e-9
+
+    def seen(value: int) -> int:
+        return sum(cumulated[at - 1] for values, cumulated in parts if (at := bisect_right(values, value)))
+
+    reached = ((values, bisect_left(values, wanted, key=seen)) for values, _ in parts)
+    return float(min(values[at] for values, at in reached if at < len(values)))

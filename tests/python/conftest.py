@@ -114,8 +114,7 @@ def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
     def once(draw: Callable[..., Any]) -> Callable[..., Any]:
         def remembered(of: Any, **how: Any) -> Any:
-            told = pickle.dumps((draw.__name__, of, how))
-            path = drawn / hashlib.sha256(told).hexdigest()
+            path = drawn / hashlib.sha256(repr((draw.__name__, of, how)).encode()).hexdigest()
             if not path.exists():
                 with tempfile.NamedTemporaryFile(dir=drawn, delete=False) as file:
                     file.write(pickle.dumps(draw(of, **how)))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from iotax.analysis import Summary, Verdict, summarise
+from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.report import study_data
 
 STUDY = """\
 name: truth

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from iotax import report
 from iotax.cli.app import app
+from iotax.collected import study_data
 from iotax.notebook import Notebook, Writer
-from iotax.report import study_data
 from iotax.trial import Attempt
 from iotax.wording import measuring
 from report.factory import START_UNIX_NS, Simulation, study, write_notebook

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from conftest import FakeEngine
 from iotax.cli.run import run
+from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.report import study_data
 from iotax.serving.offer import Offer
 
 STUDY = """\

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from iotax.analysis.preconditioned import progress_of
+from iotax.collected import study_data
 from iotax.design import plan
 from iotax.design.conditioning import conditioned, described
 from iotax.engine import find_engine
@@ -15,7 +16,6 @@ from iotax.labs.loopback import LoopbackLab
 from iotax.listener import Listener
 from iotax.notebook import Notebook, Writer
 from iotax.records import Conditioning
-from iotax.report import study_data
 from iotax.runner import run_study
 from iotax.study import Study
 from iotax.study.precondition import Precondition

@@ -52,7 +52,7 @@ def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None
     if ran.interrupted:
         leave(Exit.INTERRUPTED, f"interrupted; an A/A run starts from the beginning each time. Results so far: {path}")
     from iotax.analysis import summarise
-    from iotax.report import study_data
+    from iotax.collected import study_data
     from iotax.wording.verdicts import caution
 
     with Notebook(path) as opened:

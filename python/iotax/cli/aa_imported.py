@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def aa_of_imported(path: Path, document: Path | None, *, asked: str) -> None:
     """Ends with the reason where the runs say nothing of their scatter. `asked` is an option that needs new runs."""
     from iotax.analysis import summarise
-    from iotax.report import study_data
+    from iotax.collected import study_data
     from iotax.study.imported import ImportedStudy
     from iotax.wording.verdicts import caution
 

@@ -20,8 +20,8 @@ from iotax.cli.exits import Exit, leave
 from iotax.cli.fit import fitting
 from iotax.cli.notebooks import open_notebook
 from iotax.cli.treatments import COLORS
+from iotax.collected import study_data
 from iotax.notebook import Notebook, NotebookError
-from iotax.report import study_data
 from iotax.study import Level, Study
 from iotax.wording import because, figure, title
 from iotax.wording import changes as wording

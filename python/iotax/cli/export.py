@@ -120,7 +120,7 @@ def _bencher(notebook: Notebook, run: StudyRun) -> dict[str, dict[str, dict[str,
     """Treatment → measure → mean with the ends of its 95 % interval."""
     # Heavy.
     from iotax.analysis import summarise
-    from iotax.report import study_data
+    from iotax.collected import study_data
 
     found: dict[str, dict[str, dict[str, float]]] = {}
     for cell in summarise(study_data(notebook, run.id)).cells:

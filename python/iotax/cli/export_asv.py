@@ -109,7 +109,7 @@ def _benchmark(name: str) -> dict[str, Any]:
 def _results(notebook: Notebook, run: StudyRun) -> dict[str, list[Any]]:
     # Heavy.
     from iotax.analysis import RESPONSES, summarise
-    from iotax.report import study_data
+    from iotax.collected import study_data
 
     responses = {each.key: each for each in RESPONSES}
     found = {}

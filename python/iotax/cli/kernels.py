@@ -15,10 +15,10 @@ from iotax.analysis.estimate import Estimate
 from iotax.cli.console import console
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
+from iotax.collected import study_data
 from iotax.design import plan
 from iotax.labs.vm.qemu import PROGRAM
 from iotax.notebook import Notebook, NotebookError
-from iotax.report import study_data
 from iotax.study import Study
 from iotax.units import show_minutes
 from iotax.wording import title

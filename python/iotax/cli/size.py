@@ -27,9 +27,9 @@ from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.notebooks import open_notebook
+from iotax.collected import study_data
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
-from iotax.report import study_data
 from iotax.units import parse_duration
 from iotax.wording import comparable, cost_cautions, figure, not_sized, title
 

@@ -132,9 +132,9 @@ def _by_earlier_scatter(study: Study, earlier: Path) -> list[str]:
     # Heavy, and of no use to a plan that nothing was measured for.
     from iotax.analysis import summarise
     from iotax.analysis.change import settings
+    from iotax.collected import study_data
     from iotax.design.describe import detectable
     from iotax.design.shape import advice
-    from iotax.report import study_data
 
     try:
         with Notebook(earlier) as notebook:

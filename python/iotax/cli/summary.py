@@ -13,8 +13,8 @@ from iotax.cli.agreed import agreed
 from iotax.cli.console import console
 from iotax.cli.document import interval
 from iotax.cli.treatments import tables
+from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.report import study_data
 from iotax.wording import answer, clients, inside, link, measuring, precision, search, trust, verdicts
 
 _RESPONSES = {response.key: response for response in RESPONSES}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from iotax.imports.measured import BLOCK_SIZE, WORKERS, Measured, bins_stream, no_stream
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import LevelValue, Stream, percentile
+from iotax.trial import Histogram, LevelValue, Stream, percentile
 
 PROGRAM = "sysbench"
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -31,7 +31,8 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     bins = {round(float(value) * 1e6): 0 for value, _ in _BIN.findall(text)}
     for value, count in _BIN.findall(text):
         bins[round(float(value) * 1e6)] += int(count)
-    percentiles = [(percent, round(percentile(dict(sorted(bins.items())), percent))) for percent in _PERCENTS if bins]
+    histogram = Histogram(counts=list(bins.items()))
+    percentiles = [(percent, round(percentile(percent, histogram))) for percent in _PERCENTS if bins]
     if given and not bins:
         percentiles = [(float(given[1]), round(float(given[2]) * 1e6))]
     files = "File operations:" in text

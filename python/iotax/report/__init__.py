@@ -1,32 +1,19 @@
 """The report: one self-contained HTML file made from a notebook, and its charts as files.
 
-`write(notebook, path, charts_dir=None, run=None, pdf=None) -> Path`. `study_data(notebook) -> StudyData` is what
-`analysis.summarise` takes.
+`write(notebook, path, charts_dir=None, run=None, pdf=None) -> Path`.
 """
 
 from pathlib import Path
 
 from iotax import outputs
-from iotax.analysis import StudyData, summarise
+from iotax.analysis import summarise
+from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.report.page import draw, render
 from iotax.report.pdf import PdfError, print_page
 from iotax.report.renderer import NoRendererError, to_png
 
-__all__ = ["NoRendererError", "PdfError", "study_data", "write"]
-
-
-def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
-    """One run of a study out of a notebook; the latest when none is given."""
-    return StudyData(
-        study=notebook.study(run),
-        attempts=notebook.attempts(run),
-        planned=notebook.trials(run),
-        backgrounds=notebook.backgrounds(run),
-        preconditionings=notebook.preconditionings(run),
-        environment=notebook.environment(run),
-        wall_ns=sum(ended - began for began, ended in notebook.invocations(run)),
-    )
+__all__ = ["NoRendererError", "PdfError", "write"]
 
 
 def write(

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -70,8 +72,14 @@ def test_percentile_interval_covers_the_percentile_at_its_confidence():
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(1, 1000)), min_size=1, max_size=30))
 def test_percentiles_agree_with_the_records_own(pairs):
     ours = make(pairs)
-    total: dict[int, int] = {}
-    for value, count in pairs:
-        total[value] = total.get(value, 0) + count
+    # As reads and writes are: apart, and in any order.
+    parts = [trial.Histogram(counts=some) for some in (pairs[::2], pairs[1::2])]
+    each_io = sorted(value for value, count in pairs for _ in range(count))
     for percent in (0.1, 50, 99, 99.9, 100):
-        assert ours.percentile_ns(percent) == trial.percentile(dict(sorted(total.items())), percent)
+        wanted = each_io[max(0, math.ceil(percent / 100 * len(each_io) - 1e-9) - 1)]
+        assert ours.percentile_ns(percent) == trial.percentile(percent, *parts) == wanted
+
+
+def test_a_histogram_without_counts_has_no_percentile():
+    assert math.isnan(trial.percentile(50))
+    assert math.isnan(trial.percentile(50, trial.Histogram(), trial.Histogram(counts=[(5, 0)])))

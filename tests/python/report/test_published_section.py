@@ -8,6 +8,7 @@ import pytest
 from iotax import report
 from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.published import Source
+from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.records.cpu import CpuTime, CpuUse
 from iotax.report import published
@@ -68,7 +69,7 @@ def test_what_was_not_measured_is_left_open(data):
 def test_the_page_cites_the_source_and_shows_both(data, tmp_path):
     with Notebook(write_notebook(tmp_path / "p.iotax", data)) as notebook:
         text = report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
-        names = {drawing.name for drawing in draw(summarise(report.study_data(notebook))).all()}
+        names = {drawing.name for drawing in draw(summarise(study_data(notebook))).all()}
     for word in ("Published and measured", "Somebody, 2014. Other parts.", "published as Fibre Channel", "ours higher"):
         assert word in text
     assert {"published-1-cpu-initiator-relative", "published-1-cpu-initiator-absolute"} <= names

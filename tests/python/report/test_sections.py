@@ -7,6 +7,7 @@ import pytest
 from iotax import report
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.effects import effects, residuals
+from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.report import generators
 from iotax.report.page import draw
@@ -19,7 +20,7 @@ def written(data: StudyData, tmp_path) -> tuple[str, set[str]]:
     """The page and the names of its charts."""
     with Notebook(write_notebook(tmp_path / "n.iotax", data)) as notebook:
         page = report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
-        return page, {drawing.name for drawing in draw(summarise(report.study_data(notebook))).all()}
+        return page, {drawing.name for drawing in draw(summarise(study_data(notebook))).all()}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,17 @@
+"""One run of a study out of a notebook, as `analysis.summarise` takes it."""
+
+from iotax.analysis import StudyData
+from iotax.notebook import Notebook
+
+
+def study_data(notebook: Notebook, run: int | None = None) -> StudyData:
+    """The latest run when none is given."""
+    return StudyData(
+        study=notebook.study(run),
+        attempts=notebook.attempts(run),
+        planned=notebook.trials(run),
+        backgrounds=notebook.backgrounds(run),
+        preconditionings=notebook.preconditionings(run),
+        environment=notebook.environment(run),
+        wall_ns=sum(ended - began for began, ended in notebook.invocations(run)),
+    )
