@@ -74,8 +74,13 @@ def sidak_confidence(k: int, together: float = 0.95) -> float:
 
 def _largest(correlation: np.ndarray, df: float) -> np.ndarray:
     """The largest |t| of all comparisons at each of the points, sorted."""
-    k = len(correlation)
-    values, vectors = np.linalg.eigh(np.asarray(correlation, dtype=float))
+    return _largest_of(np.asarray(correlation, dtype=float).tobytes(), len(correlation), df)
+
+
+# A p-value and its interval ask for the same, and so does each response of a study.
+@lru_cache(maxsize=16)
+def _largest_of(correlation: bytes, k: int, df: float) -> np.ndarray:
+    values, vectors = np.linalg.eigh(np.frombuffer(correlation).reshape(k, k))
     root = vectors * np.sqrt(np.clip(values, 0, None))
     normals, _ = _points(k)
     return np.sort(np.max(np.abs(normals @ root.T), axis=1) / _scales(k, df))
