@@ -91,6 +91,10 @@ def place(measured: Path, tmp_path: Path, tiny: Path, engine: FakeEngine, monkey
     return tmp_path
 
 
+NO_PICTURE = "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'></svg>"
+"""In place of each chart of a report: here, what commands print is looked at."""
+
+
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Standard output as a terminal of 80 columns."""
@@ -102,8 +106,11 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     return 80
 
 
-def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(place: Path, narrow: int) -> None:
+def test_no_command_writes_beyond_80_columns_or_cuts_a_figure(
+    place: Path, narrow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del place
+    monkeypatch.setattr("iotax.report.renderer.to_svg", lambda _: NO_PICTURE)
     wide, cut = {}, {}
     for name, words in COMMANDS.items():
         done = CliRunner().invoke(app, words.split())
@@ -122,6 +129,8 @@ def test_no_command_ends_for_want_of_a_letter(place: Path) -> None:
     code = (
         "import json, sys\n"
         "from iotax.cli.app import app, spell_out\n"
+        "from iotax.report import renderer\n"
+        f"renderer.to_svg = lambda _: {NO_PICTURE!r}\n"
         "spell_out()\n"
         "for name, words in json.loads(sys.argv[1]).items():\n"
         "    print('##', name, flush=True)\n"
