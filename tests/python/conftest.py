@@ -166,6 +166,11 @@ def tiny(tmp_path: Path) -> Path:
     return path
 
 
+def ran(*words: object) -> Result:
+    """The command line in this process, which need not load it anew."""
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
 @pytest.fixture
 def iotax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line in this process and in the test's folder, with the exit code that is expected."""
@@ -173,7 +178,7 @@ def iotax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words: object, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, [str(word) for word in words])
+        result = ran(*words)
         assert result.exit_code == code, result.output
         return result
 

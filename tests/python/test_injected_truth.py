@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from conftest import ran
 from iotax.analysis import Summary, Verdict, summarise
 from iotax.collected import study_data
 from iotax.notebook import Notebook
@@ -24,15 +23,11 @@ responses: [{response}]
 """
 
 
-def iotax(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "iotax", *words], capture_output=True, text=True, check=False)
-
-
 def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:
     study, notebook = folder / "truth.yaml", folder / "truth.iotax"
     study.write_text(STUDY.format(factor=factor, tax=tax, response=response))
-    done = iotax("run", str(study), "--notebook", str(notebook), "--no-report")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran("run", str(study), "--notebook", str(notebook), "--no-report")
+    assert done.exit_code == 0, done.stdout + done.stderr
     with Notebook(notebook) as opened:
         return summarise(study_data(opened))
 
@@ -49,8 +44,8 @@ def test_an_injected_delay_is_found_as_latency(tmp_path: Path) -> None:
         assert median.difference_us.value == pytest.approx(2000, rel=0.15), shift.condition
     levels = "delay=0us", "delay=2ms"
     notebook = ("--notebook", str(tmp_path / "truth.iotax"), "--fail-on-regression")
-    assert iotax("compare", *levels, *notebook).returncode == 6
-    assert iotax("compare", *levels[::-1], *notebook).returncode == 0
+    assert ran("compare", *levels, *notebook).exit_code == 6
+    assert ran("compare", *levels[::-1], *notebook).exit_code == 0
 
 
 @pytest.mark.usefixtures("real_engine")

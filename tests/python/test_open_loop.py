@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Level, check_run
@@ -26,13 +26,11 @@ baseline: {protocol: iscsi}
 
 
 @pytest.mark.usefixtures("real_engine")
-def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(tmp_path: Path) -> None:
+def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(
+    tmp_path: Path, iotax: Callable[..., Result]
+) -> None:
     (tmp_path / "s.yaml").write_text(STUDY)
-    command = [sys.executable, "-m", "iotax"]
-    options = ["--notebook", "n.iotax", "--no-report"]
-    done = subprocess.run(
-        [*command, "run", "s.yaml", *options], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = iotax("run", "s.yaml", "--notebook", "n.iotax", "--no-report")
     assert re.search(r"Rate held: \d+ of \d+ runs? flagged", done.stdout)
     with Notebook(tmp_path / "n.iotax") as notebook:
         attempts = notebook.attempts()
@@ -53,9 +51,7 @@ def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(tmp_path: Pa
             assert result.open.dropped > 5000
             checks = {check.key: check.level for check in check_run(Run(each.trial, result))}
             assert checks["achieved"] is Level.DOUBTFUL
-    written = subprocess.run(
-        [*command, "export", "n.iotax", "--format", "csv"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    written = iotax("export", "n.iotax", "--format", "csv")
     rows = [row for row in csv.DictReader(written.stdout.splitlines()) if row["factor_rate_iops"] != "0"]
     assert len(rows) == 4
     for row in rows:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import ran
 from iotax.notebook import Notebook
 
 from .conftest import ENGINE
@@ -69,10 +68,6 @@ def _studies(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("both.yaml").write_text(STUDY % ("both", both, CHAP_LOGIN, "scsi"))
 
 
-def iotax(*words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "iotax", *words], capture_output=True, check=False)
-
-
 def all_done(notebook: Notebook) -> bool:
     return [attempt.status for attempt in notebook.attempts()] == ["done", "done"]
 
@@ -80,15 +75,15 @@ def all_done(notebook: Notebook) -> bool:
 @pytest.mark.usefixtures("_studies")
 def test_a_study_that_logs_in_leaves_no_secret_anywhere() -> None:
     words = ("run guarded.yaml", "show", "export -f json", "run refused.yaml", "plan both.yaml", "run both.yaml")
-    done = {each: iotax(*each.split()) for each in words}
+    done = {each: ran(*each.split()) for each in words}
     with Notebook(Path("out") / "guarded.iotax") as notebook:
         assert all_done(notebook)
     with Notebook(Path("out") / "both.iotax") as notebook:
         assert all_done(notebook)
-    assert b"authentication failed" in done["run refused.yaml"].stdout + done["run refused.yaml"].stderr
-    assert b"the target asks for CHAP" in done["run refused.yaml"].stdout + done["run refused.yaml"].stderr
+    assert "authentication failed" in done["run refused.yaml"].output
+    assert "the target asks for CHAP" in done["run refused.yaml"].output
     assert json.loads(done["export -f json"].stdout), "what is exported is looked at"
-    texts = {each: process.stdout + process.stderr for each, process in done.items()}
+    texts = {each: (result.stdout + result.stderr).encode() for each, result in done.items()}
     texts |= {str(path): path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
     assert {"out/guarded.iotax", "out/guarded.html"} <= texts.keys()
     written = secret(DHCHAP_KEY, 1).split(":")[2]
