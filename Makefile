@@ -53,7 +53,7 @@ test: install test-packages
 
 test-here: install test-packages
 	cargo test --locked --workspace --quiet
-	SECONDS_EACH=20 scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
+	SECONDS_EACH=10 scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
 
 test-vm: install test-packages
 	PYTEST_XDIST_AUTO_NUM_WORKERS=$$(nproc) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
