@@ -340,6 +340,12 @@ def test_what_measures_nothing_loads_no_statistics(arguments: tuple[str, ...], a
     assert not {"scipy.stats", "scipy.optimize", "pandas", "jinja2", *also} & set(done.stderr.split())
 
 
+def test_a_server_loads_no_statistics() -> None:
+    code = "import sys, iotax.cli.serve; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "scipy", "iotax.analysis"} & set(done.stdout.split())
+
+
 def test_a_terminal_with_few_letters_gets_others_that_mean_the_same(tiny: Path) -> None:
     environment = {**os.environ, "LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     tiny.write_text(tiny.read_text().replace("Does it run?", "Läuft es → in 5 µs?"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine, wait_for
+from conftest import FakeEngine, ran, wait_for
 from iotax.design import plan
 from iotax.notebook import Notebook
 from iotax.study.read import load_study
@@ -78,10 +78,9 @@ def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
     assert "interrupted with 5 trials left; run the same command again to continue" in said
     assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "interrupted"]
     assert engines(engine) == []
-    again = start()
-    said, _ = again.communicate(timeout=60)
-    assert again.returncode == 0
-    assert "Resuming: 3 of 8 trials are done, 5 left" in said
+    again = ran("run", tiny, "--notebook", notebook, "--no-report")
+    assert again.exit_code == 0, again.output
+    assert "Resuming: 3 of 8 trials are done, 5 left" in again.output
     found = attempts(notebook)
     # The randomisation is the plan's, the interrupted trial runs first.
     assert [each.trial.id for each in found if each.status == "done"] == [
@@ -90,7 +89,9 @@ def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
     assert (found[4].trial, found[4].number) == (found[3].trial, 2)
 
 
-def test_after_kill_9_the_notebook_opens_and_the_run_resumes(engine: FakeEngine, start: Start, notebook: Path) -> None:
+def test_after_kill_9_the_notebook_opens_and_the_run_resumes(
+    engine: FakeEngine, start: Start, notebook: Path, tiny: Path
+) -> None:
     engine.faults(run_4="slow")
     process = start()
     wait_for(
@@ -103,9 +104,8 @@ def test_after_kill_9_the_notebook_opens_and_the_run_resumes(engine: FakeEngine,
     found = attempts(notebook)
     assert [each.status for each in found] == ["done", "done", "done", "abandoned"]
     assert "killed" in found[-1].reason
-    again = start()
-    again.communicate(timeout=60)
-    assert again.returncode == 0
+    again = ran("run", tiny, "--notebook", notebook, "--no-report")
+    assert again.exit_code == 0, again.output
     statuses = [each.status for each in attempts(notebook)]
     assert statuses == ["done", "done", "done", "abandoned", *["done"] * 5]
 
@@ -168,9 +168,11 @@ def test_a_full_disk_stops_the_run_and_room_resumes_it(
         pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
     try:
         notebook = small / "n.iotax"
-        command = [sys.executable, "-m", "iotax", "run", str(tiny), "--notebook", str(notebook), "--no-report"]
+        words = ["run", str(tiny), "--notebook", str(notebook), "--no-report"]
         engine.faults(run_4="slow")
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "iotax", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         wait_for(lambda: (engine.folder / "runs").exists() and (engine.folder / "runs").read_text() == "4", "run four")
         (small / "ballast").write_bytes(b"\1" * (8 << 20))
         engine.faults()
@@ -182,8 +184,8 @@ def test_a_full_disk_stops_the_run_and_room_resumes_it(
         assert "the disk is full" in said
         assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "failed"]
         (small / "ballast").unlink()
-        again = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert again.returncode == 0, again.stderr
+        again = ran(*words)
+        assert again.exit_code == 0, again.output
         assert [each.status for each in attempts(notebook)].count("done") == 8
     finally:
         subprocess.run(["umount", small], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeEngine, wait_for
+from conftest import FakeEngine, ran, wait_for
 from iotax.design import plan
 from iotax.design.plan import trial_seed
 from iotax.notebook import Notebook
@@ -42,18 +42,16 @@ EVERY_TIME = ("complete blocks", "D-optimal with exclusions", "split plot with s
 KILLED_AT = 6
 
 
-def command(study: Path, notebook: Path) -> list[str]:
-    return [sys.executable, "-m", "iotax", "run", str(study), "--notebook", str(notebook), "--no-report"]
-
-
 def run_killed_once(engine: FakeEngine, study: Path, notebook: Path, at: int) -> list[Attempt]:
     """All attempts of a run that got SIGKILL in the middle of its trial `at` and then ran to its end."""
     engine.faults(**{f"run_{at}": "slow"})
     runs = engine.folder / "runs"
-    with subprocess.Popen(command(study, notebook), stdout=subprocess.DEVNULL) as process:
+    words = ["run", str(study), "--notebook", str(notebook), "--no-report"]
+    with subprocess.Popen([sys.executable, "-m", "iotax", *words], stdout=subprocess.DEVNULL) as process:
         wait_for(lambda: runs.exists() and runs.read_text() == str(at), f"run {at}")
         process.kill()
-    subprocess.run(command(study, notebook), stdout=subprocess.DEVNULL, check=True)
+    again = ran(*words)
+    assert again.exit_code == 0, again.output
     with Notebook(notebook) as reader:
         assert len(reader.runs()) == 1
         return reader.attempts()

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from typer import Exit
 from typer.testing import CliRunner
 
-from conftest import FakeEngine
+from conftest import FakeEngine, ran, wait_for
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.search import winners
 from iotax.cli.app import app
@@ -150,15 +149,14 @@ def test_a_search_that_was_killed_goes_on_and_finds_the_same(server: FakeEngine,
     (server.folder / "runs").unlink()
     server.faults(run_14="slow")
     path, notebook = tmp_path / "s.yaml", tmp_path / "killed.iotax"
-    command = [sys.executable, "-m", "iotax", "run", str(path), "--notebook", str(notebook), "--no-report"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 120
-    while not (server.folder / "runs").exists() or (server.folder / "runs").read_text() != "14":
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    words = ["run", str(path), "--notebook", str(notebook), "--no-report"]
+    process = subprocess.Popen([sys.executable, "-m", "iotax", *words], stdout=subprocess.DEVNULL)
+    runs = server.folder / "runs"
+    wait_for(lambda: runs.exists() and runs.read_text() == "14", "run 14")
     process.kill()
     process.wait()
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    again = ran(*words)
+    assert again.exit_code == 0, again.output
     with Notebook(notebook) as reader:
         assert [run.name for run in reader.runs()] == ["knee"]
         attempts = reader.attempts()

@@ -18,12 +18,12 @@ from iotax.cli.console import console_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.engine import Engine, EngineError, find_engine
+from iotax.protocols import titles
 from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify
 from iotax.serving.offer import PORTS, Offer
 from iotax.study.connection import Polling
 from iotax.units import counted, format_size, parse_size
-from iotax.wording import title
 
 MEMORY_BYTES = 1 << 30
 """Size of a memory volume that names none."""
@@ -164,7 +164,7 @@ def _print(console: Console, said: dict[str, Any]) -> None:
     mode = ", read-only" if said["read_only"] else ""
     lines = [f"Serving {said['volume']}: {format_size(said['size_bytes'])}, {what}{mode}"]
     for each in said["endpoints"]:
-        lines += ["", f"{title(each['protocol'])}  {each['endpoint']}", *(f"  {line}" for line in each["commands"])]
+        lines += ["", f"{titles()[each['protocol']]}  {each['endpoint']}", *(f"  {line}" for line in each["commands"])]
     lines += ["", "The same endpoints are levels of `protocol` in a study. Stop with Ctrl-C."]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
