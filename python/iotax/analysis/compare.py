@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from iotax.analysis.brackets import Brackets, End, Pair, agreed
 from iotax.analysis.carriers import Carriers, between, carriers_of
 from iotax.analysis.data import Cell, Grid
 from iotax.analysis.estimate import Contrast, Estimate, mean_of
@@ -33,6 +34,9 @@ class Comparison:
     verdict: Verdict | None = None
     withheld: Withheld | None = None
     """Why there is no verdict, of what is judged at all: local is not."""
+    ends: tuple[End, ...] = ()
+    """Where a side stands for a protocol that a lab has at two extremes: the comparison at each, which the verdict
+    holds for. `ratio` is that of the arm and the baseline as they are named."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Model:
         self.cells = [grid.cell(run.trial) for run in kept]
         self.blocks = [run.trial.block for run in kept]
         self.carriers: Carriers = carriers_of(self.cells, kept)
+        self.brackets = Brackets(grid, self.cells, kept, self.carriers)
         self._layouts = layouts
         self.model = CellModel(layouts.get(self.cells, self.blocks), np.log([value for _, value in self.observed]))
 
@@ -165,18 +170,35 @@ def compare(model: Model, margin_percent: float) -> list[Comparison]:
         for cell, base in pairs
         if grid.is_local(cell)
     ]
-    weights = [{cell: 1.0, base: -1.0} for cell, base in judged]
-    for pair, contrast in zip(judged, _judge(model, weights, margin_percent), strict=True):
-        named = _named(contrast, model, grid.arm(pair[0]), grid.condition(pair[0]))
-        found.append(_within_carriers(model, named, [pair]))
+    at_ends = {pair: model.brackets.pairs(*pair) for pair in judged}
+    family = dict.fromkeys([*judged, *((each.cell, each.base) for ends in at_ends.values() for each in ends)])
+    contrasts = _judge(model, [{cell: 1.0, base: -1.0} for cell, base in family], margin_percent)
+    of = dict(zip(family, contrasts, strict=True))
+    for pair in judged:
+        named = _named(of[pair], model, grid.arm(pair[0]), grid.condition(pair[0]))
+        ends = [(each, of[each.cell, each.base]) for each in at_ends[pair]]
+        found.append(_within_carriers(model, _at_ends(model, named, pair, ends), [pair]))
     return found
 
 
+def _at_ends(
+    model: Model, comparison: Comparison, pair: tuple[Cell, Cell], found: Sequence[tuple[Pair, Comparison]]
+) -> Comparison:
+    """With what holds at the ends of a bracket, where a side has one and the other is as it is in use."""
+    if not found or comparison.verdict is None:
+        return comparison
+    if any(model.carriers[cell].emulated and not model.brackets.has(cell) for cell in pair):
+        return comparison
+    ends = tuple(End(each.carriers, contrast.ratio, contrast.verdict) for each, contrast in found)
+    verdict, withheld = agreed(ends)
+    return replace(comparison, verdict=verdict, withheld=withheld, ends=ends)
+
+
 def _within_carriers(model: Model, comparison: Comparison, pairs: Sequence[tuple[Cell, Cell]]) -> Comparison:
-    """Without its verdict where one of the pairs of cells differs in what carries it."""
+    """Without its verdict where a pair of cells differs in what carries it, and no second end answers for that."""
     reasons = (between(model.carriers[cell], model.carriers[base]) for cell, base in pairs)
     reason = next((each for each in reasons if each is not None), None)
-    if reason is None or comparison.verdict is None:
+    if reason is None or comparison.verdict is None or comparison.ends:
         return comparison
     return replace(comparison, verdict=None, withheld=reason)
 
@@ -184,27 +206,45 @@ def _within_carriers(model: Model, comparison: Comparison, pairs: Sequence[tuple
 def compare_overall(model: Model, by_condition: Sequence[Comparison], margin_percent: float) -> list[Overall]:
     """Every judged arm against the baseline over all conditions, each weighing the same."""
     grid = model.grid
-    arms: dict[str, dict[Cell, float]] = {}
+    arms: dict[str, list[tuple[Cell, Cell]]] = {}
     for arm in grid.arms:
-        cells = [c for c in grid.cells() if grid.arm(c) == arm and c in model and grid.baseline_of(c) in model]
-        if not cells or arm == grid.baseline_arm or grid.is_local(cells[0]):
-            continue
-        weights: dict[Cell, float] = {}
-        for cell in cells:
-            weights[cell] = 1.0 / len(cells)
-            weights[grid.baseline_of(cell)] = -1.0 / len(cells)
-        arms[arm] = weights
+        pairs = [
+            (c, grid.baseline_of(c))
+            for c in grid.cells()
+            if grid.arm(c) == arm and c in model and grid.baseline_of(c) in model
+        ]
+        if pairs and arm != grid.baseline_arm and not grid.is_local(pairs[0][0]):
+            arms[arm] = pairs
+    at_ends = {arm: _arms_at_ends(model, pairs) for arm, pairs in arms.items()}
+    family = dict.fromkeys([*map(tuple, arms.values()), *(pairs for ends in at_ends.values() for _, pairs in ends)])
+    judged = (_judge_plots if model.split else _judge)(model, [_mean(pairs) for pairs in family], margin_percent)
+    of = dict(zip(family, judged, strict=True))
     result = []
-    found = (
-        _judge_plots(model, arms, margin_percent) if model.split else _judge(model, list(arms.values()), margin_percent)
-    )
-    for arm, comparison in zip(arms, found, strict=True):
+    for arm, pairs in arms.items():
         verdicts = {c.verdict for c in by_condition if c.arm == arm}
         flips = {Verdict.BETTER, Verdict.WORSE} <= verdicts
-        pairs = [(cell, grid.baseline_of(cell)) for cell in arms[arm] if grid.arm(cell) == arm]
-        said = _within_carriers(model, _named(comparison, model, arm, None), pairs)
+        ends = [(end, of[at]) for end, at in at_ends[arm]]
+        said = _at_ends(model, _named(of[tuple(pairs)], model, arm, None), pairs[0], ends)
+        said = _within_carriers(model, said, pairs)
         result.append(Overall(model.response, arm, said, model.interaction_p(arm), flips))
     return result
+
+
+def _arms_at_ends(model: Model, pairs: Sequence[tuple[Cell, Cell]]) -> list[tuple[Pair, tuple[tuple[Cell, Cell], ...]]]:
+    """Of an arm's pairs, one of each end, with all of them there; none where not every pair has both ends."""
+    ends = [model.brackets.pairs(*pair) for pair in pairs]
+    if len({len(each) for each in ends}) != 1:
+        return []
+    return [(some[0], tuple((each.cell, each.base) for each in some)) for some in zip(*ends, strict=True)]
+
+
+def _mean(pairs: Sequence[tuple[Cell, Cell]]) -> dict[Cell, float]:
+    """The contrast of these pairs, each weighing the same."""
+    weights: dict[Cell, float] = {}
+    for cell, base in pairs:
+        weights[cell] = weights.get(cell, 0.0) + 1.0 / len(pairs)
+        weights[base] = weights.get(base, 0.0) - 1.0 / len(pairs)
+    return weights
 
 
 def _named(comparison: Comparison, model: Model, arm: str, condition: str | None) -> Comparison:
@@ -268,18 +308,18 @@ class _PlotModel:
     model: CellModel
 
 
-def _judge_plots(model: Model, arms: Mapping[str, Mapping[Cell, float]], margin_percent: float) -> list[Comparison]:
-    """Each arm against the baseline by the means of whole plots."""
+def _judge_plots(model: Model, family: Sequence[Mapping[Cell, float]], margin_percent: float) -> list[Comparison]:
+    """Contrasts of arms by the means of whole plots."""
     plots = model.whole_plots
-    family: list[dict[Cell, float]] = []
-    for weights in arms.values():
+    by_plots: list[dict[Cell, float]] = []
+    for weights in family:
         by_plot: dict[Cell, float] = {}
         for cell, weight in weights.items():
             levels = model.grid.hard_levels(cell)
             by_plot[levels] = by_plot.get(levels, 0.0) + weight
-        family.append(by_plot)
+        by_plots.append(by_plot)
     layout = Layout(plots.treatments, plots.blocks)
-    return _judge(_PlotModel(model.response, CellModel(layout, plots.means)), family, margin_percent)
+    return _judge(_PlotModel(model.response, CellModel(layout, plots.means)), by_plots, margin_percent)
 
 
 def _judge(

@@ -66,6 +66,10 @@ class Response:
         return run.by_slices.get(self.key, self.of_window(run))
 
     @property
+    def is_latency(self) -> bool:
+        return self.key.startswith("latency")
+
+    @property
     def short(self) -> str:
         """The title without what it is the sum of."""
         return self.title.partition(",")[0]

@@ -24,7 +24,7 @@ from iotax.analysis.factorial import Share, explained_variation
 from iotax.analysis.noise import Noise, noise_check, noise_floor
 from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
-from iotax.analysis.responses import RESPONSES, Response, Run
+from iotax.analysis.responses import CPU, RESPONSES, Response, Run
 from iotax.analysis.sessions import SessionScatter, session_scatter
 from iotax.analysis.steady import SteadyState
 from iotax.analysis.validity import Check, Doubt, Level, doubt, overall, steadiness, worst_of
@@ -86,10 +86,10 @@ class Summary:
             return None
         return summarise(replace(self.data, study=self.data.study.model_copy(update={"exclude": []})))
 
-    def doubt(self, arm: str) -> Doubt:
-        """Of the runs that an arm's comparison with the baseline rests on."""
+    def doubt(self, arm: str, of: Response | None = None) -> Doubt:
+        """Of the runs that an arm's comparison with the baseline rests on; with a response, by what concerns it."""
         sides = (arm, self.grid.baseline_arm)
-        return self.doubt_of([cell for cell in self.cells if cell.arm in sides])
+        return self.doubt_of([cell for cell in self.cells if cell.arm in sides], of)
 
     def tax_doubt(self, tax: Tax) -> Doubt:
         """Of the runs that a tax rests on: the treatment's, and those of the same volume reached locally."""
@@ -97,9 +97,9 @@ class Summary:
         local = {self.grid.local_of(cell.cell) for cell in own}
         return self.doubt_of([*own, *(cell for cell in self.cells if cell.cell in local)])
 
-    def doubt_of(self, cells: Sequence[CellSummary]) -> Doubt:
-        """Of all runs of these cells."""
-        return doubt([self.run_checks[run.trial.id] for cell in cells for run in cell.runs])
+    def doubt_of(self, cells: Sequence[CellSummary], of: Response | None = None) -> Doubt:
+        """Of all runs of these cells; with a response, by what concerns it."""
+        return doubt([self.run_checks[run.trial.id] for cell in cells for run in cell.runs], of)
 
     @cached_property
     def noise(self) -> list[Noise]:
@@ -145,7 +145,7 @@ class Summary:
 
         def doubted(cost: ServiceCost) -> ServiceCost:
             own = [c for c in self.cells if c.arm == cost.arm and cost.condition in (None, c.condition)]
-            return replace(cost, doubt=self.doubt_of(own))
+            return replace(cost, doubt=self.doubt_of(own, CPU))
 
         return replace(found, costs=[doubted(cost) for cost in found.costs])
 

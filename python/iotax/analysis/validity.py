@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from iotax.analysis import steady
-from iotax.analysis.responses import Run
+from iotax.analysis.responses import Response, Run
 from iotax.units import counted
 
 LITTLE_MAX = 0.05
@@ -119,9 +119,14 @@ class Doubt:
         return 2 * self.runs > self.of
 
 
-def doubt(runs: Sequence[Sequence[Check]]) -> Doubt:
-    """`runs` are the findings of each."""
-    bad = [[check.key for check in checks if check.level >= Level.DOUBTFUL] for checks in runs]
+_LATENCY_ALONE = {"lateness"}
+"""What makes latency doubtful and nothing else: an I/O that is submitted late is counted and paid like any other."""
+
+
+def doubt(runs: Sequence[Sequence[Check]], of: Response | None = None) -> Doubt:
+    """`runs` are the findings of each; `of` leaves out what says nothing about that response."""
+    without = _LATENCY_ALONE if of is not None and not of.is_latency else frozenset()
+    bad = [[c.key for c in checks if c.level >= Level.DOUBTFUL and c.key not in without] for checks in runs]
     keys = [key for found in bad for key in found]
     return Doubt(sum(map(bool, bad)), len(runs), tuple(sorted(set(keys), key=lambda key: (-keys.count(key), key))))
 

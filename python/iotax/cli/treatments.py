@@ -69,7 +69,7 @@ def _absolute(summary: Summary) -> list[_Column]:
 def _relative(summary: Summary, primary: Response) -> list[_Column]:
     return [
         _Column("relative", lambda cell: _ratio(cell, primary, summary.grid.baseline_arm)),
-        _Column("verdict", lambda cell: _verdict(cell, primary), numeric=False),
+        _Column("verdict", lambda cell: _verdict(summary, cell, primary), numeric=False),
     ]
 
 
@@ -95,9 +95,9 @@ def _ratio(cell: CellSummary, primary: Response, baseline: str) -> str:
     return f"{indexed(ratio.value)} \\[{indexed(ratio.low)}, {indexed(ratio.high)}]"
 
 
-def _verdict(cell: CellSummary, primary: Response) -> Text:
+def _verdict(summary: Summary, cell: CellSummary, primary: Response) -> Text:
     verdict = cell.ratios[primary.key].verdict if primary.key in cell.ratios else None
     if verdict is None:
         return Text("")
     word = verdict_word(primary, verdict)
-    return Text(f"{word}, doubtful" if cell.doubt.most else word, style=COLORS[verdict])
+    return Text(f"{word}, doubtful" if summary.doubt_of([cell], primary).most else word, style=COLORS[verdict])

@@ -46,6 +46,8 @@ class Protocol:
     """Which labs serve it themselves: loopback, vm, hosts."""
     carrier: Literal["none", "tcp", "rdma", "fcoe", "loop"] = "tcp"
     """What transports it in the labs."""
+    bracket: str = ""
+    """What it stands for together with another row: one has all of the transport in software, the other none of it."""
     scheme: Scheme | None = None
     """Of endpoints that iotax's own initiator reaches."""
     options: frozenset[str] = field(default_factory=frozenset)

@@ -25,5 +25,10 @@ _SCHEME = Scheme(
     kernel_title="Fibre Channel by each host's kernel",
     kernel_form="kernel:fc://WWPN/LUN",
 )
-FCP = Protocol(name="fcp", title="FCP", colour="purple", labs=("vm",), carrier="fcoe", scheme=_SCHEME)
+_SCSI = "SCSI over Fibre Channel"
+FCP = Protocol(name="fcp", title="FCP", colour="purple", labs=("vm",), carrier="fcoe", scheme=_SCHEME, bracket=_SCSI)
+FCP_LOOP = Protocol(
+    name="fcp-loop", title="FCP (no transport)", colour="plum", labs=("vm",), carrier="loop", bracket=_SCSI
+)
+"""The SCSI stack on both sides with a call between them: what an adapter that does all of the transport leaves."""
 FC_NVME = Protocol(name="fc-nvme", title="FC-NVMe", colour="ochre", labs=("vm",), carrier="loop")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iotax.protocols.base import Protocol, Scheme
-from iotax.protocols.fibre_channel import FC_NVME, FCP
+from iotax.protocols.fibre_channel import FC_NVME, FCP, FCP_LOOP
 from iotax.protocols.iscsi import ISCSI, ISER
 from iotax.protocols.nfs import NFS3, NFS41, NFS42
 from iotax.protocols.nvme import NVME_RDMA, NVME_TCP
@@ -18,6 +18,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
     NVME_TCP,
     NVME_RDMA,
     FCP,
+    FCP_LOOP,
     FC_NVME,
 )
 

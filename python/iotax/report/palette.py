@@ -46,6 +46,7 @@ COLOURS = _colours(
     ("indigo", "#4a3fb5", "#9a94ff"),
     ("pink", "#d0277f", "#ff7ac6"),
     ("brown", "#6b4226", "#c79a78"),
+    ("plum", "#471f6b", "#bb4fe6"),
     ("pine", "#0f4d45", "#3f9a4a"),
     ("part-initiator", "#30588c", "#7fa9dd"),
     ("part-target", "#7d9fc9", "#4a6f9f"),

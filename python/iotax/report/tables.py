@@ -205,7 +205,7 @@ def cards(summary: Summary) -> list[Card]:
             sentence = next(f for f in said if f.subject == title(arm) and f.response_key == overall.response.key)
             by_condition = [c for c in summary.comparisons if c.response is overall.response and c.arm == arm]
             verdict, tone = _verdict(overall, by_condition)
-            verdict += " (doubtful)" if summary.doubt(arm).most else ""
+            verdict += " (doubtful)" if summary.doubt(arm, overall.response).most else ""
             lines.append(
                 CardLine(
                     overall.response.title,

@@ -17,7 +17,7 @@ _CARRIERS = {
 """Of the labs' own protocols."""
 _FIBRE_CHANNEL = Carrier(kind="hardware", usual="hardware", name="Fibre Channel")
 """Of a path that a host's own ports make."""
-_ONE_KERNEL = ("local", "fc-nvme")
+_ONE_KERNEL = ("local", "fcp-loop", "fc-nvme")
 """Whose two ends always stand in one guest."""
 
 

@@ -117,6 +117,7 @@ def refused(
 _NO_DIGEST = {"iser": "RDMA checks what it carries (RFC 7145 §4)"}
 _NO_NETWORK = {
     "local": "local I/O crosses no network",
+    "fcp-loop": "fcp-loop has no transport: initiator and target stand in one kernel",
     "fc-nvme": "fc-nvme runs over a loop within one kernel, which has neither frames nor a link",
 }
 

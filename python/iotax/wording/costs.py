@@ -1,6 +1,7 @@
 """What an I/O costs at held rates, in sentences; the baseline's own first."""
 
 from iotax.analysis.estimate import Estimate
+from iotax.analysis.responses import CPU
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
 from iotax.wording.figures import figure
@@ -20,10 +21,16 @@ def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
     for arm in sorted(model.arms, key=lambda arm: arm != base):
         text = f"{_us(model.cost_us(arm))} of CPU per I/O"
         if arm != base and base in model.arms:
-            ratio = model.ratio(arm, base)
-            reach = f"95 % CI {_ends(ratio)}" if ratio.low is not None else "no finite interval: Fieller’s is unbounded"
-            text += f", {figure(ratio.value)} times {title(base)}’s ({reach})"
-        said.append((Finding(title(arm), text, verb="costs"), summary.doubt(arm)))
+            ends = summary.models[CPU.key].brackets.arms(summary.grid, base)
+            own = f"{title(base)}’s"
+            if arm in [each for _, each in ends]:
+                text += f"; {title(base)} and {title(arm)} are two ends, and a real adapter lies between"
+            elif ends:
+                ratios = [_times(model.ratio(arm, end), f"{own} over {carrier}") for carrier, end in ends]
+                text += f", {' and '.join(ratios)}"
+            else:
+                text += f", {_times(model.ratio(arm, base), own)}"
+        said.append((Finding(title(arm), text, verb="costs"), summary.doubt(arm, CPU)))
     return said
 
 
@@ -41,6 +48,11 @@ def by_rate(summary: Summary) -> list[Finding]:
     ]
     p = "p < 0.001" if model.linearity.p < 0.001 else f"p = {model.linearity.p:.3f}"
     return [Finding("", f"The CPU cost per I/O depends on the rate ({p}): {'; '.join(prices)}")]
+
+
+def _times(ratio: Estimate, whose: str) -> str:
+    reach = f"95 % CI {_ends(ratio)}" if ratio.low is not None else "no finite interval: Fieller’s is unbounded"
+    return f"{figure(ratio.value)} times {whose} ({reach})"
 
 
 def _us(estimate: Estimate) -> str:

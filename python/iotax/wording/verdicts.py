@@ -91,7 +91,7 @@ def judged(summary: Summary) -> list[Judged]:
             by_condition = [c for c in summary.comparisons if c.response is response and c.arm == overall.arm]
             finding = against_baseline(overall, by_condition, title(summary.grid.baseline_arm))
             rests_on = by_condition if overall.depends and len(by_condition) > 1 else [overall.comparison]
-            found.append(Judged(finding, rests_on, summary.doubt(overall.arm)))
+            found.append(Judged(finding, rests_on, summary.doubt(overall.arm, response)))
     return found
 
 
@@ -142,10 +142,10 @@ def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base:
     known = [c for c in by_condition if c.ratio.low is not None and c.verdict is not None]
     details = tuple(f"{c.condition}: {_compared(c, arm, base)}" for c in by_condition if c.condition)
     if overall.flips:
-        text = f"no overall winner: {_sides(response, known, base)}"
+        text = f"no overall winner: {_sides(response, _each_end(known), base)}"
         return Finding(arm, text, "inconclusive", details, response.key, "has")
     if overall.depends and len(known) > 1:
-        text, tone, verb = _by_load(response, known, base)
+        text, tone, verb = _by_load(response, known, base, len(by_condition))
         return Finding(arm, text, tone, details, response.key, verb)
     comparison = overall.comparison
     tone: Tone = comparison.verdict.value if comparison.verdict else "plain"
@@ -182,6 +182,8 @@ def not_achieved(summary: Summary) -> list[Finding]:
 
 def _compared(comparison: Comparison, arm: str, base: str) -> str:
     """What one comparison says, with the interval that it follows from."""
+    if comparison.ends:
+        return _at_ends(comparison, arm, base)
     response, ratio = comparison.response, comparison.ratio
     name = _words(response).name
     if comparison.verdict is None:
@@ -194,6 +196,29 @@ def _compared(comparison: Comparison, arm: str, base: str) -> str:
     if comparison.verdict is Verdict.INCONCLUSIVE:
         return f"no significant difference from {base} in {name} ({span(ratio)})"
     return _difference(response, ratio, base)
+
+
+_WHATEVER = "however much of the transport an adapter does"
+
+
+def _at_ends(comparison: Comparison, arm: str, base: str) -> str:
+    """The same of a protocol that the lab has at two extremes, with both."""
+    response, name = comparison.response, _words(comparison.response).name
+    spans = " and ".join(f"{span(end.ratio)} over {listed(end.carriers)}" for end in comparison.ends)
+    if comparison.verdict is Verdict.EQUIVALENT:
+        return f"equivalent to {base} in {name}, within the margin {_WHATEVER} ({spans})"
+    if comparison.verdict is Verdict.INCONCLUSIVE:
+        return f"no significant difference from {base} in {name}, {_WHATEVER} ({spans})"
+    measured = " and ".join(
+        f"{change(response, end.ratio.value)} ({span(end.ratio)}) over {listed(end.carriers)}"
+        for end in comparison.ends
+    )
+    if comparison.verdict is None:
+        why = because(comparison.withheld or Withheld(Cause.RUNS), arm, base)
+        return f"no verdict against {base} in {name}: {why}; measured: {measured}"
+    words = _words(response)
+    more = words.more if comparison.ratio.value > 1 else words.less
+    return f"{more} than {base} {_WHATEVER}: {measured}"
 
 
 def _difference(response: Response, ratio: Estimate, base: str) -> str:
@@ -213,21 +238,34 @@ def _verb(comparison: Comparison) -> str:
     return _words(comparison.response).verb
 
 
-def _by_load(response: Response, known: Sequence[Comparison], base: str) -> tuple[str, Tone, str]:
-    """(text, tone, verb) where the ratio depends on the condition: never their mean, but both extremes."""
+def _each_end(known: Sequence[Comparison]) -> list[tuple[Comparison, str]]:
+    """Comparisons with where they hold in words; of a bracket the one at each end."""
+    return [
+        (replace(c, ratio=end.ratio, verdict=end.verdict), f"{under(c.condition)} over {listed(end.carriers)}".strip())
+        for c in known
+        for end in c.ends
+    ] + [(c, under(c.condition)) for c in known if not c.ends]
+
+
+def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int) -> tuple[str, Tone, str]:
+    """(text, tone, verb) where the ratio depends on the condition: never their mean, but both extremes. `of`: all
+    conditions, with those that got no verdict."""
     name, verdicts = _words(response).name, {c.verdict for c in known}
-    low, high = min(known, key=lambda c: c.ratio.value), max(known, key=lambda c: c.ratio.value)
-    reach = f"each 95 % CI within {_reach(known)}"
+    each = _each_end(known)
+    low, high = min(each, key=lambda c: c[0].ratio.value), max(each, key=lambda c: c[0].ratio.value)
+    reach = f"each 95 % CI within {_reach([c for c, _ in each])}"
+    every = "under every load" if len(known) == of else f"under {len(known)} of {of} loads"
+    any_ = "under any load" if len(known) == of else every
     if verdicts == {Verdict.INCONCLUSIVE}:
-        return f"no significant difference from {base} in {name} under any load ({reach})", "inconclusive", "shows"
+        return f"no significant difference from {base} in {name} {any_} ({reach})", "inconclusive", "shows"
     if verdicts == {Verdict.EQUIVALENT}:
-        return f"equivalent to {base} in {name}, within the margin under every load ({reach})", "equivalent", "is"
-    extremes = [f"{_extreme(response, c)} {under(c.condition)} ({span(c.ratio)})" for c in (low, high)]
+        return f"equivalent to {base} in {name}, within the margin {every} ({reach})", "equivalent", "is"
+    extremes = [f"{_extreme(response, c)} {where} ({span(c.ratio)})" for c, where in (low, high)]
     words = _words(response)
     if len(verdicts) == 1:
         tone: Tone = next(v.value for v in verdicts if v is not None)
-        more = words.more if low.ratio.value > 1 else words.less
-        return f"{more} than {base} under every load: from {' to '.join(extremes)}", tone, words.verb
+        more = words.more if low[0].ratio.value > 1 else words.less
+        return f"{more} than {base} {every}: from {' to '.join(extremes)}", tone, words.verb
     return f"a difference from {base} in {name} that depends on the load: {'; '.join(extremes)}", "plain", "shows"
 
 
@@ -249,15 +287,19 @@ def _reach(known: Sequence[Comparison]) -> str:
     return ends(low, high)
 
 
-def _sides(response: Response, known: Sequence[Comparison], base: str) -> str:
+def _sides(response: Response, known: Sequence[tuple[Comparison, str]], base: str) -> str:
     """Where it is ahead and where behind, at the clearest condition of each."""
     parts = []
     for ahead in (True, False):
-        some = [c for c in known if c.verdict in (Verdict.BETTER, Verdict.WORSE) and (c.ratio.value > 1) == ahead]
+        some = [
+            (c, where)
+            for c, where in known
+            if c.verdict in (Verdict.BETTER, Verdict.WORSE) and (c.ratio.value > 1) == ahead
+        ]
         if some:
-            best = max(some, key=lambda c: c.ratio.value) if ahead else min(some, key=lambda c: c.ratio.value)
+            best, where = (max if ahead else min)(some, key=lambda each: each[0].ratio.value)
             others = f" and {len(some) - 1} more" if len(some) > 1 else ""
-            parts.append(f"{_difference(response, best.ratio, base)} {under(best.condition)}{others}")
+            parts.append(f"{_difference(response, best.ratio, base)} {where}{others}")
     return "; ".join(parts)
 
 

@@ -48,7 +48,7 @@ def test_every_protocol_and_variant_is_told_apart(scheme):
     """In OKLab, where 0.02 is just noticeable."""
     arms = [*PROTOCOL_TITLES, "old", "new", "iscsi · fio"]
     found = looks(arms, {"old": "iscsi", "new": "nfs4.1"})
-    assert len({look.colour.name for look in found.values()}) == len(arms) == 13
+    assert len({look.colour.name for look in found.values()}) == len(arms) == 14
     places = [oklab(getattr(look.colour, scheme)) for look in found.values()]
     for one, other in itertools.combinations(places, 2):
         assert np.linalg.norm(one - other) > 0.07

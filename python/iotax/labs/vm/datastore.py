@@ -43,6 +43,7 @@ _NO_DRIVER = {
     "nvme-tcp": "QEMU has no NVMe/TCP initiator (its nvme:// drives a PCI device of the host)",
     "nvme-rdma": "QEMU has no NVMe/RDMA initiator",
     "fcp": "QEMU has no Fibre Channel initiator; an HBA's LUN would come as a block device of the host",
+    "fcp-loop": "QEMU has no Fibre Channel initiator, and a loop within a kernel ends there",
     "fc-nvme": "QEMU has no Fibre Channel initiator; an HBA's namespace would come as a block device of the host",
     "local": "a volume without a protocol is reached within the storage guest",
 }

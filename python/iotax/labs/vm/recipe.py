@@ -55,6 +55,7 @@ PROTOCOLS: dict[str, Part] = {
         modules=(*_SCSI.modules, *_MULTIPATH.modules, "libfc", "libfcoe", "fcoe", "tcm_fc", "veth"),
         programs=_MULTIPATH.programs,
     ),
+    "fcp-loop": Part(modules=(*_SCSI.modules, "tcm_loop")),
     "fc-nvme": Part(modules=("nvmet", "nvmet_fc", "nvme_fc", "nvme_fcloop")),
 }
 """Every protocol of the vm lab."""
@@ -67,7 +68,7 @@ CONTROLLERS: dict[str, Part] = {
 }
 """Every controller behind which a datastore's disk may stand."""
 
-ONE_GUEST = frozenset({"fc-nvme"})
+ONE_GUEST = frozenset({"fcp-loop", "fc-nvme"})
 """Protocols whose initiator and target share a kernel."""
 
 

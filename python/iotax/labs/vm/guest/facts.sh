@@ -5,7 +5,7 @@ fact() { echo "FACT $1=$2"; }
 
 facts_of() {
     case "$1" in
-    local | fc-nvme) ;;
+    local | fcp-loop | fc-nvme) ;;
     *) link_facts "$1" ;;
     esac
     case "$1" in

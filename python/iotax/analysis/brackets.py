@@ -1,0 +1,93 @@
+"""Where a lab has a protocol at two extremes, all of its transport in software and none of it, a real adapter lies
+between: what is said of the protocol has to hold at both ends."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from iotax.analysis.carriers import Carriers
+from iotax.analysis.data import PROTOCOL, Cell, Grid
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.responses import Run
+from iotax.analysis.verdict import Cause, Verdict, Withheld
+from iotax.protocols import known
+
+_KINDS = ("software", "loop")
+"""Of carriers: all of the transport in software, none of it."""
+
+
+@dataclass(frozen=True)
+class End:
+    """A comparison at one end of the bracket, or at one of each where both sides have two."""
+
+    carriers: tuple[str, ...]
+    """The names of what carries the bracketed sides there."""
+    ratio: Estimate
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cells to compare, at an end."""
+
+    carriers: tuple[str, ...]
+    cell: Cell
+    base: Cell
+
+
+class Brackets:
+    """Which cells of a study are two ends of one protocol."""
+
+    def __init__(self, grid: Grid, cells: Iterable[Cell], runs: Iterable[Run], carriers: Carriers) -> None:
+        self._carriers = carriers
+        self._at = list(grid.factors).index(PROTOCOL) if PROTOCOL in grid.factors else None
+        self._title: dict[Cell, str] = {}
+        for cell, run in zip(cells, runs, strict=True):
+            row = known(run.result.facts.protocol)
+            if row is not None and row.bracket:
+                self._title[cell] = row.bracket
+
+    def has(self, cell: Cell) -> bool:
+        """Whether it is one of two ends."""
+        return len(self._ends(cell)) > 1
+
+    def arms(self, grid: Grid, arm: str) -> list[tuple[str, str]]:
+        """(name of the carrier, arm) of both ends of an arm; empty of an arm without another end."""
+        cell = next((each for each in self._title if grid.arm(each) == arm), None)
+        if cell is None or not self.has(cell):
+            return []
+        return [(self._carriers[end].name, grid.arm(end)) for end in self._ends(cell)]
+
+    def pairs(self, cell: Cell, base: Cell) -> list[Pair]:
+        """At every end; empty where neither side has two. One protocol's two ends are not compared with each other, and
+        of an arm's two ends the first answers for both."""
+        ends, bases = self._ends(cell), self._ends(base)
+        if len(ends) == len(bases) == 1 or base in ends or (len(ends) > 1 and cell != ends[0]):
+            return []
+        return [
+            Pair(tuple(self._carriers[each].name for each, of in ((a, ends), (b, bases)) if len(of) > 1), a, b)
+            for a, b in product(ends, bases)
+        ]
+
+    def _ends(self, cell: Cell) -> Sequence[Cell]:
+        """The cell alone, or both ends of its bracket in the order of `_KINDS`."""
+        title = self._title.get(cell)
+        if title is None or self._at is None:
+            return (cell,)
+        at = self._at
+        found: Mapping[str, Cell] = {
+            self._carriers[other].kind: other
+            for other, its in self._title.items()
+            if its == title and other[:at] + other[at + 1 :] == cell[:at] + cell[at + 1 :]
+        }
+        return tuple(found[kind] for kind in _KINDS) if set(found) == set(_KINDS) else (cell,)
+
+
+def agreed(ends: Sequence[End]) -> tuple[Verdict | None, Withheld | None]:
+    """The verdict that all ends give; where they differ, none."""
+    verdicts = {end.verdict for end in ends}
+    if None in verdicts:
+        return None, Withheld(Cause.RUNS)
+    if len(verdicts) == 1:
+        return verdicts.pop(), None
+    return None, Withheld(Cause.ENDS)

@@ -1,0 +1,146 @@
+"""Fibre Channel with all of its transport in software and with none of it: what is said of it holds at both ends."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iotax.analysis import Comparison, Summary, Verdict, summarise
+from iotax.analysis.compare import Overall
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.model import correlations
+from iotax.analysis.multiplicity import each_confidence
+from iotax.analysis.responses import CPU
+from iotax.analysis.verdict import Cause, Withheld
+from iotax.wording import verdicts
+from iotax.wording.costs import priced
+from iotax.wording.verdicts import against_baseline
+from report.factory import COST, PATHS, Simulation, study
+
+PATH = replace(PATHS["iscsi"], target_us=None)
+VM = {"vm": {"clock": "icount", "guests": 1}}
+
+
+def measured(baseline: str = "fcp", of: dict[str, Any] | None = None, **initiator_us: float) -> Summary:
+    """A study over protocols that cost this much, and nothing else differs."""
+    paths = {name.replace("_", "-"): replace(PATH, initiator_us=us) for name, us in initiator_us.items()}
+    factors = {"protocol": list(paths), "outstanding": [1, 8]} if of is None else of["factors"]
+    changes = (of or {}) | {"factors": factors | {"protocol": list(paths)}}
+    said = study(**changes | {"lab": VM, "baseline": {"protocol": baseline}, "responses": ["cpu_per_io"]})
+    return summarise(Simulation(paths=paths).data(said))
+
+
+def overall(summary: Summary, arm: str) -> Comparison:
+    return next(each.comparison for each in summary.overalls if each.arm == arm)
+
+
+def sentence(summary: Summary, subject: str) -> str:
+    return next(each.sentence for each in verdicts(summary) if each.subject == subject)
+
+
+def test_a_verdict_against_fibre_channel_is_that_of_both_ends() -> None:
+    summary = measured(fcp=20, fcp_loop=8, nfs3=30)
+    found = overall(summary, "nfs3")
+    assert found.verdict is Verdict.WORSE
+    assert [end.carriers for end in found.ends] == [("software FCoE",), ("a loop within one kernel, without frames",)]
+    for end, true in zip(found.ends, (30 / 20, 30 / 8), strict=True):
+        assert end.verdict is Verdict.WORSE
+        assert end.ratio.low < true < end.ratio.high
+    assert found.ends[0].ratio == found.ratio
+    assert re.search(
+        r"^NFSv3 needs more .*CPU per I/O than FCP however much of the transport an adapter does: "
+        r"\d+ % more .*CPU per I/O \(95 % CI .*\) over software FCoE and "
+        r"3\.\d+ times the .*CPU per I/O \(95 % CI .* times\) over a loop within one kernel, without frames\.$",
+        sentence(summary, "NFSv3"),
+    )
+
+
+def test_two_ends_that_disagree_give_no_verdict() -> None:
+    summary = measured(fcp=20, fcp_loop=8, nfs3=12)
+    found = overall(summary, "nfs3")
+    assert found.verdict is None
+    assert found.withheld is not None
+    assert found.withheld.cause is Cause.ENDS
+    assert {end.verdict for end in found.ends} == {Verdict.BETTER, Verdict.WORSE}
+    said = sentence(summary, "NFSv3")
+    assert "it depends on how much of the transport an adapter does; measured: " in said
+    assert "% less" in said
+    assert "% more" in said
+
+
+def test_an_arm_with_two_ends_is_judged_once_for_both() -> None:
+    summary = measured(baseline="nfs3", fcp=20, fcp_loop=8, nfs3=30)
+    found = overall(summary, "fcp")
+    assert found.verdict is Verdict.BETTER
+    assert len(found.ends) == 2
+    other = overall(summary, "fcp-loop")
+    assert other.withheld is not None
+    assert other.withheld.cause is Cause.CARRIER
+    assert not other.ends
+
+
+def test_the_ends_are_not_compared_with_each_other() -> None:
+    found = overall(measured(fcp=20, fcp_loop=8, nfs3=30), "fcp-loop")
+    assert (found.verdict, found.ends) == (None, ())
+
+
+@pytest.mark.parametrize("there", ["fcp", "fcp-loop"])
+def test_one_end_alone_gives_no_verdict(there: str) -> None:
+    found = overall(measured(baseline=there, **{there.replace("-", "_"): 20, "nfs3": 30}), "nfs3")
+    assert found.withheld is not None
+    assert found.withheld.cause is Cause.CARRIER
+
+
+def test_another_emulated_carrier_is_not_made_good_by_the_ends_opposite() -> None:
+    found = overall(measured(fcp=20, fcp_loop=8, fc_nvme=30), "fc-nvme")
+    assert found.withheld is not None
+    assert found.withheld.cause is Cause.CARRIER
+
+
+def test_intervals_at_the_ends_hold_at_once_with_the_others() -> None:
+    """Two arms against the baseline, and one of them against its other end: three contrasts, not two."""
+    summary = measured(fcp=20, fcp_loop=8, nfs3=30)
+    model = summary.models["cpu"].model
+    cells = model.layout.cells
+    of = {arm: [cell for cell in cells if summary.grid.arm(cell) == arm] for arm in ("fcp", "fcp-loop", "nfs3")}
+    pairs = [("fcp-loop", "fcp"), ("nfs3", "fcp"), ("nfs3", "fcp-loop")]
+    contrasts = [dict.fromkeys(of[arm], 0.5) | dict.fromkeys(of[base], -0.5) for arm, base in pairs]
+    confidence = each_confidence(correlations(model.layout, contrasts), float(model.layout.residual_df))
+    wanted = [Estimate.ratio(model.contrast(each), confidence) for each in contrasts[1:]]
+    found = [end.ratio for end in overall(summary, "nfs3").ends]
+    assert [(each.low, each.high) for each in found] == [pytest.approx((each.low, each.high)) for each in wanted]
+
+
+def test_by_load_both_ends_are_told() -> None:
+    factors = {"outstanding": [1, 8], "block_size": ["4KiB", "64KiB"]}
+    summary = measured(of={"factors": factors}, fcp=20, fcp_loop=8, nfs3=30)
+    found = [c for c in summary.comparisons if c.arm == "nfs3" and c.response is CPU]
+    assert len(found) == 4
+    for each in found:
+        assert each.verdict is Verdict.WORSE
+        assert len(each.ends) == 2
+    said = against_baseline(Overall(CPU, "nfs3", overall(summary, "nfs3"), 0.001, flips=False), found, "FCP").text
+    assert re.search(
+        r"^more CPU per I/O than FCP under every load: from \d+ % more with .* over software FCoE \(", said
+    )
+    assert re.search(r" to 3\.\d+ times with .* over a loop within one kernel, without frames \(95 % CI", said)
+
+
+def test_loads_without_a_verdict_are_not_among_those_under_which_it_holds() -> None:
+    summary = measured(fcp=20, fcp_loop=8, nfs3=30)
+    found = [c for c in summary.comparisons if c.arm == "nfs3" and c.response is CPU]
+    open_ = replace(found[0], verdict=None, withheld=Withheld(Cause.ENDS))
+    told = Overall(CPU, "nfs3", overall(summary, "nfs3"), 0.001, flips=False)
+    many = [*found, replace(found[1], condition="outstanding 16"), open_]
+    said = against_baseline(told, many, "FCP").text
+    assert f"under {len(many) - 1} of {len(many)} loads" in said
+
+
+def test_a_price_is_told_as_a_multiple_of_both_ends() -> None:
+    summary = measured(of=COST, fcp=20, fcp_loop=8, nfs3=30)
+    said = {finding.subject: finding.text for finding, _ in priced(summary)}
+    assert re.search(
+        r"times FCP’s over software FCoE \(.*\) and .* times FCP’s over a loop within one kernel", said["NFSv3"]
+    )
+    assert said["FCP (no transport)"].endswith("are two ends, and a real adapter lies between")
