@@ -63,6 +63,8 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "doubts": judgement and "; ".join(judgement["doubts"]),
     }
     figures: Row = {
+        "lab": result and result.facts.lab,
+        "simulated": result and result.facts.simulated,
         "driver": result and result.driver,
         "carrier": result and result.facts.carrier.kind,
         "carrier_name": result and result.facts.carrier.name,

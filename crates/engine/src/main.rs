@@ -14,6 +14,7 @@ mod output;
 mod schema;
 mod secret;
 mod serve;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,8 @@ enum Command {
     Load,
     /// Connect several loads and measure them in turns; the JSON document comes on the first line of standard input
     Session,
+    /// Measure a load in virtual time, on simulated machines; the JSON document comes on the first line of standard input
+    Simulate,
     /// Print the PDUs of a capture or a hex dump, one a line
     Decode(decode::Arguments),
     /// Print the JSON Schema of the documents and of every line that comes out
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Serve => serve::run(),
         Command::Load => load::run(),
         Command::Session => load::run_session(),
+        Command::Simulate => simulate::run(),
     };
     log::finish();
     match done {

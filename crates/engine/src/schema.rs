@@ -7,7 +7,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::{
-    document::{Event, LoadDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument},
+    document::{Event, LoadDocument, ServeCommand, ServeDocument, SessionCommand, SessionDocument, SimulateDocument},
     failure,
 };
 
@@ -23,6 +23,7 @@ fn all() -> Value {
         "load": schema(SchemaGenerator::into_root_schema_for::<LoadDocument>),
         "session": schema(SchemaGenerator::into_root_schema_for::<SessionDocument>),
         "session_command": schema(SchemaGenerator::into_root_schema_for::<SessionCommand>),
+        "simulate": schema(SchemaGenerator::into_root_schema_for::<SimulateDocument>),
         "event": schema(SchemaGenerator::into_root_schema_for::<Event>),
     })
 }

@@ -1,8 +1,13 @@
 //! A disk with a volatile write cache: what a crash leaves of writes that no flush followed is drawn, sector by sector.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    time::Duration,
+};
 
 use iotax_node::{DiskOp, DiskToken, seeded::SeededRng};
+use iotax_proto::Instant;
 
 pub const SECTOR: usize = 512;
 
@@ -22,6 +27,12 @@ pub struct Media {
     pub slow: Duration,
     /// Writes that find no space.
     pub full: u64,
+    /// Operations that it works on at once, the others waiting in the order of their coming; 0: on all.
+    pub servers: usize,
+    /// The service time is exponential, with `service` as its mean; else it is uniform from `service` on.
+    pub exponential: bool,
+    /// Without a volatile cache.
+    pub write_through: bool,
 }
 
 impl Default for Media {
@@ -33,6 +44,9 @@ impl Default for Media {
             slow_chance: 0,
             slow: Duration::ZERO,
             full: 0,
+            servers: 0,
+            exponential: false,
+            write_through: false,
         }
     }
 }
@@ -51,6 +65,8 @@ pub struct Disk {
     /// Operations under way.
     pending: BTreeMap<u64, Pending>,
     begun: u64,
+    /// Of each server, when it will have done what it was given; the earliest first.
+    free_at: BinaryHeap<Reverse<Instant>>,
     /// Errors given so far, of each kind.
     pub errors_given: u64,
     pub full_given: u64,
@@ -83,13 +99,19 @@ impl Disk {
             changes: 0,
             pending: BTreeMap::new(),
             begun: 0,
+            free_at: BinaryHeap::new(),
             errors_given: 0,
             full_given: 0,
         }
     }
 
-    /// Takes an operation up: its number, and how long it takes.
-    pub(crate) fn begin(&mut self, token: DiskToken, op: DiskOp) -> (u64, Duration) {
+    /// What it holds from the beginning.
+    pub fn image_mut(&mut self) -> &mut [u8] {
+        &mut self.current
+    }
+
+    /// Takes an operation up: its number, and how long it takes, its wait included.
+    pub(crate) fn begin(&mut self, now: Instant, token: DiskToken, op: DiskOp) -> (u64, Duration) {
         let writes = !matches!(op, DiskOp::Read { .. } | DiskOp::Sync);
         let fails = if self.random.below(1000) < self.media.errors {
             Some(EIO)
@@ -98,14 +120,29 @@ impl Disk {
         } else {
             None
         };
-        let spread_ns = self.media.spread.as_nanos() as u64;
-        let mut takes = self.media.service + Duration::from_nanos(self.random.below(spread_ns + 1));
+        let mut takes = self.service_time();
         if self.random.below(1000) < self.media.slow_chance {
             takes += self.media.slow;
+        }
+        if self.media.servers > 0 {
+            let free = if self.free_at.len() < self.media.servers { None } else { self.free_at.pop() };
+            let begins = free.map_or(now, |Reverse(free)| free.max(now));
+            self.free_at.push(Reverse(begins + takes));
+            takes += begins.since(now);
         }
         self.begun += 1;
         self.pending.insert(self.begun, Pending { token, op, fails, changes: self.changes });
         (self.begun, takes)
+    }
+
+    #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // nanoseconds of an operation
+    fn service_time(&mut self) -> Duration {
+        if self.media.exponential {
+            let mean_ns = self.media.service.as_nanos() as f64;
+            return Duration::from_nanos((mean_ns * self.random.exponential()).round() as u64);
+        }
+        let spread_ns = self.media.spread.as_nanos() as u64;
+        self.media.service + Duration::from_nanos(self.random.below(spread_ns + 1))
     }
 
     /// The longest that an operation takes.
@@ -204,6 +241,9 @@ impl Disk {
             return Err(EIO);
         }
         put(&mut self.current, offset, &bytes);
+        if self.media.write_through {
+            return Ok(());
+        }
         if durable {
             // What the cache has of these sectors must not undo it later.
             for old in &mut self.unflushed {
@@ -249,7 +289,7 @@ mod tests {
     }
 
     fn carry_out(disk: &mut Disk, op: DiskOp) -> Result<u32, i32> {
-        let (number, _) = disk.begin(DiskToken(1), op);
+        let (number, _) = disk.begin(Instant(0), DiskToken(1), op);
         disk.end(number).expect("under way").1
     }
 
@@ -280,7 +320,7 @@ mod tests {
         let mut survived = 0;
         for seed in 0..100 {
             let mut disk = disk(seed);
-            let (flush, _) = disk.begin(DiskToken(1), DiskOp::Sync);
+            let (flush, _) = disk.begin(Instant(0), DiskToken(1), DiskOp::Sync);
             carry_out(&mut disk, write(0, &[1; SECTOR], false)).expect("written");
             disk.end(flush);
             disk.crash(true);
@@ -298,6 +338,15 @@ mod tests {
             disk.crash(true);
             assert_eq!(sectors(&mut disk)[0], 2, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn operations_wait_for_the_first_server_that_is_free() {
+        let service = Duration::from_nanos(100);
+        let media = Media { service, spread: Duration::ZERO, servers: 2, ..Media::default() };
+        let mut disk = Disk::new(SECTOR, media, 1);
+        let mut takes = |at| disk.begin(Instant(at), DiskToken(1), DiskOp::Sync).1.as_nanos();
+        assert_eq!([takes(0), takes(10), takes(20), takes(30), takes(500)], [100, 100, 180, 180, 100]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The nodes that run on sockets, in virtual time: one thread, one seed, no clock; a run is the same to the bit on any machine.
 //!
 //! [`World`] is the driver: links, connections, disks and time. [`trial`] lets clients, a server and faults meet in it, with checkers
-//! that know nothing of the code under test. README.md tells what is modelled.
+//! that know nothing of the code under test. [`lab`] measures: processors, ports and media cost time. README.md tells what is modelled.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -9,6 +9,7 @@ mod agent;
 mod board;
 mod disk;
 mod events;
+pub mod lab;
 mod link;
 mod load;
 mod names;
@@ -22,8 +23,8 @@ mod world;
 pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
 pub use link::{Link, PipeId, Side};
-pub use load::add_load;
+pub use load::{add_load, settings};
 pub use options::{Canary, Fault, Options, PROTOCOLS};
-pub use server::{Exporter, Store};
+pub use server::{Exporter, Store, Volume};
 pub use trace::Trace;
-pub use world::{HostId, Step, World};
+pub use world::{Costs, HostId, Step, WorkAsked, World};

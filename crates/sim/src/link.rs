@@ -18,6 +18,9 @@ pub struct Link {
     pub piece_bytes: usize,
     /// Pieces are of any size up to that, as drawn.
     pub splits: bool,
+    /// Of an Ethernet port: what is sent goes in segments, each with its headers, and what several hosts send to it comes in turn.
+    /// `None`: bytes take what they are, and nothing waits to be received.
+    pub mtu_bytes: Option<u32>,
 }
 
 impl Default for Link {
@@ -28,8 +31,19 @@ impl Default for Link {
             window_bytes: 4 << 20,
             piece_bytes: 32 << 10,
             splits: false,
+            mtu_bytes: None,
         }
     }
+}
+
+/// IPv4 and TCP with time stamps (RFC 791, RFC 9293, RFC 7323), inside the MTU.
+const HEADER_BYTES: u32 = 52;
+/// Preamble, Ethernet header, frame check sequence and inter-packet gap (IEEE 802.3), outside it.
+const FRAME_BYTES: u64 = 38;
+
+/// How many segments bytes that are sent at once take.
+pub(crate) fn segments(bytes: usize, mtu_bytes: u32) -> u64 {
+    (bytes as u64).div_ceil(u64::from(mtu_bytes.saturating_sub(HEADER_BYTES).max(1)))
 }
 
 #[derive(Debug)]
@@ -37,22 +51,37 @@ pub(crate) struct Nic {
     pub(crate) link: Link,
     /// When what it has been given will have left.
     free_at: Instant,
+    /// When what others sent to it will have come.
+    received_at: Instant,
 }
 
 impl Nic {
     pub(crate) fn new(link: Link) -> Self {
-        Self { link, free_at: Instant(0) }
+        Self { link, free_at: Instant(0), received_at: Instant(0) }
     }
 
     /// When bytes given now arrive at the other end.
     pub(crate) fn send(&mut self, now: Instant, bytes: usize) -> Instant {
         let begins = self.free_at.max(now);
-        let takes_ns = match self.link.rate_bytes_per_s {
-            Some(rate) => (bytes as u128 * 1_000_000_000).div_ceil(u128::from(rate.max(1))) as u64,
-            None => 0,
-        };
-        self.free_at = Instant(begins.0 + takes_ns);
+        self.free_at = Instant(begins.0 + self.takes_ns(bytes));
         self.free_at + self.link.latency
+    }
+
+    /// When bytes that would be there at a time all are, behind what others sent.
+    pub(crate) fn receive(&mut self, at: Instant, bytes: usize) -> Instant {
+        if self.link.mtu_bytes.is_none() {
+            return at;
+        }
+        self.received_at = at.max(Instant(self.received_at.0 + self.takes_ns(bytes)));
+        self.received_at
+    }
+
+    fn takes_ns(&self, bytes: usize) -> u64 {
+        let Some(rate) = self.link.rate_bytes_per_s else { return 0 };
+        let headers =
+            self.link.mtu_bytes.map_or(0, |mtu| segments(bytes, mtu) * (u64::from(HEADER_BYTES) + FRAME_BYTES));
+        let byte_ns = u128::from(bytes as u64 + headers) * 1_000_000_000;
+        byte_ns.div_ceil(u128::from(rate.max(1))) as u64
     }
 
     pub(crate) fn piece(&self, random: &mut SeededRng) -> usize {
@@ -185,6 +214,18 @@ mod tests {
         assert_eq!(nic.send(Instant(0), 50), Instant(150));
         assert_eq!(nic.send(Instant(10), 50), Instant(200));
         assert_eq!(nic.send(Instant(1000), 50), Instant(1150));
+    }
+
+    #[test]
+    fn ethernet_carries_headers_and_brings_what_several_send_in_turn() {
+        let rate = Some(1_000_000_000);
+        let link = Link { latency: Duration::ZERO, rate_bytes_per_s: rate, mtu_bytes: Some(1500), ..Link::default() };
+        let (mut one, mut other, mut to) = (Nic::new(link.clone()), Nic::new(link.clone()), Nic::new(link));
+        // 1,448 bytes fill a frame of 1,538.
+        assert_eq!(one.send(Instant(0), 2 * 1448), Instant(2 * 1538));
+        assert_eq!(to.receive(Instant(2 * 1538), 2 * 1448), Instant(2 * 1538));
+        let second = other.send(Instant(0), 2 * 1448);
+        assert_eq!(to.receive(second, 2 * 1448), Instant(4 * 1538));
     }
 
     #[test]

@@ -36,20 +36,28 @@ pub enum Store {
     },
 }
 
+/// What a server serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Volume {
+    pub size_bytes: u64,
+    pub store: Store,
+    /// What each operation is made to wait, and what it costs in CPU, where a virtual processor charges for it.
+    pub delay_ns: u64,
+    pub burn_ns: u64,
+}
+
 /// The description of a server, from which it is made anew after a crash.
-#[derive(Debug)]
 pub struct Exporter {
     protocol: Protocol,
-    size_bytes: u64,
-    store: Store,
-    /// What each operation is made to wait.
-    delay_ns: u64,
+    volume: Volume,
     pub hosts: Vec<HostId>,
     nodes: Vec<Rc<RefCell<ServerNode>>>,
     server: Arc<Server>,
     bell: Arc<AtomicBool>,
-    /// CPU time that the volume was asked to spend, for a virtual processor to charge.
-    pub burnt_ns: Rc<Cell<u64>>,
+    /// Of a volume of memory.
+    memory: Rc<dyn Region>,
+    /// CPU time that each thread's volume was asked to spend, for a virtual processor to charge.
+    burnt_ns: Vec<Rc<Cell<u64>>>,
 }
 
 impl Exporter {
@@ -58,26 +66,24 @@ impl Exporter {
         world: &mut World,
         link: usize,
         protocol: Protocol,
-        (size_bytes, store, delay_ns): (u64, Store, u64),
+        volume: Volume,
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
         let bell = Arc::new(AtomicBool::new(false));
-        let burnt_ns = Rc::new(Cell::new(0));
-        let server = server(protocol, (size_bytes, store, delay_ns), started_unix_ns, &bell);
+        let server = server(protocol, volume, started_unix_ns, &bell);
         let mut exporter = Self {
             protocol,
-            size_bytes,
-            store,
-            delay_ns,
+            volume,
             hosts: Vec::new(),
             nodes: Vec::new(),
             server,
             bell,
-            burnt_ns,
+            memory: HeapRegion::new(0),
+            burnt_ns: (0..threads).map(|_| Rc::new(Cell::new(0))).collect(),
         };
         exporter.nodes = exporter.make_nodes(threads);
-        let disks = match store {
+        let disks = match volume.store {
             Store::Disk { disk, .. } => vec![disk],
             Store::Memory => Vec::new(),
         };
@@ -100,7 +106,7 @@ impl Exporter {
 
     /// After its hosts crashed: begins anew, at another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
-        self.server = server(self.protocol, (self.size_bytes, self.store, self.delay_ns), started_unix_ns, &self.bell);
+        self.server = server(self.protocol, self.volume, started_unix_ns, &self.bell);
         self.nodes = self.make_nodes(self.hosts.len());
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
@@ -111,30 +117,36 @@ impl Exporter {
         &self.nodes
     }
 
-    fn make_nodes(&self, threads: usize) -> Vec<Rc<RefCell<ServerNode>>> {
-        let memory: Rc<dyn Region> = match self.store {
-            Store::Memory => HeapRegion::new(self.size_bytes as usize),
+    /// What a volume of memory holds.
+    pub fn memory(&self) -> &dyn Region {
+        &*self.memory
+    }
+
+    /// CPU time that a thread's volume was asked to spend so far.
+    pub fn burnt_ns(&self, thread: usize) -> Rc<Cell<u64>> {
+        Rc::clone(&self.burnt_ns[thread])
+    }
+
+    fn make_nodes(&mut self, threads: usize) -> Vec<Rc<RefCell<ServerNode>>> {
+        self.memory = match self.volume.store {
+            Store::Memory => HeapRegion::new(self.volume.size_bytes as usize),
             Store::Disk { .. } => HeapRegion::new(0),
         };
+        let memory = &self.memory;
         let node = |thread| {
             let allocate = Box::new(|len| Some(HeapRegion::new(len) as Rc<dyn Region>));
-            let burnt_ns = Rc::clone(&self.burnt_ns);
-            let burn = Rc::new(move |ns| burnt_ns.set(burnt_ns.get() + ns));
+            let burnt_ns: Rc<Cell<u64>> = Rc::clone(&self.burnt_ns[thread]);
+            let burn = Rc::new(move |ns: u64| burnt_ns.set(burnt_ns.get() + ns));
             let server = Arc::clone(&self.server);
-            let node = ServerNode::new(server, thread as u64, &mut |_| Rc::clone(&memory), allocate, Some(burn));
+            let node = ServerNode::new(server, thread as u64, &mut |_| Rc::clone(memory), allocate, Some(burn));
             Rc::new(RefCell::new(node))
         };
         (0..threads).map(node).collect()
     }
 }
 
-fn server(
-    protocol: Protocol,
-    (size_bytes, store, delay_ns): (u64, Store, u64),
-    started_unix_ns: u64,
-    bell: &Arc<AtomicBool>,
-) -> Arc<Server> {
-    let media = match store {
+fn server(protocol: Protocol, described: Volume, started_unix_ns: u64, bell: &Arc<AtomicBool>) -> Arc<Server> {
+    let media = match described.store {
         Store::Memory => Media::Memory,
         Store::Disk { block_size, .. } => Media::Disk { disk: DiskId(0), block_size },
     };
@@ -148,8 +160,8 @@ fn server(
         squash: Squash::None,
     };
     let portals = plan_portals(std::slice::from_ref(&export)).expect("one export has a plan");
-    let mut volume = VolumeSpec::new("v0", size_bytes, media);
-    volume.delay_ns = delay_ns;
+    let mut volume = VolumeSpec::new("v0", described.size_bytes, media);
+    (volume.delay_ns, volume.burn_ns) = (described.delay_ns, described.burn_ns);
     let server = Server::new(ServerConfig {
         volumes: vec![volume],
         exports: vec![export],
@@ -161,4 +173,10 @@ fn server(
     let bell = Arc::clone(bell);
     server.wake_with(move || bell.store(true, Ordering::Relaxed));
     server
+}
+
+impl std::fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Exporter({:?}, {} threads)", self.protocol, self.hosts.len())
+    }
 }

@@ -11,7 +11,7 @@ use crate::{
     link::{Link, Side},
     names::Names,
     options::{Canary, Fault, Options},
-    server::{Exporter, Store},
+    server::{Exporter, Store, Volume},
     world::{HostId, Step, World},
 };
 
@@ -83,6 +83,7 @@ impl<'a> Trial<'a> {
             window_bytes: [4096, 65_536, 1 << 20][random.below(3) as usize],
             piece_bytes: [16, 200, 1460, 9000][random.below(4) as usize],
             splits: true,
+            mtu_bytes: None,
         };
         let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };
         let links = [world.add_link(link.clone()), world.add_link(link)];
@@ -99,7 +100,7 @@ impl<'a> Trial<'a> {
         let longest = disk.map_or(Duration::ZERO, |disk| world.disk_mut(disk).longest());
         let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: options.block_size });
         let delay_ns = if random.below(4) == 0 { random.below(300_000) } else { 0 };
-        let volume = (SIZE as u64, store, delay_ns);
+        let volume = Volume { size_bytes: SIZE as u64, store, delay_ns, burn_ns: 0 };
         let threads = options.threads as usize;
         let server = Exporter::start(&mut world, links[1], options.protocol, volume, threads, STARTED_UNIX_NS);
         let board = Board::new(SIZE / SECTOR, disk.is_none());

@@ -1,5 +1,10 @@
 //! A driver for many nodes in virtual time.
 
+mod connections;
+mod processors;
+
+pub use processors::{Costs, WorkAsked};
+
 use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
@@ -11,13 +16,15 @@ use std::{
     time::Duration,
 };
 
-use iotax_node::{CloseReason, ConnId, DiskId, Input, ListenerId, Node, Output, seeded::SeededRng};
+use iotax_node::{
+    CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output, seeded::SeededRng,
+};
 use iotax_proto::Instant;
 
 use crate::{
     disk::Disk,
     events::Events,
-    link::{End, EndState, Flow, Link, Nic, Packet, Pipe, PipeId, Side, take_front},
+    link::{EndState, Link, Nic, Pipe, PipeId, Side},
     trace::Trace,
 };
 
@@ -50,6 +57,7 @@ pub struct World {
     random: SeededRng,
     hosts: Vec<Host>,
     nics: Vec<Nic>,
+    machines: Vec<processors::Machine>,
     listeners: Vec<Listener>,
     pipes: Vec<Slot>,
     free_pipes: Vec<u32>,
@@ -60,6 +68,8 @@ pub struct World {
     bells: Vec<(Arc<AtomicBool>, Vec<usize>)>,
     /// Memory of packets, to be used again.
     spare: Vec<Vec<u8>>,
+    /// Sizes of what a flush sends, empty between two.
+    sent: Vec<usize>,
     /// A canary: of a thousand flushes, so many never reach the disk.
     pub flushes_dropped: u64,
     /// A canary: of a thousand reads, so many have another's answer.
@@ -72,6 +82,8 @@ struct Host {
     /// Where its connections come from; `None`: each from a port of its own.
     port: Option<u16>,
     nic: usize,
+    /// Where its work takes time.
+    thread: Option<processors::Thread>,
     disks: Vec<usize>,
     conns: Vec<Option<(PipeId, Side)>>,
     /// Ahead of the world's time.
@@ -100,13 +112,51 @@ struct Slot {
 
 #[derive(Debug)]
 enum Event {
-    Timer { host: usize, life: u32 },
-    Arrive { pipe: PipeId, to: Side },
-    Accept { pipe: PipeId, to: SocketAddr },
-    Established { pipe: PipeId },
-    End { pipe: PipeId, side: Side, reason: CloseReason },
-    Disk { host: usize, life: u32, disk: usize, number: u64 },
-    Woken { host: usize },
+    Timer {
+        host: usize,
+        life: u32,
+        at: Instant,
+    },
+    Arrive {
+        pipe: PipeId,
+        to: Side,
+        bytes: u32,
+    },
+    Accept {
+        pipe: PipeId,
+        to: SocketAddr,
+    },
+    Established {
+        pipe: PipeId,
+    },
+    End {
+        pipe: PipeId,
+        side: Side,
+        reason: CloseReason,
+    },
+    /// An operation reaches its disk, and ends there.
+    DiskBegins {
+        host: usize,
+        disk: usize,
+        token: DiskToken,
+        op: DiskOp,
+    },
+    Disk {
+        host: usize,
+        life: u32,
+        disk: usize,
+        number: u64,
+    },
+    /// A thread has received what its turn is about; its turn is over.
+    Turn {
+        host: usize,
+    },
+    TurnEnds {
+        host: usize,
+    },
+    Woken {
+        host: usize,
+    },
     Call(u64),
 }
 
@@ -119,6 +169,7 @@ impl World {
             random: SeededRng::new(seed, "world", 0),
             hosts: Vec::new(),
             nics: Vec::new(),
+            machines: Vec::new(),
             listeners: Vec::new(),
             pipes: Vec::new(),
             free_pipes: Vec::new(),
@@ -126,6 +177,7 @@ impl World {
             left: Vec::new(),
             bells: Vec::new(),
             spare: Vec::new(),
+            sent: Vec::new(),
             flushes_dropped: 0,
             reads_swapped: 0,
         }
@@ -170,6 +222,7 @@ impl World {
             address,
             port,
             nic: link,
+            thread: None,
             disks,
             conns: Vec::new(),
             ahead: Duration::ZERO,
@@ -204,18 +257,31 @@ impl World {
         let (at, event) = self.events.pop()?;
         debug_assert!(at >= self.now, "time does not go back");
         self.now = at;
-        match event {
-            Event::Call(number) => return Some(Step::Call(number)),
-            Event::Timer { host, life } => self.timer(host, life),
-            Event::Arrive { pipe, to } => self.arrive(pipe, to),
-            Event::Accept { pipe, to } => self.accept(pipe, to),
-            Event::Established { pipe } => self.established(pipe),
-            Event::End { pipe, side, reason } => self.end(pipe, side, reason),
-            Event::Disk { host, life, disk, number } => self.disk_done(host, life, disk, number),
-            Event::Woken { host } => self.handle(host, Input::Woken),
+        if let Event::Call(number) = event {
+            return Some(Step::Call(number));
+        }
+        match self.thread_of(&event) {
+            Some(host) => self.queue(host, event),
+            None => self.happen(event),
         }
         self.ring();
         Some(Step::Happened)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Call(_) => {}
+            Event::Timer { host, life, at } => self.timer(host, life, at),
+            Event::Arrive { pipe, to, .. } => self.arrive(pipe, to),
+            Event::Accept { pipe, to } => self.accept(pipe, to),
+            Event::Established { pipe } => self.established(pipe),
+            Event::End { pipe, side, reason } => self.end(pipe, side, reason),
+            Event::DiskBegins { host, disk, token, op } => self.begin_disk(host, disk, token, op),
+            Event::Disk { host, life, disk, number } => self.disk_done(host, life, disk, number),
+            Event::Turn { host } => self.turn(host),
+            Event::TurnEnds { host } => self.turn_ends(host),
+            Event::Woken { host } => self.handle(host, Input::Woken),
+        }
     }
 
     /// When the next event comes.
@@ -335,7 +401,7 @@ impl World {
             for side in Side::BOTH {
                 // Each waiting packet has an event at the end of the stall; these come first, and those find nothing.
                 for _ in 0..waiting[side as usize] {
-                    self.events.push(self.now, Event::Arrive { pipe: id, to: side.other() });
+                    self.events.push(self.now, Event::Arrive { pipe: id, to: side.other(), bytes: 0 });
                 }
                 let alone = ends[side.other() as usize].state == EndState::Gone || cut;
                 if alone && ends[side as usize].state != EndState::Gone {
@@ -354,13 +420,14 @@ impl World {
     // ------------------------------------------------------------------------------------------------------------- nodes
 
     fn host_now(&self, host: usize) -> Instant {
-        self.now + self.hosts[host].ahead
+        self.work_now(host) + self.hosts[host].ahead
     }
 
     fn handle(&mut self, host: usize, input: Input<'_>) {
         let now = self.host_now(host);
         let Some(node) = self.hosts[host].node.clone() else { return };
         node.borrow_mut().handle(now, input);
+        self.charge_work(host);
         self.settle_node(host, &node);
     }
 
@@ -402,18 +469,21 @@ impl World {
             }
             Output::Disk { token, disk: DiskId(index), op } => {
                 let disk = self.hosts[host].disks[index as usize];
-                if matches!(op, iotax_node::DiskOp::Sync) && self.draws(self.flushes_dropped) {
-                    let nothing =
-                        iotax_node::DiskOp::Read { offset: 0, into: iotax_proto::Payload::from_vec(Vec::new()) };
+                if matches!(op, DiskOp::Sync) && self.draws(self.flushes_dropped) {
+                    let nothing = DiskOp::Read { offset: 0, into: iotax_proto::Payload::from_vec(Vec::new()) };
                     return self.begin_disk(host, disk, token, nothing);
+                }
+                let at = self.work_now(host);
+                if at > self.now {
+                    return self.events.push(at, Event::DiskBegins { host, disk, token, op });
                 }
                 self.begin_disk(host, disk, token, op);
             }
         }
     }
 
-    fn begin_disk(&mut self, host: usize, disk: usize, token: iotax_node::DiskToken, op: iotax_node::DiskOp) {
-        let (number, takes) = self.disks[disk].begin(token, op);
+    fn begin_disk(&mut self, host: usize, disk: usize, token: DiskToken, op: DiskOp) {
+        let (number, takes) = self.disks[disk].begin(self.now, token, op);
         if self.draws(self.reads_swapped) {
             self.disks[disk].swap_reads(number);
         }
@@ -445,8 +515,15 @@ impl World {
         self.handle(host, Input::DiskDone { token, result });
     }
 
-    fn timer(&mut self, host: usize, life: u32) {
-        if self.hosts[host].life != life || self.hosts[host].timer_at != Some(self.now) {
+    /// Whether a timer is still wanted. One that is not comes for nothing.
+    fn is_due(&self, host: usize, life: u32, at: Instant) -> bool {
+        let host = &self.hosts[host];
+        let due = |node: &Rc<RefCell<dyn Node>>| node.borrow().poll_timeout().is_some_and(|due| due <= at + host.ahead);
+        host.life == life && host.timer_at == Some(at) && host.node.as_ref().is_some_and(due)
+    }
+
+    fn timer(&mut self, host: usize, life: u32, at: Instant) {
+        if self.hosts[host].life != life || self.hosts[host].timer_at != Some(at) {
             return;
         }
         self.hosts[host].timer_at = None;
@@ -471,7 +548,7 @@ impl World {
         if self.hosts[host].timer_at.is_none_or(|armed| at < armed) {
             self.hosts[host].timer_at = Some(at);
             let life = self.hosts[host].life;
-            self.events.push(at, Event::Timer { host, life });
+            self.events.push(at, Event::Timer { host, life, at });
         }
     }
 
@@ -488,296 +565,7 @@ impl World {
             let Some(pipe) = self.pipe(id) else { continue };
             let refused = std::mem::take(&mut pipe.flow(side.other()).refused);
             for _ in 0..refused {
-                self.events.push(self.now, Event::Arrive { pipe: id, to: side });
-            }
-        }
-    }
-
-    // ------------------------------------------------------------------------------------------------------------- connections
-
-    fn pipe(&mut self, id: PipeId) -> Option<&mut Pipe> {
-        let slot = &mut self.pipes[id.slot as usize];
-        if slot.generation == id.generation { slot.pipe.as_mut() } else { None }
-    }
-
-    fn conn(&self, host: usize, conn: ConnId) -> Option<(PipeId, Side)> {
-        self.hosts[host].conns.get(conn.0 as usize).copied().flatten()
-    }
-
-    fn set_conn(&mut self, host: usize, conn: ConnId, to: Option<(PipeId, Side)>) {
-        let conns = &mut self.hosts[host].conns;
-        let index = conn.0 as usize;
-        if index >= conns.len() {
-            conns.resize(index + 1, None);
-        }
-        conns[index] = to;
-    }
-
-    fn latency_of(&mut self, pipe: PipeId, side: Side) -> Duration {
-        let Some(host) = self.pipe(pipe).map(|pipe| pipe.end(side).host) else { return Duration::ZERO };
-        self.nics[self.hosts[host].nic].link.latency
-    }
-
-    fn connect(&mut self, host: usize, conn: ConnId, to: SocketAddr) {
-        let client = End { host, conn, state: EndState::Connecting };
-        let server = End { host: usize::MAX, conn: ConnId(u32::MAX), state: EndState::Connecting };
-        self.hosts[host].connects += 1;
-        let connect = self.hosts[host].connects;
-        let pipe = Pipe { connect, ends: [client, server], flows: [Flow::default(), Flow::default()] };
-        let slot = self.free_pipes.pop().unwrap_or_else(|| {
-            self.pipes.push(Slot { generation: 0, pipe: None });
-            self.pipes.len() as u32 - 1
-        });
-        self.pipes[slot as usize].pipe = Some(pipe);
-        let id = PipeId { slot, generation: self.pipes[slot as usize].generation };
-        self.set_conn(host, conn, Some((id, Side::Client)));
-        let at = self.now + self.latency_of(id, Side::Client);
-        self.events.push(at, Event::Accept { pipe: id, to });
-    }
-
-    fn accept(&mut self, id: PipeId, to: SocketAddr) {
-        let Some(pipe) = self.pipe(id) else { return };
-        let client = *pipe.end(Side::Client);
-        if client.state == EndState::Gone {
-            return self.forget(id, Side::Server);
-        }
-        if let Some(earlier) = self.earlier_of(id) {
-            // The accepting end asks back, is told of the reset, and takes the request when it comes again.
-            self.end(earlier, Side::Server, CloseReason::Failed(ECONNRESET));
-            return self.events.push(self.now + SYN_AGAIN, Event::Accept { pipe: id, to });
-        }
-        let listener = self.listeners.iter_mut().position(|listener| listener.address == to);
-        let found = listener.and_then(|index| {
-            let listener = &mut self.listeners[index];
-            listener.accepted += 1;
-            let host = listener.hosts[listener.accepted % listener.hosts.len()];
-            self.hosts[host].node.is_some().then_some((host, listener.id))
-        });
-        let Some((host, listener)) = found else {
-            self.forget(id, Side::Server);
-            let at = self.now + self.latency_of(id, Side::Client);
-            let reason = CloseReason::Failed(ECONNREFUSED);
-            return self.events.push(at, Event::End { pipe: id, side: Side::Client, reason });
-        };
-        let conns = &self.hosts[host].conns;
-        let conn = ConnId(conns.iter().position(Option::is_none).unwrap_or(conns.len()) as u32);
-        let Some(pipe) = self.pipe(id) else { return };
-        *pipe.end_mut(Side::Server) = End { host, conn, state: EndState::Open };
-        self.set_conn(host, conn, Some((id, Side::Server)));
-        let from = &self.hosts[client.host];
-        let port = from.port.unwrap_or(20_000 + (id.slot as u16 * 97 + id.generation as u16) % 40_000);
-        let peer = SocketAddr::new(from.address, port);
-        self.trace.event(self.now, b'a', host as u64, u64::from(conn.0));
-        let at = self.now + self.latency_of(id, Side::Server);
-        self.events.push(at, Event::Established { pipe: id });
-        self.handle(host, Input::Accepted { conn, listener, peer });
-    }
-
-    /// The connection that the accepting end still has from the same port: two cannot be (RFC 9293 §3.10.7.4, RFC 5961 §4). What
-    /// was on its way there never arrives.
-    fn earlier_of(&self, id: PipeId) -> Option<PipeId> {
-        let host = self.pipes[id.slot as usize].pipe.as_ref()?.end(Side::Client).host;
-        self.hosts[host].port?;
-        let stands = |pipe: &Pipe| {
-            let server = pipe.end(Side::Server);
-            pipe.end(Side::Client).host == host && server.host != usize::MAX && server.state != EndState::Gone
-        };
-        let index = self.pipes.iter().position(|slot| slot.pipe.as_ref().is_some_and(stands))?;
-        Some(PipeId { slot: index as u32, generation: self.pipes[index].generation })
-    }
-
-    fn established(&mut self, id: PipeId) {
-        let Some(pipe) = self.pipe(id) else { return };
-        let end = pipe.end_mut(Side::Client);
-        if end.state != EndState::Connecting {
-            return;
-        }
-        end.state = EndState::Open;
-        let (host, conn) = (end.host, end.conn);
-        pipe.flow(Side::Client).dirty = true;
-        self.trace.event(self.now, b'c', host as u64, u64::from(conn.0));
-        self.handle(host, Input::Connected { conn });
-        self.flush(id, Side::Client, false);
-    }
-
-    /// Sends what an end has queued, as far as the window allows, or `all` of it.
-    fn flush(&mut self, id: PipeId, side: Side, all: bool) {
-        let Some(pipe) = self.pipe(id) else { return };
-        let end = *pipe.end(side);
-        if end.state == EndState::Connecting || end.state == EndState::Gone || !pipe.flow(side).dirty {
-            return;
-        }
-        let Some(node) = self.hosts[end.host].node.clone() else { return };
-        let mut node = node.borrow_mut();
-        let Some(transmit) = node.transmit(end.conn) else { return };
-        let nic = &mut self.nics[self.hosts[end.host].nic];
-        let slot = &mut self.pipes[id.slot as usize];
-        let Some(pipe) = slot.pipe.as_mut() else { return };
-        let flow = pipe.flow(side);
-        if flow.cut {
-            transmit.clear();
-        }
-        while !transmit.is_empty() && (all || flow.in_flight_bytes < nic.link.window_bytes) {
-            let count = transmit.len().min(nic.piece(&mut self.random));
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            take_front(transmit, count, &mut bytes);
-            flow.in_flight_bytes += count;
-            flow.packets.push_back(Packet { bytes });
-            let arrives = nic.send(self.now, count);
-            self.events.push(arrives, Event::Arrive { pipe: id, to: side.other() });
-        }
-        flow.dirty = !transmit.is_empty();
-    }
-
-    fn send_end(&mut self, id: PipeId, side: Side, arrives: Instant) {
-        if let Some(pipe) = self.pipe(id) {
-            let flow = pipe.flow(side);
-            flow.cut = true;
-            flow.packets.push_back(Packet { bytes: Vec::new() });
-            self.events.push(arrives, Event::Arrive { pipe: id, to: side.other() });
-        }
-    }
-
-    fn close(&mut self, id: PipeId, side: Side) {
-        self.flush_all(id, side);
-        let Some(pipe) = self.pipe(id) else { return };
-        let end = pipe.end_mut(side);
-        let (host, was) = (end.host, end.state);
-        end.state = EndState::Closing;
-        let timeout = match was {
-            EndState::Open => CLOSE_TIMEOUT,
-            // The connection has never been of use.
-            EndState::Connecting => Duration::ZERO,
-            EndState::Closing | EndState::Gone => return,
-        };
-        let arrives = self.nics[self.hosts[host].nic].send(self.now, 0);
-        self.send_end(id, side, arrives);
-        self.events.push(self.now + timeout, Event::End { pipe: id, side, reason: CloseReason::Ended });
-    }
-
-    fn flush_all(&mut self, id: PipeId, side: Side) {
-        if let Some(pipe) = self.pipe(id) {
-            pipe.flow(side).dirty = true;
-            self.flush(id, side, true);
-        }
-    }
-
-    fn arrive(&mut self, id: PipeId, to: Side) {
-        let now = self.now;
-        let Some(pipe) = self.pipe(id) else { return };
-        let end = *pipe.end(to);
-        let flow = pipe.flow(to.other());
-        if flow.packets.is_empty() {
-            return;
-        }
-        if flow.stalled_until > now {
-            let until = flow.stalled_until;
-            return self.events.push(until, Event::Arrive { pipe: id, to });
-        }
-        let wants = || {
-            let node = self.hosts[end.host].node.as_ref();
-            node.is_some_and(|node| node.borrow().wants_receive(end.conn))
-        };
-        if end.state == EndState::Open && !wants() {
-            if let Some(pipe) = self.pipe(id) {
-                pipe.flow(to.other()).refused += 1;
-            }
-            if !self.hosts[end.host].paused.contains(&end.conn) {
-                self.hosts[end.host].paused.push(end.conn);
-            }
-            return;
-        }
-        let Some(pipe) = self.pipe(id) else { return };
-        let flow = pipe.flow(to.other());
-        let Some(Packet { bytes }) = flow.packets.pop_front() else { return };
-        flow.in_flight_bytes -= bytes.len();
-        let ends = bytes.is_empty();
-        self.trace.event(now, b'r', end.host as u64, u64::from(end.conn.0) << 32 | bytes.len() as u64);
-        self.trace.bytes(&bytes);
-        match end.state {
-            EndState::Open if ends => {
-                self.flush_all(id, to);
-                let arrives = self.nics[self.hosts[end.host].nic].send(now, 0);
-                self.send_end(id, to, arrives);
-                self.end(id, to, CloseReason::Ended);
-            }
-            EndState::Open => self.handle(end.host, Input::Received { conn: end.conn, bytes: &bytes }),
-            EndState::Closing if ends => self.end(id, to, CloseReason::Ended),
-            EndState::Closing | EndState::Connecting => {}
-            EndState::Gone => {
-                if !ends {
-                    let after = self.latency_of(id, to.other());
-                    self.end_after(id, to.other(), after);
-                }
-            }
-        }
-        self.spare.push(bytes);
-        self.flush(id, to.other(), false);
-        let sender = self.pipe(id).map(|pipe| pipe.end(to.other()).host);
-        if let Some(sender) = sender.filter(|host| *host != usize::MAX)
-            && let Some(node) = self.hosts[sender].node.clone()
-        {
-            // What was sent may have made room.
-            self.ask_paused(sender, &node);
-            self.arm(sender);
-        }
-    }
-
-    fn end_after(&mut self, pipe: PipeId, side: Side, after: Duration) {
-        let reason = CloseReason::Failed(ECONNRESET);
-        self.events.push(self.now + after, Event::End { pipe, side, reason });
-    }
-
-    /// The connection is over for one end, which is told.
-    fn end(&mut self, id: PipeId, side: Side, reason: CloseReason) {
-        let Some(pipe) = self.pipe(id) else { return };
-        let end = *pipe.end(side);
-        if end.state == EndState::Gone || end.host == usize::MAX {
-            return;
-        }
-        // A close that was asked for is done, whatever ended it.
-        let reason = if end.state == EndState::Closing { CloseReason::Ended } else { reason };
-        self.set_conn(end.host, end.conn, None);
-        self.hosts[end.host].paused.retain(|conn| *conn != end.conn);
-        self.forget(id, side);
-        self.trace.event(self.now, b'e', end.host as u64, u64::from(end.conn.0));
-        self.handle(end.host, Input::Closed { conn: end.conn, reason });
-    }
-
-    /// One end has nothing of the connection any more.
-    fn forget(&mut self, id: PipeId, side: Side) {
-        let Some(pipe) = self.pipe(id) else { return };
-        pipe.end_mut(side).state = EndState::Gone;
-        let (is_gone, from) = (pipe.is_gone(), (HostId(pipe.end(Side::Client).host), pipe.connect));
-        if side == Side::Server {
-            self.left.push(from);
-        }
-        if is_gone {
-            let slot = &mut self.pipes[id.slot as usize];
-            slot.pipe = None;
-            slot.generation += 1;
-            self.free_pipes.push(id.slot);
-        }
-    }
-
-    /// Of what is on its way from `side`, a part is lost with all that follows.
-    fn cut(&mut self, id: PipeId, side: Side) {
-        let Some(waiting) = self.pipe(id).map(|pipe| pipe.flow(side).packets.len() as u64) else { return };
-        let kept = self.random.below(waiting + 1) as usize;
-        let Some(pipe) = self.pipe(id) else { return };
-        let flow = pipe.flow(side);
-        flow.cut = true;
-        for packet in flow.packets.drain(kept..) {
-            flow.in_flight_bytes -= packet.bytes.len();
-        }
-        // The last that arrives may end anywhere.
-        let Some(len) = flow.packets.back().map(|packet| packet.bytes.len()).filter(|len| *len > 1) else { return };
-        let left = self.random.below(len as u64 - 1) as usize + 1;
-        if let Some(pipe) = self.pipe(id) {
-            let flow = pipe.flow(side);
-            flow.in_flight_bytes -= len - left;
-            if let Some(last) = flow.packets.back_mut() {
-                last.bytes.truncate(left);
+                self.events.push(self.now, Event::Arrive { pipe: id, to: side, bytes: 0 });
             }
         }
     }

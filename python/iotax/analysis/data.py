@@ -69,6 +69,11 @@ class StudyData:
         return [run for run in self.measured if run.trial.id not in out]
 
     @property
+    def simulated(self) -> bool:
+        """Whether what was run is simulated: nothing was measured on a machine."""
+        return any(run.result.facts.simulated for run in self.measured)
+
+    @property
     def measuring_share(self) -> float | None:
         """The measured windows' share of the wall time. None where it is not known, as where a guest's clock told the
         windows, which may count instructions."""

@@ -23,7 +23,7 @@ from iotax.cli.treatments import COLORS
 from iotax.collected import study_data
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Level, Study
-from iotax.wording import because, figure, title
+from iotax.wording import SIMULATED, because, figure, title
 from iotax.wording import changes as wording
 
 _NAME_COLUMNS = 12
@@ -125,7 +125,8 @@ def _compared(
                 found = level_changes(data, factor, old, new, margin_percent)
                 if not found.found:
                     leave(Exit.NOTEBOOK, f"{opened.path}: no condition was measured with both {before} and {after}")
-                return found, margin_percent, [*_withheld(found, before, after), *_doubts(found)]
+                said = [(SIMULATED, "yellow")] if data.simulated else []
+                return found, margin_percent, [*said, *_withheld(found, before, after), *_doubts(found)]
     one, other = _data(before, notebook), _data(after, notebook)
     if [run.result for run in one.measured] == [run.result for run in other.measured]:
         leave(
@@ -140,7 +141,12 @@ def _compared(
         leave(
             Exit.USAGE, f"{before} and {after} cannot be compared: they share no treatment that both measured{reasons}"
         )
-    notes = [("The two runs share no block: drift between them is part of the change.", "dim")]
+    notes = [(SIMULATED, "yellow")] if one.simulated and other.simulated else []
+    if one.simulated != other.simulated:
+        kinds = ["simulated" if each.simulated else "measured" for each in (one, other)]
+        said = f"{before} was {kinds[0]} and {after} was {kinds[1]}"
+        notes.append((f"{said}: the change is between a simulation and a measurement, not of a system.", "red"))
+    notes.append(("The two runs share no block: drift between them is part of the change.", "dim"))
     if different := differences(one, other):
         notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
     return found, margin_percent, [*notes, *_doubts(found)]

@@ -15,7 +15,7 @@ from iotax.cli.document import interval
 from iotax.cli.treatments import tables
 from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.wording import answer, clients, inside, link, measuring, precision, search, trust, verdicts
+from iotax.wording import SIMULATED, answer, clients, inside, link, measuring, precision, search, trust, verdicts
 
 _RESPONSES = {response.key: response for response in RESPONSES}
 
@@ -32,6 +32,8 @@ def print_summary(notebook: Notebook, run: int) -> None:
     if not data.runs:
         _print_warnings(summary)
         return
+    if data.simulated:
+        out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
     primary = summary.responses[0] if summary.responses else _RESPONSES["iops"]
     for table in tables(out, summary, primary):
         out.print(table)
@@ -67,6 +69,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "run": chosen.id,
         "study": chosen.name,
         "question": data.study.question,
+        "simulated": data.simulated,
         "label": chosen.label,
         "started_unix_ns": chosen.started_unix_ns,
         "runs": [

@@ -31,6 +31,10 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
         from iotax.labs.vm.lab import VmLab  # noqa: PLC0415
 
         return VmLab(study, plan, find_engine())
+    if study.lab.sim is not None:
+        from iotax.labs.sim.lab import SimLab  # noqa: PLC0415
+
+        return SimLab(study, plan, find_engine())
     if study.lab.hosts is not None:
         try:
             from iotax.labs.hosts.lab import HostsLab  # noqa: PLC0415

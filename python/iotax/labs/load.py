@@ -135,19 +135,25 @@ def options(settings: Settings) -> dict[str, Any]:
     return asked
 
 
-def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
-    """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
+def run_load(
+    program: Path, document: dict[str, Any], progress: Progress, *, task: str = "load", silence_s: float | None = None
+) -> Outcome:
+    """Runs one trial's load to its end. Raises TrialFailed, with what was known by then.
+
+    `silence_s` is how long it may say nothing, where that has nothing to do with how long it runs by its own clock.
+    """
     connected: Connected | None = None
     reason = kind = ""
     result: TrialResult | None = None
     try:
-        with Engine(program, "load", document) as engine:
-            deadline_s = time.monotonic() + CONNECT_S
+        with Engine(program, task, document) as engine:
+            deadline_s = time.monotonic() + (CONNECT_S if silence_s is None else silence_s)
             while result is None:
                 event = engine.event(deadline_s)
                 if event["event"] == "connected":
                     connected = Connected.model_validate(event)
-                    deadline_s = time.monotonic() + (document["warmup_ns"] + document["runtime_ns"]) / 1e9 + SILENCE_S
+                    if silence_s is None:
+                        deadline_s = time.monotonic() + _runs_s(document) + SILENCE_S
                 elif event["event"] == "sample":
                     progress(sample_of(event))
                 elif event["event"] == "result":
@@ -164,6 +170,10 @@ def run_load(program: Path, document: dict[str, Any], progress: Progress) -> Out
     if result is None or reason:
         raise TrialFailed(reason, engine.log, connected, kind)
     return Outcome(result, connected, engine.log)
+
+
+def _runs_s(document: dict[str, Any]) -> float:
+    return (document["warmup_ns"] + document["runtime_ns"]) / 1e9
 
 
 def run_check(

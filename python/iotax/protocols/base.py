@@ -43,7 +43,7 @@ class Protocol:
     colour: str
     """Its own in every chart: a name of `report.palette`."""
     labs: tuple[str, ...] = ()
-    """Which labs serve it themselves: loopback, vm, hosts."""
+    """Which labs serve it themselves: loopback, vm, hosts, sim."""
     carrier: Literal["none", "tcp", "rdma", "fcoe", "loop"] = "tcp"
     """What transports it in the labs."""
     bracket: str = ""

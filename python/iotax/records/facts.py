@@ -32,7 +32,7 @@ class Carrier(Record):
 class Link(Record):
     """What lies between initiator and target."""
 
-    kind: Literal["none", "loopback", "virtual", "network", "unknown"] = "unknown"
+    kind: Literal["none", "loopback", "virtual", "network", "simulated", "unknown"] = "unknown"
     rate_bits_per_s: int | None = None
     """As the lab limits it; None: not limited, or not known."""
     delay_ns: int | None = None
@@ -54,8 +54,8 @@ class Facts(Record):
     """What initiator and target share: one machine, a hypervisor under two, or nothing."""
     carrier: Carrier = Carrier()
     link: Link = Link()
-    clock: Literal["time", "instructions", "unknown"] = "unknown"
-    """What the durations count: a guest may count instructions instead of time."""
+    clock: Literal["time", "instructions", "virtual", "unknown"] = "unknown"
+    """What the durations count: a guest may count instructions instead of time; a simulation has a time of its own."""
     threads: int | None = None
     """Of the load; of each client's, where there are several."""
     clients: int | None = None
@@ -65,3 +65,8 @@ class Facts(Record):
     """How both sides waited; where they looked for news, their processors were busy without work, too."""
     warmup_ns: int | None = None
     """Load before the window, discarded."""
+
+    @property
+    def simulated(self) -> bool:
+        """Nothing of it was measured on a machine."""
+        return self.lab == "sim"

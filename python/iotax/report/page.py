@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,25 @@ class Charts:
     def all(self) -> list[Drawing]:
         return [drawing for name in Charts.__dataclass_fields__ for drawing in getattr(self, name)]
 
+    def marked(self, mark: str) -> "Charts":
+        """With a word in the corner of each chart, and before what is said of it."""
+        return Charts(
+            **{
+                name: [
+                    replace(drawing, mark=mark, description=f"{mark[:1].upper()}{mark[1:]}. {drawing.description}")
+                    for drawing in getattr(self, name)
+                ]
+                for name in Charts.__dataclass_fields__
+            }
+        )
+
 
 def draw(summary: Summary) -> Charts:
+    drawn = _draw(summary)
+    return drawn.marked("simulated") if summary.data.simulated else drawn
+
+
+def _draw(summary: Summary) -> Charts:
     looks = _looks(summary)
     grid = summary.grid
     facets = list(dict.fromkeys(grid.facet(c.cell) for c in summary.cells))
@@ -130,7 +147,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "import_notes": imported.notes(summary),
         "measuring": measuring(data),
         "slice_time": show_time(study.design.slice) if study.design.slice else "",
-        "measured": tables.day(data.runs[0].result.window.start_unix_ns) if data.runs else "",
+        "measured": _measured(summary),
         "answer": answer(summary) if data.runs else [],
         "primary": summary.responses[0].key if summary.responses else "",
         "client_lines": clients.sentences(summary),
@@ -226,6 +243,14 @@ def _panel(drawing: Drawing) -> dict[str, Any]:
         "description": drawing.description,
         "svgs": [(kind, Markup(svg)) for kind, svg in drawing.inline()] if renderer.available() else [],  # noqa: S704
     }
+
+
+def _measured(summary: Summary) -> str:
+    """When, in the header; a simulation's window has no date."""
+    runs = summary.data.runs
+    if summary.data.simulated:
+        return "simulated, not measured"
+    return tables.day(runs[0].result.window.start_unix_ns) if runs else ""
 
 
 def _some(found: Any) -> list[Drawing]:

@@ -17,6 +17,8 @@ EMBEDDED = names("loopback")
 KERNEL = names("vm")
 """What the vm lab serves from a kernel to another. `local` reaches the volume within the storage guest."""
 
+SIM = names("sim")
+"""What the sim lab simulates."""
 HOSTS = names("hosts")
 """What a target of the hosts lab serves with the engine."""
 

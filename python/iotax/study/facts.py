@@ -6,6 +6,7 @@ from iotax.protocols import known
 from iotax.records import Carrier, Facts, Link
 from iotax.study.hosts import Hosts
 from iotax.study.model import Settings, Study
+from iotax.study.sim import Sim
 
 _CARRIERS = {
     "none": Carrier(kind="none", usual="none"),
@@ -28,6 +29,8 @@ def _carrier(protocol: str) -> Carrier:
 
 def planned_facts(study: Study, settings: Settings) -> Facts:
     """Of a trial with these settings."""
+    if study.lab.sim is not None:
+        return _sim(study.lab.sim, settings)
     if study.lab.hosts is not None:
         return _hosts(study.lab.hosts, settings)
     if not settings.endpoint.embedded:
@@ -75,6 +78,31 @@ def _hosts(lab: Hosts, settings: Settings) -> Facts:
         clients=load.clients or len(lab.initiators),
         warmup_ns=load.warmup,
         polling=settings.connection.polling,
+    )
+
+
+def _sim(lab: Sim, settings: Settings) -> Facts:
+    protocol, load, topology = settings.endpoint.protocol, settings.load, settings.topology
+    return Facts(
+        lab="sim",
+        protocol=protocol,
+        stack="user",
+        served="lab",
+        shared="nothing",
+        carrier=_carrier(protocol),
+        link=Link(
+            kind="simulated",
+            rate_bits_per_s=topology.link_rate,
+            delay_ns=topology.link_delay,
+            mtu=topology.mtu,
+            paths=1,
+        ),
+        clock="virtual",
+        threads=load.threads,
+        target_threads=lab.threads,
+        clients=(load.clients or 1) * lab.vms,
+        warmup_ns=load.warmup,
+        polling="never",
     )
 
 

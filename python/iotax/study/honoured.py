@@ -19,6 +19,7 @@ class Row:
     loopback: str = ""
     vm: str = ""
     hosts: str = ""
+    sim: str = ""
     endpoint: str = ""
     """Of an endpoint that the study names itself, on the loopback and the hosts lab."""
     fio: str = ""
@@ -37,8 +38,12 @@ _HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint
 _NO_SECRETS = "the hosts lab carries no secrets to its hosts yet; say `lab: loopback`"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
-_TOPOLOGY = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
-_OF_HOSTS_TOO = Row(loopback=_NO_NETWORK)
+_SIM_ONE_PATH = "the sim lab has one link and one connection for each worker; say `lab: vm`"
+_SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
+_SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
+_LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
+_TOPOLOGY = Row(sim=_SIM_ONE_PATH, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
+_OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_PATH)
 """What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
 _LOGIN = knowing("initiator")
@@ -69,6 +74,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "generator": Row(
             vm="the vm lab loads with iotax only; say `lab: loopback`",
             hosts="the hosts lab loads with iotax only; say `lab: loopback`",
+            sim="the sim lab loads with iotax only; say `lab: loopback`",
             harmless=("iotax",),
         ),
     },
@@ -77,14 +83,23 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "media": Row(
             vm="the vm lab keeps its volume in memory",
             hosts=_HOSTS_MEMORY,
+            sim=_SIM_MEMORY,
             endpoint=_SERVERS_OWN,
             harmless=("memory",),
         ),
         "path": Row(
-            vm="the vm lab keeps its volume in memory", hosts=_HOSTS_MEMORY, endpoint=_SERVERS_OWN, harmless=(None,)
+            vm="the vm lab keeps its volume in memory",
+            hosts=_HOSTS_MEMORY,
+            sim=_SIM_MEMORY,
+            endpoint=_SERVERS_OWN,
+            harmless=(None,),
         ),
         "fill": _EVERYWHERE,
-        "refill": Row(hosts="the hosts lab writes the pattern once; leave it out", harmless=("never",)),
+        "refill": Row(
+            hosts="the hosts lab writes the pattern once; leave it out",
+            sim="each simulated trial begins with a fresh volume; leave it out",
+            harmless=("never",),
+        ),
         "delay": Row(
             vm="the kernels' targets wait for nothing on purpose; say `lab: loopback`, or `link_delay:` under topology",
             endpoint=_SERVERS_OWN,
@@ -103,12 +118,14 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "data_digest": Row(fio=_FIO_CONNECTS, protocols=_LOGIN, harmless=(False,)),
         "polling": Row(
             vm="the kernels wait as they do; say `lab: loopback`",
+            sim="simulated threads sleep when idle; say `lab: loopback`",
             fio=_FIO_CONNECTS,
             harmless=("never",),
         ),
         "chap": Row(
             vm="the guests' targets ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,
+            sim=_SIM_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=knowing("chap"),
             harmless=(None,),
@@ -116,6 +133,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "dhchap": Row(
             vm="the guests' controllers ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,
+            sim=_SIM_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=knowing("dhchap"),
             harmless=(None,),
@@ -124,9 +142,9 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "gid": _USER,
     },
     "topology": {
-        "mtu": _OF_HOSTS_TOO,
-        "link_rate": _TOPOLOGY,
-        "link_delay": _TOPOLOGY,
+        "mtu": Row(loopback=_NO_NETWORK),
+        "link_rate": _LINK,
+        "link_delay": _LINK,
         "paths": _TOPOLOGY,
         "path_policy": _OF_HOSTS_TOO,
         "nconnect": _OF_HOSTS_TOO,
@@ -144,6 +162,14 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "driver": _EVERYWHERE,
         "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
         "hooks": _EVERYWHERE,
+    },
+    "lab: sim": {
+        "costs": _EVERYWHERE,
+        "vms": _EVERYWHERE,
+        "cores": _EVERYWHERE,
+        "target_cores": _EVERYWHERE,
+        "threads": _EVERYWHERE,
+        "media": _EVERYWHERE,
     },
     "lab: vm": {
         "accelerator": _EVERYWHERE,
@@ -168,7 +194,7 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
                 reason = _reason(study, row) or _unknown_to_all(study, field, row)
                 if reason:
                     yield _place(study, field), reason
-    if study.lab.name != "vm" and _only_endpoints(study):
+    if study.lab.name not in ("vm", "sim") and _only_endpoints(study):
         threads = FIELDS[f"lab: {study.lab.name}"]["threads"]
         if getattr(study.lab, study.lab.name).threads not in threads.harmless:
             yield ("lab", study.lab.name, "threads"), threads.endpoint
@@ -192,7 +218,7 @@ def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
 def _reason(study: Study, row: Row) -> str:
     if reason := getattr(row, study.lab.name):
         return reason
-    if study.lab.name != "vm" and _only_endpoints(study) and row.endpoint:
+    if study.lab.name not in ("vm", "sim") and _only_endpoints(study) and row.endpoint:
         return row.endpoint
     return row.fio if "fio" in _values(study, "generator") else ""
 

@@ -57,6 +57,7 @@ from iotax.study.hosts import Hosts
 from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
+from iotax.study.sim import Sim
 from iotax.study.topology import Topology
 from iotax.trial import LevelValue
 
@@ -186,15 +187,18 @@ icount where processors are emulated, since their speed is meaningless."""
 
 
 class Lab(Section):
-    """Where trials run: loopback, unless `vm` or `hosts` is given."""
+    """Where trials run: loopback, unless `vm`, `hosts` or `sim` is given."""
 
     loopback: Loopback = Loopback()
     vm: Vm | None = None
     hosts: Hosts | None = None
+    sim: Sim | None = None
 
     @property
-    def name(self) -> Literal["loopback", "vm", "hosts"]:
+    def name(self) -> Literal["loopback", "vm", "hosts", "sim"]:
         """Which one it is."""
+        if self.sim is not None:
+            return "sim"
         if self.hosts is not None:
             return "hosts"
         return "loopback" if self.vm is None else "vm"
@@ -218,7 +222,7 @@ class Search(Section):
     """Fresh runs of each best load. For a knee: how often the whole search is repeated, each ending in a fresh run."""
 
 
-LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm, "hosts": Hosts}
+LABS: dict[str, type[Section]] = {"loopback": Loopback, "vm": Vm, "hosts": Hosts, "sim": Sim}
 
 
 class Stop(Section):

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 
-from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL
+from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
 from iotax.study.model import Level, Settings, Stream, Study, Vm, factor_names
 from iotax.study.precondition import ROUNDS_MIN
+from iotax.study.sim import CostsError, Sim, read_costs
 from iotax.study.source import Place
 from iotax.study.topology import ON_HOSTS, Topology, refused, refused_on_hosts
 from iotax.trial import LevelValue
@@ -52,7 +53,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
 def _lab(study: Study) -> Iterator[tuple[Place, str]]:
     """Which protocols each lab knows."""
     name = study.lab.name
-    known = {"loopback": EMBEDDED, "vm": KERNEL, "hosts": HOSTS}[name]
+    known = {"loopback": EMBEDDED, "vm": KERNEL, "hosts": HOSTS, "sim": SIM}[name]
     for label, endpoint in study.endpoints().items():
         place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
         if name == "hosts" and endpoint.embedded and endpoint.protocol == "local":
@@ -66,10 +67,36 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
             yield place, f"the {name} lab does not serve {endpoint.protocol}; it serves {', '.join(known)}"
         if not endpoint.embedded and study.lab.vm is not None:
             yield place, "the vm lab reaches no endpoint outside; say `lab: loopback`"
+        if not endpoint.embedded and not endpoint.kernel and name == "sim":
+            yield place, "the sim lab reaches no endpoint outside; say `lab: loopback`"
         if CLIENT in endpoint.uri and name != "hosts":
             yield place, f"{CLIENT} numbers the initiators of `lab: {{hosts: …}}`"
     if study.lab.hosts is not None:
         yield from _hosts(study, study.lab.hosts)
+    if study.lab.sim is not None:
+        yield from _sim(study, study.lab.sim)
+
+
+def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    """Worlds that cannot be, and what would be measured of them."""
+    try:
+        told = read_costs(lab.costs).protocols
+    except CostsError as error:
+        yield ("lab", "sim", "costs"), str(error)
+        told = None
+    for label, endpoint in study.endpoints().items() if told is not None else ():
+        if endpoint.protocol in SIM and endpoint.protocol not in told:
+            place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+            yield place, f"{lab.costs} has no costs of {endpoint.protocol}; it has {', '.join(told)}"
+    rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
+    if None in _values(study, "link_rate") and None in rates:
+        yield _place(study, "link_rate"), "a simulated link has a rate; say `link_rate: 10Gbit` under topology"
+    if lab.media is not None and lab.media.service == 0:
+        yield ("lab", "sim", "media", "service"), "an operation that takes no time is memory; leave media out"
+    if study.design.slices is not None:
+        yield ("design",), "the sim lab runs each trial on its own; leave sessions, rounds, slice and settle out"
+    if study.precondition is not None:
+        yield ("precondition",), "simulated media have no state to bring about; leave it out"
 
 
 def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
@@ -165,6 +192,11 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
     """What a protocol cannot have, for every combination of levels that the study does not exclude."""
     if study.lab.hosts is not None:
         yield from _topology_of_hosts(study)
+    elif study.lab.sim is not None:
+        for label, changes in study.setups().items():
+            for name in changes:
+                if name in Topology.model_fields and (reason := FIELDS["topology"][name].sim):
+                    yield ("factors", "protocol", label, name), reason
     elif study.lab.vm is None:
         for label, changes in study.setups().items():
             for name in changes:

@@ -13,13 +13,14 @@ from iotax.wording.answer import Part, answer, precision
 from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, percent, points, signed, span
 from iotax.wording.names import PROTOCOL_TITLES, inside, title
 from iotax.wording.sizing import comparable, cost_cautions, not_sized
-from iotax.wording.trust import measuring, trust
+from iotax.wording.trust import SIMULATED, measuring, trust
 from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
 from iotax.wording.withheld import because
 
 __all__ = [
     "PERCENT_RATIO_MAX",
     "PROTOCOL_TITLES",
+    "SIMULATED",
     "Finding",
     "Part",
     "Tone",

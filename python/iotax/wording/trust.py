@@ -20,17 +20,27 @@ _NAMED_MAX = 8
 """Runs that a sentence names; the tables list all."""
 
 
+SIMULATED = (
+    "Simulated: no machine was measured. Processors, links and media existed in virtual time; "
+    "CPU times are those of a table of costs."
+)
+"""Said wherever such results are shown."""
+
+
 def trust(summary: Summary) -> list[Finding]:
     """What was planned and measured, what the checks found, what was left out, and what scatter hides."""
     data, runs = summary.data, summary.run_checks
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.measured)} of {planned} planned trials were measured"
+    if data.simulated:
+        text = f"{len(data.measured)} of {planned} planned trials were simulated"
     if isinstance(data.study, ImportedStudy):
         text = f"{counted(len(data.measured), 'result')} imported from {data.study.source}: iotax did not measure them"
     if data.not_done:
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {counted(len(data.not_done), 'failed or interrupted attempt')} {are} listed"
-    found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
+    found = [Finding("simulated", SIMULATED, "warning")] if data.simulated else []
+    found.append(Finding("", text + ".", "warning" if len(data.measured) < planned else "plain"))
     disturbed = sum(
         any(check.key in DISTURBANCES and check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values()
     )

@@ -5,12 +5,14 @@ mod load;
 mod protocol;
 mod serve;
 mod session;
+mod simulate;
 
 pub(crate) use event::*;
 pub(crate) use load::*;
 pub(crate) use protocol::WireProtocol;
 pub(crate) use serve::*;
 pub(crate) use session::*;
+pub(crate) use simulate::*;
 
 use std::path::PathBuf;
 

@@ -29,8 +29,14 @@ pub(super) fn settings(
         |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint.text.clone());
     let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unreachable(&error.to_string()))?;
     let address = addresses.next().ok_or_else(|| unreachable("the name has no address"))?.ip();
+    let settings = Settings::new(address, instance, Randomness::new(secret::random()?));
+    Ok(Some(with_options(document, settings)?))
+}
+
+/// What the document asks of a connection.
+pub(crate) fn with_options(document: &LoadDocument, settings: Settings) -> Result<Settings, Failure> {
     let options = &document.options;
-    Ok(Some(Settings {
+    Ok(Settings {
         initiator: options.initiator.clone(),
         header_digest: options.header_digest,
         data_digest: options.data_digest,
@@ -43,8 +49,8 @@ pub(super) fn settings(
         dhchap: options.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?,
         uid: options.uid,
         gid: options.gid,
-        ..Settings::new(address, instance, Randomness::new(secret::random()?))
-    }))
+        ..settings
+    })
 }
 
 /// What each thread is told: workers are dealt out evenly.
@@ -74,7 +80,7 @@ pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfi
     Ok(configs.collect())
 }
 
-fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
+pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
     let config = match document.task {
         Task::Fill => TaskConfig::Fill { destroy: may_destroy(document)? },
         Task::Check | Task::Idle => TaskConfig::Check { look_bytes: document.look_bytes },

@@ -1,15 +1,15 @@
 //! `iotax-engine load`: one task against one endpoint.
 
-mod begin;
+pub(crate) mod begin;
 mod coordinator;
 mod idle;
 mod local;
 mod observe;
-mod report;
+pub(crate) mod report;
 mod samples;
 mod session;
 mod slice;
-mod threads;
+pub(crate) mod threads;
 mod window;
 
 use crate::{

@@ -15,9 +15,9 @@ use crate::document::{
     VerifyReport, Window,
 };
 
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(super) fn connected(endpoint: &str, driver: &'static str, unit: &Unit) -> ConnectedEvent {
+pub(crate) fn connected(endpoint: &str, driver: &'static str, unit: &Unit) -> ConnectedEvent {
     ConnectedEvent {
         id: None,
         driver,
@@ -34,7 +34,7 @@ fn words(pairs: &[(&'static str, String)]) -> BTreeMap<&'static str, String> {
     pairs.iter().cloned().collect()
 }
 
-pub(super) fn sample(sample: &Sample) -> SampleEvent {
+pub(crate) fn sample(sample: &Sample) -> SampleEvent {
     SampleEvent {
         id: None,
         round: None,
@@ -56,20 +56,38 @@ pub(super) fn result(
     measured: &Measured,
     usage: &Usage,
 ) -> ResultEvent {
-    let duration_ns = span.measured.as_nanos() as u64;
-    let target = usage.watched.get("target");
-    let waits = std::iter::once(&usage.initiator).chain(target).map(|process| process.times.run_queue_wait_ns);
+    let window = Window {
+        start_unix_ns: plan.clock.unix_ns(span.start),
+        start_ns: span.start.0,
+        duration_ns: span.measured.as_nanos() as u64,
+    };
+    let found = figures(document, &plan.endpoint.text, window, measured, cpu(usage), usage.duration_ns);
+    let checks = Checks { start_skew_ns: span.start_skew_ns, ..found.checks };
+    ResultEvent { driver, checks, ..found }
+}
+
+/// Of a load on any clock. `cpu` was read over `cpu_window_ns`.
+pub(crate) fn figures(
+    document: &LoadDocument,
+    endpoint: &str,
+    window: Window,
+    measured: &Measured,
+    cpu: CpuReport,
+    cpu_window_ns: u64,
+) -> ResultEvent {
+    let waits = std::iter::once(&cpu.initiator).chain(&cpu.target).map(|process| process.run_queue_wait_ns);
+    let run_queue_wait = ratio(waits.sum(), cpu_window_ns);
     ResultEvent {
         id: None,
         engine_version: VERSION,
-        driver,
-        endpoint: plan.endpoint.text.clone(),
-        window: Window { start_unix_ns: plan.clock.unix_ns(span.start), start_ns: span.start.0, duration_ns },
+        driver: "",
+        endpoint: endpoint.to_owned(),
+        window,
         read: stream(&measured.read),
         write: stream(&measured.write),
         streams: streams(document, measured),
         open: open(document, measured),
-        cpu: cpu(usage),
+        cpu,
         series: series(&measured.series),
         outstanding: Outstanding {
             workers: document.workers,
@@ -83,9 +101,9 @@ pub(super) fn result(
         },
         checks: Checks {
             errors: measured.read.errors + measured.write.errors + measured.errors_outside,
-            start_skew_ns: span.start_skew_ns,
-            cpu_window_ns: usage.duration_ns,
-            run_queue_wait: ratio(waits.sum(), usage.duration_ns),
+            start_skew_ns: 0,
+            cpu_window_ns,
+            run_queue_wait,
             clock: "CLOCK_MONOTONIC",
         },
         slices: Vec::new(),

@@ -62,9 +62,9 @@ pub(super) struct Standing {
 }
 
 /// What is loaded, once a connection to it stands.
-pub(super) struct Unit {
-    pub(super) geometry: Geometry,
-    pub(super) facts: Facts,
+pub(crate) struct Unit {
+    pub(crate) geometry: Geometry,
+    pub(crate) facts: Facts,
 }
 
 /// What a thread ends with.

@@ -101,6 +101,7 @@ pub struct Recorder {
     interval_end: Instant,
     series: Vec<Sample>,
     errors_outside: u64,
+    completed: u64,
     outstanding: Outstanding,
 }
 
@@ -154,6 +155,7 @@ impl Recorder {
             interval_end: schedule.warmup_start,
             series: Vec::new(),
             errors_outside: 0,
+            completed: 0,
             outstanding: Outstanding { schedule, count: 0, since: Instant(0), integral: 0 },
         };
         recorder.interval_end = recorder.end_after(schedule.warmup_start);
@@ -168,6 +170,7 @@ impl Recorder {
     }
 
     pub fn complete(&mut self, io: Completion) {
+        self.completed += 1;
         let since = |instant| io.completed.since(instant).as_nanos() as u64;
         let side = self.side(io.stream, io.direction);
         side.interval_bytes += u64::from(io.bytes);
@@ -178,6 +181,11 @@ impl Recorder {
         if let Some(lateness) = &mut self.lateness {
             lateness.record(io.submitted.since(io.possible).as_nanos() as u64);
         }
+    }
+
+    /// I/Os so far, those outside the window included.
+    pub fn completed(&self) -> u64 {
+        self.completed
     }
 
     pub fn error(&mut self, stream: usize, direction: Direction) {

@@ -45,6 +45,8 @@ class Drawing:
     """What it shows, for those who cannot see it."""
     draw: Callable[[int], Spec]
     wide_px: int = PANEL_PX
+    mark: str = ""
+    """A word in the corner, where what is drawn was not measured."""
     _drawn: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By width: the page and the file of its own show the same picture."""
 
@@ -56,8 +58,20 @@ class Drawing:
         """As the chart library gives it, with stand-ins for colours."""
         if width_px not in self._drawn:
             font.register()
-            self._drawn[width_px] = renderer.to_svg(self.draw(width_px))
+            self._drawn[width_px] = self._marked(renderer.to_svg(self.draw(width_px)))
         return self._drawn[width_px]
+
+    def _marked(self, svg: str) -> str:
+        """With the mark at the right of the chart's lower edge."""
+        if not self.mark:
+            return svg
+        found = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
+        width_px, height_px = (float(found[1]), float(found[2])) if found else (float(self.wide_px), 12.0)
+        text = (
+            f'<text x="{width_px - 2:g}" y="{height_px - 3:g}" text-anchor="end" font-size="10" font-style="italic" '
+            f'fill="{palette.COLOURS["soft"].stand_in}">{html.escape(self.mark)}</text>'
+        )
+        return re.sub(r"</svg>\s*$", lambda _: f"{text}</svg>", svg, count=1)
 
     def inline(self) -> list[tuple[str, str]]:
         """(CSS class, SVG) for the page: one for every screen, or a wide and a narrow one."""

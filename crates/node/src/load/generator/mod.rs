@@ -258,6 +258,11 @@ impl LoadNode {
         self.recorder.as_ref().map_or(&[], |recorder| recorder.samples(from))
     }
 
+    /// I/Os of a run so far, those outside its window included: what a virtual processor charges for.
+    pub fn completed(&self) -> u64 {
+        self.recorder.as_ref().map_or(0, Recorder::completed)
+    }
+
     /// Bytes checked or filled so far, and of how many.
     pub fn progress_bytes(&self) -> (u64, u64) {
         match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {

@@ -1,0 +1,95 @@
+//! What `iotax-engine simulate` is told.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{LoadDocument, VolumeSpec, WireProtocol};
+
+/// A load in virtual time: machines that share nothing but links to one server. The answer is that of a `run`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SimulateDocument {
+    pub(crate) protocol: WireProtocol,
+    /// A `run`, which every load of every machine runs, all of it; its endpoint is only a name, and `threads` are each load's
+    pub(crate) load: LoadDocument,
+    /// Of memory
+    pub(crate) volume: VolumeSpec,
+    /// Absent: the volume's memory takes no time
+    pub(crate) media: Option<MediaSpec>,
+    /// Of every machine's port
+    pub(crate) link: LinkSpec,
+    pub(crate) initiators: SiteSpec,
+    pub(crate) target: SiteSpec,
+    /// Machines with a load
+    #[serde(default = "one")]
+    pub(crate) machines: u32,
+    /// Loads on each of them, such as virtual machines
+    #[serde(default = "one")]
+    pub(crate) loads: u32,
+    /// Of the server
+    #[serde(default = "one")]
+    pub(crate) threads: u32,
+    /// Draws service times; the load's draws the load
+    pub(crate) seed: u64,
+}
+
+/// An Ethernet port and the way behind it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkSpec {
+    pub(crate) rate_bits_per_s: u64,
+    /// From one end to the other
+    pub(crate) delay_ns: u64,
+    pub(crate) mtu_bytes: u32,
+}
+
+/// Operations on a volume: a queue, and servers that work on them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MediaSpec {
+    /// Operations that are worked on at once; the others wait in the order of their coming
+    pub(crate) servers: u32,
+    /// Mean time of an operation
+    pub(crate) service_ns: u64,
+    #[serde(default)]
+    pub(crate) distribution: DistributionSpec,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DistributionSpec {
+    #[default]
+    Constant,
+    Exponential,
+}
+
+/// The machines of one side.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SiteSpec {
+    /// Of each machine
+    pub(crate) cores: u32,
+    pub(crate) costs: CostsSpec,
+}
+
+/// CPU time that the work of a thread takes.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_field_names)] // units are part of names
+pub(crate) struct CostsSpec {
+    /// To wake a thread that slept
+    pub(crate) wake_ns: u64,
+    /// A turn of a thread, in which it does all that has come
+    pub(crate) turn_ns: u64,
+    /// To send what a connection has
+    pub(crate) send_ns: u64,
+    pub(crate) io_ns: u64,
+    /// Each KiB sent or received
+    pub(crate) kib_ns: u64,
+    /// Each segment sent or received
+    pub(crate) segment_ns: u64,
+}
+
+fn one() -> u32 {
+    1
+}

@@ -1,0 +1,187 @@
+//! `iotax-engine simulate`: a load in virtual time. What it says is what a load says.
+
+use std::time::Duration;
+
+use iotax_node::{
+    failure::Failure,
+    load::{TaskConfig, config::RunConfig},
+    server::Protocol,
+};
+use iotax_sim::{
+    Costs, Link, Media,
+    lab::{Lab, STARTED_UNIX_NS, Simulated, Site},
+};
+
+use crate::{
+    document::{
+        self, CoreCpu, CpuReport, DistributionSpec, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument, SiteSpec,
+        Task, Window, WireProtocol,
+    },
+    input,
+    load::{begin, report, threads::Unit},
+    output,
+};
+
+/// More than this, and a slip of the pen asks for years of work.
+const LOADS_MAX: u32 = 10_000;
+const CORES_MAX: u32 = 1024;
+/// The smallest and the largest that hosts take (RFC 791 §3.2, jumbo frames).
+const MTU_BYTES: std::ops::RangeInclusive<u32> = 576..=9216;
+/// A simulated volume stands in this process's memory.
+const SIZE_BYTES_MAX: u64 = 64 << 30;
+const DRIVER: &str = "simulated";
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let document: SimulateDocument = input::read_document()?;
+    input::follow(|line| {
+        if line.is_none() {
+            std::process::exit(1);
+        }
+    });
+    let (lab, run) = (lab(&document)?, run_of(&document)?);
+    let load = &document.load;
+    let adapt = |settings| begin::with_options(load, settings);
+    let simulated = lab.run(&run, load.workers, load.working_set_bytes, adapt)?;
+    tell(&document, &simulated);
+    Ok(())
+}
+
+fn run_of(document: &SimulateDocument) -> Result<RunConfig, Failure> {
+    match begin::task(&document.load)? {
+        TaskConfig::Run(run) if document.load.task == Task::Run => Ok(run),
+        _ => Err(Failure::usage("only a run can be simulated", "load.task")),
+    }
+}
+
+/// The world that the document describes. One that cannot be is refused.
+fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
+    let (link, load) = (&document.link, &document.load);
+    let loads = u64::from(document.machines) * u64::from(document.loads) * load.threads as u64;
+    for (holds, message, field) in [
+        (link.rate_bits_per_s >= 8, "a link carries something", "link.rate_bits_per_s"),
+        (MTU_BYTES.contains(&link.mtu_bytes), "must be 576 to 9216", "link.mtu_bytes"),
+        ((1..=u64::from(LOADS_MAX)).contains(&loads), "machines × loads × threads must be 1 to 10,000", "machines"),
+        (document.threads > 0, "must be at least 1", "threads"),
+        ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
+        ((1..=CORES_MAX).contains(&document.target.cores), "must be 1 to 1024", "target.cores"),
+        (load.workers > 0 && load.workers as usize >= load.threads, "must be at least the threads", "load.workers"),
+        (document.volume.media == document::Media::Memory, "a simulated volume is memory", "volume.media"),
+        (document.volume.size_bytes <= SIZE_BYTES_MAX, "must be at most 64 GiB", "volume.size_bytes"),
+        (document.media.as_ref().is_none_or(|media| media.servers > 0), "must be at least 1", "media.servers"),
+    ] {
+        if !holds {
+            return Err(Failure::usage(message, field));
+        }
+    }
+    let media = document.media.as_ref().map(|media| Media {
+        service: Duration::from_nanos(media.service_ns),
+        spread: Duration::ZERO,
+        servers: media.servers as usize,
+        exponential: media.distribution == DistributionSpec::Exponential,
+        write_through: true,
+        ..Media::default()
+    });
+    Ok(Lab {
+        protocol: match document.protocol {
+            WireProtocol::Nfs3 => Protocol::Nfs3,
+            WireProtocol::Iscsi => Protocol::Iscsi,
+            WireProtocol::NvmeTcp => Protocol::NvmeTcp,
+        },
+        link: Link {
+            latency: Duration::from_nanos(link.delay_ns),
+            rate_bytes_per_s: Some(link.rate_bits_per_s / 8),
+            mtu_bytes: Some(link.mtu_bytes),
+            ..Link::default()
+        },
+        initiator: site(&document.initiators),
+        target: site(&document.target),
+        target_threads: document.threads as usize,
+        machines: document.machines,
+        loads: document.loads,
+        threads: load.threads as u32,
+        size_bytes: document.volume.size_bytes,
+        filled: document.volume.fill == Fill::Pattern,
+        delay_ns: document.volume.delay_ns,
+        burn_ns: document.volume.burn_ns,
+        media,
+        seed: document.seed,
+    })
+}
+
+fn site(spec: &SiteSpec) -> Site {
+    let costs = &spec.costs;
+    Site {
+        cores: spec.cores as usize,
+        costs: Costs {
+            wake_ns: costs.wake_ns,
+            turn_ns: costs.turn_ns,
+            send_ns: costs.send_ns,
+            kib_ns: costs.kib_ns,
+            segment_ns: costs.segment_ns,
+        },
+        io_ns: costs.io_ns,
+    }
+}
+
+fn tell(document: &SimulateDocument, simulated: &Simulated) {
+    let endpoint = document.load.endpoint.as_deref().unwrap_or_default();
+    let unit = Unit { geometry: simulated.geometry.clone(), facts: simulated.facts.clone() };
+    output::emit(&Event::Connected(report::connected(endpoint, DRIVER, &unit)));
+    for sample in &simulated.measured.series {
+        output::emit(&Event::Sample(report::sample(sample)));
+    }
+    let duration_ns = document.load.runtime_ns;
+    let start_ns = simulated.start.0;
+    let window = Window { start_unix_ns: STARTED_UNIX_NS + start_ns, start_ns, duration_ns };
+    let cpu = cpu(document, simulated);
+    let mut result = report::figures(&document.load, endpoint, window, &simulated.measured, cpu, duration_ns);
+    result.driver = DRIVER;
+    result.checks.clock = "virtual";
+    result.outstanding.workers *= document.machines * document.loads;
+    output::emit(&Event::Result(Box::new(result)));
+}
+
+fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
+    let machines = simulated.initiators_ns.iter().map(|spent_ns| (*spent_ns, document.initiators.cores));
+    let machines = machines.chain([(simulated.target_ns, document.target.cores)]);
+    let initiators_ns: u64 = simulated.initiators_ns.iter().sum();
+    CpuReport {
+        initiator: process(initiators_ns),
+        target: Some(process(simulated.target_ns)),
+        machine: MachineCpu {
+            cores: machines
+                .enumerate()
+                .map(|(machine, (spent_ns, cores))| core(machine as u32, spent_ns, cores, document.load.runtime_ns))
+                .collect(),
+            busy_ns: initiators_ns + simulated.target_ns,
+        },
+    }
+}
+
+fn process(total_ns: u64) -> ProcessCpu {
+    ProcessCpu {
+        pid: 0,
+        total_ns,
+        user_ns: total_ns,
+        system_ns: 0,
+        run_queue_wait_ns: 0,
+        max_rss_bytes: 0,
+        events: None,
+        no_events: Some("simulated processors count none".to_owned()),
+    }
+}
+
+/// A simulated machine, whose cores are alike and told as one.
+fn core(cpu: u32, busy_ns: u64, cores: u32, window_ns: u64) -> CoreCpu {
+    CoreCpu {
+        cpu,
+        user_ns: busy_ns,
+        nice_ns: 0,
+        system_ns: 0,
+        irq_ns: 0,
+        softirq_ns: 0,
+        steal_ns: 0,
+        idle_ns: (window_ns * u64::from(cores)).saturating_sub(busy_ns),
+        iowait_ns: 0,
+    }
+}

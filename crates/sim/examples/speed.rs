@@ -1,0 +1,58 @@
+//! How many I/Os a second of real time one core simulates: `speed` runs 4 KiB reads through the whole stack of each protocol.
+#![allow(clippy::print_stdout, clippy::cast_precision_loss)]
+
+use std::time::{Duration, Instant};
+
+use iotax_node::{RunConfig, load::Pacing};
+use iotax_sim::{
+    Costs, Link, PROTOCOLS,
+    lab::{Lab, Site},
+};
+
+fn main() {
+    println!("protocol   loads outstanding  simulated I/Os  I/Os a second");
+    for (protocol, name) in PROTOCOLS {
+        for (loads, outstanding) in [(1, 32), (16, 4), (160, 4)] {
+            let costs = Costs { wake_ns: 20_000, turn_ns: 500, send_ns: 500, kib_ns: 100, segment_ns: 0 };
+            let site = Site { cores: 2, costs, io_ns: 200 };
+            let lab = Lab {
+                protocol,
+                link: Link { rate_bytes_per_s: Some(12_500_000_000), mtu_bytes: Some(9000), ..Link::default() },
+                initiator: site.clone(),
+                target: site,
+                target_threads: 1,
+                machines: 1,
+                loads,
+                threads: 1,
+                size_bytes: 64 << 20,
+                filled: false,
+                delay_ns: 0,
+                burn_ns: 0,
+                media: None,
+                seed: 1,
+            };
+            let run = RunConfig {
+                outstanding,
+                block_size_bytes: 4096,
+                read_percent: 100.0,
+                random_percent: 100.0,
+                streams: Vec::new(),
+                pacing: Pacing::Closed,
+                warmup: Duration::ZERO,
+                runtime: Duration::from_secs(2),
+                sample: Duration::from_millis(500),
+                seed: 1,
+                verify: false,
+            };
+            let began = Instant::now();
+            match lab.run(&run, 1, None, Ok) {
+                Ok(simulated) => {
+                    let ios = simulated.measured.read.ios;
+                    let rate = ios as f64 / began.elapsed().as_secs_f64();
+                    println!("{name:<10} {loads:>5} {outstanding:>11} {ios:>15} {rate:>14.0}");
+                }
+                Err(failure) => println!("{name}: {}", failure.message),
+            }
+        }
+    }
+}

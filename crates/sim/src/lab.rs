@@ -1,0 +1,253 @@
+//! Measures a load in virtual time: hosts with processors and ports, a server, a volume. The same seed gives the same figures.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use iotax_node::{
+    Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
+    failure::FailureKind,
+    load::{
+        Facts, Measured, Outcome,
+        connector::Settings,
+        pattern::{BLOCK_BYTES, Pool, Stamp},
+    },
+    server::Protocol,
+};
+use iotax_proto::{Geometry, Instant};
+
+use crate::{Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, load::settings};
+
+/// How long connections may take to stand, and I/Os to drain, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// From the decision to begin to the beginning.
+const BEGIN_AFTER: Duration = Duration::from_millis(1);
+/// When the world began, where a protocol asks: an afternoon in November 2026.
+pub const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
+
+/// One side's machines.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Of each machine.
+    pub cores: usize,
+    /// What its threads cost, and each I/O besides.
+    pub costs: Costs,
+    pub io_ns: u64,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    pub protocol: Protocol,
+    /// Of every machine's port.
+    pub link: Link,
+    pub initiator: Site,
+    pub target: Site,
+    pub target_threads: usize,
+    /// Machines with a load, loads on each, threads of each load.
+    pub machines: u32,
+    pub loads: u32,
+    pub threads: u32,
+    pub size_bytes: u64,
+    /// Blocks hold the data pattern from the beginning.
+    pub filled: bool,
+    pub delay_ns: u64,
+    pub burn_ns: u64,
+    /// None: memory, which takes no time.
+    pub media: Option<Media>,
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// Of all loads together.
+    pub measured: Measured,
+    /// When the window began.
+    pub start: Instant,
+    /// CPU time in the window, by machine.
+    pub initiators_ns: Vec<u64>,
+    pub target_ns: u64,
+    pub geometry: Geometry,
+    pub facts: Facts,
+    /// Equal for equal runs.
+    pub trace: u64,
+    pub events: u64,
+}
+
+struct Running {
+    world: World,
+    loads: Vec<(HostId, Rc<RefCell<LoadNode>>)>,
+    machines: Vec<usize>,
+    target: usize,
+}
+
+impl Lab {
+    /// Runs a load of `workers` connections on every load of every machine. `adapt` says how they connect.
+    pub fn run(
+        &self,
+        run: &RunConfig,
+        workers: u32,
+        working_set_bytes: Option<u64>,
+        adapt: impl Fn(Settings) -> Result<Settings, Failure>,
+    ) -> Result<Simulated, Failure> {
+        let mut running = self.make(run, workers, working_set_bytes, adapt)?;
+        running.measure(run)
+    }
+
+    /// Loads of this lab together.
+    #[must_use]
+    pub fn loads(&self) -> u32 {
+        self.machines * self.loads
+    }
+
+    fn make(
+        &self,
+        run: &RunConfig,
+        workers: u32,
+        working_set_bytes: Option<u64>,
+        adapt: impl Fn(Settings) -> Result<Settings, Failure>,
+    ) -> Result<Running, Failure> {
+        let mut world = World::new(self.seed);
+        let port = world.add_link(self.link.clone());
+        let disk = self.media.as_ref().map(|media| {
+            let mut disk = Disk::new(self.size_bytes as usize, media.clone(), self.seed);
+            if self.filled {
+                fill(|at, piece| disk.image_mut()[at..at + piece.len()].copy_from_slice(piece), self.size_bytes);
+            }
+            world.add_disk(disk)
+        });
+        let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: 512 });
+        let burn_ns = self.burn_ns + self.target.io_ns;
+        let volume = Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns };
+        let threads = self.target_threads;
+        let server = Exporter::start(&mut world, port, self.protocol, volume, threads, STARTED_UNIX_NS);
+        if self.filled && disk.is_none() {
+            fill(|at, piece| server.memory().copy_in(at, piece), self.size_bytes);
+        }
+        let target = world.add_machine(self.target.cores);
+        for (thread, host) in server.hosts.iter().enumerate() {
+            let asked = server.burnt_ns(thread);
+            world.run_on(*host, target, self.target.costs, Box::new(move || asked.get()));
+        }
+        let mut running = Running { world, loads: Vec::new(), machines: Vec::new(), target };
+        let endpoint = server.endpoint();
+        let mut first_worker = 0;
+        for _ in 0..self.machines {
+            let port = running.world.add_link(self.link.clone());
+            let machine = running.world.add_machine(self.initiator.cores);
+            running.machines.push(machine);
+            for thread in 0..self.loads * self.threads {
+                let thread = thread % self.threads;
+                let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
+                let config = LoadConfig {
+                    task: TaskConfig::Run(run.clone()),
+                    workers: workers * self.loads(),
+                    first_worker,
+                    own_workers,
+                    working_set_bytes,
+                    working_set_offset_bytes: 0,
+                    run: self.seed | 1,
+                };
+                first_worker += own_workers;
+                let settings = adapt(settings(&endpoint, running.loads.len() as u32 + 1)?)?;
+                let (host, load) = add_load(&mut running.world, port, &endpoint, config, &settings)?;
+                let (counted, io_ns) = (Rc::clone(&load), self.initiator.io_ns);
+                let asked = Box::new(move || counted.try_borrow().map_or(0, |load| load.completed()) * io_ns);
+                running.world.run_on(host, machine, self.initiator.costs, asked);
+                running.loads.push((host, load));
+            }
+        }
+        Ok(running)
+    }
+}
+
+impl Running {
+    fn measure(&mut self, run: &RunConfig) -> Result<Simulated, Failure> {
+        let limit = self.world.now() + PATIENCE;
+        self.go_on(limit, "connections did not stand", LoadNode::is_ready)?;
+        let begin = self.world.now() + BEGIN_AFTER;
+        for (host, load) in &self.loads {
+            load.borrow_mut().begin(begin);
+            self.world.settle(*host);
+        }
+        let start = begin + run.warmup;
+        let end = start + run.runtime;
+        let before = self.spent_at(start);
+        let after = self.spent_at(end);
+        let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
+        let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
+        drop(load);
+        self.go_on(end + PATIENCE, "I/Os did not end", |load| load.outcome().is_some())?;
+        let mut together: Option<Measured> = None;
+        for (_, load) in &self.loads {
+            let outcome = load.borrow().outcome().cloned().ok_or_else(|| nothing("a load has no end"))??;
+            let Outcome::Run(measured) = outcome else { return Err(nothing("a run gave no figures")) };
+            match &mut together {
+                Some(together) => together.merge(&measured),
+                None => together = Some(*measured),
+            }
+        }
+        let mut spent = after.iter().zip(&before).map(|(after, before)| after - before);
+        let target_ns = spent.next().unwrap_or_default();
+        Ok(Simulated {
+            measured: together.ok_or_else(|| nothing("no load"))?,
+            start,
+            initiators_ns: spent.collect(),
+            target_ns,
+            geometry,
+            facts,
+            trace: self.world.trace.hash(),
+            events: self.world.trace.events(),
+        })
+    }
+
+    /// CPU time so far, of the target and then of every other machine, when all before `at` has happened.
+    fn spent_at(&mut self, at: Instant) -> Vec<u64> {
+        while self.world.next_at().is_some_and(|next| next < at) {
+            self.world.step();
+        }
+        std::iter::once(&self.target).chain(&self.machines).map(|machine| self.world.spent_ns(*machine)).collect()
+    }
+
+    /// Until it is so of all loads. A load that failed says why.
+    fn go_on(&mut self, limit: Instant, what: &str, done: fn(&LoadNode) -> bool) -> Result<(), Failure> {
+        let mut left: Vec<_> = self.loads.iter().map(|(_, load)| Rc::clone(load)).collect();
+        let mut steps = 0_u32;
+        loop {
+            // Asked now and then: there may be many.
+            if steps.is_multiple_of(64) {
+                left.retain(|load| !done(&load.borrow()));
+                let failed = left.iter().find_map(|load| match load.borrow().outcome() {
+                    Some(Err(failure)) => Some(failure.clone()),
+                    _ => None,
+                });
+                if let Some(failure) = failed {
+                    return Err(failure);
+                }
+                if left.is_empty() {
+                    return Ok(());
+                }
+            }
+            steps = steps.wrapping_add(1);
+            if self.world.now() >= limit || self.world.step().is_none() {
+                left.retain(|load| !done(&load.borrow()));
+                return if left.is_empty() { Ok(()) } else { Err(nothing(what)) };
+            }
+        }
+    }
+}
+
+fn nothing(what: &str) -> Failure {
+    Failure::new(FailureKind::Internal, what, "simulation")
+}
+
+/// Has `put` write the pattern over a volume, as writer 0.
+fn fill(mut put: impl FnMut(usize, &[u8]), size_bytes: u64) {
+    let pool = Pool::default();
+    let mut piece = vec![0; 64 << 10];
+    let end = size_bytes - size_bytes % BLOCK_BYTES as u64;
+    for at in (0..end).step_by(piece.len()) {
+        let piece = &mut piece[..(end - at).min(64 << 10) as usize];
+        pool.fill(piece, at, Stamp { run: 0, writer: 0, sequence: 0 });
+        put(at as usize, piece);
+    }
+}

@@ -1,0 +1,217 @@
+//! Processors of the hosts: threads take turns on the cores of their machine, and what they do costs time.
+//!
+//! A thread that has work waits for a core, takes all the work that has come by then in one turn, and its answers leave as far
+//! into the turn as the work before them took. A thread without work sleeps; waking it costs.
+
+use std::collections::VecDeque;
+
+use iotax_proto::Instant;
+
+use super::{Event, HostId, World};
+
+/// What a thread's work costs, nanoseconds of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// To wake it where it slept.
+    pub wake_ns: u64,
+    /// A turn, whatever is done in it.
+    pub turn_ns: u64,
+    /// To send what one connection has, whatever it is.
+    pub send_ns: u64,
+    /// Each KiB received or sent.
+    pub kib_ns: u64,
+    /// Each segment received or sent, where the link has an MTU.
+    pub segment_ns: u64,
+}
+
+/// What the I/Os that a node has done so far cost besides, nanoseconds.
+pub type WorkAsked = Box<dyn Fn() -> u64>;
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    cores: usize,
+    busy: usize,
+    /// Threads with work that wait for a core.
+    ready: VecDeque<usize>,
+    /// By all its threads.
+    spent_ns: u64,
+}
+
+pub(super) struct Thread {
+    machine: usize,
+    costs: Costs,
+    asked: WorkAsked,
+    asked_before_ns: u64,
+    /// What has come since its turn began, and what its turn is about.
+    waiting: Vec<Event>,
+    taken: Vec<Event>,
+    state: State,
+    /// It is to be woken.
+    slept: bool,
+    /// How far its turn has got.
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asleep,
+    Ready,
+    /// On a core; what it received is being worked through.
+    Receiving,
+    /// The same, in the instant in which its node is asked.
+    Working,
+    Ending,
+}
+
+impl World {
+    /// Cores that threads of several hosts may share; its number.
+    pub fn add_machine(&mut self, cores: usize) -> usize {
+        self.machines.push(Machine { cores, busy: 0, ready: VecDeque::new(), spent_ns: 0 });
+        self.machines.len() - 1
+    }
+
+    /// Has a host's work done by a machine, at a cost. Without, it takes no time.
+    pub fn run_on(&mut self, host: HostId, machine: usize, costs: Costs, asked: WorkAsked) {
+        let asked_before_ns = asked();
+        self.hosts[host.0].thread = Some(Thread {
+            machine,
+            costs,
+            asked,
+            asked_before_ns,
+            waiting: Vec::new(),
+            taken: Vec::new(),
+            state: State::Asleep,
+            slept: false,
+            until: self.now,
+        });
+    }
+
+    /// CPU time of a machine so far. A turn counts as soon as it begins, as far as its cost is known.
+    pub fn spent_ns(&self, machine: usize) -> u64 {
+        self.machines[machine].spent_ns
+    }
+
+    /// Whose work an event is, where that takes time.
+    pub(super) fn thread_of(&mut self, event: &Event) -> Option<usize> {
+        let host = match event {
+            Event::Timer { host, life, at } => self.is_due(*host, *life, *at).then_some(*host)?,
+            Event::Disk { host, .. } => *host,
+            Event::Arrive { pipe, to, .. } => self.pipe(*pipe)?.end(*to).host,
+            _ => return None,
+        };
+        self.hosts.get(host)?.thread.is_some().then_some(host)
+    }
+
+    /// Work comes to a thread.
+    pub(super) fn queue(&mut self, host: usize, event: Event) {
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        thread.waiting.push(event);
+        if thread.state == State::Asleep {
+            let machine = thread.machine;
+            (thread.state, thread.slept) = (State::Ready, true);
+            self.machines[machine].ready.push_back(host);
+            self.give_cores(machine);
+        }
+    }
+
+    fn give_cores(&mut self, machine: usize) {
+        loop {
+            let cores = &mut self.machines[machine];
+            if cores.busy == cores.cores {
+                break;
+            }
+            let Some(host) = cores.ready.pop_front() else { break };
+            cores.busy += 1;
+            self.begin_turn(host);
+        }
+    }
+
+    fn begin_turn(&mut self, host: usize) {
+        let mtu = self.nics[self.hosts[host].nic].link.mtu_bytes;
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        std::mem::swap(&mut thread.taken, &mut thread.waiting);
+        thread.state = State::Receiving;
+        let wakes = std::mem::take(&mut thread.slept);
+        let mut cost_ns = thread.costs.turn_ns + if wakes { thread.costs.wake_ns } else { 0 };
+        for event in &thread.taken {
+            if let Event::Arrive { bytes, .. } = event {
+                cost_ns += thread.costs.of_bytes(*bytes as usize, mtu);
+            }
+        }
+        self.machines[thread.machine].spent_ns += cost_ns;
+        self.events.push(self.now + std::time::Duration::from_nanos(cost_ns), Event::Turn { host });
+    }
+
+    /// What was received is the node's: it is asked, and answers.
+    pub(super) fn turn(&mut self, host: usize) {
+        let now = self.now;
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        (thread.state, thread.until) = (State::Working, now);
+        let mut taken = std::mem::take(&mut thread.taken);
+        for event in taken.drain(..) {
+            self.happen(event);
+        }
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        (thread.state, thread.taken) = (State::Ending, taken);
+        let until = thread.until;
+        self.machines[thread.machine].spent_ns += until.0 - now.0;
+        self.events.push(until, Event::TurnEnds { host });
+    }
+
+    pub(super) fn turn_ends(&mut self, host: usize) {
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        let machine = thread.machine;
+        self.machines[machine].busy -= 1;
+        if thread.waiting.is_empty() {
+            thread.state = State::Asleep;
+        } else {
+            thread.state = State::Ready;
+            self.machines[machine].ready.push_back(host);
+        }
+        self.give_cores(machine);
+    }
+
+    /// How far a host's turn has got; now, where it has none.
+    pub(super) fn work_now(&self, host: usize) -> Instant {
+        match &self.hosts[host].thread {
+            Some(thread) if thread.state == State::Working => thread.until,
+            _ => self.now,
+        }
+    }
+
+    /// The node was asked: what it did costs.
+    pub(super) fn charge_work(&mut self, host: usize) {
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        let asked_ns = (thread.asked)();
+        let cost_ns = asked_ns - std::mem::replace(&mut thread.asked_before_ns, asked_ns);
+        self.charge(host, cost_ns);
+    }
+
+    pub(super) fn charge_send(&mut self, host: usize) {
+        let cost_ns = self.hosts[host].thread.as_ref().map_or(0, |thread| thread.costs.send_ns);
+        self.charge(host, cost_ns);
+    }
+
+    pub(super) fn charge_bytes(&mut self, host: usize, bytes: usize) {
+        let mtu = self.nics[self.hosts[host].nic].link.mtu_bytes;
+        let cost_ns = self.hosts[host].thread.as_ref().map_or(0, |thread| thread.costs.of_bytes(bytes, mtu));
+        self.charge(host, cost_ns);
+    }
+
+    /// Outside a turn, as where a window opens, it takes a core's time and nobody waits for it.
+    fn charge(&mut self, host: usize, cost_ns: u64) {
+        let Some(thread) = &mut self.hosts[host].thread else { return };
+        if thread.state == State::Working {
+            thread.until = Instant(thread.until.0 + cost_ns);
+        } else {
+            self.machines[thread.machine].spent_ns += cost_ns;
+        }
+    }
+}
+
+impl Costs {
+    fn of_bytes(&self, bytes: usize, mtu_bytes: Option<u32>) -> u64 {
+        let segments = mtu_bytes.map_or(0, |mtu| crate::link::segments(bytes, mtu));
+        bytes as u64 * self.kib_ns / 1024 + segments * self.segment_ns
+    }
+}

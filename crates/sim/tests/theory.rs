@@ -1,0 +1,281 @@
+//! What is known of queues and links, from the full stacks in virtual time. The intervals are each seed's own: of the means of
+//! its window's batches. `cargo test --release -p iotax-sim --test theory -- --ignored --nocapture` is the long form: 100 seeds
+//! of each, as a table.
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // figures of a run, far below 2^53
+
+use std::time::Duration;
+
+use iotax_node::{
+    RunConfig,
+    load::{Arrivals, Measured, Open, Pacing},
+    server::Protocol,
+};
+use iotax_sim::{
+    Costs, Link, Media,
+    lab::{Lab, Site},
+};
+
+const SERVICE: Duration = Duration::from_micros(100);
+const BATCHES: u32 = 20;
+/// Student's t at 99.5 % for 19 degrees of freedom.
+const T: f64 = 2.861;
+/// Of a batch: 75 times the relaxation time 1/(μ(1 − √ρ)²) of M/M/1 at the highest utilisation used here (Cohen, The Single
+/// Server Queue, §II.2.1), so that batches are as good as independent.
+const BATCH: Duration = Duration::from_millis(300);
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    name: &'static str,
+    servers: u32,
+    exponential: bool,
+    utilisation: f64,
+}
+
+const QUEUES: [Queue; 5] = [
+    Queue { name: "M/M/1, 50 %", servers: 1, exponential: true, utilisation: 0.5 },
+    Queue { name: "M/M/1, 70 %", servers: 1, exponential: true, utilisation: 0.7 },
+    Queue { name: "M/M/4, 50 %", servers: 4, exponential: true, utilisation: 0.5 },
+    Queue { name: "M/M/4, 70 %", servers: 4, exponential: true, utilisation: 0.7 },
+    Queue { name: "M/D/1, 70 %", servers: 1, exponential: false, utilisation: 0.7 },
+];
+
+impl Queue {
+    /// Mean response time: Erlang C (Kleinrock, Queueing Systems I, §3.5), of M/D/1 Pollaczek-Khinchine (§5.6).
+    fn expected_ns(self) -> f64 {
+        let (service_ns, servers) = (SERVICE.as_nanos() as f64, f64::from(self.servers));
+        let load = servers * self.utilisation;
+        // Erlang B by its recursion, then C.
+        let blocked = (1..=self.servers).fold(1.0, |b, k| load * b / (f64::from(k) + load * b));
+        let waits = blocked / (1.0 - self.utilisation * (1.0 - blocked));
+        let wait_ns = waits * service_ns / (servers * (1.0 - self.utilisation));
+        service_ns + if self.exponential { wait_ns } else { wait_ns / 2.0 }
+    }
+
+    fn measure(self, protocol: Protocol, seed: u64) -> Measured {
+        let rate_iops = f64::from(self.servers) * self.utilisation / SERVICE.as_secs_f64();
+        let open = Open { rate_iops, arrivals: Arrivals::Poisson, backlog_max: 65536 };
+        let media = Media {
+            service: SERVICE,
+            spread: Duration::ZERO,
+            servers: self.servers as usize,
+            exponential: self.exponential,
+            write_through: true,
+            ..Media::default()
+        };
+        let lab =
+            Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, seed) };
+        simulate(&lab, &RunConfig { pacing: Pacing::Open(open), outstanding: 128, ..run(BATCH * BATCHES, seed) })
+    }
+}
+
+fn lab(protocol: Protocol, link: Link, seed: u64) -> Lab {
+    let free = Site { cores: 1, costs: Costs::default(), io_ns: 0 };
+    Lab {
+        protocol,
+        link,
+        initiator: free.clone(),
+        target: free,
+        target_threads: 1,
+        machines: 1,
+        loads: 1,
+        threads: 1,
+        size_bytes: 4 << 20,
+        filled: false,
+        delay_ns: 0,
+        burn_ns: 0,
+        media: None,
+        seed,
+    }
+}
+
+fn run(runtime: Duration, seed: u64) -> RunConfig {
+    RunConfig {
+        outstanding: 1,
+        block_size_bytes: 4096,
+        read_percent: 100.0,
+        random_percent: 100.0,
+        streams: Vec::new(),
+        pacing: Pacing::Closed,
+        warmup: BATCH,
+        runtime,
+        sample: BATCH,
+        seed,
+        verify: false,
+    }
+}
+
+fn simulate(lab: &Lab, run: &RunConfig) -> Measured {
+    lab.run(run, 1, None, Ok).expect("a run").measured
+}
+
+/// Mean of the window's batches, and half of its 99 % interval.
+fn interval(measured: &Measured) -> (f64, f64) {
+    let batches: Vec<f64> = measured
+        .series
+        .iter()
+        .filter(|sample| sample.in_window)
+        .map(|sample| {
+            let (sum, count) =
+                sample.latency.0.iter().fold((0, 0), |(sum, n), (value, count)| (sum + value * count, n + count));
+            sum as f64 / count as f64
+        })
+        .collect();
+    assert_eq!(batches.len(), BATCHES as usize);
+    let mean = batches.iter().sum::<f64>() / f64::from(BATCHES);
+    let variance = batches.iter().map(|each| (each - mean).powi(2)).sum::<f64>() / f64::from(BATCHES - 1);
+    (mean, T * (variance / f64::from(BATCHES)).sqrt())
+}
+
+struct Agreement {
+    inside: u32,
+    mean_ns: f64,
+    half_width: f64,
+}
+
+/// In how many of so many seeds theory lies in the seed's own interval.
+fn agree(queue: Queue, protocol: Protocol, seeds: u32) -> Agreement {
+    let (mut inside, mut mean_ns, mut half_width) = (0, 0.0, 0.0);
+    for seed in 0..u64::from(seeds) {
+        let (mean, half) = interval(&queue.measure(protocol, seed));
+        inside += u32::from((mean - queue.expected_ns()).abs() <= half);
+        mean_ns += mean / f64::from(seeds);
+        half_width += half / mean / f64::from(seeds);
+    }
+    Agreement { inside, mean_ns, half_width }
+}
+
+#[test]
+fn open_loop_responds_as_queueing_theory_says() {
+    for (queue, protocol) in
+        QUEUES.into_iter().zip([Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3].into_iter().cycle())
+    {
+        let found = agree(queue, protocol, 5);
+        let expected_ns = queue.expected_ns();
+        assert!(
+            found.inside >= 4,
+            "{queue:?} over {protocol:?}: {} of 5, {} ns, {expected_ns} ns",
+            found.inside,
+            found.mean_ns
+        );
+    }
+}
+
+#[test]
+#[ignore = "long: 1,500 runs"]
+#[allow(clippy::print_stdout)]
+fn hundred_seeds_respond_as_queueing_theory_says() {
+    println!(
+        "| queue | protocol | theory µs | mean of 100 seeds µs | half-width of a seed's 99 % interval | seeds inside |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let mut inside = 0;
+    for queue in QUEUES {
+        for (protocol, name) in iotax_sim::PROTOCOLS {
+            let found = agree(queue, protocol, 100);
+            let (theory, mean) = (queue.expected_ns() / 1e3, found.mean_ns / 1e3);
+            println!(
+                "| {} | {name} | {theory:.1} | {mean:.1} | {:.1} % | {} |",
+                queue.name,
+                found.half_width * 100.0,
+                found.inside
+            );
+            // The chance of fewer than 95 of 100, where each is inside with 99 %, is 1 in 2,000.
+            assert!(found.inside >= 95, "{queue:?} over {name}");
+            inside += found.inside;
+        }
+    }
+    println!("\n{inside} of {}", 300 * QUEUES.len());
+}
+
+#[test]
+fn closed_loop_keeps_every_server_busy() {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+        let media =
+            Media { service: SERVICE, spread: Duration::ZERO, servers: 4, write_through: true, ..Media::default() };
+        let lab = Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, 1) };
+        let measured = simulate(&lab, &RunConfig { outstanding: 16, ..run(Duration::from_secs(1), 1) });
+        // Four servers of 100 µs; by Little's law 16 outstanding wait 400 µs each.
+        assert!(measured.read.ios.abs_diff(40_000) <= 16, "{protocol:?}: {}", measured.read.ios);
+        let mean_ns = measured.read.latency_sum_ns / measured.read.ios;
+        assert!(mean_ns.abs_diff(400_000) < 400, "{protocol:?}: {mean_ns}");
+    }
+}
+
+#[test]
+fn link_carries_its_rate_less_headers() {
+    for (protocol, most) in [(Protocol::NvmeTcp, 48), (Protocol::Iscsi, 96), (Protocol::Nfs3, 160)] {
+        for mtu in [1500_u32, 9000] {
+            let link = Link { rate_bytes_per_s: Some(1_250_000_000), mtu_bytes: Some(mtu), ..Link::default() };
+            let measured =
+                simulate(&lab(protocol, link, 1), &RunConfig { outstanding: 64, ..run(Duration::from_millis(200), 1) });
+            let rate = measured.read.bytes as f64 / 0.2 / 1.25e9;
+            let bound = f64::from(mtu - 52) / f64::from(mtu + 38);
+            // Each I/O has headers of its protocol, and its last segment is not full.
+            let segments = f64::from(4096 + most).div_euclid(f64::from(mtu - 52)) + 1.0;
+            let least = 4096.0 / (f64::from(4096 + most) + segments * 90.0);
+            assert!(rate < bound && rate >= least * 0.99, "{protocol:?} at {mtu}: {rate}, {least} to {bound}");
+        }
+    }
+}
+
+#[test]
+fn processor_that_is_charged_for_each_io_bounds_the_rate() {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+        let mut lab = lab(protocol, Link { latency: Duration::from_micros(1), ..Link::default() }, 1);
+        lab.target.io_ns = 10_000;
+        let simulated =
+            lab.run(&RunConfig { outstanding: 32, ..run(Duration::from_millis(200), 1) }, 1, None, Ok).unwrap();
+        let ios = simulated.measured.read.ios;
+        assert!(ios.abs_diff(20_000) <= 64, "{protocol:?}: {ios}");
+        // What is charged is what the I/Os cost, but for those under way at the window's ends.
+        assert!(simulated.target_ns.abs_diff(ios * 10_000) <= 64 * 10_000, "{protocol:?}: {}", simulated.target_ns);
+        assert_eq!(simulated.initiators_ns, [0]);
+    }
+}
+
+#[test]
+fn thread_that_sleeps_is_woken_for_each_io_and_one_that_has_work_is_not() {
+    let wakes = |outstanding| {
+        let mut lab = lab(Protocol::NvmeTcp, Link { latency: Duration::from_micros(5), ..Link::default() }, 1);
+        (lab.target.costs.wake_ns, lab.target.io_ns) = (20_000, 2_000);
+        let simulated = lab.run(&RunConfig { outstanding, ..run(Duration::from_millis(100), 1) }, 1, None, Ok).unwrap();
+        simulated.target_ns / simulated.measured.read.ios
+    };
+    assert_eq!(wakes(1), 22_000);
+    assert!(wakes(64) < 4_000, "{}", wakes(64));
+}
+
+#[test]
+fn machines_share_the_servers_port_and_loads_their_machines_cores() {
+    let link = Link { rate_bytes_per_s: Some(125_000_000), mtu_bytes: Some(1500), ..Link::default() };
+    let write = RunConfig { outstanding: 16, read_percent: 0.0, ..run(Duration::from_millis(200), 1) };
+    let many = Lab { machines: 4, loads: 2, ..lab(Protocol::NvmeTcp, link, 1) };
+    let rate = simulate(&many, &write).write.bytes as f64 / 0.2 / 125e6;
+    assert!((0.85..1.0).contains(&rate), "{rate} of the server's port, from four of them");
+
+    let mut crowded = lab(Protocol::NvmeTcp, Link::default(), 1);
+    (crowded.loads, crowded.initiator.io_ns) = (4, 10_000);
+    let read = RunConfig { outstanding: 8, ..run(Duration::from_millis(200), 1) };
+    let one = simulate(&crowded, &read).read.ios;
+    crowded.initiator.cores = 2;
+    let two = simulate(&crowded, &read).read.ios;
+    assert!(one.abs_diff(20_000) <= 64 && two.abs_diff(40_000) <= 64, "{one} {two}");
+}
+
+#[test]
+fn same_seed_gives_the_same_figures_and_trace() {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+        let of = |seed| {
+            let media = Media { exponential: true, servers: 2, write_through: true, ..Media::default() };
+            let mut lab = Lab { media: Some(media), loads: 2, filled: true, ..lab(protocol, Link::default(), seed) };
+            (lab.target.costs.wake_ns, lab.target.io_ns) = (5_000, 1_000);
+            let run =
+                RunConfig { outstanding: 4, read_percent: 50.0, verify: true, ..run(Duration::from_millis(100), seed) };
+            lab.run(&run, 2, None, Ok).expect("a run")
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1).trace, of(2).trace);
+        assert_eq!((of(1).measured.verify.wrong_blocks, of(1).measured.write.errors), (0, 0));
+        assert!(of(1).measured.verify.checked_blocks > 0);
+    }
+}

@@ -1,0 +1,1 @@
+"""The lab that exists in virtual time only."""

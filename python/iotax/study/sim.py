@@ -1,0 +1,119 @@
+"""The simulated lab: machines that exist in virtual time only, and what their work costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from iotax.study.fields import Duration, Section
+
+_TABLES = Path(__file__).with_name("costs")
+Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
+Many: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
+
+
+class SimMedia(Section):
+    """What a simulated volume is kept on: a queue and servers that work on it."""
+
+    servers: Annotated[int, Field(ge=1, le=65536)] = 1
+    """Operations that are worked on at once; the others wait in the order of their coming."""
+    service: Duration
+    """Mean time of an operation."""
+    distribution: Literal["constant", "exponential"] = "constant"
+    """Of the service time."""
+
+
+class Sim(Section):
+    """The lab that exists in virtual time only: initiators and target of iotax itself on simulated processors, links
+    and media. Its results are simulated, and marked so everywhere."""
+
+    costs: str = "loopback"
+    """What the work costs: a built-in table, or a file (docs/guide/simulator.md)."""
+    vms: Many = 1
+    """Virtual machines on each client, each of which runs the load, all of it."""
+    cores: Cores = 2
+    """Processors of each client, which its virtual machines share."""
+    target_cores: Cores = 2
+    """Processors of the server."""
+    threads: Many = 1
+    """Threads of the server."""
+    media: SimMedia | None = None
+    """What the volume is kept on; memory that takes no time when not given."""
+
+
+class Cost(BaseModel):
+    """A figure and where it comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ns: Annotated[int, Field(ge=0)]
+    source: Annotated[str, Field(min_length=1)]
+
+
+class Costs(BaseModel):
+    """CPU time that the work of one side's thread takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    wake: Cost
+    """To wake it where it slept."""
+    turn: Cost
+    """A turn, in which it does all that has come."""
+    send: Cost
+    """To send what a connection has."""
+    io: Cost
+    """Each I/O."""
+    kib: Cost
+    """Each KiB sent or received."""
+    segment: Cost
+    """Each segment sent or received."""
+
+    def told(self) -> dict[str, int]:
+        """As the engine's documents say it."""
+        return {f"{name}_ns": getattr(self, name).ns for name in Costs.model_fields}
+
+
+class Sides(BaseModel):
+    """Of one protocol."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    initiator: Costs
+    target: Costs
+
+
+class CostTable(BaseModel):
+    """A file of costs: protocol → sides, each figure with its source."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    about: str
+    """Which machine, which stack."""
+    protocols: Mapping[str, Sides]
+
+
+class CostsError(ValueError):
+    """Why there is no table of that name."""
+
+
+@cache
+def read_costs(name: str) -> CostTable:
+    """A built-in table by its name, or a file by its path. Raises CostsError."""
+    built_in = _TABLES / f"{name}.yaml"
+    path = built_in if "/" not in name and built_in.is_file() else Path(name)
+    try:
+        return CostTable.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        names = ", ".join(sorted(each.stem for each in _TABLES.glob("*.yaml")))
+        raise CostsError(f"there is no file {name} and no built-in table of that name; there is {names}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CostsError(f"{name} cannot be read: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(map(str, first["loc"])) or "the whole file"
+        raise CostsError(f"{name} is no table of costs: {at}: {first['msg']}") from error
