@@ -10,6 +10,7 @@ import yaml
 from iotax.labs.fio.job import Target, run_job
 from iotax.labs.load import run_document
 from iotax.labs.server import serve_document
+from iotax.labs.sim.lab import simulate_document
 from iotax.labs.vm.topology import environment
 from iotax.study import Settings, Study
 from iotax.study.honoured import FIELDS
@@ -50,6 +51,7 @@ WHERE: dict[str, tuple[str, Any]] = {
         {"hosts": {"initiators": ["h1", "h2"], "targets": [{"name": "t", "address": "10.0.0.5"}]}},
         ["iscsi", "nvme-tcp"],
     ),
+    "sim": ("sim", ["iscsi", "nvme-tcp"]),
 }
 
 OF_NFS = ("uid", "gid")
@@ -59,6 +61,7 @@ WHERE_NFS: dict[str, Any] = {
     "endpoint": {"a": "nfs://h/export/file", "b": "nfs://h/export/other"},
     "fio": ["nfs3", "local"],
     "hosts": ["nfs3", "iscsi"],
+    "sim": ["nfs3", "iscsi"],
 }
 """Levels of `protocol` for fields that NFS alone knows."""
 _NVME = "kernel:nvme-tcp://h/nqn.2000-01.x:y?ns=1&portals=i"
@@ -128,9 +131,18 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
     if where == "hosts" and settings.endpoint.kernel:
         paths = pytest.importorskip("iotax.labs.hosts.paths", reason="the extra `hosts` is not installed")
         return paths.words(settings.endpoint.uri, settings)
+    if where == "sim":
+        beside = Study.model_validate(_SIM)
+        assert beside.lab.sim is not None
+        return (simulate_document(beside, beside.lab.sim, settings, 1),)
     if where == "hosts":
         return asked, served, settings.load.clients, *_volume(settings)
     return asked, served if where == "loopback" else None, *_volume(settings)
+
+
+_SIM = {
+    "name": "x", "question": "?", "lab": "sim", "factors": {"protocol": ["iscsi"]}, "baseline": {"protocol": "iscsi"},
+}  # fmt: skip
 
 
 def _volume(settings: Settings) -> tuple[Any, ...]:

@@ -145,7 +145,7 @@ CRATE_RULES = {
     "node": {"iotax-proto"},
     "runtime": {"iotax-proto", "iotax-node"},
     "sim": {"iotax-proto", "iotax-node"},
-    "engine": {"iotax-proto", "iotax-node", "iotax-runtime"},
+    "engine": {"iotax-proto", "iotax-node", "iotax-runtime", "iotax-sim"},
 }
 COMMON = ("lib.rs", "backend.rs", "errors.rs", "geometry.rs", "initiator.rs", "origin.rs", "time.rs", "wire")
 COMMAND_SETS = ("scsi", "nvme", "rpc")

@@ -32,7 +32,7 @@ bad.yaml:1:1: name: found 'bad name!': use letters, digits, dots and dashes, 64 
 bad.yaml:2:1: question: found 4: input should be a valid string
 bad.yaml:3:1: volumes: unknown name, did you mean 'volume'?; a study has name, question, lab, volume, factors, load, \
 connection, topology, links, design, precondition, search, baseline, floor, responses, margin, exclude, published
-bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts
+bad.yaml:4:1: lab.loopbak: unknown name, did you mean 'loopback'?; lab has loopback, vm, hosts, sim
 bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, media, path, fill, refill, delay, burn
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant

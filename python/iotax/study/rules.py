@@ -79,15 +79,7 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
 
 def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
     """Worlds that cannot be, and what would be measured of them."""
-    try:
-        told = read_costs(lab.costs).protocols
-    except CostsError as error:
-        yield ("lab", "sim", "costs"), str(error)
-        told = None
-    for label, endpoint in study.endpoints().items() if told is not None else ():
-        if endpoint.protocol in SIM and endpoint.protocol not in told:
-            place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
-            yield place, f"{lab.costs} has no costs of {endpoint.protocol}; it has {', '.join(told)}"
+    yield from _costs(study, lab)
     rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
     if None in _values(study, "link_rate") and None in rates:
         yield _place(study, "link_rate"), "a simulated link has a rate; say `link_rate: 10Gbit` under topology"
@@ -97,6 +89,18 @@ def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
         yield ("design",), "the sim lab runs each trial on its own; leave sessions, rounds, slice and settle out"
     if study.precondition is not None:
         yield ("precondition",), "simulated media have no state to bring about; leave it out"
+
+
+def _costs(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
+    try:
+        told = read_costs(lab.costs).protocols
+    except CostsError as error:
+        yield ("lab", "sim", "costs"), str(error)
+        return
+    for label, endpoint in study.endpoints().items():
+        if endpoint.protocol in SIM and endpoint.protocol not in told:
+            place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+            yield place, f"{lab.costs} has no costs of {endpoint.protocol}; it has {', '.join(told)}"
 
 
 def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:

@@ -1,0 +1,188 @@
+"""The sim lab: simulated trials from a study file to a report that says so."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from iotax.cli.app import app
+from iotax.design import plan
+from iotax.labs.choice import open_lab
+from iotax.labs.sim.lab import SimLab
+from iotax.study import Study, sim
+from iotax.study.read import load_study
+from iotax.study.rules import broken_rules
+from iotax.study.sim import CostsError, read_costs
+from iotax.study.source import StudyError
+from iotax.trial import TrialResult
+
+LOOPBACK = Path(sim.__file__).with_name("costs") / "loopback.yaml"
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "question": "What is simulated?",
+    "lab": {"sim": {"cores": 1, "target_cores": 1}},
+    "volume": {"size": "1MiB"},
+    "factors": {"protocol": ["nfs3", "iscsi", "nvme-tcp"], "link_rate": ["1Gbit", "25Gbit"]},
+    "load": {"read": "75%", "outstanding": 8, "warmup": "1ms", "runtime": "5ms"},
+    "topology": {"link_delay": "10us"},
+    "design": {"replicates": 2},
+    "baseline": {"protocol": "iscsi"},
+}
+
+
+def study(**changes: Any) -> Study:
+    return Study.model_validate(yaml.safe_load(yaml.safe_dump(SMALL | changes)))
+
+
+def run(of: Study) -> dict[str, TrialResult]:
+    planned = plan(of)
+    lab = open_lab(of, planned, [])
+    assert isinstance(lab, SimLab)
+    return {trial.id: lab.run(trial, lambda _: None).result for trial in planned.trials}
+
+
+@pytest.fixture
+def simulated(real_engine: Path, tmp_path: Path) -> Path:
+    """The notebook of the small study, run as a user would; its report stands beside it."""
+    del real_engine
+    file, notebook = tmp_path / "small.yaml", tmp_path / "small.iotax"
+    file.write_text(yaml.safe_dump(SMALL), encoding="utf-8")
+    done = CliRunner().invoke(app, ["run", str(file), str(notebook)])
+    assert done.exit_code == 0, done.output
+    assert "Simulated: no machine was measured." in " ".join(done.output.split())
+    return notebook
+
+
+def test_the_same_study_gives_the_same_results_and_another_seed_others(real_engine: Path) -> None:
+    del real_engine
+    first = run(study())
+    assert first == run(study())
+    other = run(study(design={"replicates": 2, "seed": 7}))
+    assert any(first[name].read != other[name].read for name in first)
+
+
+def test_a_result_says_that_it_is_simulated_and_what_its_processors_spent(real_engine: Path) -> None:
+    del real_engine
+    for name, result in run(study(lab={"sim": {"cores": 1, "target_cores": 1, "vms": 2}})).items():
+        assert (result.facts.lab, result.facts.simulated, result.facts.clock) == ("sim", True, "virtual"), name
+        assert (result.facts.link.kind, result.facts.clients) == ("simulated", 2)
+        assert result.verify is not None
+        assert result.verify.wrong_blocks == 0
+        assert result.outstanding.total == 16
+        costs = read_costs("loopback").protocols[result.facts.protocol]
+        for role, side in (("initiator", costs.initiator), ("target", costs.target)):
+            spent_ns = result.cpu_per_io_ns(role)
+            assert spent_ns is not None
+            # Its own work and that of its 4 KiB at least; at most a turn and a wake for each.
+            assert side.io.ns + 4 * side.kib.ns <= spent_ns * 1.02
+            assert spent_ns <= side.io.ns + side.wake.ns + 4 * (side.turn.ns + side.send.ns) + 6 * side.kib.ns
+            part = result.cpu.part(role)
+            assert part is not None
+            assert (part.busy_share or 0) <= 1.01
+
+
+def test_a_thin_link_bounds_what_is_simulated(real_engine: Path) -> None:
+    del real_engine
+    for name, result in run(study(load={"outstanding": 64, "warmup": "5ms", "runtime": "20ms"})).items():
+        share = 8 * result.read.bytes / 0.02 / (1e9 if "/1Gbit/" in name else 25e9)
+        assert share < 1448 / 1538, name
+        assert ("/1Gbit/" in name) == (share > 0.85), name
+
+
+def test_media_with_one_server_serve_no_faster_than_it(real_engine: Path) -> None:
+    del real_engine
+    media = {"servers": 1, "service": "100us", "distribution": "exponential"}
+    slow = study(lab={"sim": {"media": media}}, load={"outstanding": 8, "warmup": "10ms", "runtime": "200ms"})
+    for name, result in run(slow).items():
+        # 2,000 exponential services of 100 µs: 200 ms with a standard deviation of 4.5 ms.
+        assert 1780 < result.ios < 2220, name
+
+
+REFUSED = [
+    ({"topology": {}, "factors": {"protocol": ["iscsi"]}}, "topology", "a simulated link has a rate"),
+    ({"lab": {"sim": {"costs": "nowhere"}}}, "costs", "there is no file nowhere"),
+    ({"lab": {"sim": {"media": {"service": 0}}}}, "service", "takes no time is memory"),
+    ({"lab": {"sim": {"cores": 0}}}, "cores", "greater than or equal to 1"),
+    ({"factors": {"protocol": ["local", "iscsi"], "link_rate": ["1Gbit"]}}, "protocol", "does not serve local"),
+    ({"factors": {"protocol": {"a": "iscsi://h/iqn.2000-01.x:y/0", "b": "iscsi"}, "link_rate": ["1Gbit"]},
+      "baseline": {"protocol": "b"}}, "a", "reaches no endpoint outside"),
+    ({"design": {"sessions": 2}}, "design", "each trial on its own"),
+    ({"topology": {"paths": 2}}, "paths", "one link"),
+    ({"lab": {"sim": {}, "vm": {}}}, "vm", "a study runs in one lab"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "where", "reason"), REFUSED)
+def test_a_world_that_cannot_be_is_refused_with_its_line(
+    changes: dict[str, Any], where: str, reason: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    text = yaml.safe_dump(SMALL | changes, sort_keys=False)
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError) as refused:
+        load_study(str(file))
+    [line] = [line for line in refused.value.lines() if reason in line]
+    number = int(re.findall(r":(\d+)", line)[0])
+    assert where in text.splitlines()[number - 1], line
+
+
+def test_costs_of_a_protocol_that_are_missing_are_named(tmp_path: Path) -> None:
+    table = yaml.safe_load(LOOPBACK.read_text("utf-8"))
+    del table["protocols"]["nfs3"]
+    path = tmp_path / "costs.yaml"
+    path.write_text(yaml.safe_dump(table), encoding="utf-8")
+    found = list(broken_rules(study(lab={"sim": {"costs": str(path)}})))
+    assert found == [(("factors", "protocol", "nfs3"), f"{path} has no costs of nfs3; it has iscsi, nvme-tcp")]
+    del table["protocols"]["iscsi"]["target"]["kib"]["source"]
+    path = tmp_path / "unsourced.yaml"
+    path.write_text(yaml.safe_dump(table), encoding="utf-8")
+    with pytest.raises(CostsError, match=r"protocols\.iscsi\.target\.kib\.source: Field required"):
+        read_costs(str(path))
+
+
+def test_every_surface_says_that_it_is_simulated(simulated: Path) -> None:
+    page = simulated.with_suffix(".html").read_text(encoding="utf-8")
+    assert "<title>Simulated: small" in page
+    assert "simulated, not measured" in page
+    assert "Simulated: no machine was measured." in page
+    charts = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert charts
+    assert all("Simulated." in label for label in charts)
+    assert page.count(">simulated</text>") == len(charts)
+
+    def said(*arguments: str) -> str:
+        done = CliRunner().invoke(app, list(arguments))
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "Simulated: no machine was measured." in " ".join(said("show", str(simulated)).split())
+    assert json.loads(said("show", str(simulated), "--json", "-"))["simulated"] is True
+    rows = simulated.with_suffix(".csv")
+    said("export", str(simulated), "--output", str(rows))
+    assert {row["simulated"] for row in csv.DictReader(rows.read_text(encoding="utf-8").splitlines())} == {"True"}
+
+
+def test_a_comparison_of_a_simulation_and_a_measurement_says_so(simulated: Path, tmp_path: Path) -> None:
+    measured = tmp_path / "measured.iotax"
+    measured.write_bytes(simulated.read_bytes())
+    with sqlite3.connect(measured) as database:  # append-only by its triggers
+        for (trigger,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f"DROP TRIGGER {trigger}")
+        changed = database.execute("""UPDATE results SET result = replace(result, '"lab":"sim"', '"lab":"vm"')""")
+        assert changed.rowcount == 12
+    done = CliRunner().invoke(app, ["compare", str(simulated), str(measured)])
+    assert done.exit_code == 0, done.output
+    assert "was simulated and" in " ".join(done.output.split())
+    assert "between a simulation and a measurement" in " ".join(done.output.split())
+
+
+def test_the_built_in_study_runs_in_seconds() -> None:
+    assert plan(load_study("sim-quick")[0]).duration_ns < 60e9
