@@ -5,7 +5,6 @@ use std::time::Duration;
 use iotax_node::{
     failure::Failure,
     load::{TaskConfig, config::RunConfig},
-    server::Protocol,
 };
 use iotax_sim::{
     Costs, Link, Media,
@@ -15,7 +14,7 @@ use iotax_sim::{
 use crate::{
     document::{
         self, CoreCpu, CpuReport, DistributionSpec, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument, SiteSpec,
-        Task, Window, WireProtocol,
+        Task, Window,
     },
     input,
     load::{begin, report, threads::Unit},
@@ -82,11 +81,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         ..Media::default()
     });
     Ok(Lab {
-        protocol: match document.protocol {
-            WireProtocol::Nfs3 => Protocol::Nfs3,
-            WireProtocol::Iscsi => Protocol::Iscsi,
-            WireProtocol::NvmeTcp => Protocol::NvmeTcp,
-        },
+        protocol: document.protocol.0,
         link: Link {
             latency: Duration::from_nanos(link.delay_ns),
             rate_bytes_per_s: Some(link.rate_bits_per_s / 8),

@@ -5,11 +5,8 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     failure::FailureKind,
-    load::{
-        Facts, Measured, Outcome,
-        connector::Settings,
-        pattern::{BLOCK_BYTES, Pool, Stamp},
-    },
+    load::{Facts, Measured, Outcome, connector::Settings},
+    pattern::{BLOCK_BYTES, Pool, Stamp},
     server::Protocol,
 };
 use iotax_proto::{Geometry, Instant};

@@ -16,9 +16,7 @@ use std::{
     time::Duration,
 };
 
-use iotax_node::{
-    CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output, seeded::SeededRng,
-};
+use iotax_node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output, seeded::SeededRng};
 use iotax_proto::Instant;
 
 use crate::{
