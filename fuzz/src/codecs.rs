@@ -1,13 +1,13 @@
 //! Every decoder.
 
-use iotax_proto::{iscsi, nfs3, nvme::auth, nvme_tcp, scsi};
+use iotax_proto::{iscsi, nfs::{self, v3}, nvme::auth, nvme_tcp, scsi};
 
 pub fn run(data: &[u8]) {
     let Some((which, bytes)) = data.split_first() else { return };
     match which % 5 {
         0 => drop(iscsi::decode::describe_with_digests(bytes, which & 0x10 != 0, which & 0x20 != 0)),
         1 => drop(nvme_tcp::decode::describe(bytes)),
-        2 => drop(nfs3::decode::describe(bytes)),
+        2 => drop(v3::decode::describe(bytes)),
         3 => drop(scsi::describe_cdb(bytes)),
         _ => {
             if let Some(message) = auth::Message::decode(bytes) {

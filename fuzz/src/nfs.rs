@@ -1,9 +1,6 @@
 //! An NFS mount, done.
 
-use iotax_proto::{
-    Initiator, Instant, Io, Payload, Target,
-    nfs3::target_side::{Config, Connection},
-};
+use iotax_proto::{Initiator, Instant, Io, Payload, Target, nfs::v3::target_side::{Config, Connection}};
 
 use crate::{
     nfs_support::{Pair, config, server::Server},

@@ -8,7 +8,11 @@ use std::time::Duration;
 use iotax_node::{CloseReason, ConnId, Input, Node, Output, ServerNode};
 use iotax_proto::{
     Instant, Transmit,
-    nfs3::{Arguments, CreateHow, FileRange, MOUNT_PROGRAM, Place, SetAttributes},
+    nfs::{
+        common::{CreateHow, SetAttributes},
+        mount::PROGRAM as MOUNT_PROGRAM,
+        v3::{Arguments, FileRange, Place},
+    },
     nvme::{Sqe, command::Sgl},
 };
 use support::{

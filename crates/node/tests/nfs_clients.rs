@@ -20,9 +20,13 @@ use std::{
 use iotax_node::fs::Limits;
 use iotax_proto::{
     Instant, Target,
-    nfs3::{
-        MOUNT_PROGRAM, PROGRAM, VERSION,
-        target_side::{Config, Connection},
+    nfs::{
+        PROGRAM,
+        mount::PROGRAM as MOUNT_PROGRAM,
+        v3::{
+            VERSION,
+            target_side::{Config, Connection},
+        },
     },
     rpc::{Mapping, Peer, Portmapper},
 };

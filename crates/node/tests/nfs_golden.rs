@@ -8,9 +8,10 @@ mod nfs_support;
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use iotax_node::fs::Limits;
-use iotax_proto::nfs3::{
-    Arguments, CreateHow, FileHandle, FileRange, MOUNT_PROGRAM, NodeKind, Place, SetAttributes, SetTime, Stability,
-    Time, VERSION, arguments::WriteHead, decode::describe, results::Results,
+use iotax_proto::nfs::{
+    common::{CreateHow, FileHandle, NodeKind, SetAttributes, SetTime, Time},
+    mount::PROGRAM as MOUNT_PROGRAM,
+    v3::{Arguments, FileRange, Place, Stability, VERSION, arguments::WriteHead, decode::describe, results::Results},
 };
 use iotax_proto::rpc::portmap;
 use nfs_support::{Client, Server};

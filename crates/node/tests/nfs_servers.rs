@@ -11,9 +11,13 @@ use std::{
 
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag,
-    nfs3::{
-        MOUNT_PROGRAM, PROGRAM, Stability, VERSION,
-        initiator::{Config, Mount, Root},
+    nfs::{
+        PROGRAM,
+        mount::PROGRAM as MOUNT_PROGRAM,
+        v3::{
+            Stability, VERSION,
+            initiator::{Config, Mount, Root},
+        },
     },
     rpc::{ControlCall, Credentials, auth::Identity, portmap},
 };

@@ -7,14 +7,15 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use iotax_node::fs::Limits;
 use iotax_proto::{
-    nfs3::{
-        Arguments, CreateHow, FileHandle, FileRange, FileType, MAX_IO_BYTES, MOUNT_PROGRAM, NodeKind, PROGRAM, Place,
-        Procedure, SetAttributes, SetTime, Stability, Status, Time, VERSION,
-        arguments::WriteHead,
-        mount::{MountEntry, MountError, decode_exports, decode_mounts},
-        results::{FailureContext, Results},
-        target_side::Squash,
-        types::access,
+    nfs::{
+        PROGRAM,
+        common::{CreateHow, FileHandle, FileType, NodeKind, SetAttributes, SetTime, Squash, Time, access},
+        mount::{MountEntry, MountError, PROGRAM as MOUNT_PROGRAM, decode_exports, decode_mounts},
+        v3::{
+            Arguments, FileRange, MAX_IO_BYTES, Place, Procedure, Stability, Status, VERSION,
+            arguments::WriteHead,
+            results::{FailureContext, Results},
+        },
     },
     rpc::{Mapping, RpcError, auth::NOBODY},
     wire::Reader,

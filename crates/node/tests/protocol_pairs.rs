@@ -18,7 +18,10 @@ use iotax_node::{
 };
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, iscsi,
-    nfs3::{self, Stability},
+    nfs::{
+        self,
+        v3::{self, Stability},
+    },
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
 };
 use support::{Heap, perform, server::PROTOCOLS};
@@ -122,13 +125,13 @@ impl World {
         let name = endpoint.split('/').nth(3).unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
         match protocol {
             Protocol::Nfs3 => {
-                let config = nfs3::initiator::Config {
+                let config = v3::initiator::Config {
                     export: format!("/{name}"),
                     file: "data".to_owned(),
                     stability: Stability::FileSync,
                     ..nfs3::initiator::Config::default()
                 };
-                self.connect(protocol, thread, Box::new(nfs3::initiator::Mount::new(NOW, config)))
+                self.connect(protocol, thread, Box::new(v3::initiator::Mount::new(NOW, config)))
             }
             Protocol::Iscsi => {
                 let mut config = iscsi::initiator::Config::new("iqn.2026-11.x:i", &name, 0);

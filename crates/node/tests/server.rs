@@ -10,7 +10,11 @@ use iotax_node::{
     server::{Export, Protocol, Service, plan_portals},
     volume::{Media, VolumeSpec},
 };
-use iotax_proto::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Tag, iscsi, nfs3, nvme_tcp};
+use iotax_proto::{
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Tag, iscsi,
+    nfs::{self, v3},
+    nvme_tcp,
+};
 use support::{
     Heap, Lab, RUN, load,
     server::{Bench, PROTOCOLS, SIZE, group},
@@ -154,13 +158,13 @@ fn no_address_has_more_than_a_quarter_of_the_connections() {
 #[test]
 fn nothing_more_is_read_from_a_peer_that_does_not_read() {
     let mut bench = Bench::new();
-    let config = nfs3::initiator::Config {
+    let config = v3::initiator::Config {
         export: "/v0".into(),
         file: "data".into(),
         depth: 64,
         ..nfs3::initiator::Config::default()
     };
-    let mut client = nfs3::initiator::Mount::new(Instant(0), config);
+    let mut client = v3::initiator::Mount::new(Instant(0), config);
     let mut events = Deaf::default();
     let mut peer = Peer::connect(&mut bench.node, 0, 0);
     while !events.ready {

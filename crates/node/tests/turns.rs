@@ -6,7 +6,11 @@ mod support;
 use iotax_node::{CloseReason, ConnId, Input, Node};
 use iotax_proto::{
     Instant, Transmit,
-    nfs3::{Arguments, CreateHow, FileHandle, FileRange, MOUNT_PROGRAM, Place, SetAttributes},
+    nfs::{
+        common::{CreateHow, FileHandle, SetAttributes},
+        mount::PROGRAM as MOUNT_PROGRAM,
+        v3::{Arguments, FileRange, Place},
+    },
     wire::Reader,
 };
 use support::{
@@ -197,5 +201,5 @@ fn mounted_between(peer: &mut Peer<'_>) -> FileHandle {
     let question = call(1, MOUNT_PROGRAM, 1, |call| _ = call.opaque(b"/v0"));
     peer.node.handle(peer.now, Input::Received { conn: peer.conn, bytes: &question });
     let reply = peer.node.transmit(peer.conn).expect("open").take_bytes();
-    iotax_proto::nfs3::mount::decode_mounted(&mut Reader::new(&reply[28..])).expect("an answer").expect("mounted")
+    iotax_proto::nfs::mount::decode_mounted(&mut Reader::new(&reply[28..])).expect("an answer").expect("mounted")
 }

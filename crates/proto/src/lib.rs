@@ -12,7 +12,7 @@ pub mod errors;
 pub mod geometry;
 pub mod initiator;
 pub mod iscsi;
-pub mod nfs3;
+pub mod nfs;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod origin;

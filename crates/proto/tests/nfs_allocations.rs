@@ -12,12 +12,10 @@ use std::{
 use iotax_proto::{
     Backend, Ending, Geometry, HeapRegion, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Region,
     Started, Tag, Target, Transmit, UnitId, UnitOp,
-    nfs3::{
-        Attributes, FileType, Status, Time,
-        target_side::{
-            Config, Connection, Export, ExportAccess, ExportId, FileId, Files, NfsBackend, OpenFile, ServerState,
-            Squash,
-        },
+    nfs::{
+        backend::{Files, NfsBackend, ServerState},
+        common::{Attributes, Export, ExportAccess, ExportId, FileError, FileId, FileType, OpenFile, Squash, Time},
+        v3::target_side::{Config, Connection},
     },
     rpc::{Credentials, Peer},
     wire::Chunk,
@@ -96,7 +94,7 @@ impl NfsBackend for InPlace {
         Some(ExportAccess { read_only: false, squash: Squash::Root })
     }
 
-    fn open(&mut self, _: ExportId, _: FileId, _: &Credentials, _: bool) -> Result<OpenFile, Status> {
+    fn open(&mut self, _: ExportId, _: FileId, _: &Credentials, _: bool) -> Result<OpenFile, FileError> {
         Ok(OpenFile { unit: UnitId(0), attributes: self.attributes, is_copied: false })
     }
 

@@ -6,11 +6,15 @@ mod nfs_support;
 use arbtest::arbitrary::{Result, Unstructured};
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target, ViolationKind,
-    nfs3::{
-        Arguments, MAX_CONTROL_LEN, MAX_IO_BYTES, PROGRAM, Procedure, Stability, VERSION,
-        arguments::WriteHead,
-        decode::describe,
-        target_side::{Config, Connection, FileId},
+    nfs::{
+        PROGRAM,
+        common::FileId,
+        v3::{
+            Arguments, MAX_CONTROL_LEN, MAX_IO_BYTES, Procedure, Stability, VERSION,
+            arguments::WriteHead,
+            decode::describe,
+            target_side::{Config, Connection},
+        },
     },
     rpc::{
         ControlCall, Encoder, Mapping, Portmapper, RpcError,

@@ -5,11 +5,14 @@ mod nfs_support;
 
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Refusal, Target, Violation, ViolationKind,
-    nfs3::{
-        Arguments, Failure, FileHandle, FileRange, Procedure, Results, Stability, Status, Wcc,
-        arguments::WriteHead,
-        initiator::{Config, Mount, Root},
-        results::FailureContext,
+    nfs::{
+        common::FileHandle,
+        v3::{
+            Arguments, Failure, FileRange, Procedure, Results, Stability, Status, Wcc,
+            arguments::WriteHead,
+            initiator::{Config, Mount, Root},
+            results::FailureContext,
+        },
     },
     rpc::{
         Call, ControlCall, Encoder, Mapping, Portmapper, RpcError,

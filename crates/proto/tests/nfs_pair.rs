@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use iotax_proto::{
     Initiator, Io, IoError, Misuse, Payload, Refusal, Target, UnitError, UnitOp, ViolationKind,
-    nfs3::{
-        Stability,
-        initiator::{Config, STATUS_VERIFIER_CHANGED},
-        target_side::{ExportAccess, Squash},
+    nfs::{
+        common::{ExportAccess, Squash},
+        v3::{
+            Stability,
+            initiator::{Config, STATUS_VERIFIER_CHANGED},
+        },
     },
     rpc::{Credentials, auth::Identity},
 };

@@ -15,7 +15,7 @@ use iotax_node::{
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };
-use iotax_proto::{Instant, Region, Transmit, nfs3::target_side::Squash, wire::Chunk};
+use iotax_proto::{Instant, Region, Transmit, nfs::common::Squash, wire::Chunk};
 use iotax_runtime::memory::SharedRegion;
 
 const VOLUME_BYTES: usize = 16 << 20;

@@ -10,10 +10,11 @@ use std::{
 use iotax_node::{ConnId, Input, Node, Output, seeded::SeededRng};
 use iotax_proto::{
     Instant, Transmit,
-    nfs3::{
-        self, Arguments, FileHandle, MOUNT_PROGRAM, Procedure, Results, Status,
-        arguments::{CreateHow, Place, SetAttributes},
-        mount,
+    nfs::{
+        self,
+        common::{CreateHow, FileHandle, SetAttributes},
+        mount::{self, PROGRAM as MOUNT_PROGRAM},
+        v3::{self, Arguments, Procedure, Results, Status, arguments::Place},
     },
     rpc::{
         Credentials, Encoder,
@@ -191,9 +192,9 @@ impl Names {
         let arguments = self.arguments(call);
         let (program, procedure) = match &arguments {
             None => (MOUNT_PROGRAM, MNT),
-            Some(arguments) => (nfs3::PROGRAM, arguments.procedure() as u32),
+            Some(arguments) => (nfs::PROGRAM, arguments.procedure() as u32),
         };
-        encode_call(encoder.begin_record(), self.xid, program, nfs3::VERSION, procedure, &identity);
+        encode_call(encoder.begin_record(), self.xid, program, v3::VERSION, procedure, &identity);
         match &arguments {
             None => _ = encoder.opaque(EXPORT),
             Some(arguments) => arguments.encode(&mut encoder),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iotax_proto::nfs3::{Attributes, FileType, NodeKind, Time, target_side::ExportId};
+use iotax_proto::nfs::common::{Attributes, ExportId, FileType, NodeKind, Time};
 
 use super::{Number, VolumeFile, data::Data, directory::Directory};
 

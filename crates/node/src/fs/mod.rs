@@ -21,10 +21,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use iotax_proto::{
     Geometry, UnitError, UnitId,
-    nfs3::{
-        Attributes, MAX_IO_BYTES, MAX_NAME_LEN, Status, Time,
-        target_side::{ExportId, FileId, OpenFile},
-    },
+    nfs::common::{Attributes, ExportId, FileError, FileId, MAX_IO_BYTES, MAX_NAME_LEN, OpenFile, Time},
     rpc::Credentials,
 };
 
@@ -125,7 +122,7 @@ impl Tree {
     }
 
     /// Finds a file for READ, WRITE or COMMIT. Volume files answer the same themselves, see `VolumeFile::open`.
-    pub fn open(&self, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, Status> {
+    pub fn open(&self, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         let inode = self.inode(file)?;
         if let Content::Volume(volume) = &inode.content {
             return volume.open(who, write);
@@ -183,18 +180,18 @@ impl Tree {
         self.used_bytes
     }
 
-    fn inode(&self, file: FileId) -> Result<&Inode, Status> {
-        self.inodes.get(&self.number(file)?).ok_or(Status::Stale)
+    fn inode(&self, file: FileId) -> Result<&Inode, FileError> {
+        self.inodes.get(&self.number(file)?).ok_or(FileError::Stale)
     }
 
-    fn inode_mut(&mut self, file: FileId) -> Result<&mut Inode, Status> {
+    fn inode_mut(&mut self, file: FileId) -> Result<&mut Inode, FileError> {
         let number = self.number(file)?;
-        self.inodes.get_mut(&number).ok_or(Status::Stale)
+        self.inodes.get_mut(&number).ok_or(FileError::Stale)
     }
 
-    fn number(&self, file: FileId) -> Result<Number, Status> {
-        let number = Number::try_from(file.number).map_err(|_| Status::BadHandle)?;
-        if file.generation == self.generation_of(number) { Ok(number) } else { Err(Status::Stale) }
+    fn number(&self, file: FileId) -> Result<Number, FileError> {
+        let number = Number::try_from(file.number).map_err(|_| FileError::BadHandle)?;
+        if file.generation == self.generation_of(number) { Ok(number) } else { Err(FileError::Stale) }
     }
 
     fn id(&self, number: Number) -> FileId {
@@ -210,11 +207,11 @@ impl Tree {
     }
 
     /// Makes room for an inode, an entry and `more` bytes, or says that there is none.
-    fn charge(&mut self, inodes: u64, more: u64) -> Result<(), Status> {
+    fn charge(&mut self, inodes: u64, more: u64) -> Result<(), FileError> {
         let bytes = self.used_bytes + inodes * INODE_COST + more;
         let is_one_too_many = self.inodes.len() as u64 + inodes > self.limits.files;
         if is_one_too_many || !make_room(self.limits.bytes, bytes, &mut self.remains) {
-            return Err(Status::NoSpace);
+            return Err(FileError::NoSpace);
         }
         self.used_bytes = bytes;
         Ok(())

@@ -1,9 +1,8 @@
 //! The operations on names and attributes.
 
-use iotax_proto::nfs3::{
-    Attributes, CreateHow, FileType, MAX_PATH_LEN, NodeKind, SetAttributes, SetTime, Status, Time,
-    results::{PathConf, Space},
-    target_side::{Caller, FileId, Listed, ListingEnd, NameSpace},
+use iotax_proto::nfs::common::{
+    Attributes, Caller, CreateHow, FileError, FileId, FileType, Listed, ListingEnd, MAX_PATH_LEN, NameSpace, NodeKind,
+    PathConf, SetAttributes, SetTime, Space, Time,
 };
 
 use super::{
@@ -20,11 +19,11 @@ impl NameSpace for Tree {
         self.id(ROOT)
     }
 
-    fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
+    fn attributes(&self, file: FileId) -> Result<Attributes, FileError> {
         Ok(self.attributes_of(self.number(file)?, self.inode(file)?))
     }
 
-    fn set_attributes(&mut self, caller: &Caller, file: FileId, set: &SetAttributes) -> Result<(), Status> {
+    fn set_attributes(&mut self, caller: &Caller, file: FileId, set: &SetAttributes) -> Result<(), FileError> {
         let attributes = NameSpace::attributes(self, file)?;
         let before = Owner { mode: attributes.mode, uid: attributes.uid, gid: attributes.gid };
         let after = rights::after_set(before, attributes.kind, set, &caller.who)?;
@@ -50,31 +49,37 @@ impl NameSpace for Tree {
         Ok(())
     }
 
-    fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, Status> {
+    fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_search(inode.owner, &caller.who)?;
         match name {
             b"." => Ok(directory),
             b".." => Ok(self.id(entries.parent)),
-            _ => entries.get(name).map(|number| self.id(number)).ok_or(Status::NoEntry),
+            _ => entries.get(name).map(|number| self.id(number)).ok_or(FileError::NoEntry),
         }
     }
 
-    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, Status> {
+    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, FileError> {
         Ok(rights::granted(&NameSpace::attributes(self, file)?, rights, &caller.who))
     }
 
-    fn read_link(&self, link: FileId) -> Result<&[u8], Status> {
+    fn read_link(&self, link: FileId) -> Result<&[u8], FileError> {
         match &self.inode(link)?.content {
             Content::Link(path) => Ok(path),
-            _ => Err(Status::Invalid),
+            _ => Err(FileError::Invalid),
         }
     }
 
-    fn create(&mut self, caller: &Caller, directory: FileId, name: &[u8], how: &CreateHow) -> Result<FileId, Status> {
+    fn create(
+        &mut self,
+        caller: &Caller,
+        directory: FileId,
+        name: &[u8],
+        how: &CreateHow,
+    ) -> Result<FileId, FileError> {
         let existing = match self.lookup(caller, directory, name) {
             Ok(existing) => Some(existing),
-            Err(Status::NoEntry) => None,
+            Err(FileError::NoEntry) => None,
             Err(status) => return Err(status),
         };
         let (set, verifier) = match how {
@@ -86,7 +91,7 @@ impl NameSpace for Tree {
         }
         let size = set.size.unwrap_or(0);
         if size > self.limits.file_bytes {
-            return Err(Status::FileTooBig);
+            return Err(FileError::FileTooBig);
         }
         let mut data = Data::default();
         data.set_size(size);
@@ -102,10 +107,10 @@ impl NameSpace for Tree {
         directory: FileId,
         name: &[u8],
         set: &SetAttributes,
-    ) -> Result<FileId, Status> {
+    ) -> Result<FileId, FileError> {
         let parent = self.number(directory)?;
         if self.inode(directory)?.links >= MAX_LINKS {
-            return Err(Status::TooManyLinks);
+            return Err(FileError::TooManyLinks);
         }
         self.check_depth(parent, None)?;
         let made = self.make(caller, directory, name, set, 0o755, Content::Directory(Directory::new(parent)))?;
@@ -120,12 +125,12 @@ impl NameSpace for Tree {
         name: &[u8],
         set: &SetAttributes,
         path: &[u8],
-    ) -> Result<FileId, Status> {
+    ) -> Result<FileId, FileError> {
         if path.is_empty() || path.contains(&0) {
-            return Err(Status::Invalid);
+            return Err(FileError::Invalid);
         }
         if path.len() > MAX_PATH_LEN {
-            return Err(Status::NameTooLong);
+            return Err(FileError::NameTooLong);
         }
         self.make(caller, directory, name, set, 0o777, Content::Link(path.into()))
     }
@@ -137,19 +142,19 @@ impl NameSpace for Tree {
         name: &[u8],
         set: &SetAttributes,
         kind: NodeKind,
-    ) -> Result<FileId, Status> {
+    ) -> Result<FileId, FileError> {
         let is_device = matches!(kind, NodeKind::Block { .. } | NodeKind::Character { .. });
         if is_device && caller.who.uid != 0 {
-            return Err(Status::NotOwner);
+            return Err(FileError::NotOwner);
         }
         self.make(caller, directory, name, set, 0o644, Content::Node(kind))
     }
 
-    fn remove(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), Status> {
+    fn remove(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), FileError> {
         let number = self.removable(caller, directory, name)?;
         match self.at(number)?.content {
-            Content::Directory(_) => return Err(Status::IsDirectory),
-            Content::Volume(_) => return Err(Status::NotOwner),
+            Content::Directory(_) => return Err(FileError::IsDirectory),
+            Content::Volume(_) => return Err(FileError::NotOwner),
             _ => {}
         }
         self.unname(directory, name, caller.time)?;
@@ -157,26 +162,26 @@ impl NameSpace for Tree {
         Ok(())
     }
 
-    fn remove_directory(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), Status> {
+    fn remove_directory(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), FileError> {
         // RFC 1813 §3.3.13.
         match name {
-            b"." => return Err(Status::Invalid),
-            b".." => return Err(Status::Exists),
+            b"." => return Err(FileError::Invalid),
+            b".." => return Err(FileError::Exists),
             _ => {}
         }
         let number = self.removable(caller, directory, name)?;
         match self.at(number)?.directory() {
-            None => return Err(Status::NotDirectory),
-            Some(entries) if !entries.is_empty() => return Err(Status::NotEmpty),
+            None => return Err(FileError::NotDirectory),
+            Some(entries) if !entries.is_empty() => return Err(FileError::NotEmpty),
             Some(_) => {}
         }
         self.unname(directory, name, caller.time)?;
         self.drop_directory(number, directory)
     }
 
-    fn rename(&mut self, caller: &Caller, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<(), Status> {
+    fn rename(&mut self, caller: &Caller, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<(), FileError> {
         if [b".", &b".."[..]].iter().any(|dot| from.1 == *dot || to.1 == *dot) {
-            return Err(Status::Invalid);
+            return Err(FileError::Invalid);
         }
         let moved = self.removable(caller, from.0, from.1)?;
         let (to_inode, to_entries) = self.directory(to.0)?;
@@ -186,7 +191,7 @@ impl NameSpace for Tree {
             return Ok(());
         }
         if matches!(self.at(moved)?.content, Content::Volume(_)) {
-            return Err(Status::NotOwner);
+            return Err(FileError::NotOwner);
         }
         let is_directory = self.at(moved)?.directory().is_some();
         let changes_parent = self.number(from.0)? != self.number(to.0)?;
@@ -194,7 +199,7 @@ impl NameSpace for Tree {
             self.check_depth(self.number(to.0)?, Some(moved))?;
         }
         if is_directory && changes_parent && replaced.is_none() && self.inode(to.0)?.links >= MAX_LINKS {
-            return Err(Status::TooManyLinks);
+            return Err(FileError::TooManyLinks);
         }
         if let Some(replaced) = replaced {
             self.replace(caller, to, replaced, moved, is_directory)?;
@@ -222,13 +227,13 @@ impl NameSpace for Tree {
         Ok(())
     }
 
-    fn link(&mut self, caller: &Caller, file: FileId, directory: FileId, name: &[u8]) -> Result<(), Status> {
+    fn link(&mut self, caller: &Caller, file: FileId, directory: FileId, name: &[u8]) -> Result<(), FileError> {
         let number = self.number(file)?;
         let inode = self.inode(file)?;
         match inode.content {
-            Content::Directory(_) => return Err(Status::IsDirectory),
-            Content::Volume(_) => return Err(Status::NotOwner),
-            _ if inode.links >= MAX_LINKS => return Err(Status::TooManyLinks),
+            Content::Directory(_) => return Err(FileError::IsDirectory),
+            Content::Volume(_) => return Err(FileError::NotOwner),
+            _ if inode.links >= MAX_LINKS => return Err(FileError::TooManyLinks),
             _ => {}
         }
         self.check_vacant(caller, directory, name)?;
@@ -248,13 +253,13 @@ impl NameSpace for Tree {
         cookie: u64,
         verifier: [u8; 8],
         visit: &mut dyn FnMut(&Listed<'_>) -> bool,
-    ) -> Result<ListingEnd, Status> {
+    ) -> Result<ListingEnd, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_list(inode.owner, &caller.who)?;
         // Cookies start afresh when the server does.
         let current = u64::from(self.generation).to_be_bytes();
         if cookie != 0 && verifier != current {
-            return Err(Status::BadCookie);
+            return Err(FileError::BadCookie);
         }
         let dots = [
             Listed { name: b".", file: directory, cookie: SELF_COOKIE },
@@ -282,7 +287,7 @@ impl NameSpace for Tree {
     fn limits(&self) -> PathConf {
         PathConf {
             links_max: MAX_LINKS,
-            name_max: iotax_proto::nfs3::MAX_NAME_LEN as u32,
+            name_max: iotax_proto::nfs::common::MAX_NAME_LEN as u32,
             no_truncation: true,
             chown_restricted: true,
             case_insensitive: false,
@@ -297,14 +302,14 @@ impl NameSpace for Tree {
 
 impl Tree {
     /// CREATE of a name that exists already (RFC 1813 §3.3.8).
-    fn create_over(&mut self, caller: &Caller, file: FileId, how: &CreateHow) -> Result<FileId, Status> {
+    fn create_over(&mut self, caller: &Caller, file: FileId, how: &CreateHow) -> Result<FileId, FileError> {
         let inode = self.inode(file)?;
         match how {
             CreateHow::Exclusive(verifier) if inode.create_verifier == Some(*verifier) => Ok(file),
-            CreateHow::Guarded(_) | CreateHow::Exclusive(_) => Err(Status::Exists),
-            CreateHow::Unchecked(_) if inode.directory().is_some() => Err(Status::IsDirectory),
+            CreateHow::Guarded(_) | CreateHow::Exclusive(_) => Err(FileError::Exists),
+            CreateHow::Unchecked(_) if inode.directory().is_some() => Err(FileError::IsDirectory),
             CreateHow::Unchecked(_) if !matches!(inode.content, Content::File(_) | Content::Volume(_)) => {
-                Err(Status::Exists)
+                Err(FileError::Exists)
             }
             CreateHow::Unchecked(set) => {
                 // An existing file keeps all but its size.
@@ -326,7 +331,7 @@ impl Tree {
         set: &SetAttributes,
         default_mode: u32,
         content: Content,
-    ) -> Result<FileId, Status> {
+    ) -> Result<FileId, FileError> {
         let parent = self.check_vacant(caller, directory, name)?;
         let kind = match &content {
             Content::Directory(_) => FileType::Directory,
@@ -335,7 +340,7 @@ impl Tree {
         };
         let owner = rights::of_new(parent, kind, set, default_mode, &caller.who)?;
         let number = self.next;
-        let next = number.checked_add(1).ok_or(Status::NoSpace)?;
+        let next = number.checked_add(1).ok_or(FileError::NoSpace)?;
         let path_len = if let Content::Link(path) = &content { path.len() as u64 } else { 0 };
         self.charge(1, entry_cost(name) + path_len)?;
         self.next = next;
@@ -352,24 +357,24 @@ impl Tree {
     }
 
     /// Checks that a name may be made; the owner of the directory.
-    fn check_vacant(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Owner, Status> {
+    fn check_vacant(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Owner, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_search(inode.owner, &caller.who)?;
         if name == b"." || name == b".." || entries.get(name).is_some() {
-            return Err(Status::Exists);
+            return Err(FileError::Exists);
         }
         rights::check_change(inode.owner, &caller.who)?;
         Ok(inode.owner)
     }
 
     /// Checks that a name may be removed; what it leads to.
-    fn removable(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Number, Status> {
+    fn removable(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<Number, FileError> {
         let (inode, entries) = self.directory(directory)?;
         rights::check_search(inode.owner, &caller.who)?;
         if name == b"." || name == b".." {
-            return Err(Status::IsDirectory);
+            return Err(FileError::IsDirectory);
         }
-        let number = entries.get(name).ok_or(Status::NoEntry)?;
+        let number = entries.get(name).ok_or(FileError::NoEntry)?;
         rights::check_removal(inode.owner, self.at(number)?.owner, &caller.who)?;
         Ok(number)
     }
@@ -382,14 +387,14 @@ impl Tree {
         replaced: Number,
         moved: Number,
         is_directory: bool,
-    ) -> Result<(), Status> {
+    ) -> Result<(), FileError> {
         self.removable(caller, to.0, to.1)?;
         let target = self.at(replaced)?;
         match (target.directory(), is_directory) {
-            (Some(_), false) => return Err(Status::IsDirectory),
-            (None, true) => return Err(Status::NotDirectory),
-            (Some(entries), true) if !entries.is_empty() => return Err(Status::NotEmpty),
-            _ if matches!(target.content, Content::Volume(_)) => return Err(Status::NotOwner),
+            (Some(_), false) => return Err(FileError::IsDirectory),
+            (None, true) => return Err(FileError::NotDirectory),
+            (Some(entries), true) if !entries.is_empty() => return Err(FileError::NotEmpty),
+            _ if matches!(target.content, Content::Volume(_)) => return Err(FileError::NotOwner),
             _ => {}
         }
         self.directory_mut(to.0)?.replace(to.1, moved);
@@ -401,12 +406,12 @@ impl Tree {
         }
     }
 
-    fn set_size(&mut self, file: FileId, size: u64, time: Time) -> Result<(), Status> {
+    fn set_size(&mut self, file: FileId, size: u64, time: Time) -> Result<(), FileError> {
         if size > self.limits.file_bytes && self.inode(file)?.data().is_some() {
-            return Err(Status::FileTooBig);
+            return Err(FileError::FileTooBig);
         }
         let number = self.number(file)?;
-        let inode = self.inodes.get_mut(&number).ok_or(Status::Stale)?;
+        let inode = self.inodes.get_mut(&number).ok_or(FileError::Stale)?;
         match &mut inode.content {
             Content::File(data) => {
                 let before = data.used();
@@ -417,14 +422,14 @@ impl Tree {
             }
             Content::Volume(volume) if volume.attributes().size == size => Ok(()),
             // A volume's size is the server's matter.
-            Content::Volume(_) => Err(Status::NotOwner),
-            Content::Directory(_) => Err(Status::IsDirectory),
-            Content::Link(_) | Content::Node(_) => Err(Status::Invalid),
+            Content::Volume(_) => Err(FileError::NotOwner),
+            Content::Directory(_) => Err(FileError::IsDirectory),
+            Content::Link(_) | Content::Node(_) => Err(FileError::Invalid),
         }
     }
 
-    fn unname(&mut self, directory: FileId, name: &[u8], time: Time) -> Result<(), Status> {
-        self.directory_mut(directory)?.remove(name).ok_or(Status::NoEntry)?;
+    fn unname(&mut self, directory: FileId, name: &[u8], time: Time) -> Result<(), FileError> {
+        self.directory_mut(directory)?.remove(name).ok_or(FileError::NoEntry)?;
         self.used_bytes -= entry_cost(name);
         self.inode_mut(directory)?.touch(time);
         Ok(())
@@ -451,7 +456,7 @@ impl Tree {
         self.used_bytes -= INODE_COST + held;
     }
 
-    fn drop_directory(&mut self, number: Number, parent: FileId) -> Result<(), Status> {
+    fn drop_directory(&mut self, number: Number, parent: FileId) -> Result<(), FileError> {
         self.inodes.remove(&number);
         self.used_bytes -= INODE_COST;
         self.inode_mut(parent)?.links -= 1;
@@ -460,30 +465,30 @@ impl Tree {
 
     /// Whether a directory may get another one below it: not where it is, or lies below, the one that is `moved`, nor where it
     /// is too deep. Looks no further up than is allowed, so it takes no longer in a tree that was made deep by renaming.
-    fn check_depth(&self, directory: Number, moved: Option<Number>) -> Result<(), Status> {
+    fn check_depth(&self, directory: Number, moved: Option<Number>) -> Result<(), FileError> {
         let mut at = directory;
         for _ in 0..MAX_DEPTH {
             if Some(at) == moved {
-                return Err(Status::Invalid);
+                return Err(FileError::Invalid);
             }
             match self.inodes.get(&at).and_then(Inode::directory) {
                 Some(entries) if at != ROOT => at = entries.parent,
                 _ => return Ok(()),
             }
         }
-        Err(Status::NameTooLong)
+        Err(FileError::NameTooLong)
     }
 
-    fn at(&self, number: Number) -> Result<&Inode, Status> {
-        self.inodes.get(&number).ok_or(Status::Stale)
+    fn at(&self, number: Number) -> Result<&Inode, FileError> {
+        self.inodes.get(&number).ok_or(FileError::Stale)
     }
 
-    fn directory(&self, file: FileId) -> Result<(&Inode, &Directory), Status> {
+    fn directory(&self, file: FileId) -> Result<(&Inode, &Directory), FileError> {
         let inode = self.inode(file)?;
-        Ok((inode, inode.directory().ok_or(Status::NotDirectory)?))
+        Ok((inode, inode.directory().ok_or(FileError::NotDirectory)?))
     }
 
-    fn directory_mut(&mut self, file: FileId) -> Result<&mut Directory, Status> {
-        self.inode_mut(file)?.directory_mut().ok_or(Status::NotDirectory)
+    fn directory_mut(&mut self, file: FileId) -> Result<&mut Directory, FileError> {
+        self.inode_mut(file)?.directory_mut().ok_or(FileError::NotDirectory)
     }
 }

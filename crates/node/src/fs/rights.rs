@@ -1,7 +1,7 @@
 //! Who may do what: the rights of POSIX, with what NFS servers add to them.
 
 use iotax_proto::{
-    nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, types::access},
+    nfs::common::{Attributes, FileError, FileType, SetAttributes, SetTime, access},
     rpc::Credentials,
 };
 
@@ -16,45 +16,50 @@ const SET_IDS: u32 = 0o6000;
 
 /// For READ and WRITE. A file's owner may always: it may have opened the file before it took its own right away
 /// (RFC 1813 §4.4). Whoever may execute a file may read it, since its client has to.
-pub(super) fn check_io(attributes: &Attributes, who: &Credentials, write: bool) -> Result<(), Status> {
+pub(super) fn check_io(attributes: &Attributes, who: &Credentials, write: bool) -> Result<(), FileError> {
     let granted = bits(attributes.mode, attributes.uid, attributes.gid, who);
     let needed = if write { WRITE } else { READ | EXECUTE };
-    if who.uid == 0 || who.uid == attributes.uid || granted & needed != 0 { Ok(()) } else { Err(Status::Access) }
+    if who.uid == 0 || who.uid == attributes.uid || granted & needed != 0 { Ok(()) } else { Err(FileError::Access) }
 }
 
 /// For looking a name up in a directory.
-pub(super) fn check_search(directory: Owner, who: &Credentials) -> Result<(), Status> {
+pub(super) fn check_search(directory: Owner, who: &Credentials) -> Result<(), FileError> {
     check(directory, who, EXECUTE)
 }
 
 /// For listing a directory.
-pub(super) fn check_list(directory: Owner, who: &Credentials) -> Result<(), Status> {
+pub(super) fn check_list(directory: Owner, who: &Credentials) -> Result<(), FileError> {
     check(directory, who, READ)
 }
 
 /// For making or removing a name in a directory.
-pub(super) fn check_change(directory: Owner, who: &Credentials) -> Result<(), Status> {
+pub(super) fn check_change(directory: Owner, who: &Credentials) -> Result<(), FileError> {
     check(directory, who, WRITE | EXECUTE)
 }
 
 /// For removing the name of a file that exists: in a sticky directory only its owner's, or the directory's.
-pub(super) fn check_removal(directory: Owner, file: Owner, who: &Credentials) -> Result<(), Status> {
+pub(super) fn check_removal(directory: Owner, file: Owner, who: &Credentials) -> Result<(), FileError> {
     check_change(directory, who)?;
     let sticky = directory.mode & STICKY != 0;
     if sticky && who.uid != 0 && who.uid != file.uid && who.uid != directory.uid {
-        return Err(Status::NotOwner);
+        return Err(FileError::NotOwner);
     }
     Ok(())
 }
 
 /// What a file's owner becomes by SETATTR, if the caller may do all that it asks for.
-pub(super) fn after_set(file: Owner, kind: FileType, set: &SetAttributes, who: &Credentials) -> Result<Owner, Status> {
+pub(super) fn after_set(
+    file: Owner,
+    kind: FileType,
+    set: &SetAttributes,
+    who: &Credentials,
+) -> Result<Owner, FileError> {
     let is_root = who.uid == 0;
     let is_owner = is_root || who.uid == file.uid;
     let mut after = file;
     if let Some(mode) = set.mode {
         if !is_owner {
-            return Err(Status::NotOwner);
+            return Err(FileError::NotOwner);
         }
         after.mode = mode & 0o7777;
         if !is_root && !who.is_in_group(file.gid) {
@@ -65,7 +70,7 @@ pub(super) fn after_set(file: Owner, kind: FileType, set: &SetAttributes, who: &
     let regroups = set.gid.filter(|gid| *gid != file.gid);
     let may_regroup = regroups.is_none_or(|gid| is_root || is_owner && who.is_in_group(gid));
     if gives_away && !is_root || !may_regroup {
-        return Err(Status::NotOwner);
+        return Err(FileError::NotOwner);
     }
     after.uid = set.uid.unwrap_or(file.uid);
     after.gid = set.gid.unwrap_or(file.gid);
@@ -74,12 +79,12 @@ pub(super) fn after_set(file: Owner, kind: FileType, set: &SetAttributes, who: &
     }
     let may_write = check(file, who, WRITE).is_ok();
     if set.size.is_some() && !is_owner && !may_write {
-        return Err(Status::Access);
+        return Err(FileError::Access);
     }
     for time in [set.accessed, set.modified] {
         match time {
-            SetTime::Client(_) if !is_owner => return Err(Status::NotOwner),
-            SetTime::ServerTime if !is_owner && !may_write => return Err(Status::Access),
+            SetTime::Client(_) if !is_owner => return Err(FileError::NotOwner),
+            SetTime::ServerTime if !is_owner && !may_write => return Err(FileError::Access),
             _ => {}
         }
     }
@@ -93,7 +98,7 @@ pub(super) fn of_new(
     set: &SetAttributes,
     default_mode: u32,
     who: &Credentials,
-) -> Result<Owner, Status> {
+) -> Result<Owner, FileError> {
     let inherits = directory.mode & SET_GID != 0;
     let mut owner = Owner { mode: default_mode, uid: who.uid, gid: if inherits { directory.gid } else { who.gid } };
     let only_owner = SetAttributes { size: None, accessed: SetTime::Keep, modified: SetTime::Keep, ..*set };
@@ -126,9 +131,9 @@ pub(super) fn granted(attributes: &Attributes, rights: u32, who: &Credentials) -
     granted & rights
 }
 
-fn check(owner: Owner, who: &Credentials, needed: u32) -> Result<(), Status> {
+fn check(owner: Owner, who: &Credentials, needed: u32) -> Result<(), FileError> {
     let granted = bits(owner.mode, owner.uid, owner.gid, who);
-    if who.uid == 0 || granted & needed == needed { Ok(()) } else { Err(Status::Access) }
+    if who.uid == 0 || granted & needed == needed { Ok(()) } else { Err(FileError::Access) }
 }
 
 fn bits(mode: u32, uid: u32, gid: u32, who: &Credentials) -> u32 {
@@ -155,20 +160,20 @@ mod tests {
     #[test]
     fn the_first_class_that_fits_decides() {
         let group_only = Owner { mode: 0o070, ..OWNER };
-        assert_eq!(check(group_only, &user(10, 20), READ), Err(Status::Access));
+        assert_eq!(check(group_only, &user(10, 20), READ), Err(FileError::Access));
         assert_eq!(check(group_only, &user(11, 20), READ | WRITE), Ok(()));
         assert_eq!(check(group_only, &Credentials::new(11, 1, &[2, 20]), READ), Ok(()));
-        assert_eq!(check(group_only, &user(11, 21), READ), Err(Status::Access));
+        assert_eq!(check(group_only, &user(11, 21), READ), Err(FileError::Access));
         assert_eq!(check(group_only, &Credentials::root(), READ), Ok(()));
     }
 
     #[test]
     fn only_its_owner_changes_a_mode_and_only_root_an_owner() {
         let chmod = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
-        assert_eq!(after_set(OWNER, FileType::Regular, &chmod, &user(11, 20)), Err(Status::NotOwner));
+        assert_eq!(after_set(OWNER, FileType::Regular, &chmod, &user(11, 20)), Err(FileError::NotOwner));
         assert_eq!(after_set(OWNER, FileType::Regular, &chmod, &user(10, 20)).map(|owner| owner.mode), Ok(0o600));
         let chown = SetAttributes { uid: Some(1), ..SetAttributes::default() };
-        assert_eq!(after_set(OWNER, FileType::Regular, &chown, &user(10, 20)), Err(Status::NotOwner));
+        assert_eq!(after_set(OWNER, FileType::Regular, &chown, &user(10, 20)), Err(FileError::NotOwner));
         let set_uid = Owner { mode: 0o4755, ..OWNER };
         let after = after_set(set_uid, FileType::Regular, &chown, &Credentials::root());
         assert_eq!(after, Ok(Owner { mode: 0o755, uid: 1, gid: 20 }));
@@ -177,9 +182,9 @@ mod tests {
     #[test]
     fn a_sticky_directory_keeps_others_files() {
         let shared = Owner { mode: 0o1777, uid: 0, gid: 0 };
-        assert_eq!(check_removal(shared, OWNER, &user(11, 20)), Err(Status::NotOwner));
+        assert_eq!(check_removal(shared, OWNER, &user(11, 20)), Err(FileError::NotOwner));
         assert_eq!(check_removal(shared, OWNER, &user(10, 20)), Ok(()));
         assert_eq!(check_removal(Owner { mode: 0o777, ..shared }, OWNER, &user(11, 20)), Ok(()));
-        assert_eq!(check_removal(Owner { mode: 0o755, ..shared }, OWNER, &user(10, 20)), Err(Status::Access));
+        assert_eq!(check_removal(Owner { mode: 0o755, ..shared }, OWNER, &user(10, 20)), Err(FileError::Access));
     }
 }

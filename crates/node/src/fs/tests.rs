@@ -2,10 +2,8 @@ use std::collections::BTreeMap;
 
 use iotax_proto::{
     UnitError, UnitId,
-    nfs3::{
-        CreateHow, FileType, NodeKind, SetAttributes, SetTime, Status, Time,
-        target_side::{Caller, FileId, NameSpace},
-        types::access,
+    nfs::common::{
+        Caller, CreateHow, FileError, FileId, FileType, NameSpace, NodeKind, SetAttributes, SetTime, Time, access,
     },
     rpc::Credentials,
 };
@@ -104,7 +102,7 @@ fn a_file_is_made_written_read_and_removed() {
     assert_eq!(tree.lookup(&root(), tree.root(), b"a"), Ok(file));
     let top = tree.root();
     tree.remove(&root(), top, b"a").expect("a removal");
-    assert_eq!(NameSpace::attributes(&tree, file), Err(Status::Stale));
+    assert_eq!(NameSpace::attributes(&tree, file), Err(FileError::Stale));
     assert_eq!(tree.read(file.number as Number, 0, 1, at(4)), Err(UnitError::NoUnit));
     assert_eq!(tree.used_bytes(), 0);
     check(&tree);
@@ -117,9 +115,9 @@ fn exclusive_create_is_the_same_for_its_own_verifier_only() {
     let how = CreateHow::Exclusive(*b"verifier");
     let file = tree.create(&root(), top, b"a", &how).expect("a file");
     assert_eq!(tree.create(&root(), top, b"a", &how), Ok(file));
-    assert_eq!(tree.create(&root(), top, b"a", &CreateHow::Exclusive([0; 8])), Err(Status::Exists));
+    assert_eq!(tree.create(&root(), top, b"a", &CreateHow::Exclusive([0; 8])), Err(FileError::Exists));
     let guarded = CreateHow::Guarded(SetAttributes::default());
-    assert_eq!(tree.create(&root(), top, b"a", &guarded), Err(Status::Exists));
+    assert_eq!(tree.create(&root(), top, b"a", &guarded), Err(FileError::Exists));
     write(&mut tree, file, 0, b"data").expect("a write");
     let unchecked = CreateHow::Unchecked(SetAttributes { mode: Some(0), size: Some(1), ..SetAttributes::default() });
     assert_eq!(tree.create(&root(), top, b"a", &unchecked), Ok(file));
@@ -138,7 +136,7 @@ fn hard_links_share_a_file_until_the_last_is_gone() {
     let file = new_file(&mut tree, "a");
     write(&mut tree, file, 0, b"data").expect("a write");
     tree.link(&root(), file, top, b"b").expect("a link");
-    assert_eq!(tree.link(&root(), file, top, b"b"), Err(Status::Exists));
+    assert_eq!(tree.link(&root(), file, top, b"b"), Err(FileError::Exists));
     assert_eq!(tree.rename(&root(), (top, b"a"), (top, b"b")), Ok(()));
     assert_eq!(names(&tree, top), [".", "..", "a", "b"], "two names of one file stay");
     check(&tree);
@@ -147,7 +145,7 @@ fn hard_links_share_a_file_until_the_last_is_gone() {
     tree.remove(&root(), top, b"b").expect("a removal");
     assert_eq!(tree.used_bytes(), 0);
     let directory = new_directory(&mut tree, top, "d");
-    assert_eq!(tree.link(&root(), directory, top, b"e"), Err(Status::IsDirectory));
+    assert_eq!(tree.link(&root(), directory, top, b"e"), Err(FileError::IsDirectory));
 }
 
 #[test]
@@ -158,20 +156,20 @@ fn rename_replaces_what_fits_and_nothing_else() {
     let (d, e) = (new_directory(&mut tree, top, "d"), new_directory(&mut tree, top, "e"));
     tree.rename(&root(), (top, b"a"), (top, b"b")).expect("a rename over");
     assert_eq!(tree.lookup(&root(), top, b"b"), Ok(a));
-    assert_eq!(NameSpace::attributes(&tree, b), Err(Status::Stale));
-    assert_eq!(tree.rename(&root(), (top, b"b"), (top, b"d")), Err(Status::IsDirectory));
-    assert_eq!(tree.rename(&root(), (top, b"d"), (top, b"b")), Err(Status::NotDirectory));
+    assert_eq!(NameSpace::attributes(&tree, b), Err(FileError::Stale));
+    assert_eq!(tree.rename(&root(), (top, b"b"), (top, b"d")), Err(FileError::IsDirectory));
+    assert_eq!(tree.rename(&root(), (top, b"d"), (top, b"b")), Err(FileError::NotDirectory));
     tree.rename(&root(), (top, b"b"), (d, b"inner")).expect("a move");
-    assert_eq!(tree.rename(&root(), (top, b"e"), (top, b"d")), Err(Status::NotEmpty));
+    assert_eq!(tree.rename(&root(), (top, b"e"), (top, b"d")), Err(FileError::NotEmpty));
     tree.rename(&root(), (top, b"d"), (top, b"e")).expect("a rename over an empty directory");
-    assert_eq!(NameSpace::attributes(&tree, e), Err(Status::Stale));
+    assert_eq!(NameSpace::attributes(&tree, e), Err(FileError::Stale));
     assert_eq!(names(&tree, d), [".", "..", "inner"]);
     let below = new_directory(&mut tree, d, "below");
-    assert_eq!(tree.rename(&root(), (top, b"e"), (below, b"x")), Err(Status::Invalid));
+    assert_eq!(tree.rename(&root(), (top, b"e"), (below, b"x")), Err(FileError::Invalid));
     tree.rename(&root(), (d, b"below"), (top, b"up")).expect("a move of a directory");
     assert_eq!(tree.lookup(&root(), below, b".."), Ok(top));
-    assert_eq!(tree.rename(&root(), (top, b"."), (top, b"x")), Err(Status::Invalid));
-    assert_eq!(tree.rename(&root(), (top, b"none"), (top, b"x")), Err(Status::NoEntry));
+    assert_eq!(tree.rename(&root(), (top, b"."), (top, b"x")), Err(FileError::Invalid));
+    assert_eq!(tree.rename(&root(), (top, b"none"), (top, b"x")), Err(FileError::NoEntry));
     check(&tree);
 }
 
@@ -183,13 +181,13 @@ fn directories_are_removed_when_empty_and_lead_up() {
     let below = new_directory(&mut tree, d, "below");
     assert_eq!(tree.lookup(&root(), below, b".."), Ok(d));
     assert_eq!(tree.lookup(&root(), top, b".."), Ok(top));
-    assert_eq!(tree.remove_directory(&root(), top, b"d"), Err(Status::NotEmpty));
-    assert_eq!(tree.remove(&root(), top, b"d"), Err(Status::IsDirectory));
-    assert_eq!(tree.remove_directory(&root(), d, b"."), Err(Status::Invalid));
+    assert_eq!(tree.remove_directory(&root(), top, b"d"), Err(FileError::NotEmpty));
+    assert_eq!(tree.remove(&root(), top, b"d"), Err(FileError::IsDirectory));
+    assert_eq!(tree.remove_directory(&root(), d, b"."), Err(FileError::Invalid));
     assert_eq!(NameSpace::attributes(&tree, d).expect("attributes").links, 3);
     tree.remove_directory(&root(), d, b"below").expect("a removal");
     tree.remove_directory(&root(), top, b"d").expect("a removal");
-    assert_eq!(tree.lookup(&root(), d, b"x"), Err(Status::Stale));
+    assert_eq!(tree.lookup(&root(), d, b"x"), Err(FileError::Stale));
     assert_eq!(tree.used_bytes(), 0);
     check(&tree);
 }
@@ -228,7 +226,7 @@ fn a_listing_goes_on_after_removals_and_knows_cookies_of_another_server() {
     assert_eq!(seen.len(), 102);
     seen.dedup();
     assert_eq!(seen.len(), 102);
-    assert_eq!(tree.list(&root(), top, 5, [1; 8], &mut |_| true), Err(Status::BadCookie));
+    assert_eq!(tree.list(&root(), top, 5, [1; 8], &mut |_| true), Err(FileError::BadCookie));
 }
 
 #[test]
@@ -239,13 +237,13 @@ fn links_and_nodes_are_what_they_were_made() {
     let link = tree.make_link(&root(), top, b"l", &set, b"../there").expect("a link");
     assert_eq!(tree.read_link(link), Ok(&b"../there"[..]));
     assert_eq!(NameSpace::attributes(&tree, link).expect("attributes").kind, FileType::Symlink);
-    assert_eq!(tree.read_link(top), Err(Status::Invalid));
-    assert_eq!(tree.make_link(&root(), top, b"m", &set, b""), Err(Status::Invalid));
+    assert_eq!(tree.read_link(top), Err(FileError::Invalid));
+    assert_eq!(tree.make_link(&root(), top, b"m", &set, b""), Err(FileError::Invalid));
     let block = NodeKind::Block { major: 8, minor: 3 };
     let node = tree.make_node(&root(), top, b"n", &set, block).expect("a node");
     let attributes = NameSpace::attributes(&tree, node).expect("attributes");
     assert_eq!((attributes.kind, attributes.device), (FileType::Block, (8, 3)));
-    assert_eq!(tree.make_node(&caller(5), top, b"o", &set, block), Err(Status::NotOwner));
+    assert_eq!(tree.make_node(&caller(5), top, b"o", &set, block), Err(FileError::NotOwner));
     tree.make_node(&caller(5), top, b"o", &set, NodeKind::Fifo).expect("a pipe");
     assert_eq!(tree.open(node, &root().who, false).map(|open| open.attributes.kind), Ok(FileType::Block));
     check(&tree);
@@ -261,7 +259,7 @@ fn set_attributes_cuts_grows_and_keeps_times() {
     set(&mut tree, SetAttributes { size: Some(1 << 39), ..SetAttributes::default() }).expect("a hole");
     assert_eq!(tree.read(file.number as Number, 5, 10, at(4)).expect("data"), [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
     let too_large = SetAttributes { size: Some(1 << 41), ..SetAttributes::default() };
-    assert_eq!(set(&mut tree, too_large), Err(Status::FileTooBig));
+    assert_eq!(set(&mut tree, too_large), Err(FileError::FileTooBig));
     let times = SetAttributes {
         accessed: SetTime::Client(at(77)),
         modified: SetTime::ServerTime,
@@ -273,7 +271,7 @@ fn set_attributes_cuts_grows_and_keeps_times() {
     let attributes = NameSpace::attributes(&tree, file).expect("attributes");
     assert_eq!((attributes.accessed, attributes.modified, attributes.changed), (at(77), at(2), at(2)));
     assert_eq!((attributes.mode, attributes.uid), (0o600, 5));
-    assert_eq!(tree.set_attributes(&caller(6), file, &times), Err(Status::NotOwner));
+    assert_eq!(tree.set_attributes(&caller(6), file, &times), Err(FileError::NotOwner));
     check(&tree);
 }
 
@@ -285,12 +283,12 @@ fn rights_are_those_of_owner_group_and_others() {
     let d = tree.make_directory(&caller(5), top, b"d", &private).expect("a directory");
     let how = CreateHow::Guarded(SetAttributes { mode: Some(0o400), ..SetAttributes::default() });
     let file = tree.create(&caller(5), d, b"f", &how).expect("a file");
-    assert_eq!(tree.lookup(&caller(6), d, b"f"), Err(Status::Access));
-    assert_eq!(tree.create(&caller(6), d, b"g", &how), Err(Status::Access));
-    assert_eq!(tree.list(&caller(6), d, 0, [0; 8], &mut |_| true), Err(Status::Access));
-    assert_eq!(tree.remove(&caller(6), top, b"d"), Err(Status::NotOwner), "the root directory is sticky");
+    assert_eq!(tree.lookup(&caller(6), d, b"f"), Err(FileError::Access));
+    assert_eq!(tree.create(&caller(6), d, b"g", &how), Err(FileError::Access));
+    assert_eq!(tree.list(&caller(6), d, 0, [0; 8], &mut |_| true), Err(FileError::Access));
+    assert_eq!(tree.remove(&caller(6), top, b"d"), Err(FileError::NotOwner), "the root directory is sticky");
     assert!(tree.open(file, &caller(5).who, true).is_ok(), "an owner writes whatever the mode");
-    assert_eq!(tree.open(file, &caller(6).who, false).map(|_| ()), Err(Status::Access));
+    assert_eq!(tree.open(file, &caller(6).who, false).map(|_| ()), Err(FileError::Access));
     let all = access::READ | access::MODIFY | access::EXTEND | access::LOOKUP | access::DELETE | access::EXECUTE;
     assert_eq!(tree.access(&caller(5), file, all), Ok(access::READ));
     assert_eq!(tree.access(&caller(6), d, all), Ok(0));
@@ -308,14 +306,14 @@ fn the_limits_on_bytes_and_files_hold() {
     write(&mut tree, file, 0, &[1; 8_192]).expect("a write");
     let how = CreateHow::Guarded(SetAttributes::default());
     new_file(&mut tree, "b");
-    assert_eq!(tree.create(&root(), top, &[b'n'; 250], &how), Err(Status::NoSpace));
-    assert_eq!(tree.link(&root(), file, top, &[b'n'; 250]), Err(Status::NoSpace));
+    assert_eq!(tree.create(&root(), top, &[b'n'; 250], &how), Err(FileError::NoSpace));
+    assert_eq!(tree.link(&root(), file, top, &[b'n'; 250]), Err(FileError::NoSpace));
     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
     tree.set_attributes(&root(), file, &empty).expect("a cut");
     for name in [b"c", b"d"] {
         tree.create(&root(), top, name, &how).expect("a file");
     }
-    assert_eq!(tree.create(&root(), top, b"e", &how), Err(Status::NoSpace));
+    assert_eq!(tree.create(&root(), top, b"e", &how), Err(FileError::NoSpace));
     assert_eq!(tree.space().free_files, 0);
     check(&tree);
 }
@@ -389,13 +387,13 @@ fn directories_are_made_and_moved_no_deeper_than_can_be_looked_through_at_once()
     };
     let deepest = chain(&mut tree, "a", MAX_DEPTH);
     let set = SetAttributes::default();
-    assert_eq!(tree.make_directory(&root(), deepest, b"d", &set), Err(Status::NameTooLong));
+    assert_eq!(tree.make_directory(&root(), deepest, b"d", &set), Err(FileError::NameTooLong));
     // Moved below one another, chains may become deeper than one that is made; nothing more goes to their ends.
     let end = chain(&mut tree, "b", MAX_DEPTH / 2);
     tree.rename(&root(), (top, b"a"), (end, b"a")).expect("not too deep yet");
     new_directory(&mut tree, top, "c");
-    assert_eq!(tree.rename(&root(), (top, b"c"), (deepest, b"c")), Err(Status::NameTooLong));
-    assert_eq!(tree.rename(&root(), (top, b"b"), (end, b"b")), Err(Status::Invalid), "into itself");
+    assert_eq!(tree.rename(&root(), (top, b"c"), (deepest, b"c")), Err(FileError::NameTooLong));
+    assert_eq!(tree.rename(&root(), (top, b"b"), (end, b"b")), Err(FileError::Invalid), "into itself");
     new_file(&mut tree, "f");
     assert_eq!(tree.rename(&root(), (top, b"f"), (deepest, b"f")), Ok(()), "files go anywhere");
     check(&tree);
@@ -410,19 +408,19 @@ fn a_volume_is_a_file_that_stays_as_it_is() {
     assert_eq!(file, volume.id());
     let open = tree.open(file, &caller(5).who, true).expect("anybody may");
     assert_eq!((open.unit, open.attributes.size), (UnitId(3), 1 << 30));
-    assert_eq!(tree.remove(&root(), top, b"volume"), Err(Status::NotOwner));
-    assert_eq!(tree.rename(&root(), (top, b"volume"), (top, b"x")), Err(Status::NotOwner));
-    assert_eq!(tree.link(&root(), file, top, b"x"), Err(Status::NotOwner));
+    assert_eq!(tree.remove(&root(), top, b"volume"), Err(FileError::NotOwner));
+    assert_eq!(tree.rename(&root(), (top, b"volume"), (top, b"x")), Err(FileError::NotOwner));
+    assert_eq!(tree.link(&root(), file, top, b"x"), Err(FileError::NotOwner));
     new_file(&mut tree, "x");
-    assert_eq!(tree.rename(&root(), (top, b"x"), (top, b"volume")), Err(Status::NotOwner));
+    assert_eq!(tree.rename(&root(), (top, b"x"), (top, b"volume")), Err(FileError::NotOwner));
     let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
-    assert_eq!(tree.set_attributes(&root(), file, &size(0)), Err(Status::NotOwner));
+    assert_eq!(tree.set_attributes(&root(), file, &size(0)), Err(FileError::NotOwner));
     assert_eq!(tree.set_attributes(&root(), file, &size(1 << 30)), Ok(()));
     assert_eq!(tree.geometry(file.number as Number), None);
     let mode =
         SetAttributes { mode: Some(0o600), uid: Some(7), modified: SetTime::Client(at(9)), ..SetAttributes::default() };
     tree.set_attributes(&root(), file, &mode).expect("a new owner");
-    assert_eq!(volume.open(&caller(5).who, false).map(|_| ()), Err(Status::Access));
+    assert_eq!(volume.open(&caller(5).who, false).map(|_| ()), Err(FileError::Access));
     assert_eq!(volume.attributes().modified, at(9));
     volume.touch(at(10));
     assert_eq!(NameSpace::attributes(&tree, file).expect("attributes").modified, at(10));
@@ -442,8 +440,8 @@ fn handles_of_volumes_outlast_the_server_and_others_do_not() {
     assert_eq!(volume, volume_again);
     assert!(NameSpace::attributes(&tree, volume).is_ok());
     assert!(NameSpace::attributes(&tree, tree.root()).is_ok());
-    assert_eq!(NameSpace::attributes(&tree, file), Err(Status::Stale));
-    assert_eq!(tree.open(volume, &root().who, true).map(|_| ()), Err(Status::ReadOnly));
+    assert_eq!(NameSpace::attributes(&tree, file), Err(FileError::Stale));
+    assert_eq!(tree.open(volume, &root().who, true).map(|_| ()), Err(FileError::ReadOnly));
 }
 
 #[test]
@@ -483,7 +481,7 @@ fn random_operations_leave_a_consistent_tree() {
                 9 => tree.set_attributes(&caller, one, &set).map(|()| one),
                 _ => {
                     let written = write(&mut tree, one, u.int_in_range(0..=9000)?, &[1; 100]);
-                    written.map(|()| one).map_err(|_| Status::Io)
+                    written.map(|()| one).map_err(|_| FileError::Io)
                 }
             };
             files.extend(made.ok().filter(|file| !files.contains(file)));

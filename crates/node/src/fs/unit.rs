@@ -1,6 +1,6 @@
 //! How a server tells the data of a tree's file from a volume: by the unit's number.
 
-use iotax_proto::{UnitId, nfs3::target_side::ExportId};
+use iotax_proto::{UnitId, nfs::common::ExportId};
 
 /// Set in the `UnitId` of every ordinary file; volumes have small numbers.
 const TREE: u64 = 1 << 63;

@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use iotax_proto::{
     UnitId,
-    nfs3::{
-        Attributes, FileType, Status, Time,
-        target_side::{ExportId, FileId, OpenFile},
-    },
+    nfs::common::{Attributes, ExportId, FileError, FileId, FileType, OpenFile, Time},
     rpc::Credentials,
 };
 
@@ -86,9 +83,9 @@ impl VolumeFile {
     }
 
     /// Checks that the caller may read or write it.
-    pub fn open(&self, who: &Credentials, write: bool) -> Result<OpenFile, Status> {
+    pub fn open(&self, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         if write && self.read_only {
-            return Err(Status::ReadOnly);
+            return Err(FileError::ReadOnly);
         }
         let attributes = self.attributes();
         rights::check_io(&attributes, who, write)?;

@@ -19,7 +19,7 @@ pub use crate::protocols::Protocol;
 pub use backend::ServerBackend;
 pub use groups::{Group, GroupError};
 pub use identity::{iscsi_name, nvme_name};
-pub use iotax_proto::nfs3::target_side::Squash;
+pub use iotax_proto::nfs::common::Squash;
 pub use node::{Notice, ServerNode};
 pub use portals::{Export, Portal, Service, plan_portals};
 pub use shared::{Guarded, Server, ServerConfig};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use iotax_proto::nfs3::target_side::Squash;
+use iotax_proto::nfs::common::Squash;
 
 use super::groups::Group;
 use crate::{failure::Failure, protocols::Protocol};

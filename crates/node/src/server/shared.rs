@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iotax_proto::{Shared, nfs3::Time};
+use iotax_proto::{Shared, nfs::common::Time};
 
 use super::{
     arithmetic::Arithmetic,

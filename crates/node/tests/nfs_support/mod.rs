@@ -6,12 +6,14 @@ use std::{collections::HashMap, net::IpAddr, rc::Rc, sync::Arc};
 use iotax_node::fs::{Limits, Tree, TreeUnit, VolumeFile};
 use iotax_proto::{
     Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, Target, UnitError, UnitId, UnitOp,
-    nfs3::{
-        Arguments, Attributes, FileHandle, PROGRAM, Procedure, Status, Time, VERSION,
-        results::{Failure, Results},
-        target_side::{
-            Config, Connection, Export, ExportAccess, ExportId, FileId, Files, NfsBackend, OpenFile, ServerState,
-            Squash,
+    nfs::{
+        PROGRAM,
+        backend::{Files, NfsBackend, ServerState},
+        common::{Attributes, Export, ExportAccess, ExportId, FileError, FileHandle, FileId, OpenFile, Squash, Time},
+        v3::{
+            Arguments, Procedure, Status, VERSION,
+            results::{Failure, Results},
+            target_side::{Config, Connection},
         },
     },
     rpc::{
@@ -117,12 +119,12 @@ impl NfsBackend for Server {
         (export == EXPORT && peer.address.is_loopback()).then_some(self.access)
     }
 
-    fn open(&mut self, _: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, Status> {
+    fn open(&mut self, _: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         if file == self.volume.id() { self.volume.open(who, write) } else { self.tree.open(file, who, write) }
     }
 
     fn attributes(&mut self, _: ExportId, file: FileId) -> Option<Attributes> {
-        use iotax_proto::nfs3::target_side::NameSpace;
+        use iotax_proto::nfs::common::NameSpace;
         if file == self.volume.id() { Some(self.volume.attributes()) } else { self.tree.attributes(file).ok() }
     }
 
@@ -186,13 +188,13 @@ impl Client {
     }
 
     /// The root directory's handle, by MNT.
-    pub fn mount(&mut self, path: &str) -> Result<FileHandle, iotax_proto::nfs3::mount::MountError> {
+    pub fn mount(&mut self, path: &str) -> Result<FileHandle, iotax_proto::nfs::mount::MountError> {
         let results = self
-            .call_program(iotax_proto::nfs3::MOUNT_PROGRAM, VERSION, 1, |call| {
+            .call_program(iotax_proto::nfs::mount::PROGRAM as MOUNT_PROGRAM, VERSION, 1, |call| {
                 call.opaque(path.as_bytes());
             })
             .expect("an answer");
-        iotax_proto::nfs3::mount::decode_mounted(&mut Reader::new(&results)).expect("an answer to MNT")
+        iotax_proto::nfs::mount::decode_mounted(&mut Reader::new(&results)).expect("an answer to MNT")
     }
 
     pub fn root(&mut self) -> FileHandle {

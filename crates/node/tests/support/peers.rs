@@ -5,7 +5,12 @@ use std::net::SocketAddr;
 use iotax_node::{ConnId, Input, ListenerId, Node, ServerNode};
 use iotax_proto::{
     Instant,
-    nfs3::{self, Arguments, FileHandle, MOUNT_PROGRAM, Results, mount},
+    nfs::{
+        self,
+        common::FileHandle,
+        mount::{self, PROGRAM as MOUNT_PROGRAM},
+        v3::{self, Arguments, Results},
+    },
     nvme::{
         Sqe,
         command::{Connect, ConnectData, Sgl, fabrics},
@@ -171,13 +176,13 @@ pub fn command(cdb: &'static [u8]) -> impl Fn(u32) -> Vec<u8> {
 pub fn call(number: u32, program: u32, procedure: u32, arguments: impl FnOnce(&mut Encoder)) -> Vec<u8> {
     let identity = Identity::Sys { machine: "deaf".into(), credentials: Credentials::new(7, 7, &[]) };
     let mut call = Encoder::default();
-    encode_call(call.begin_record(), number, program, nfs3::VERSION, procedure, &identity.encode());
+    encode_call(call.begin_record(), number, program, v3::VERSION, procedure, &identity.encode());
     arguments(&mut call);
     call.end_record(0).to_vec()
 }
 
 pub fn nfs(number: u32, arguments: &Arguments<'_>) -> Vec<u8> {
-    call(number, nfs3::PROGRAM, arguments.procedure() as u32, |call| arguments.encode(call))
+    call(number, nfs::PROGRAM, arguments.procedure() as u32, |call| arguments.encode(call))
 }
 
 pub fn mounted(peer: &mut Peer<'_>) -> FileHandle {

@@ -5,7 +5,7 @@ pub mod server;
 
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Target, Violation,
-    nfs3::{
+    nfs::v3::{
         initiator::{Config, Mount},
         target_side::{self, Connection},
     },

@@ -4,12 +4,11 @@ use std::{collections::HashMap, rc::Rc};
 
 use iotax_proto::{
     Backend, Ending, Geometry, HeapRegion, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp,
-    nfs3::{
-        Attributes, CreateHow, FileType, NodeKind, SetAttributes, Status, Time,
-        results::{PathConf, Space},
-        target_side::{
-            Caller, Export, ExportAccess, ExportId, FileId, Files, Listed, ListingEnd, NameSpace, NfsBackend, OpenFile,
-            ServerState, Squash,
+    nfs::{
+        backend::{Files, NfsBackend, ServerState},
+        common::{
+            Attributes, Caller, CreateHow, Export, ExportAccess, ExportId, FileError, FileId, FileType, Listed,
+            ListingEnd, NameSpace, NodeKind, OpenFile, PathConf, SetAttributes, Space, Squash, Time,
         },
     },
     rpc::{Credentials, Peer},
@@ -140,9 +139,9 @@ impl NfsBackend for Server {
         self.access
     }
 
-    fn open(&mut self, _: ExportId, file: FileId, who: &Credentials, _: bool) -> Result<OpenFile, Status> {
+    fn open(&mut self, _: ExportId, file: FileId, who: &Credentials, _: bool) -> Result<OpenFile, FileError> {
         if who.uid == 666 {
-            return Err(Status::Access);
+            return Err(FileError::Access);
         }
         let attributes = self.directory.attributes(file)?;
         Ok(OpenFile { unit: UnitId(file.number.wrapping_sub(2)), attributes, is_copied: true })
@@ -174,9 +173,9 @@ impl Directory {
         FileId { number: self.files.len() as u64 + 1, generation: 1 }
     }
 
-    fn memory(&self, file: FileId) -> Result<&Rc<HeapRegion>, Status> {
-        let at = usize::try_from(file.number.wrapping_sub(2)).map_err(|_| Status::Stale)?;
-        self.files.get(at).map(|(_, memory)| memory).ok_or(Status::Stale)
+    fn memory(&self, file: FileId) -> Result<&Rc<HeapRegion>, FileError> {
+        let at = usize::try_from(file.number.wrapping_sub(2)).map_err(|_| FileError::Stale)?;
+        self.files.get(at).map(|(_, memory)| memory).ok_or(FileError::Stale)
     }
 }
 
@@ -185,7 +184,7 @@ impl NameSpace for Directory {
         FileId { number: ROOT, generation: 1 }
     }
 
-    fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
+    fn attributes(&self, file: FileId) -> Result<Attributes, FileError> {
         let is_root = file.number == ROOT;
         let size = if is_root { 512 } else { self.memory(file)?.len() as u64 };
         Ok(Attributes {
@@ -205,64 +204,71 @@ impl NameSpace for Directory {
         })
     }
 
-    fn set_attributes(&mut self, _: &Caller, file: FileId, set: &SetAttributes) -> Result<(), Status> {
+    fn set_attributes(&mut self, _: &Caller, file: FileId, set: &SetAttributes) -> Result<(), FileError> {
         if let Some(size) = set.size {
             self.memory(file)?.resize(size as usize);
         }
         Ok(())
     }
 
-    fn lookup(&self, _: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, Status> {
+    fn lookup(&self, _: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, FileError> {
         if directory.number != ROOT {
-            return Err(Status::NotDirectory);
+            return Err(FileError::NotDirectory);
         }
-        let at = self.files.iter().position(|(known, _)| known == name).ok_or(Status::NoEntry)?;
+        let at = self.files.iter().position(|(known, _)| known == name).ok_or(FileError::NoEntry)?;
         Ok(FileId { number: at as u64 + 2, generation: 1 })
     }
 
-    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, Status> {
+    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, FileError> {
         self.attributes(file)?;
         Ok(if caller.who.uid == 0 { rights } else { rights & 1 })
     }
 
-    fn read_link(&self, _: FileId) -> Result<&[u8], Status> {
+    fn read_link(&self, _: FileId) -> Result<&[u8], FileError> {
         Ok(b"elsewhere")
     }
 
-    fn create(&mut self, _: &Caller, _: FileId, name: &[u8], how: &CreateHow) -> Result<FileId, Status> {
+    fn create(&mut self, _: &Caller, _: FileId, name: &[u8], how: &CreateHow) -> Result<FileId, FileError> {
         match how {
             CreateHow::Unchecked(set) => Ok(self.add(name, set.size.unwrap_or(0) as usize / 2)),
-            _ => Err(Status::Exists),
+            _ => Err(FileError::Exists),
         }
     }
 
-    fn make_directory(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes) -> Result<FileId, Status> {
-        Err(Status::NoSpace)
+    fn make_directory(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes) -> Result<FileId, FileError> {
+        Err(FileError::NoSpace)
     }
 
-    fn make_link(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes, _: &[u8]) -> Result<FileId, Status> {
-        Err(Status::NoSpace)
+    fn make_link(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes, _: &[u8]) -> Result<FileId, FileError> {
+        Err(FileError::NoSpace)
     }
 
-    fn make_node(&mut self, _: &Caller, _: FileId, _: &[u8], _: &SetAttributes, _: NodeKind) -> Result<FileId, Status> {
-        Err(Status::NoSpace)
+    fn make_node(
+        &mut self,
+        _: &Caller,
+        _: FileId,
+        _: &[u8],
+        _: &SetAttributes,
+        _: NodeKind,
+    ) -> Result<FileId, FileError> {
+        Err(FileError::NoSpace)
     }
 
-    fn remove(&mut self, _: &Caller, _: FileId, name: &[u8]) -> Result<(), Status> {
+    fn remove(&mut self, _: &Caller, _: FileId, name: &[u8]) -> Result<(), FileError> {
         self.removed.push(name.to_vec());
         Ok(())
     }
 
-    fn remove_directory(&mut self, _: &Caller, _: FileId, _: &[u8]) -> Result<(), Status> {
-        Err(Status::NotEmpty)
+    fn remove_directory(&mut self, _: &Caller, _: FileId, _: &[u8]) -> Result<(), FileError> {
+        Err(FileError::NotEmpty)
     }
 
-    fn rename(&mut self, _: &Caller, _: (FileId, &[u8]), _: (FileId, &[u8])) -> Result<(), Status> {
-        Err(Status::CrossDevice)
+    fn rename(&mut self, _: &Caller, _: (FileId, &[u8]), _: (FileId, &[u8])) -> Result<(), FileError> {
+        Err(FileError::CrossDevice)
     }
 
-    fn link(&mut self, _: &Caller, _: FileId, _: FileId, _: &[u8]) -> Result<(), Status> {
-        Err(Status::TooManyLinks)
+    fn link(&mut self, _: &Caller, _: FileId, _: FileId, _: &[u8]) -> Result<(), FileError> {
+        Err(FileError::TooManyLinks)
     }
 
     fn list(
@@ -272,9 +278,9 @@ impl NameSpace for Directory {
         cookie: u64,
         _: [u8; 8],
         visit: &mut dyn FnMut(&Listed<'_>) -> bool,
-    ) -> Result<ListingEnd, Status> {
+    ) -> Result<ListingEnd, FileError> {
         if directory.number != ROOT {
-            return Err(Status::NotDirectory);
+            return Err(FileError::NotDirectory);
         }
         for (at, (name, _)) in self.files.iter().enumerate().skip(cookie as usize) {
             let file = FileId { number: at as u64 + 2, generation: 1 };

@@ -2,15 +2,7 @@
 
 use std::{mem, net::SocketAddr};
 
-use iotax_proto::{
-    Instant, Transmit, Violation,
-    nfs3::{
-        self, FileHandle, MOUNT_PROGRAM, PROGRAM, VERSION,
-        initiator::{Config, Mount, Root},
-        mount::MountError,
-    },
-    rpc::{ControlCall, Credentials, auth::Identity, portmap},
-};
+use iotax_proto::{Instant, Transmit, Violation, nfs::{self, PROGRAM, common::FileHandle, mount::{MountError, PROGRAM as MOUNT_PROGRAM}, v3::{self, VERSION, initiator::{Config, Mount, Root}}}, rpc::{ControlCall, Credentials, auth::Identity, portmap}};
 
 use super::Unit;
 use crate::{
@@ -98,7 +90,7 @@ impl Mounting {
     fn answered(&mut self, now: Instant, answer: Answer) -> Step {
         match answer {
             Answer::NfsPort(port) => {
-                self.port = Some(port.unwrap_or(nfs3::PORT));
+                self.port = Some(port.unwrap_or(nfs::PORT));
                 if let Some(mount_port) = self.mount_port {
                     return self.mount(mount_port);
                 }
@@ -132,7 +124,7 @@ impl Mounting {
 
     fn open(&mut self, now: Instant, root: Root) -> Step {
         self.stage = Stage::Opened;
-        let to = self.at(self.port.unwrap_or(nfs3::PORT));
+        let to = self.at(self.port.unwrap_or(nfs::PORT));
         let link = |worker: u32| {
             let config = Config {
                 export: self.export.clone(),

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_proto::{
-    nfs3::{self, Procedure},
-    wire::{Reader, Short},
-};
+use iotax_proto::{nfs::{self, v3::{self, Procedure}}, wire::{Reader, Short}};
 
 use crate::protocols::{Describe, describe::cut_off};
 
@@ -19,10 +16,10 @@ impl Describe for Describer {
         let described = match (call, self.0.get(&xid)) {
             (Some(procedure), _) => {
                 self.0.insert(xid, procedure);
-                nfs3::decode::describe(bytes)
+                v3::decode::describe(bytes)
             }
-            (None, Some(procedure)) => nfs3::decode::describe_reply(*procedure, bytes),
-            (None, None) => nfs3::decode::describe(bytes),
+            (None, Some(procedure)) => v3::decode::describe_reply(*procedure, bytes),
+            (None, None) => v3::decode::describe(bytes),
         };
         described.map_err(|violation| violation.to_string())
     }
@@ -41,5 +38,5 @@ fn message_head(bytes: &[u8]) -> Result<(u32, Option<Procedure>), Short> {
     let program = reader.u32_be()?;
     let _version = reader.u32_be()?;
     let number = reader.u32_be()?;
-    Ok((xid, Procedure::from_number(number).filter(|_| program == nfs3::PROGRAM)))
+    Ok((xid, Procedure::from_number(number).filter(|_| program == nfs::PROGRAM)))
 }

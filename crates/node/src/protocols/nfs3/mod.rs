@@ -6,15 +6,7 @@ mod service;
 
 use std::net::SocketAddr;
 
-use iotax_proto::{
-    Instant,
-    nfs3::{
-        MOUNT_PROGRAM, PROGRAM, VERSION,
-        initiator::Mount,
-        target_side::{Config, Connection, Handles},
-    },
-    rpc::Peer,
-};
+use iotax_proto::{Instant, nfs::{PROGRAM, common::Handles, mount::PROGRAM as MOUNT_PROGRAM, v3::{VERSION, initiator::Mount, target_side::{Config, Connection}}}, rpc::Peer};
 
 use super::{About, Definition, Describe, Digests};
 use crate::{

@@ -2,16 +2,7 @@
 
 use std::sync::Arc;
 
-use iotax_proto::{
-    Instant,
-    nfs3::{
-        Attributes, Status, Time,
-        target_side::{
-            Export, ExportAccess, ExportId, FileId, Files, NameSpace as _, NfsBackend, OpenFile, ServerState,
-        },
-    },
-    rpc::{Credentials, Peer},
-};
+use iotax_proto::{Instant, nfs::{backend::{Files, NfsBackend, ServerState}, common::{Attributes, Export, ExportAccess, ExportId, FileId, NameSpace as _, OpenFile, Time, FileError}}, rpc::{Credentials, Peer}};
 
 use crate::{
     fs::{Limits, Tree, VolumeFile},
@@ -93,9 +84,9 @@ impl NfsBackend for ServerBackend {
     }
 
     #[inline]
-    fn open(&mut self, export: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, Status> {
+    fn open(&mut self, export: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, FileError> {
         let now = self.now;
-        let export = self.nfs(export).ok_or(Status::Stale)?;
+        let export = self.nfs(export).ok_or(FileError::Stale)?;
         if file == export.file_id {
             let open = export.file.open(who, write)?;
             if write {

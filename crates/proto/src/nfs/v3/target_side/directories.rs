@@ -1,11 +1,13 @@
 //! READDIR and READDIRPLUS.
 
-use super::{Caller, ExportId, FileId, Handles, NameSpace};
 use crate::{
-    nfs3::{
-        MAX_LISTING_LEN,
-        results::{Entries, Entry, Failure, FailureContext, Outcome, Results},
-        types::{Attributes, Status},
+    nfs::{
+        common::{Attributes, Caller, ExportId, FileId, Handles, NameSpace},
+        v3::{
+            MAX_LISTING_LEN,
+            results::{Entries, Entry, Failure, FailureContext, Outcome, Results},
+            types::Status,
+        },
     },
     rpc::Encoder,
 };
@@ -60,7 +62,7 @@ pub(super) fn list<'r>(
         }
         fits
     });
-    let end = end.map_err(failure)?;
+    let end = end.map_err(|error| failure(error.into()))?;
     if entries.is_empty() && !end.eof {
         return Err(failure(Status::TooSmall));
     }

@@ -1,25 +1,19 @@
-//! The server's side of a connection: NFS and MOUNT on one port.
+//! The server's side of a connection: NFS, and MOUNT on the same port.
 
-mod backend;
 mod directories;
 mod dispatch;
 mod files;
-mod handle;
 mod io;
-mod mount;
-
-pub use backend::{
-    Caller, Export, ExportAccess, ExportId, FileId, Files, Listed, ListingEnd, NameSpace, NfsBackend, OpenFile,
-    ServerState, Squash,
-};
-pub use handle::Handles;
-pub use mount::MountTable;
 
 use alloc::vec::Vec;
 
 use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES};
 use crate::{
     Instant, IoId, Target, UnitError, Violation,
+    nfs::{
+        backend::{Admissions, NfsBackend},
+        common::Handles,
+    },
     rpc::{Encoder, Peer, Piece, Server, auth::LastCaller},
     wire::{Payload, Transmit},
 };
@@ -52,8 +46,7 @@ pub struct Connection {
     listing: Encoder,
     ios: IoTable,
     last_caller: LastCaller,
-    /// Exports that the peer was admitted to.
-    admitted: Vec<(ExportId, ExportAccess)>,
+    admissions: Admissions,
 }
 
 /// What the rest of the current record is.
@@ -71,6 +64,7 @@ enum Incoming {
 impl Connection {
     pub fn new(now: Instant, config: Config) -> Self {
         let ios = IoTable::new(config.max_outstanding);
+        let admissions = Admissions::new(config.peer);
         Self {
             config,
             rpc: Server::new(now, MAX_IO_BYTES + MAX_CONTROL_LEN),
@@ -79,7 +73,7 @@ impl Connection {
             listing: Encoder::default(),
             ios,
             last_caller: LastCaller::default(),
-            admitted: Vec::new(),
+            admissions,
         }
     }
 

@@ -1,11 +1,8 @@
 //! Results of every NFS procedure (RFC 1813 §3.3), as replies carry them.
 
-use super::{
-    MAX_NAME_LEN, MAX_PATH_LEN, Procedure,
-    arguments::Stability,
-    types::{Attributes, FileHandle, Status, Time},
-};
+use super::{Procedure, arguments::Stability, types::Status};
 use crate::{
+    nfs::common::{Attributes, FileHandle, MAX_NAME_LEN, MAX_PATH_LEN, PathConf, Space, Time},
     rpc::{Encoder, Garbage, xdr},
     wire::Reader,
 };
@@ -26,15 +23,6 @@ pub struct PreOp {
 pub struct Wcc {
     pub before: Option<PreOp>,
     pub after: PostOp,
-}
-
-/// Sizes of the file system in bytes and files (`FSSTAT3resok`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    pub total_bytes: u64,
-    pub free_bytes: u64,
-    pub total_files: u64,
-    pub free_files: u64,
 }
 
 /// What a server can do (`FSINFO3resok`).
@@ -58,19 +46,6 @@ pub mod properties {
     pub const SYMLINK: u32 = 0x02;
     pub const HOMOGENEOUS: u32 = 0x08;
     pub const CAN_SET_TIME: u32 = 0x10;
-}
-
-/// What names may be (`PATHCONF3resok`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // The standard's own.
-pub struct PathConf {
-    pub links_max: u32,
-    pub name_max: u32,
-    /// Names too long are refused, not cut.
-    pub no_truncation: bool,
-    pub chown_restricted: bool,
-    pub case_insensitive: bool,
-    pub case_preserving: bool,
 }
 
 /// Results of a procedure that succeeded.
@@ -514,7 +489,7 @@ fn encode_post_op(attributes: &PostOp, encoder: &mut Encoder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs3::types::FileType;
+    use crate::nfs::common::FileType;
     use alloc::vec;
 
     fn attributes() -> Attributes {

@@ -1,16 +1,23 @@
 //! Procedures on names and attributes.
 
 use super::{
-    Caller, Connection, ExportId, FileId, Files, Handles, NfsBackend,
+    Connection,
     directories::{Listing, list},
 };
 use crate::{
     Instant,
-    nfs3::{
-        MAX_IO_BYTES, MAX_LISTING_LEN, MAX_NAME_LEN, Procedure,
-        arguments::{Arguments, CreateHow, Place, SetAttributes},
-        results::{Failure, FailureContext, FsInfo, Outcome, PostOp, PreOp, Results, Wcc, properties},
-        types::{FileHandle, Status, Time, access},
+    nfs::{
+        backend::{Files, NfsBackend},
+        common::{
+            Caller, CreateHow, ExportId, FileError, FileHandle, FileId, Handles, MAX_NAME_LEN, SetAttributes, Time,
+            access,
+        },
+        v3::{
+            MAX_IO_BYTES, MAX_LISTING_LEN, Procedure,
+            arguments::{Arguments, Place},
+            results::{Failure, FailureContext, FsInfo, Outcome, PostOp, PreOp, Results, Wcc, properties},
+            types::Status,
+        },
     },
     rpc::{Credentials, Encoder, RequestKey, message::encode_success},
     wire::Transmit,
@@ -125,7 +132,7 @@ impl Operation<'_, '_> {
                 .names
                 .attributes(file)
                 .map(Results::GetAttr)
-                .map_err(|status| Failure::bare(Procedure::GetAttr, status)),
+                .map_err(|error| Failure::bare(Procedure::GetAttr, error.into())),
             Arguments::SetAttr { attributes, guard, .. } => self.set_attributes(file, attributes, *guard),
             Arguments::Lookup(place) => self.lookup(file, place),
             Arguments::Access { rights, .. } => {
@@ -138,15 +145,13 @@ impl Operation<'_, '_> {
                 Ok(Results::ReadLink { attributes, path })
             }
             Arguments::Create { place, how } => self.create(file, place, how),
-            Arguments::MkDir { place, attributes } => {
-                self.make(file, place, |op, caller| op.names.make_directory(caller, file, place.name, attributes))
-            }
-            Arguments::SymLink { place, attributes, path } => {
-                self.make(file, place, |op, caller| op.names.make_link(caller, file, place.name, attributes, path))
-            }
+            Arguments::MkDir { place, attributes } => self
+                .make(file, place, |op, caller| Ok(op.names.make_directory(caller, file, place.name, attributes)?)),
+            Arguments::SymLink { place, attributes, path } => self
+                .make(file, place, |op, caller| Ok(op.names.make_link(caller, file, place.name, attributes, path)?)),
             Arguments::MkNod { place, kind, attributes } => self.make(file, place, |op, caller| {
                 let kind = kind.ok_or(Status::BadType)?;
-                op.names.make_node(caller, file, place.name, attributes, kind)
+                Ok(op.names.make_node(caller, file, place.name, attributes, kind)?)
             }),
             Arguments::Remove(place) => self.remove(file, place, false),
             Arguments::RmDir(place) => self.remove(file, place, true),
@@ -185,7 +190,8 @@ impl Operation<'_, '_> {
             (Some(guard), Some(before)) if before.changed != guard => Err(Status::NotSynchronized),
             _ => Ok(()),
         };
-        let result = in_step.and_then(|()| self.files.names.set_attributes(&self.caller, file, set));
+        let result =
+            in_step.and_then(|()| self.files.names.set_attributes(&self.caller, file, set).map_err(Status::from));
         let wcc = self.wcc(file, &before);
         result.map(|()| Results::SetAttr(wcc)).map_err(|status| wcc_failure(status, wcc))
     }
@@ -202,7 +208,7 @@ impl Operation<'_, '_> {
     }
 
     fn create(&mut self, directory: FileId, place: &Place<'_>, how: &CreateHow) -> Outcome<'static> {
-        self.make(directory, place, |files, caller| files.names.create(caller, directory, place.name, how))
+        self.make(directory, place, |files, caller| Ok(files.names.create(caller, directory, place.name, how)?))
     }
 
     fn make(
@@ -212,7 +218,7 @@ impl Operation<'_, '_> {
         how: impl FnOnce(&mut Files<'_>, &Caller) -> Result<FileId, Status>,
     ) -> Outcome<'static> {
         let before = self.post_op(directory);
-        let made = check_name(place.name).and_then(|()| how(self.files, &self.caller));
+        let made = check_name(place.name).map_err(Status::from).and_then(|()| how(self.files, &self.caller));
         let directory = self.wcc(directory, &before);
         let made = made.map_err(|status| wcc_failure(status, directory))?;
         Ok(Results::Create {
@@ -247,7 +253,7 @@ impl Operation<'_, '_> {
         let from = self.wcc(from_directory, &before.0);
         let to = self.wcc(to_directory, &before.1);
         let context = FailureContext::Rename { from, to };
-        renamed.map(|()| Results::Rename { from, to }).map_err(|status| Failure { status, context })
+        renamed.map(|()| Results::Rename { from, to }).map_err(|error| Failure { status: error.into(), context })
     }
 
     fn link(&mut self, file: FileId, link: &Place<'_>) -> Outcome<'static> {
@@ -261,7 +267,9 @@ impl Operation<'_, '_> {
         let attributes = self.post_op(file);
         let directory = self.wcc(directory, &before);
         let context = FailureContext::Link { attributes, directory };
-        linked.map(|()| Results::Link { attributes, directory }).map_err(|status| Failure { status, context })
+        linked
+            .map(|()| Results::Link { attributes, directory })
+            .map_err(|error| Failure { status: error.into(), context })
     }
 
     /// A second handle of a call, which has to be of the first one's export.
@@ -276,7 +284,7 @@ impl Operation<'_, '_> {
     fn answer<T>(
         &self,
         file: FileId,
-        result: Result<T, Status>,
+        result: Result<T, FileError>,
         results: impl FnOnce(PostOp, T) -> Results<'static>,
     ) -> Outcome<'static> {
         let attributes = self.post_op(file);
@@ -292,19 +300,19 @@ impl Operation<'_, '_> {
     }
 }
 
-fn post_op_failure(status: Status, attributes: PostOp) -> Failure {
-    Failure { status, context: FailureContext::PostOp(attributes) }
+fn post_op_failure(status: impl Into<Status>, attributes: PostOp) -> Failure {
+    Failure { status: status.into(), context: FailureContext::PostOp(attributes) }
 }
 
-fn wcc_failure(status: Status, wcc: Wcc) -> Failure {
-    Failure { status, context: FailureContext::Wcc(wcc) }
+fn wcc_failure(status: impl Into<Status>, wcc: Wcc) -> Failure {
+    Failure { status: status.into(), context: FailureContext::Wcc(wcc) }
 }
 
-fn check_name(name: &[u8]) -> Result<(), Status> {
+fn check_name(name: &[u8]) -> Result<(), FileError> {
     if name.len() > MAX_NAME_LEN {
-        Err(Status::NameTooLong)
+        Err(FileError::NameTooLong)
     } else if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-        Err(Status::Invalid)
+        Err(FileError::Invalid)
     } else {
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! The client's side of a connection: mounts an export, finds (or makes) one file of it, and does I/O on that file.
 
 mod io;
-mod mount_calls;
 mod setup;
 mod templates;
 
@@ -10,14 +9,10 @@ pub use io::STATUS_VERIFIER_CHANGED;
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
-use super::{
-    MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES,
-    arguments::Stability,
-    results::FsInfo,
-    types::{FileHandle, Status},
-};
+use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, arguments::Stability, results::FsInfo, types::Status};
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind,
+    nfs::common::FileHandle,
     rpc::{Encoder, HeadError, Piece, Records, RpcError, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
 };

@@ -1,10 +1,8 @@
 //! Arguments of every NFS procedure (RFC 1813 §3.3), as calls carry them.
 
-use super::{
-    MAX_IO_BYTES, MAX_PATH_LEN, Procedure,
-    types::{FileHandle, FileType, Time},
-};
+use super::{MAX_IO_BYTES, Procedure};
 use crate::{
+    nfs::common::{CreateHow, FileHandle, FileType, MAX_PATH_LEN, NodeKind, SetAttributes, SetTime, Time},
     rpc::{Encoder, Garbage, xdr},
     wire::Reader,
 };
@@ -14,44 +12,6 @@ use crate::{
 pub struct Place<'a> {
     pub directory: FileHandle,
     pub name: &'a [u8],
-}
-
-/// A time to be set (`set_atime`, `set_mtime`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetTime {
-    #[default]
-    Keep,
-    ServerTime,
-    Client(Time),
-}
-
-/// Attributes to be set (`sattr3`); what is `None` stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetAttributes {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub accessed: SetTime,
-    pub modified: SetTime,
-}
-
-/// `createhow3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CreateHow {
-    Unchecked(SetAttributes),
-    Guarded(SetAttributes),
-    /// The verifier tells a repeated call from another client's.
-    Exclusive([u8; 8]),
-}
-
-/// What MKNOD makes (`mknoddata3`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeKind {
-    Block { major: u32, minor: u32 },
-    Character { major: u32, minor: u32 },
-    Socket,
-    Fifo,
 }
 
 /// `stable_how`.
@@ -448,7 +408,7 @@ pub(super) mod tests {
     use alloc::{vec, vec::Vec};
 
     /// One or more calls of every procedure.
-    pub(in crate::nfs3) fn examples() -> Vec<Arguments<'static>> {
+    pub(in crate::nfs::v3) fn examples() -> Vec<Arguments<'static>> {
         let file = FileHandle::new(b"file").expect("a handle");
         let directory = FileHandle::new(b"directory").expect("a handle");
         let place = Place { directory, name: b"name" };

@@ -3,11 +3,14 @@
 use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::Step};
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
-    nfs3::{
-        Procedure,
-        arguments::Stability,
-        results::{PreOp, Results},
-        types::{Attributes, Status},
+    nfs::{
+        common::Attributes,
+        v3::{
+            Procedure,
+            arguments::Stability,
+            results::{PreOp, Results},
+            types::Status,
+        },
     },
     rpc::{
         Garbage, RpcError,

@@ -3,11 +3,8 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::backend::{ExportId, FileId};
-use crate::{
-    nfs3::types::FileHandle,
-    wire::{Reader, digest::same},
-};
+use super::{ExportId, FileHandle, FileId};
+use crate::wire::{Reader, digest::same};
 
 /// Tells our handles from others' and from earlier and later layouts.
 const MAGIC: u32 = 0x696f_7402;
@@ -39,7 +36,7 @@ impl Handles {
 
     /// `None` for what is no handle of ours.
     #[inline]
-    pub(super) fn decode(&self, handle: &FileHandle) -> Option<(ExportId, FileId)> {
+    pub(crate) fn decode(&self, handle: &FileHandle) -> Option<(ExportId, FileId)> {
         let mut reader = Reader::new(handle.bytes());
         if reader.u32_be().ok()? != MAGIC {
             return None;

@@ -3,10 +3,13 @@
 use alloc::vec::Vec;
 
 use crate::{
-    nfs3::{
-        PROGRAM, VERSION,
-        arguments::{Arguments, FileRange, Stability, WriteHead},
-        types::FileHandle,
+    nfs::{
+        PROGRAM,
+        common::FileHandle,
+        v3::{
+            VERSION,
+            arguments::{Arguments, FileRange, Stability, WriteHead},
+        },
     },
     rpc::{Encoder, message::encode_call},
 };

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
+use super::{
+    ExportEntry, MountEntry, MountError, MountProcedure, PROGRAM, VERSION, decode_exports, decode_mounted,
+    decode_mounts,
+};
 use crate::{
-    nfs3::{
-        MOUNT_PROGRAM, VERSION,
-        mount::{ExportEntry, MountEntry, MountError, MountProcedure, decode_exports, decode_mounted, decode_mounts},
-        types::FileHandle,
-    },
+    nfs::common::FileHandle,
     rpc::{ControlCall, Garbage, auth::Identity},
     wire::Reader,
 };
@@ -52,7 +52,7 @@ fn call<T>(
     path: Option<&str>,
     decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,
 ) -> ControlCall<T> {
-    ControlCall::call(xid, identity, (MOUNT_PROGRAM, VERSION, procedure as u32), decode, |call| {
+    ControlCall::call(xid, identity, (PROGRAM, VERSION, procedure as u32), decode, |call| {
         if let Some(path) = path {
             call.opaque(path.as_bytes());
         }

@@ -1,8 +1,14 @@
 //! MOUNT version 3 (RFC 1813 §5): how a client gets the handle of an export's root.
 
+mod calls;
+mod server;
+
 use alloc::{string::String, vec::Vec};
 
-use super::types::FileHandle;
+pub use server::MountTable;
+pub(super) use server::serve;
+
+use super::common::FileHandle;
 use crate::{
     Refusal,
     rpc::{
@@ -11,6 +17,10 @@ use crate::{
     },
     wire::{Reader, printable},
 };
+
+/// MOUNT's RPC program number.
+pub const PROGRAM: u32 = 100_005;
+pub const VERSION: u32 = 3;
 
 /// Longest path of an export (`MNTPATHLEN`).
 pub const MAX_EXPORT_PATH_LEN: usize = 1024;

@@ -2,14 +2,18 @@
 
 use alloc::vec::Vec;
 
-use super::{Connection, ExportId, FileId, Incoming, NfsBackend, OpenFile, dispatch::Reached};
+use super::{Connection, Incoming, dispatch::Reached};
 use crate::{
     Instant, IoId, Started, UnitError, UnitOp,
-    nfs3::{
-        MAX_IO_BYTES, Procedure,
-        arguments::{FileRange, Stability, WriteHead},
-        results::{PreOp, Results, Wcc},
-        types::{Attributes, FileHandle, FileType, Status},
+    nfs::{
+        backend::NfsBackend,
+        common::{Attributes, ExportId, FileHandle, FileId, FileType, OpenFile},
+        v3::{
+            MAX_IO_BYTES, Procedure,
+            arguments::{FileRange, Stability, WriteHead},
+            results::{PreOp, Results, Wcc},
+            types::Status,
+        },
     },
     rpc::{Credentials, Piece, RpcError, message::encode_success, xdr::padding},
     wire::{Payload, Transmit},

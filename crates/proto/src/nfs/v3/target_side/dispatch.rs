@@ -1,13 +1,19 @@
 //! From a record to the procedure that it calls, and every answer that is RPC's own (RFC 5531 §9).
 
-use super::{Connection, Incoming, NfsBackend, backend::ExportAccess, backend::ExportId, backend::FileId};
+use super::{Connection, Incoming};
 use crate::{
     Instant, Violation,
-    nfs3::{
-        MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
-        arguments::{Arguments, FileRange, WriteHead},
-        results::Failure,
-        types::{FileHandle, Status},
+    nfs::{
+        PROGRAM,
+        backend::NfsBackend,
+        common::{ExportAccess, ExportId, FileHandle, FileId},
+        mount,
+        v3::{
+            Procedure, VERSION,
+            arguments::{Arguments, FileRange, WriteHead},
+            results::Failure,
+            types::Status,
+        },
     },
     rpc::{Call, Credentials, Garbage, HeadError, RpcError, message::encode_success},
     wire::Reader,
@@ -34,8 +40,12 @@ impl Connection {
         let Some(call) = self.rpc.take_call(&mut reader)? else { return Ok(()) };
         let result = match (call.program, call.version) {
             (PROGRAM, VERSION) => self.nfs_call(now, &call, &mut reader, record, backend),
-            (MOUNT_PROGRAM, VERSION) => self.mount_call(now, &call, &mut reader, backend),
-            (PROGRAM | MOUNT_PROGRAM, _) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
+            (mount::PROGRAM, mount::VERSION) => {
+                let handles = self.config.handles;
+                mount::serve(now, &call, &mut reader, &mut self.rpc, &mut self.admissions, &handles, backend)
+            }
+            (PROGRAM, _) => Err(RpcError::ProgramMismatch { low: VERSION, high: VERSION }),
+            (mount::PROGRAM, _) => Err(RpcError::ProgramMismatch { low: mount::VERSION, high: mount::VERSION }),
             _ => Err(RpcError::ProgramUnavailable),
         };
         if let Err(error) = result {
@@ -136,18 +146,8 @@ impl Connection {
         backend: &B,
     ) -> Result<Reached, Status> {
         let (export, file) = self.config.handles.decode(handle).ok_or(Status::BadHandle)?;
-        let access = self.admission(export, backend).ok_or(Status::Access)?;
+        let access = self.admissions.admission(export, backend).ok_or(Status::Access)?;
         Ok(Reached { export, file, who: access.squash.apply(*who), access })
-    }
-
-    /// How the peer may use an export, if at all.
-    pub(super) fn admission<B: NfsBackend + ?Sized>(&mut self, export: ExportId, backend: &B) -> Option<ExportAccess> {
-        if let Some((_, access)) = self.admitted.iter().find(|(admitted, _)| *admitted == export) {
-            return Some(*access);
-        }
-        let access = backend.admit(&self.config.peer, export)?;
-        self.admitted.push((export, access));
-        Some(access)
     }
 
     /// Answers with a status and nothing that would need the file.

@@ -1,18 +1,12 @@
-//! What an NFS target asks of the server behind it, beyond `Backend`: exports, attributes, a name space. No XDR here.
+//! A server of files as every version sees it: exports and a name space.
 
 use alloc::{string::String, vec::Vec};
 
+use super::{Attributes, CreateHow, FileError, NodeKind, PathConf, SetAttributes, Space, Time};
 use crate::{
-    Backend, Instant, UnitId,
-    nfs3::{
-        arguments::{CreateHow, NodeKind, SetAttributes},
-        results::{PathConf, Space},
-        types::{Attributes, Status, Time},
-    },
-    rpc::{Credentials, DuplicateCache, Peer, auth::NOBODY},
+    UnitId,
+    rpc::{Credentials, auth::NOBODY},
 };
-
-use super::mount::MountTable;
 
 /// The server's number of an export; part of every file handle, so it stays the same over restarts.
 pub type ExportId = u32;
@@ -78,46 +72,6 @@ pub struct OpenFile {
     pub is_copied: bool,
 }
 
-/// A server of NFS exports. `open` and `attributes` are on the path of every READ and WRITE: for a file that is a volume
-/// they take no lock and search nothing.
-pub trait NfsBackend: Backend {
-    fn exports(&self) -> Vec<Export>;
-    /// Whether `peer` may use an export, and how. Asked once a connection and export.
-    fn admit(&self, peer: &Peer, export: ExportId) -> Option<ExportAccess>;
-    /// Finds a file for READ, WRITE or COMMIT and checks that the caller may.
-    fn open(&mut self, export: ExportId, file: FileId, who: &Credentials, write: bool) -> Result<OpenFile, Status>;
-    /// Attributes of a file just read or written; `None` where it is gone.
-    fn attributes(&mut self, export: ExportId, file: FileId) -> Option<Attributes>;
-    /// Changes whenever data written unstably may have been lost: at every start of the server.
-    fn write_verifier(&self) -> [u8; 8];
-    /// Calls `use_it` once with the export's files; what it does is one step to every other connection. Not called where
-    /// there is no such export.
-    fn with_files(&mut self, now: Instant, export: ExportId, use_it: &mut dyn FnMut(&mut Files<'_>));
-    /// Calls `use_it` once with what all connections share.
-    fn with_state(&mut self, use_it: &mut dyn FnMut(&mut ServerState));
-}
-
-/// What all connections to a server share besides the files themselves.
-#[derive(Debug, Default)]
-pub struct ServerState {
-    pub(super) duplicates: DuplicateCache,
-    pub(super) mounts: MountTable,
-}
-
-/// An export's files for the time of one call.
-pub struct Files<'a> {
-    pub names: &'a mut dyn NameSpace,
-    pub state: &'a mut ServerState,
-    /// Wall time, for the times of files.
-    pub time: Time,
-}
-
-impl core::fmt::Debug for Files<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Files").field("time", &self.time).finish_non_exhaustive()
-    }
-}
-
 /// A caller of a name-space operation, and when it calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
@@ -147,20 +101,21 @@ pub struct ListingEnd {
 /// for `/`, NUL and emptiness; `.` and `..` are the name space's to judge.
 pub trait NameSpace {
     fn root(&self) -> FileId;
-    fn attributes(&self, file: FileId) -> Result<Attributes, Status>;
-    fn set_attributes(&mut self, caller: &Caller, file: FileId, set: &SetAttributes) -> Result<(), Status>;
-    fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, Status>;
-    /// Those of `rights` (bits of `types::access`) that the caller has.
-    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, Status>;
-    fn read_link(&self, link: FileId) -> Result<&[u8], Status>;
-    fn create(&mut self, caller: &Caller, directory: FileId, name: &[u8], how: &CreateHow) -> Result<FileId, Status>;
+    fn attributes(&self, file: FileId) -> Result<Attributes, FileError>;
+    fn set_attributes(&mut self, caller: &Caller, file: FileId, set: &SetAttributes) -> Result<(), FileError>;
+    fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<FileId, FileError>;
+    /// Those of `rights` (bits of `access`) that the caller has.
+    fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Result<u32, FileError>;
+    fn read_link(&self, link: FileId) -> Result<&[u8], FileError>;
+    fn create(&mut self, caller: &Caller, directory: FileId, name: &[u8], how: &CreateHow)
+    -> Result<FileId, FileError>;
     fn make_directory(
         &mut self,
         caller: &Caller,
         directory: FileId,
         name: &[u8],
         set: &SetAttributes,
-    ) -> Result<FileId, Status>;
+    ) -> Result<FileId, FileError>;
     fn make_link(
         &mut self,
         caller: &Caller,
@@ -168,7 +123,7 @@ pub trait NameSpace {
         name: &[u8],
         set: &SetAttributes,
         path: &[u8],
-    ) -> Result<FileId, Status>;
+    ) -> Result<FileId, FileError>;
     fn make_node(
         &mut self,
         caller: &Caller,
@@ -176,11 +131,11 @@ pub trait NameSpace {
         name: &[u8],
         set: &SetAttributes,
         kind: NodeKind,
-    ) -> Result<FileId, Status>;
-    fn remove(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), Status>;
-    fn remove_directory(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), Status>;
-    fn rename(&mut self, caller: &Caller, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<(), Status>;
-    fn link(&mut self, caller: &Caller, file: FileId, directory: FileId, name: &[u8]) -> Result<(), Status>;
+    ) -> Result<FileId, FileError>;
+    fn remove(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), FileError>;
+    fn remove_directory(&mut self, caller: &Caller, directory: FileId, name: &[u8]) -> Result<(), FileError>;
+    fn rename(&mut self, caller: &Caller, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<(), FileError>;
+    fn link(&mut self, caller: &Caller, file: FileId, directory: FileId, name: &[u8]) -> Result<(), FileError>;
     /// Visits the entries after `cookie` (0: all) until `visit` says false; the entry it refused is not passed.
     fn list(
         &self,
@@ -189,7 +144,7 @@ pub trait NameSpace {
         cookie: u64,
         verifier: [u8; 8],
         visit: &mut dyn FnMut(&Listed<'_>) -> bool,
-    ) -> Result<ListingEnd, Status>;
+    ) -> Result<ListingEnd, FileError>;
     fn space(&self) -> Space;
     fn limits(&self) -> PathConf;
     /// Largest size of an ordinary file in bytes.

@@ -5,12 +5,16 @@ use alloc::string::String;
 use super::{Mount, Root, templates::Templates};
 use crate::{
     InitiatorEvents, Instant, Refusal, Violation, ViolationKind,
-    nfs3::{
-        MAX_IO_BYTES, MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
-        arguments::{Arguments, CreateHow, Place, SetAttributes},
-        mount::{MountError, MountProcedure, decode_mounted},
-        results::{Outcome, Results},
-        types::{FileHandle, FileType, Status, access},
+    nfs::{
+        PROGRAM,
+        common::{CreateHow, FileHandle, FileType, SetAttributes, access},
+        mount::{self, MountError, MountProcedure, decode_mounted},
+        v3::{
+            MAX_IO_BYTES, Procedure, VERSION,
+            arguments::{Arguments, Place},
+            results::{Outcome, Results},
+            types::Status,
+        },
     },
     rpc::{Garbage, RpcError, message::encode_call},
     wire::Reader,
@@ -247,20 +251,20 @@ impl Mount {
     }
 
     fn call(&mut self, arguments: &Arguments<'_>) {
-        self.control_call(PROGRAM, arguments.procedure() as u32);
+        self.control_call((PROGRAM, VERSION), arguments.procedure() as u32);
         arguments.encode(&mut self.scratch);
         self.transmit.put(self.scratch.end_record(0));
     }
 
     fn call_mount(&mut self, procedure: MountProcedure) {
-        self.control_call(MOUNT_PROGRAM, procedure as u32);
+        self.control_call((mount::PROGRAM, mount::VERSION), procedure as u32);
         self.scratch.opaque(self.config.export.as_bytes());
         self.transmit.put(self.scratch.end_record(0));
     }
 
-    fn control_call(&mut self, program: u32, procedure: u32) {
+    fn control_call(&mut self, (program, version): (u32, u32), procedure: u32) {
         self.control_xid = self.next_xid(super::CONTROL_TAG);
-        encode_call(self.scratch.begin_record(), self.control_xid, program, VERSION, procedure, &self.identity);
+        encode_call(self.scratch.begin_record(), self.control_xid, program, version, procedure, &self.identity);
     }
 }
 

@@ -1,13 +1,9 @@
-//! Types that calls and replies share (RFC 1813 §2.5, §2.6).
-
-use core::fmt;
+//! How version 3 puts what calls and replies share (RFC 1813 §2.5, §2.6).
 
 use crate::{
     Refusal,
-    rpc::{
-        Encoder, Garbage,
-        xdr::{self},
-    },
+    nfs::common::{Attributes, FileError, FileType, Time},
+    rpc::{Encoder, Garbage},
     wire::Reader,
 };
 
@@ -133,22 +129,34 @@ impl Status {
     }
 }
 
-/// `nfstime3`: since 1970.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time {
-    pub seconds: u32,
-    pub nanoseconds: u32,
+impl From<FileError> for Status {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotOwner => Self::NotOwner,
+            FileError::NoEntry => Self::NoEntry,
+            FileError::Access => Self::Access,
+            FileError::Exists => Self::Exists,
+            FileError::CrossDevice => Self::CrossDevice,
+            FileError::NotDirectory => Self::NotDirectory,
+            FileError::IsDirectory => Self::IsDirectory,
+            FileError::Invalid => Self::Invalid,
+            FileError::FileTooBig => Self::FileTooBig,
+            FileError::NoSpace => Self::NoSpace,
+            FileError::ReadOnly => Self::ReadOnly,
+            FileError::TooManyLinks => Self::TooManyLinks,
+            FileError::NameTooLong => Self::NameTooLong,
+            FileError::NotEmpty => Self::NotEmpty,
+            FileError::Stale => Self::Stale,
+            FileError::BadHandle => Self::BadHandle,
+            FileError::BadCookie => Self::BadCookie,
+            FileError::Io => Self::Io,
+            FileError::NotSupported => Self::NotSupported,
+        }
+    }
 }
 
+/// `nfstime3`.
 impl Time {
-    pub fn from_nanos(nanos: u64) -> Self {
-        Self { seconds: (nanos / 1_000_000_000) as u32, nanoseconds: (nanos % 1_000_000_000) as u32 }
-    }
-
-    pub fn as_nanos(self) -> u64 {
-        u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanoseconds)
-    }
-
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
         Ok(Self { seconds: reader.u32_be()?, nanoseconds: reader.u32_be()? })
     }
@@ -159,18 +167,6 @@ impl Time {
 }
 
 /// `ftype3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum FileType {
-    Regular = 1,
-    Directory = 2,
-    Block = 3,
-    Character = 4,
-    Symlink = 5,
-    Socket = 6,
-    Fifo = 7,
-}
-
 impl FileType {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
         Ok(match reader.u32_be()? {
@@ -186,26 +182,7 @@ impl FileType {
     }
 }
 
-/// `fattr3`. Sizes in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    pub kind: FileType,
-    /// Permission bits, 0o7777.
-    pub mode: u32,
-    pub links: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub size: u64,
-    pub used: u64,
-    /// Major and minor number of a device.
-    pub device: (u32, u32),
-    pub file_system: u64,
-    pub number: u64,
-    pub accessed: Time,
-    pub modified: Time,
-    pub changed: Time,
-}
-
+/// `fattr3`.
 impl Attributes {
     pub const ENCODED_LEN: usize = 84;
 
@@ -250,66 +227,6 @@ impl Attributes {
     }
 }
 
-/// `nfs_fh3`: a server's name of a file, opaque to everybody else.
-#[derive(Clone, Copy)]
-pub struct FileHandle {
-    len: u8,
-    bytes: [u8; Self::MAX_LEN],
-}
-
-impl FileHandle {
-    pub const MAX_LEN: usize = 64;
-
-    #[inline]
-    pub fn new(bytes: &[u8]) -> Option<Self> {
-        let mut handle = Self { len: u8::try_from(bytes.len()).ok()?, bytes: [0; Self::MAX_LEN] };
-        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(handle)
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Garbage> {
-        Self::new(xdr::opaque(reader, Self::MAX_LEN)?).ok_or(Garbage)
-    }
-
-    pub fn encode(&self, encoder: &mut Encoder) {
-        encoder.opaque(self.bytes());
-    }
-}
-
-impl PartialEq for FileHandle {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for FileHandle {}
-
-impl fmt::Debug for FileHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FileHandle(")?;
-        for byte in self.bytes() {
-            write!(f, "{byte:02x}")?;
-        }
-        f.write_str(")")
-    }
-}
-
-/// Rights of ACCESS (RFC 1813 §3.3.4).
-pub mod access {
-    pub const READ: u32 = 0x01;
-    pub const LOOKUP: u32 = 0x02;
-    pub const MODIFY: u32 = 0x04;
-    pub const EXTEND: u32 = 0x08;
-    pub const DELETE: u32 = 0x10;
-    pub const EXECUTE: u32 = 0x20;
-    /// What a read-only export may grant.
-    pub const READING: u32 = READ | LOOKUP | EXECUTE;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,12 +261,5 @@ mod tests {
         }
         assert_eq!(Status::decode(&mut Reader::new(&[0; 4])), Ok(Ok(())));
         assert_eq!(Status::decode(&mut Reader::new(&[0, 0, 0, 95])), Ok(Err(Status::ServerFault)));
-    }
-
-    #[test]
-    fn a_handle_has_at_most_sixty_four_bytes() {
-        assert!(FileHandle::new(&[1; 65]).is_none());
-        let handle = FileHandle::new(&[1; 64]).expect("a handle");
-        assert_eq!(handle.bytes(), &[1; 64]);
     }
 }

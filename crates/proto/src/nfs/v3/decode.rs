@@ -2,15 +2,13 @@
 
 use alloc::{format, string::String, vec::Vec};
 
-use super::{
-    MAX_CONTROL_LEN, MAX_IO_BYTES, MOUNT_PROGRAM, PROGRAM, Procedure, VERSION,
-    arguments::Arguments,
-    mount::{MAX_EXPORT_PATH_LEN, MountProcedure},
-    results::Results,
-    types::Status,
-};
+use super::{MAX_CONTROL_LEN, MAX_IO_BYTES, Procedure, VERSION, arguments::Arguments, results::Results, types::Status};
 use crate::{
     Violation,
+    nfs::{
+        PROGRAM,
+        mount::{self, MAX_EXPORT_PATH_LEN, MountProcedure},
+    },
     rpc::{
         Call, Credentials, HeadError, Records,
         message::decode_reply,
@@ -77,7 +75,7 @@ fn describe_call(call: &Call<'_>, reader: &mut Reader<'_>) -> String {
             },
             None => format!("NFS procedure {}", call.procedure),
         },
-        (MOUNT_PROGRAM, VERSION) => match MountProcedure::from_number(call.procedure) {
+        (mount::PROGRAM, mount::VERSION) => match MountProcedure::from_number(call.procedure) {
             Some(procedure @ (MountProcedure::Mnt | MountProcedure::Umnt)) => {
                 let path = xdr::opaque(reader, MAX_EXPORT_PATH_LEN).unwrap_or_default();
                 format!("MOUNT {procedure:?} {:?}", String::from_utf8_lossy(path))
@@ -121,7 +119,7 @@ fn describe_unknown_reply(record: &[u8]) -> Result<String, Violation> {
 mod tests {
     use super::*;
     use crate::{
-        nfs3::arguments,
+        nfs::v3::arguments,
         rpc::{
             Encoder,
             auth::Identity,
