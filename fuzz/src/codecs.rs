@@ -1,6 +1,11 @@
 //! Every decoder.
 
-use iotax_proto::{iscsi, nfs::{self, v3}, nvme::auth, nvme_tcp, scsi};
+use iotax_proto::{
+    iscsi,
+    nfs::v3,
+    nvme::auth,
+    nvme_tcp, scsi,
+};
 
 pub fn run(data: &[u8]) {
     let Some((which, bytes)) = data.split_first() else { return };

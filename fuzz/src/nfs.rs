@@ -1,6 +1,9 @@
 //! An NFS mount, done.
 
-use iotax_proto::{Initiator, Instant, Io, Payload, Target, nfs::v3::target_side::{Config, Connection}};
+use iotax_proto::{
+    Initiator, Instant, Io, Payload, Target,
+    nfs::v3::target_side::{Config, Connection},
+};
 
 use crate::{
     nfs_support::{Pair, config, server::Server},

@@ -149,7 +149,7 @@ CRATE_RULES = {
 }
 COMMON = ("lib.rs", "backend.rs", "errors.rs", "geometry.rs", "initiator.rs", "origin.rs", "time.rs", "wire")
 COMMAND_SETS = ("scsi", "nvme", "rpc")
-TRANSPORTS = ("iscsi", "nvme_tcp", "nfs3")
+TRANSPORTS = ("iscsi", "nvme_tcp", "nfs")
 
 
 def rust_sources(crate: str) -> list[Path]:
@@ -285,6 +285,21 @@ def test_server_and_load_generator_know_each_other_by_the_protocols_alone(room: 
             named = {name.split("::")[1] for name in rust_paths(path) if name.startswith("crate::")}
             broken += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(named & set(ROOMS_OF_NODE[room]))]
     assert broken == []
+
+
+def test_what_versions_of_nfs_share_knows_none_of_them() -> None:
+    """A second version fits beside `v3`; files and trees of the server (`node/fs`) serve any."""
+    nfs = CRATES / "proto" / "src" / "nfs"
+    forbidden = {
+        nfs / "common": ("crate::nfs::v", "crate::nfs::mount", "crate::nfs::backend"),
+        nfs / "backend.rs": ("crate::nfs::v",),
+        nfs / "mount": ("crate::nfs::v",),
+        CRATES / "node" / "src" / "fs": ("iotax_proto::nfs::v", "iotax_proto::nfs::mount", "iotax_proto::nfs::backend"),
+    }
+    for room, others in forbidden.items():
+        sources = [path for crate in ("proto", "node") for path in rust_sources(crate) if path.is_relative_to(room)]
+        assert sources
+        assert [f"{path}: {name}" for path in sources for name in rust_paths(path) if name.startswith(others)] == []
 
 
 @pytest.mark.parametrize("word", ["iscsi", "iqn", "isid", "fcp"])

@@ -18,10 +18,7 @@ use iotax_node::{
 };
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, iscsi,
-    nfs::{
-        self,
-        v3::{self, Stability},
-    },
+    nfs::v3::{self, Stability},
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
 };
 use support::{Heap, perform, server::PROTOCOLS};
@@ -129,7 +126,7 @@ impl World {
                     export: format!("/{name}"),
                     file: "data".to_owned(),
                     stability: Stability::FileSync,
-                    ..nfs3::initiator::Config::default()
+                    ..v3::initiator::Config::default()
                 };
                 self.connect(protocol, thread, Box::new(v3::initiator::Mount::new(NOW, config)))
             }

@@ -10,11 +10,7 @@ use iotax_node::{
     server::{Export, Protocol, Service, plan_portals},
     volume::{Media, VolumeSpec},
 };
-use iotax_proto::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Tag, iscsi,
-    nfs::{self, v3},
-    nvme_tcp,
-};
+use iotax_proto::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Tag, iscsi, nfs::v3, nvme_tcp};
 use support::{
     Heap, Lab, RUN, load,
     server::{Bench, PROTOCOLS, SIZE, group},
@@ -162,7 +158,7 @@ fn nothing_more_is_read_from_a_peer_that_does_not_read() {
         export: "/v0".into(),
         file: "data".into(),
         depth: 64,
-        ..nfs3::initiator::Config::default()
+        ..v3::initiator::Config::default()
     };
     let mut client = v3::initiator::Mount::new(Instant(0), config);
     let mut events = Deaf::default();

@@ -1,9 +1,14 @@
-//! The protocols. A new one is its state machines in `iotax-proto`, a folder here that says what [`Definition`] asks, and a row below.
+//! The protocols. A new one is its state machines in `iotax-proto`, a module here that says what [`Definition`] asks, and a row below.
 //! `toy` is one that tests add.
 
 mod definition;
 mod describe;
+pub mod iscsi;
+pub mod nfs3;
+pub mod nvme_tcp;
 mod table;
+#[cfg(test)]
+mod toy;
 
 use std::{fmt, net::SocketAddr};
 

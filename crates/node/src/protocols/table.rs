@@ -4,8 +4,6 @@
 /// `Name in module`: `module::Name` is the protocol's `Definition`, and the name of its variants.
 macro_rules! protocols {
     ($($(#[$when:meta])? $name:ident in $module:ident,)+) => {
-        $($(#[$when])? pub mod $module;)+
-
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Protocol {
             $($(#[$when])? $name,)+

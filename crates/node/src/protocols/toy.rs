@@ -317,13 +317,7 @@ impl Target<ServerBackend> for ToyTarget {
         Ok(bytes.len())
     }
 
-    fn complete(
-        &mut self,
-        _: Instant,
-        id: IoId,
-        result: Result<Option<Payload>, UnitError>,
-        _: &mut ServerBackend,
-    ) {
+    fn complete(&mut self, _: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, _: &mut ServerBackend) {
         let tag = self.tags[id as usize].take().expect("it is under way");
         self.answer(tag, result);
     }
@@ -403,7 +397,10 @@ mod tests {
         let bench = Bench::new();
         let load = bench.load_as(&endpoint, load(TaskConfig::Run(RUN), 1), |settings| settings.data_digest = true);
         let failure = load.expect_err("an option that it does not know");
-        assert_eq!((failure.message.as_str(), failure.place.as_str()), ("Toy has no such option", "options.data_digest"));
+        assert_eq!(
+            (failure.message.as_str(), failure.place.as_str()),
+            ("Toy has no such option", "options.data_digest")
+        );
         let mut describer = Protocol::Toy.describe(Digests::default());
         assert_eq!(describer.describe(&[3; 20]), Ok((17, "operation 3".to_owned())));
     }

@@ -190,7 +190,7 @@ impl Client {
     /// The root directory's handle, by MNT.
     pub fn mount(&mut self, path: &str) -> Result<FileHandle, iotax_proto::nfs::mount::MountError> {
         let results = self
-            .call_program(iotax_proto::nfs::mount::PROGRAM as MOUNT_PROGRAM, VERSION, 1, |call| {
+            .call_program(iotax_proto::nfs::mount::PROGRAM, VERSION, 1, |call| {
                 call.opaque(path.as_bytes());
             })
             .expect("an answer");

@@ -1,4 +1,4 @@
-//! NFS over TCP: what every version speaks of (`common`), the MOUNT protocol, and version 3 (`v3`).
+//! NFS over TCP: what every version speaks of (`common`), the MOUNT protocol, and version 3 (`v3`). See README.md.
 
 pub mod backend;
 pub mod common;

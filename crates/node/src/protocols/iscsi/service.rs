@@ -84,8 +84,8 @@ impl IscsiBackend for ServerBackend {
         let mut refusal = LoginRefusal::NoSuchTarget;
         for export in &self.portal().exports {
             let Any::Iscsi(Exported { name, device, sessions }) = &self.state.server.exported[*export] else {
- continue;
- };
+                continue;
+            };
             if !name.eq_ignore_ascii_case(target) {
                 continue;
             }
@@ -96,7 +96,9 @@ impl IscsiBackend for ServerBackend {
                     device: Rc::new(device.clone()),
                     sessions: Rc::new(sessions.clone()),
                     portal_group_tag: PORTAL_GROUP,
-                    auth: group.and_then(Group::chap).map_or(AuthPolicy::None, |Chap { initiator, target }| AuthPolicy::Chap { initiator, target }),
+                    auth: group
+                        .and_then(Group::chap)
+                        .map_or(AuthPolicy::None, |Chap { initiator, target }| AuthPolicy::Chap { initiator, target }),
                     address: self.address(),
                 });
             }

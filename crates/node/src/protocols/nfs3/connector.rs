@@ -2,7 +2,19 @@
 
 use std::{mem, net::SocketAddr};
 
-use iotax_proto::{Instant, Transmit, Violation, nfs::{self, PROGRAM, common::FileHandle, mount::{MountError, PROGRAM as MOUNT_PROGRAM}, v3::{self, VERSION, initiator::{Config, Mount, Root}}}, rpc::{ControlCall, Credentials, auth::Identity, portmap}};
+use iotax_proto::{
+    Instant, Transmit, Violation,
+    nfs::{
+        self, PROGRAM,
+        common::FileHandle,
+        mount::{MountError, PROGRAM as MOUNT_PROGRAM},
+        v3::{
+            VERSION,
+            initiator::{Config, Mount, Root},
+        },
+    },
+    rpc::{ControlCall, Credentials, auth::Identity, portmap},
+};
 
 use super::Unit;
 use crate::{

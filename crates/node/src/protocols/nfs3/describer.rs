@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use iotax_proto::{nfs::{self, v3::{self, Procedure}}, wire::{Reader, Short}};
+use iotax_proto::{
+    nfs::{
+        self,
+        v3::{self, Procedure},
+    },
+    wire::{Reader, Short},
+};
 
 use crate::protocols::{Describe, describe::cut_off};
 

@@ -6,7 +6,20 @@ mod service;
 
 use std::net::SocketAddr;
 
-use iotax_proto::{Instant, nfs::{PROGRAM, common::Handles, mount::PROGRAM as MOUNT_PROGRAM, v3::{VERSION, initiator::Mount, target_side::{Config, Connection}}}, rpc::Peer};
+use iotax_proto::{
+    Instant,
+    nfs::{
+        PROGRAM,
+        common::Handles,
+        mount::PROGRAM as MOUNT_PROGRAM,
+        v3::{
+            VERSION,
+            initiator::Mount,
+            target_side::{Config, Connection},
+        },
+    },
+    rpc::Peer,
+};
 
 use super::{About, Definition, Describe, Digests};
 use crate::{

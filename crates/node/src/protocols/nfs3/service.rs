@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use iotax_proto::{Instant, nfs::{backend::{Files, NfsBackend, ServerState}, common::{Attributes, Export, ExportAccess, ExportId, FileId, NameSpace as _, OpenFile, Time, FileError}}, rpc::{Credentials, Peer}};
+use iotax_proto::{
+    Instant,
+    nfs::{
+        backend::{Files, NfsBackend, ServerState},
+        common::{Attributes, Export, ExportAccess, ExportId, FileError, FileId, NameSpace as _, OpenFile, Time},
+    },
+    rpc::{Credentials, Peer},
+};
 
 use crate::{
     fs::{Limits, Tree, VolumeFile},

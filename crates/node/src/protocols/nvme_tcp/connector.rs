@@ -49,12 +49,7 @@ struct News {
 }
 
 impl Controller {
-    pub(super) fn new(
-        unit: &Unit,
-        settings: &Settings,
-        workers: Workers,
-        place: &str,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers, place: &str) -> Result<Self, Failure> {
         let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
         let host = settings.initiator.as_deref().unwrap_or(HOST);
         let config = ConnectConfig {
@@ -225,8 +220,7 @@ mod tests {
         let workers = Workers { first: 0, count: 1, outstanding: 1 };
         let unit = Unit { port: 4420, nqn: "nqn".to_owned(), nsid: 1 };
         let entropy = |controller: &Controller| controller.queue_config().session.auth.expect("a policy").entropy.0;
-        let [first, again] =
-            [(); 2].map(|()| Controller::new(&unit, &settings, workers, "here").expect("settings"));
+        let [first, again] = [(); 2].map(|()| Controller::new(&unit, &settings, workers, "here").expect("settings"));
         let mut all = [entropy(&first), entropy(&first), entropy(&again), entropy(&again)];
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "queues, reconnects and later runs differ");

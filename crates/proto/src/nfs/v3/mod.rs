@@ -1,4 +1,4 @@
-//! NFS version 3 (RFC 1813): see README.md.
+//! NFS version 3 (RFC 1813): see README.md of `nfs`.
 
 // A failure carries attributes as a success does, and is no larger than it.
 #![allow(clippy::result_large_err)]
