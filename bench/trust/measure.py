@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.trust.cases import PROTOCOLS, RESPONSES, Case, study_text
 from iotax.analysis import Summary, summarise
 from iotax.analysis.rounds import SLICED, slice_logs
-from iotax.analysis.validity import Level, overall
+from iotax.analysis.validity import Severity, overall
 from iotax.collected import study_data
 from iotax.design import plan
 from iotax.labs.choice import open_lab
@@ -106,7 +106,7 @@ def _told(case: Case, number: int, summary: Summary, burn_ns: int) -> Run:
                 truths[answer.response.key],
             )
         )
-    doubtful = [overall(checks) >= Level.DOUBTFUL for checks in summary.run_checks.values()]
+    doubtful = [overall(checks) >= Severity.DOUBTFUL for checks in summary.run_checks.values()]
     return Run(found, _slices(summary), sum(doubtful) / len(doubtful), base_us)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Ending:
     """How an invocation ended."""
 
     run: int
@@ -57,7 +57,7 @@ class Listener:
 
     def warning(self, message: str) -> None: ...
 
-    def concluded(self, summary: Summary) -> None:
+    def concluded(self, summary: Ending) -> None:
         """Nothing more runs in this invocation."""
 
 
@@ -107,6 +107,6 @@ class Listeners(Listener):
         for one in self._each:
             one.warning(message)
 
-    def concluded(self, summary: Summary) -> None:
+    def concluded(self, summary: Ending) -> None:
         for one in self._each:
             one.concluded(summary)

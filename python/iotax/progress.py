@@ -10,7 +10,7 @@ from iotax.design import Plan
 from iotax.expected import Clock
 from iotax.labs.base import Sample
 from iotax.listener import Listener
-from iotax.runner import Summary
+from iotax.runner import Ending
 from iotax.trial import Attempt, Trial
 
 _CELLS = 24
@@ -76,7 +76,7 @@ class _Bar(Listener):
         self._kept.append(f"warning: {message}")
         self._draw()
 
-    def concluded(self, summary: Summary) -> None:
+    def concluded(self, summary: Ending) -> None:
         del summary
         self._now = ""
         self._draw()

@@ -6,7 +6,7 @@ import math
 from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import Level, against_rules, check_run, overall
+from iotax.analysis.validity import Severity, against_rules, check_run, overall
 from iotax.notebook import Notebook, StudyRun
 from iotax.trial import Attempt, Second, Stream, TrialResult
 
@@ -29,7 +29,7 @@ def judged_runs(notebook: Notebook, run: StudyRun) -> dict[str, Row]:
             found[attempt.trial.id] = {
                 "level": overall(checks).name.lower(),
                 "excluded": bool(against_rules(checks, study.exclude)),
-                "doubts": [f"{check.key}: {check.text}" for check in checks if check.level >= Level.NOTE],
+                "doubts": [f"{check.key}: {check.text}" for check in checks if check.level >= Severity.NOTE],
             }
     return found
 

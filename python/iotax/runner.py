@@ -22,7 +22,7 @@ from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
 from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Sample, Step, TrialFailed
-from iotax.listener import Listener, Summary
+from iotax.listener import Ending, Listener
 from iotax.notebook import Writer
 from iotax.preconditioning import precondition
 from iotax.study import Study
@@ -45,7 +45,7 @@ def run_study(
     environment: dict[str, Any],
     listener: Listener,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
-) -> Summary:
+) -> Ending:
     """Runs every trial that has no result yet. Raises LabUnusable before the first trial, NotebookError at any time.
 
     The latest run of an equal study under the same label is taken up again, or of one with fewer replicates, to which
@@ -60,7 +60,7 @@ def run_study(
                 # An invocation may have ended between the last trial and planning what comes after it.
                 _plan_more(study, writer, earlier)
                 if not writer.left(earlier):
-                    return Summary(earlier, 0, (), interrupted=False, finished=True)
+                    return Ending(earlier, 0, (), interrupted=False, finished=True)
             with interrupts.heard():
                 lab.prepare(_progress(listener))
             run, resumed = _taken_up(study, plan, writer, earlier, source, label, listener, anew=anew)
@@ -126,7 +126,7 @@ def _precondition(study: Study, lab: Lab, writer: Writer, run: int, session: int
         raise LabUnusable([Finding("error", "preconditioning", failed.reason)]) from failed
 
 
-def _plan_more(study: Study, writer: Writer, run: int, so_far: Summary | None = None) -> list[Trial]:
+def _plan_more(study: Study, writer: Writer, run: int, so_far: Ending | None = None) -> list[Trial]:
     """What a search runs next, written down before it runs; empty where trials are left or the search is over.
 
     It goes on without trials that were given up, and without what the study's own rule made needless.
@@ -159,20 +159,20 @@ class _Runner:
         self._done = 0
         self._block = 0
 
-    def work(self, left: list[Trial]) -> Summary:
+    def work(self, left: list[Trial]) -> Ending:
         try:
             for trials in self._together(left):
                 if trials[0].block != self._block:
                     block = self._block = trials[0].block
                     if self._may_stop(block):
-                        return Summary(self._run, self._done, tuple(self._failed), interrupted=False, stopped=True)
+                        return Ending(self._run, self._done, tuple(self._failed), interrupted=False, stopped=True)
                     self._measure_background(block)
                 self._try(trials)
         except KeyboardInterrupt:
-            return Summary(self._run, self._done, tuple(self._failed), interrupted=True)
+            return Ending(self._run, self._done, tuple(self._failed), interrupted=True)
         except _TargetAway as away:
-            return Summary(self._run, self._done, tuple(self._failed), interrupted=False, away=away.reason)
-        return Summary(self._run, self._done, tuple(self._failed), interrupted=False)
+            return Ending(self._run, self._done, tuple(self._failed), interrupted=False, away=away.reason)
+        return Ending(self._run, self._done, tuple(self._failed), interrupted=False)
 
     def _may_stop(self, block: int) -> bool:
         """Before a block that has not begun: do the blocks so far say enough?"""

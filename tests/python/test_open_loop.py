@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import Level, check_run
+from iotax.analysis.validity import Severity, check_run
 from iotax.notebook import Notebook
 
 STUDY = """\
@@ -50,7 +50,7 @@ def test_an_overload_is_flagged_and_its_backlog_bounded_and_counted(
             assert 0 < result.open.backlog_peak <= 100
             assert result.open.dropped > 5000
             checks = {check.key: check.level for check in check_run(Run(each.trial, result))}
-            assert checks["achieved"] is Level.DOUBTFUL
+            assert checks["achieved"] is Severity.DOUBTFUL
     written = iotax("export", "n.iotax", "--format", "csv")
     rows = [row for row in csv.DictReader(written.stdout.splitlines()) if row["factor_rate_iops"] != "0"]
     assert len(rows) == 4

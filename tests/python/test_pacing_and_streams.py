@@ -8,7 +8,7 @@ import pytest
 
 from conftest import FakeEngine
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import Level, check_run
+from iotax.analysis.validity import Severity, check_run
 from iotax.cli.run import run
 from iotax.labs.load import run_document
 from iotax.notebook import Notebook
@@ -132,13 +132,13 @@ def open_run(achieved: float, lateness_us: int) -> Run:
 
 
 def test_a_rate_not_held_and_a_late_generator_are_flagged() -> None:
-    def levels(run: Run) -> dict[str, Level]:
+    def levels(run: Run) -> dict[str, Severity]:
         return {check.key: check.level for check in check_run(run)}
 
     good = levels(open_run(achieved=0.995, lateness_us=5))
-    assert (good["little"], good["achieved"], good["lateness"]) == (Level.GOOD, Level.GOOD, Level.GOOD)
+    assert (good["little"], good["achieved"], good["lateness"]) == (Severity.GOOD, Severity.GOOD, Severity.GOOD)
     bad = levels(open_run(achieved=0.98, lateness_us=50))
-    assert (bad["little"], bad["achieved"], bad["lateness"]) == (Level.GOOD, Level.DOUBTFUL, Level.DOUBTFUL)
+    assert (bad["little"], bad["achieved"], bad["lateness"]) == (Severity.GOOD, Severity.DOUBTFUL, Severity.DOUBTFUL)
 
 
 def test_together_and_one_by_one_are_different_counts() -> None:

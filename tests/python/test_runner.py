@@ -14,7 +14,7 @@ from iotax.labs import load as labs_load
 from iotax.labs.base import LabUnusable, Step
 from iotax.labs.loopback import LoopbackLab, share_cpus
 from iotax.notebook import Notebook, Writer
-from iotax.runner import Listener, Summary, run_study
+from iotax.runner import Ending, Listener, run_study
 from iotax.study.read import load_study
 from iotax.trial import Attempt
 from iotax.waiting import WAIT_FOR_TARGET_S
@@ -47,7 +47,7 @@ def run(
     label: str = "",
     lab: type[LoopbackLab] = LoopbackLab,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
-) -> Summary:
+) -> Ending:
     study, source = load_study(str(study_path))
     planned = plan(study)
     with Writer(path) as writer:
@@ -73,7 +73,7 @@ def attempts(path: Path) -> list[Attempt]:
 def test_a_study_runs_in_its_planned_order(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:
     del engine
     path = tmp_path / "n.iotax"
-    assert run(path, tiny) == Summary(1, 8, (), interrupted=False)
+    assert run(path, tiny) == Ending(1, 8, (), interrupted=False)
     assert [each.trial.id for each in attempts(path)] == [each.id for each in plan(load_study(str(tiny))[0]).trials]
     first = attempts(path)[0]
     assert first.status == "done"
@@ -120,7 +120,7 @@ def test_a_failed_attempt_is_kept_and_tried_once_more(
 ) -> None:
     engine.faults(run_3=fault)
     log = Log()
-    assert run(tmp_path / "n.iotax", tiny, log) == Summary(1, 8, (), interrupted=False)
+    assert run(tmp_path / "n.iotax", tiny, log) == Ending(1, 8, (), interrupted=False)
     found = attempts(tmp_path / "n.iotax")
     assert len(found) == 9
     assert [(each.number, each.status) for each in found[2:4]] == [(1, "failed"), (2, "done")]
@@ -137,7 +137,7 @@ def test_a_trial_that_fails_twice_is_left_and_the_study_goes_on(engine: FakeEngi
     assert len(summary.failed) == 1
     # Run again, the study takes up that trial alone.
     log = Log()
-    assert run(tmp_path / "n.iotax", tiny, log) == Summary(1, 1, (), interrupted=False)
+    assert run(tmp_path / "n.iotax", tiny, log) == Ending(1, 1, (), interrupted=False)
     assert (log.resumed, log.left) == (True, 1)
     assert attempts(tmp_path / "n.iotax")[-1].number == 3
 
@@ -219,7 +219,7 @@ def test_a_complete_study_is_left_alone(engine: FakeEngine, tiny: Path, tmp_path
     path = tmp_path / "n.iotax"
     assert run(path, tiny).done == 8
     asked = engine.documents("load")
-    assert run(path, tiny) == Summary(1, 0, (), interrupted=False, finished=True)
+    assert run(path, tiny) == Ending(1, 0, (), interrupted=False, finished=True)
     assert engine.documents("load") == asked
     with Notebook(path) as notebook:
         assert len(notebook.environments()) == 1
@@ -239,7 +239,7 @@ def test_more_replicates_are_added_to_what_is_there(
     assert len(run(path, tiny, log).failed) == 1
     assert log.resumed is True
     # What was left of the added ones is taken up like any other.
-    assert run(path, tiny) == Summary(1, 1, (), interrupted=False)
+    assert run(path, tiny) == Ending(1, 1, (), interrupted=False)
     found = attempts(path)
     assert found[: len(before)] == before
     done = [each.trial for each in found if each.status == "done"]
@@ -284,7 +284,7 @@ def test_new_begins_again_although_trials_are_left(engine: FakeEngine, tiny: Pat
     engine.faults(every="die")
     run(path, tiny)
     engine.faults()
-    assert run(path, tiny, anew=True) == Summary(2, 8, (), interrupted=False)
+    assert run(path, tiny, anew=True) == Ending(2, 8, (), interrupted=False)
 
 
 @pytest.mark.parametrize(("refill", "fills"), [("never", 0), ("block", 1), ("trial", 7)])

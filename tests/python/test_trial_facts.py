@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from conftest import TINY
-from iotax.analysis import Grid, Level, Run, summarise
+from iotax.analysis import Grid, Run, Severity, summarise
 from iotax.analysis.limits import limit_of
 from iotax.analysis.responses import CPU, CPU_INITIATOR
 from iotax.analysis.validity import check_run
@@ -108,12 +108,12 @@ def with_cpu(run: Run, *parts: CpuTime, **facts: Any) -> Run:
     return Run(run.trial, run.result.model_copy(update={"cpu": CpuUse([*parts]), "facts": told}))
 
 
-def finding(run: Run, key: str) -> tuple[Level, str]:
+def finding(run: Run, key: str) -> tuple[Severity, str]:
     return next((each.level, each.text) for each in check_run(run) if each.key == key)
 
 
-@pytest.mark.parametrize(("processors", "level"), [(1, Level.NOTE), (4, Level.GOOD), (None, Level.UNKNOWN)])
-def test_a_generator_is_busy_by_the_processors_that_it_had(run: Run, processors: int | None, level: Level) -> None:
+@pytest.mark.parametrize(("processors", "level"), [(1, Severity.NOTE), (4, Severity.GOOD), (None, Severity.UNKNOWN)])
+def test_a_generator_is_busy_by_the_processors_that_it_had(run: Run, processors: int | None, level: Severity) -> None:
     found = with_cpu(run, part("initiator", "process", 1_200_000_000, processors=processors))
     assert finding(found, "generator")[0] is level
     assert limit_of([found]).limiter == {1: "initiator", 4: "outstanding", None: "unknown"}[processors]
@@ -121,7 +121,7 @@ def test_a_generator_is_busy_by_the_processors_that_it_had(run: Run, processors:
 
 def test_a_guest_of_several_processors_is_busy_by_all_of_them(run: Run) -> None:
     half = with_cpu(run, part("initiator", "guest", 2_000_000_000, processors=4), lab="vm", stack="kernel")
-    assert finding(half, "generator") == (Level.GOOD, "its 4 processors were 50 % busy")
+    assert finding(half, "generator") == (Severity.GOOD, "its 4 processors were 50 % busy")
 
 
 def kernel(run: Run, busy_ns: int, background_ns: int | None, programs_ns: int = 0, steal_ns: int = 0) -> Run:
@@ -142,14 +142,14 @@ def test_a_path_in_the_kernel_costs_what_the_machine_spends_beyond_its_backgroun
 
 
 def test_the_kernels_threads_are_no_foreign_work_but_other_programs_are(run: Run) -> None:
-    assert finding(kernel(run, 1_500_000_000, 0), "foreign")[0] is Level.GOOD
-    assert finding(kernel(run, 1_500_000_000, 0, programs_ns=300_000_000), "foreign")[0] is Level.DOUBTFUL
+    assert finding(kernel(run, 1_500_000_000, 0), "foreign")[0] is Severity.GOOD
+    assert finding(kernel(run, 1_500_000_000, 0, programs_ns=300_000_000), "foreign")[0] is Severity.DOUBTFUL
 
 
 def test_what_the_hypervisor_below_takes_disturbs_a_run(run: Run) -> None:
-    assert finding(kernel(run, 1_500_000_000, 0, steal_ns=50_000_000), "foreign")[0] is Level.GOOD
+    assert finding(kernel(run, 1_500_000_000, 0, steal_ns=50_000_000), "foreign")[0] is Severity.GOOD
     level, text = finding(kernel(run, 1_500_000_000, 0, steal_ns=300_000_000), "foreign")
-    assert (level, text) == (Level.DOUBTFUL, "0.00 processors busy, 0.30 taken by the hypervisor")
+    assert (level, text) == (Severity.DOUBTFUL, "0.00 processors busy, 0.30 taken by the hypervisor")
 
 
 PATHS = """\

@@ -29,7 +29,7 @@ from iotax.analysis.quantiles import Quantile, Shift, ShiftPoint
 from iotax.analysis.responses import RESPONSES, Response, Run
 from iotax.analysis.steady import BatchMeans, SteadyState
 from iotax.analysis.summary import CellSummary, Summary, summarise
-from iotax.analysis.validity import Check, Level
+from iotax.analysis.validity import Check, Severity
 from iotax.analysis.verdict import Verdict
 
 __all__ = [
@@ -41,12 +41,12 @@ __all__ = [
     "Estimate",
     "Excluded",
     "Grid",
-    "Level",
     "Noise",
     "Overall",
     "Quantile",
     "Response",
     "Run",
+    "Severity",
     "Shift",
     "ShiftPoint",
     "SteadyState",

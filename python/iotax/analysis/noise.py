@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from iotax.analysis.compare import Model
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import Response
-from iotax.analysis.validity import Check, Level
+from iotax.analysis.validity import Check, Severity
 from iotax.design.power import detectable_ratio
 
 
@@ -42,7 +42,7 @@ def noise_floor(model: Model) -> Noise | None:
 def noise_check(known: Estimate | None, margin_percent: float) -> Check:
     """Is a treatment known better than the margin by which treatments are judged?"""
     if known is None or known.low is None or known.high is None:
-        return Check("noise", Level.UNKNOWN, "too few runs to say")
+        return Check("noise", Severity.UNKNOWN, "too few runs to say")
     half_width = math.sqrt(known.high / known.low) - 1
     text = f"its mean is known to ±{half_width:.1%}, and the margin is {margin_percent:g} %"
-    return Check("noise", Level.NOTE if 100 * half_width > margin_percent else Level.GOOD, text)
+    return Check("noise", Severity.NOTE if 100 * half_width > margin_percent else Severity.GOOD, text)

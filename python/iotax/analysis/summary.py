@@ -27,7 +27,7 @@ from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
 from iotax.analysis.responses import CPU, RESPONSES, Response, Run
 from iotax.analysis.sessions import SessionScatter, session_scatter
 from iotax.analysis.steady import SteadyState
-from iotax.analysis.validity import Check, Doubt, Level, doubt, overall, steadiness, worst_of
+from iotax.analysis.validity import Check, Doubt, Severity, doubt, overall, steadiness, worst_of
 from iotax.analysis.withheld import chosen
 
 
@@ -58,7 +58,7 @@ class CellSummary:
         return quantiles(self.runs)
 
     @property
-    def level(self) -> Level:
+    def level(self) -> Severity:
         return overall(self.checks)
 
 

@@ -29,7 +29,7 @@ STEADY_SAMPLE_S_MIN = 0.5
 NOT_RECORDED = "not recorded"
 
 
-class Level(IntEnum):
+class Severity(IntEnum):
     """How much a finding weighs."""
 
     GOOD = 0
@@ -43,7 +43,7 @@ class Level(IntEnum):
 @dataclass(frozen=True)
 class Check:
     key: str
-    level: Level
+    level: Severity
     text: str
 
 
@@ -71,7 +71,7 @@ DISTURBANCES = frozenset({"steady", "wait", "foreign", "skew"})
 
 def check_run(run: Run) -> list[Check]:
     """One finding for each of `TITLES` that a single run can have, in that order."""
-    checks: dict[str, Callable[[Run], tuple[Level, str]]] = {
+    checks: dict[str, Callable[[Run], tuple[Severity, str]]] = {
         "errors": _errors,
         "data": _data,
         "little": _little,
@@ -90,7 +90,7 @@ def check_run(run: Run) -> list[Check]:
 
 def against_rules(checks: Iterable[Check], rules: Sequence[str]) -> list[Check]:
     """The findings that leave a run out, by a study's `exclude`."""
-    return [check for check in checks if check.key in rules and check.level >= Level.NOTE]
+    return [check for check in checks if check.key in rules and check.level >= Severity.NOTE]
 
 
 def worst_of(runs: Sequence[Sequence[Check]]) -> list[Check]:
@@ -99,9 +99,8 @@ def worst_of(runs: Sequence[Sequence[Check]]) -> list[Check]:
     for same in zip(*runs, strict=True):
         worst = max(same, key=lambda check: check.level)
         hit = sum(check.level == worst.level for check in same)
-        text = (
-            worst.text if hit == len(same) or worst.level == Level.GOOD else f"{worst.text} ({hit} of {len(same)} runs)"
-        )
+        all_alike = hit == len(same) or worst.level == Severity.GOOD
+        text = worst.text if all_alike else f"{worst.text} ({hit} of {len(same)} runs)"
         result.append(Check(worst.key, worst.level, text))
     return result
 
@@ -126,13 +125,13 @@ _LATENCY_ALONE = {"lateness"}
 def doubt(runs: Sequence[Sequence[Check]], of: Response | None = None) -> Doubt:
     """`runs` are the findings of each; `of` leaves out what says nothing about that response."""
     without = _LATENCY_ALONE if of is not None and not of.is_latency else frozenset()
-    bad = [[c.key for c in checks if c.level >= Level.DOUBTFUL and c.key not in without] for checks in runs]
+    bad = [[c.key for c in checks if c.level >= Severity.DOUBTFUL and c.key not in without] for checks in runs]
     keys = [key for found in bad for key in found]
     return Doubt(sum(map(bool, bad)), len(runs), tuple(sorted(set(keys), key=lambda key: (-keys.count(key), key))))
 
 
-def overall(checks: Iterable[Check]) -> Level:
-    return max((check.level for check in checks), default=Level.UNKNOWN)
+def overall(checks: Iterable[Check]) -> Severity:
+    return max((check.level for check in checks), default=Severity.UNKNOWN)
 
 
 def little_error(run: Run) -> float | None:
@@ -186,59 +185,59 @@ def _loop_unknown(run: Run) -> bool:
     return run.result.origin is not None and run.result.origin.loop == "unknown"
 
 
-def _errors(run: Run) -> tuple[Level, str]:
+def _errors(run: Run) -> tuple[Severity, str]:
     count = (run.result.checks.errors or 0) + run.result.read.errors + run.result.write.errors
     if not count and run.result.checks.errors is None:
-        return Level.UNKNOWN, NOT_RECORDED
-    return (Level.INVALID, f"{count:,} I/Os failed") if count else (Level.GOOD, "none")
+        return Severity.UNKNOWN, NOT_RECORDED
+    return (Severity.INVALID, f"{count:,} I/Os failed") if count else (Severity.GOOD, "none")
 
 
-def _data(run: Run) -> tuple[Level, str]:
+def _data(run: Run) -> tuple[Severity, str]:
     verify = run.result.verify
     if verify is None:
-        return Level.UNKNOWN, "reads were not checked"
+        return Severity.UNKNOWN, "reads were not checked"
     if verify.wrong_blocks:
-        return Level.INVALID, f"{counted(verify.wrong_blocks, 'block')} held wrong data"
+        return Severity.INVALID, f"{counted(verify.wrong_blocks, 'block')} held wrong data"
     if not verify.checked_blocks:
-        return Level.UNKNOWN, "no block was read"
-    return Level.GOOD, f"{verify.checked_blocks:,} blocks checked"
+        return Severity.UNKNOWN, "no block was read"
+    return Severity.GOOD, f"{verify.checked_blocks:,} blocks checked"
 
 
-def _little(run: Run) -> tuple[Level, str]:
+def _little(run: Run) -> tuple[Severity, str]:
     if not run.result.ios:
-        return (Level.GOOD, "nothing was asked") if run.result.idle else (Level.INVALID, "no I/O completed")
+        return (Severity.GOOD, "nothing was asked") if run.result.idle else (Severity.INVALID, "no I/O completed")
     error = little_error(run)
     if error is None:
-        return Level.UNKNOWN, "outstanding I/Os or mean latency not known"
+        return Severity.UNKNOWN, "outstanding I/Os or mean latency not known"
     text = f"|N − X·R|/N = {100 * error:.1f} %"
-    return (Level.DOUBTFUL if error > LITTLE_MAX else Level.GOOD), text
+    return (Severity.DOUBTFUL if error > LITTLE_MAX else Severity.GOOD), text
 
 
-def _achieved(run: Run) -> tuple[Level, str]:
+def _achieved(run: Run) -> tuple[Severity, str]:
     held = run.result.open
     if held is None and _loop_unknown(run):
-        return Level.UNKNOWN, "not known whether a rate was set"
+        return Severity.UNKNOWN, "not known whether a rate was set"
     if held is None:
-        return Level.GOOD, "closed loop: no rate was set"
+        return Severity.GOOD, "closed loop: no rate was set"
     text = f"{held.achieved:.1%} of {held.offered:,} I/Os offered"
     if held.dropped or held.backlog_end:
         text += f"; {held.dropped:,} dropped, {held.backlog_end:,} waiting at the end"
-    return (Level.DOUBTFUL if held.achieved < ACHIEVED_MIN else Level.GOOD), text
+    return (Severity.DOUBTFUL if held.achieved < ACHIEVED_MIN else Severity.GOOD), text
 
 
-def _lateness(run: Run) -> tuple[Level, str]:
+def _lateness(run: Run) -> tuple[Severity, str]:
     held = run.result.open
     if held is None and _loop_unknown(run):
-        return Level.UNKNOWN, "not known whether a rate was set"
+        return Severity.UNKNOWN, "not known whether a rate was set"
     if held is None:
-        return Level.GOOD, "closed loop: nothing is due"
+        return Severity.GOOD, "closed loop: nothing is due"
     if held.lateness is None:
-        return Level.UNKNOWN, "not measured"
+        return Severity.UNKNOWN, "not measured"
     if not run.result.ios:
-        return Level.GOOD, "nothing was asked"
+        return Severity.GOOD, "nothing was asked"
     share = held.lateness.mean_ns() / run.result.latency_mean_ns
     text = f"late by {held.lateness.mean_ns() / 1e3:.1f} µs on average, {share:.1%} of the response time"
-    return (Level.DOUBTFUL if share > LATENESS_SHARE_MAX else Level.GOOD), text
+    return (Severity.DOUBTFUL if share > LATENESS_SHARE_MAX else Severity.GOOD), text
 
 
 def steadiness(run: Run) -> steady.SteadyState:
@@ -249,49 +248,49 @@ def steadiness(run: Run) -> steady.SteadyState:
     return steady.steady_state([each.reads + each.writes for each in series])
 
 
-def _steady(run: Run) -> tuple[Level, str]:
+def _steady(run: Run) -> tuple[Severity, str]:
     if run.result.idle:
-        return Level.GOOD, "nothing was asked"
+        return Severity.GOOD, "nothing was asked"
     found = steadiness(run)
     if found.label is steady.Label.UNKNOWN or found.window is None:
-        return Level.UNKNOWN, str(steady.Label.UNKNOWN)
+        return Severity.UNKNOWN, str(steady.Label.UNKNOWN)
     window = found.window
     text = f"range {100 * window.range_ratio:.0f} %, drift {100 * window.excursion_ratio:.0f} % of the mean"
     if found.label is steady.Label.UNSTEADY:
-        return Level.DOUBTFUL, f"{found.label}: {text}"
+        return Severity.DOUBTFUL, f"{found.label}: {text}"
     if found.warmup_too_short:
-        return Level.NOTE, f"steady, but the warm-up was too short: it changes the mean by {found.warmup_bias:.1%}"
-    return Level.GOOD, text
+        return Severity.NOTE, f"steady, but the warm-up was too short: it changes the mean by {found.warmup_bias:.1%}"
+    return Severity.GOOD, text
 
 
-def _wait(run: Run) -> tuple[Level, str]:
+def _wait(run: Run) -> tuple[Severity, str]:
     share = run.result.checks.run_queue_wait
     if share is None:
-        return Level.UNKNOWN, "not measured"
-    return (Level.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Level.GOOD), f"{100 * share:.1f} % of the window"
+        return Severity.UNKNOWN, "not measured"
+    return (Severity.DOUBTFUL if share > RUN_QUEUE_WAIT_MAX else Severity.GOOD), f"{100 * share:.1f} % of the window"
 
 
-def _foreign(run: Run) -> tuple[Level, str]:
+def _foreign(run: Run) -> tuple[Severity, str]:
     cores, taken = foreign_cores(run), taken_cores(run)
     if cores is None and not taken:
-        return Level.UNKNOWN, "not measured"
+        return Severity.UNKNOWN, "not measured"
     text = "other work not measured" if cores is None else f"{cores:.2f} processors busy"
     if taken:
         text += f", {taken:.2f} taken by the hypervisor"
-    return (Level.DOUBTFUL if (cores or 0) + taken > FOREIGN_CORES_MAX else Level.GOOD), text
+    return (Severity.DOUBTFUL if (cores or 0) + taken > FOREIGN_CORES_MAX else Severity.GOOD), text
 
 
-def _skew(run: Run) -> tuple[Level, str]:
+def _skew(run: Run) -> tuple[Severity, str]:
     skew_ns = run.result.checks.start_skew_ns
     if skew_ns is None:
-        return Level.UNKNOWN, NOT_RECORDED
+        return Severity.UNKNOWN, NOT_RECORDED
     share = skew_ns / run.result.window.duration_ns
     if len(run.result.clients) > 1:
         return _clients_skew(run, share)
-    return (Level.DOUBTFUL if share > START_SKEW_MAX else Level.GOOD), f"{skew_ns / 1e6:.2f} ms"
+    return (Severity.DOUBTFUL if share > START_SKEW_MAX else Severity.GOOD), f"{skew_ns / 1e6:.2f} ms"
 
 
-def _clients_skew(run: Run, own: float) -> tuple[Level, str]:
+def _clients_skew(run: Run, own: float) -> tuple[Severity, str]:
     """Of several hosts, each by its own clock less its offset; `own` is the largest within one of them."""
     last = max(run.result.clients, key=lambda client: client.started_after_ns)
     error_ns = last.clock_error_ns + max(client.clock_error_ns for client in run.result.clients)
@@ -302,46 +301,46 @@ def _clients_skew(run: Run, own: float) -> tuple[Level, str]:
         text += f", {100 * share:.1f} % of the window"
     # Only what the clocks' own error cannot explain.
     if share - error_ns / window_ns > START_SKEW_MAX:
-        return Level.INVALID, text
-    return (Level.NOTE if share > CLIENT_SKEW_NOTED else Level.GOOD), text
+        return Severity.INVALID, text
+    return (Severity.NOTE if share > CLIENT_SKEW_NOTED else Severity.GOOD), text
 
 
-def _generator(run: Run) -> tuple[Level, str]:
+def _generator(run: Run) -> tuple[Severity, str]:
     initiator = run.result.cpu.initiator or run.result.cpu.part("both")
     if initiator is None:
-        return Level.UNKNOWN, "not measured"
+        return Severity.UNKNOWN, "not measured"
     busy = initiator.busy_share
     if busy is None:
-        return Level.UNKNOWN, "number of processors unknown"
+        return Severity.UNKNOWN, "number of processors unknown"
     if run.result.facts.polling in ("auto", "always"):
-        return Level.UNKNOWN, f"it polls ({run.result.facts.polling}): its processors are busy without work, too"
+        return Severity.UNKNOWN, f"it polls ({run.result.facts.polling}): its processors are busy without work, too"
     of = "its processor was" if initiator.processors == 1 else f"its {initiator.processors} processors were"
     if busy >= GENERATOR_BUSY:
-        return Level.NOTE, f"{of} {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"
-    return Level.GOOD, f"{of} {100 * busy:.0f} % busy"
+        return Severity.NOTE, f"{of} {100 * min(busy, 1.0):.0f} % busy: the initiator bounds the throughput"
+    return Severity.GOOD, f"{of} {100 * busy:.0f} % busy"
 
 
-def _unwritten(run: Run) -> tuple[Level, str]:
+def _unwritten(run: Run) -> tuple[Severity, str]:
     verify = run.result.verify
     if verify is None:
-        return Level.UNKNOWN, "reads were not checked"
+        return Severity.UNKNOWN, "reads were not checked"
     if verify.never_written_blocks:
-        return Level.DOUBTFUL, f"{verify.never_written_blocks:,} blocks were read that had never been written"
-    return Level.GOOD, "none read"
+        return Severity.DOUBTFUL, f"{verify.never_written_blocks:,} blocks were read that had never been written"
+    return Severity.GOOD, "none read"
 
 
-def _balance(run: Run) -> tuple[Level, str]:
+def _balance(run: Run) -> tuple[Severity, str]:
     paths = run.result.paths
     if paths is None and run.result.origin is not None:
-        return Level.UNKNOWN, NOT_RECORDED
+        return Severity.UNKNOWN, NOT_RECORDED
     if paths is None:
-        return Level.GOOD, "one path"
+        return Severity.GOOD, "one path"
     total = sum(path.ios for path in paths.used)
     if not total:
-        return Level.UNKNOWN, "no I/O on any path"
+        return Severity.UNKNOWN, "no I/O on any path"
     shares = [path.ios / total for path in paths.used]
     text = f"{paths.policy}: " + ", ".join(
         f"{path.name} {share:.0%}" for path, share in zip(paths.used, shares, strict=True)
     )
     uneven = max(abs(share * len(shares) - 1) for share in shares)
-    return (Level.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Level.GOOD), text
+    return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text

@@ -16,7 +16,7 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.notebooks import OUT
-from iotax.listener import Listener, Listeners, Summary
+from iotax.listener import Ending, Listener, Listeners
 from iotax.study import Study
 from iotax.units import counted
 from iotax.waiting import WAIT_FOR_TARGET_S
@@ -103,7 +103,7 @@ def measure(
     destroy: Sequence[str] = (),
     again: bool = False,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
-) -> Summary:
+) -> Ending:
     """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin.
 
     `listener` is told of it all, the display where none is given.
@@ -147,7 +147,7 @@ def measure(
         display.close()
 
 
-def _conclude(study: Study, path: Path, summary: Summary, document: Path | None, *, report: bool, quiet: bool) -> None:
+def _conclude(study: Study, path: Path, summary: Ending, document: Path | None, *, report: bool, quiet: bool) -> None:
     """The table, what went wrong, and the report's path as the last line."""
     from iotax.cli.show import default_report, write_report
     from iotax.notebook import Notebook
@@ -199,7 +199,7 @@ def _nothing_run(notebook: Notebook, run: int) -> str:
     )
 
 
-def _print(study: Study, notebook: Notebook, summary: Summary) -> None:
+def _print(study: Study, notebook: Notebook, summary: Ending) -> None:
     from iotax.cli.kernels import print_kernels
     from iotax.cli.summary import print_summary
 
@@ -210,7 +210,7 @@ def _print(study: Study, notebook: Notebook, summary: Summary) -> None:
         typer.echo(f"Given up: {', '.join(summary.failed)}; `iotax show {notebook.path}` tells why.")
 
 
-def _document(notebook: Notebook, summary: Summary, page: Path | None) -> dict[str, Any]:
+def _document(notebook: Notebook, summary: Ending, page: Path | None) -> dict[str, Any]:
     from iotax.cli.summary import run_document
 
     return {

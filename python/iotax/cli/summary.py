@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
-from iotax.analysis import RESPONSES, CellSummary, Level, Summary, summarise
+from iotax.analysis import RESPONSES, CellSummary, Severity, Summary, summarise
 from iotax.analysis.precision import half_width_percent, precisions
 from iotax.cli.agreed import agreed
 from iotax.cli.console import console
@@ -113,7 +113,7 @@ def _treatment_document(cell: CellSummary, summary: Summary) -> dict[str, Any]:
         "arm": cell.arm,
         "runs": len(cell.runs),
         "validity": cell.level.name.lower(),
-        "doubts": [{"check": each.key, "text": each.text} for each in cell.checks if each.level >= Level.NOTE],
+        "doubts": [{"check": each.key, "text": each.text} for each in cell.checks if each.level >= Severity.NOTE],
         "values": {
             key: {"unit": _RESPONSES[key].unit, "value": each.value, "low": each.low, "high": each.high}
             for key, each in cell.values.items()

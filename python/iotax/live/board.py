@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from iotax.analysis.data import PROTOCOL, Grid
 from iotax.analysis.responses import Run
-from iotax.analysis.validity import TITLES, Check, Level, check_run
+from iotax.analysis.validity import TITLES, Check, Severity, check_run
 from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
 from iotax.live.metrics import Family
@@ -252,7 +252,7 @@ class Board:
             "iops": _number(result.rate_iops),
             "p50_ns": _number(result.latency_ns(50)),
             "p99_ns": _number(result.latency_ns(99)),
-            "doubts": [f"{TITLES[c.key]}: {c.text}" for c in checks if c.level >= Level.DOUBTFUL],
+            "doubts": [f"{TITLES[c.key]}: {c.text}" for c in checks if c.level >= Severity.DOUBTFUL],
             "hosts": [
                 {
                     "host": each.host,
@@ -266,7 +266,7 @@ class Board:
 
     def _flagged(self) -> dict[str, tuple[int, str]]:
         """Check → how many runs it flagged, and what it said of the latest."""
-        bad = [check for checks in self._checks.values() for check in checks if check.level >= Level.DOUBTFUL]
+        bad = [check for checks in self._checks.values() for check in checks if check.level >= Severity.DOUBTFUL]
         count = Counter(check.key for check in bad)
         latest = {check.key: check.text for check in bad}
         return {key: (count[key], latest[key]) for key in TITLES if key in count}

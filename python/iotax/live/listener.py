@@ -8,7 +8,7 @@ from pathlib import Path
 from iotax.design import Plan
 from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
-from iotax.listener import Listener, Summary
+from iotax.listener import Ending, Listener
 from iotax.live.board import Board
 from iotax.trial import Attempt, Trial
 
@@ -51,7 +51,7 @@ class LiveListener(Listener):
     def warning(self, message: str) -> None:
         self._board.warn(message)
 
-    def concluded(self, summary: Summary) -> None:
+    def concluded(self, summary: Ending) -> None:
         if summary.interrupted:
             self._board.end("interrupted", "The same command continues.")
         elif summary.away:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from iotax.analysis import Level, Summary
+from iotax.analysis import Severity, Summary
 from iotax.analysis.limits import Limit
 from iotax.report import link
 from iotax.report.charts import is_sweep
@@ -137,11 +137,11 @@ def _sound(summary: Summary) -> Item:
     if beyond := _beyond(summary):
         return Item(ask, "no", beyond)
     levels = [level for key in ("errors", "data", "unwritten") for level in _of(summary, key)]
-    if Level.INVALID in levels or Level.DOUBTFUL in levels:
+    if Severity.INVALID in levels or Severity.DOUBTFUL in levels:
         return Item(ask, "no", "See the findings under Validity.")
-    if Level.UNKNOWN in _of(summary, "errors"):
+    if Severity.UNKNOWN in _of(summary, "errors"):
         return Item(ask, "partly", "Whether I/Os failed, or read what had been written, was not recorded for all runs.")
-    if Level.UNKNOWN in levels or not levels:
+    if Severity.UNKNOWN in levels or not levels:
         return Item(ask, "partly", "No I/O failed; not all data read were checked.")
     return Item(ask, "yes", "No I/O failed, and every block read was what had been written.")
 
@@ -183,8 +183,8 @@ def _repeats(summary: Summary) -> Item:
 
 def _check(summary: Summary, key: str, ask: str, good: str) -> Item:
     levels = _of(summary, key)
-    bad = sum(level >= Level.DOUBTFUL for level in levels)
-    unknown = sum(level == Level.UNKNOWN for level in levels)
+    bad = sum(level >= Severity.DOUBTFUL for level in levels)
+    unknown = sum(level == Severity.UNKNOWN for level in levels)
     if bad:
         return Item(ask, "no", f"{bad} of {len(levels)} runs fail it.")
     if unknown or not levels:
@@ -195,15 +195,15 @@ def _check(summary: Summary, key: str, ask: str, good: str) -> Item:
 def _generator(summary: Summary) -> Item:
     ask = "The load generator is not the bottleneck"
     levels = _of(summary, "generator")
-    late = sum(level == Level.DOUBTFUL for level in _of(summary, "lateness"))
+    late = sum(level == Severity.DOUBTFUL for level in _of(summary, "lateness"))
     if late:
         return Item(
             ask, "no", f"In {late} of {len(levels)} runs it issued I/Os late enough to show in their response time."
         )
-    waited = sum(level >= Level.DOUBTFUL for level in _of(summary, "wait"))
+    waited = sum(level >= Severity.DOUBTFUL for level in _of(summary, "wait"))
     if waited:
         return Item(ask, "no", f"In {waited} of {len(levels)} runs it was ready to work but waited for a processor.")
-    busy = sum(level >= Level.NOTE for level in levels)
+    busy = sum(level >= Severity.NOTE for level in levels)
     if busy:
         return Item(
             ask,
@@ -211,10 +211,10 @@ def _generator(summary: Summary) -> Item:
             f"In {busy} of {len(levels)} runs its processor was busy throughout: there the throughput is bounded by "
             "the initiator (protocol and generator), not by the target.",
         )
-    unknown = sum(level == Level.UNKNOWN for level in levels)
+    unknown = sum(level == Severity.UNKNOWN for level in levels)
     if unknown or not levels:
         return Item(ask, "partly", f"How busy it was is unknown for {unknown} of {len(levels)} runs.")
-    if unwaited := sum(level == Level.UNKNOWN for level in _of(summary, "wait")):
+    if unwaited := sum(level == Severity.UNKNOWN for level in _of(summary, "wait")):
         return Item(
             ask,
             "partly",
@@ -230,7 +230,7 @@ def _loop(summary: Summary) -> Item:
     held = sum(run.result.open is not None for run in summary.data.runs)
     if not count:
         return Item(ask, "no", "There is no run.")
-    if not held and Level.UNKNOWN in _of(summary, "achieved"):
+    if not held and Severity.UNKNOWN in _of(summary, "achieved"):
         return Item(ask, "no", "The files do not say whether a rate was set.")
     if not held:
         depths = sorted({each for run in summary.data.runs if (each := run.total_outstanding) is not None})
@@ -285,8 +285,8 @@ def _steady(summary: Summary) -> Item:
     known = sorted({run.result.facts.warmup_ns for run in summary.data.runs if run.result.facts.warmup_ns is not None})
     times = " to ".join(f"{ns / 1e9:g}" for ns in dict.fromkeys(known[:1] + known[-1:]))
     warmup = f"Warm-up discarded: {times} s." if known else "The discarded warm-up is unknown."
-    bad = sum(level >= Level.DOUBTFUL for level in levels)
-    unknown = sum(level == Level.UNKNOWN for level in levels)
+    bad = sum(level >= Severity.DOUBTFUL for level in levels)
+    unknown = sum(level == Severity.UNKNOWN for level in levels)
     if bad:
         return Item(ask, "partly", f"{warmup} {bad} of {len(levels)} runs were not in steady state; they are marked.")
     if unknown or not levels:
@@ -381,5 +381,5 @@ def _again(summary: Summary) -> Item:
     return Item(ask, "yes", "The notebook holds every result and version; the commands are at the end.")
 
 
-def _of(summary: Summary, key: str) -> list[Level]:
+def _of(summary: Summary, key: str) -> list[Severity]:
     return [check.level for found in summary.run_checks.values() for check in found if check.key == key]

@@ -21,7 +21,7 @@ from iotax.analysis.responses import (
     P99,
     P999,
 )
-from iotax.analysis.validity import TITLES, Level
+from iotax.analysis.validity import TITLES, Severity
 from iotax.report.charts.cpu import BACKGROUND, parts_us
 from iotax.report.redact import redact
 from iotax.trial import Attempt
@@ -29,11 +29,11 @@ from iotax.wording import figure, indexed, title, verdict_word
 from iotax.wording.verdicts import judged
 
 SYMBOLS = {
-    Level.GOOD: ("●", "good"),
-    Level.UNKNOWN: ("○", "not known"),
-    Level.NOTE: ("◆", "note"),
-    Level.DOUBTFUL: ("▲", "doubtful"),
-    Level.INVALID: ("■", "invalid"),
+    Severity.GOOD: ("●", "good"),
+    Severity.UNKNOWN: ("○", "not known"),
+    Severity.NOTE: ("◆", "note"),
+    Severity.DOUBTFUL: ("▲", "doubtful"),
+    Severity.INVALID: ("■", "invalid"),
 }
 
 
@@ -271,7 +271,7 @@ def validity_findings(summary: Summary) -> list[tuple[str, str]]:
     found: dict[str, dict[str, list[str]]] = {}
     for cell in summary.cells:
         for check in cell.checks:
-            if check.level != Level.GOOD:
+            if check.level != Severity.GOOD:
                 where = ", ".join(filter(None, (title(cell.arm), cell.condition)))
                 found.setdefault(TITLES[check.key], {}).setdefault(check.text, []).append(where)
     said = []

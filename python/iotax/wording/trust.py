@@ -8,7 +8,7 @@ from iotax.analysis.data import StudyData
 from iotax.analysis.noise import Noise
 from iotax.analysis.sessions import SessionScatter
 from iotax.analysis.summary import Summary
-from iotax.analysis.validity import DISTURBANCES, TITLES, Level
+from iotax.analysis.validity import DISTURBANCES, TITLES, Severity
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.figures import PERCENT_RATIO_MAX, figure, percent, signed
@@ -42,7 +42,8 @@ def trust(summary: Summary) -> list[Finding]:
     found = [Finding("simulated", SIMULATED, "warning")] if data.simulated else []
     found.append(Finding("", text + ".", "warning" if len(data.measured) < planned else "plain"))
     disturbed = sum(
-        any(check.key in DISTURBANCES and check.level >= Level.DOUBTFUL for check in checks) for checks in runs.values()
+        any(check.key in DISTURBANCES and check.level >= Severity.DOUBTFUL for check in checks)
+        for checks in runs.values()
     )
     if disturbed * 2 > len(runs):
         were = "was" if disturbed == 1 else "were"
@@ -66,9 +67,9 @@ def _flagged(summary: Summary) -> list[Finding]:
     """Each check that found something, with an example."""
     found, runs = [], summary.run_checks
     for key, name in TITLES.items():
-        bad = [c for checks in runs.values() for c in checks if c.key == key and c.level >= Level.DOUBTFUL]
+        bad = [c for checks in runs.values() for c in checks if c.key == key and c.level >= Severity.DOUBTFUL]
         if bad:
-            cells = (c for cell in summary.cells for c in cell.checks if c.key == key and c.level >= Level.DOUBTFUL)
+            cells = (c for cell in summary.cells for c in cell.checks if c.key == key and c.level >= Severity.DOUBTFUL)
             example = next(cells, bad[0]).text
             text = f"{name}: {len(bad)} of {counted(len(runs), 'run')} flagged, e.g. “{example}”."
             found.append(Finding(key, text, "warning"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from iotax.analysis import Level, Verdict, summarise
+from iotax.analysis import Severity, Verdict, summarise
 from iotax.analysis.compare import Comparison, Overall
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import IOPS
@@ -176,7 +176,7 @@ def test_lost_trial_leaves_its_cell_with_fewer_runs():
 def test_wrong_data_makes_a_cell_invalid():
     summary = summarise(Simulation(wrong_data=["iscsi/8/r2"]).data(study()))
     cell = next(c for c in summary.cells if c.cell == ("iscsi", "8"))
-    assert cell.level is Level.INVALID
+    assert cell.level is Severity.INVALID
     assert any("wrong data" in f.text for f in trust(summary))
 
 
@@ -267,7 +267,7 @@ def test_work_grows_with_arms_not_with_cells_or_responses(monkeypatch):
 
 
 def test_a_generator_that_is_late_by_itself_is_no_disturbance():
-    late = Check("lateness", Level.DOUBTFUL, "late by 30.0 µs on average, 25.0% of the response time")
+    late = Check("lateness", Severity.DOUBTFUL, "late by 30.0 µs on average, 25.0% of the response time")
     data = Simulation().data(study())
     checks = {run.trial.id: [late] for run in data.measured}
     found = trust(replace(summarise(data), run_checks=checks))

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from iotax.analysis import Level, Run, summarise
+from iotax.analysis import Run, Severity, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import check_run, worst_of
 from iotax.records import CpuUse
@@ -26,32 +26,32 @@ def finding(run, key):
 
 
 def test_a_good_run_has_no_finding(run):
-    assert {c.level for c in check_run(run)} <= {Level.GOOD, Level.NOTE}
+    assert {c.level for c in check_run(run)} <= {Severity.GOOD, Severity.NOTE}
 
 
 def test_errors_invalidate(run):
     checks = run.result.checks.model_copy(update={"errors": 2})
-    assert finding(changed(run, checks=checks), "errors").level is Level.INVALID
+    assert finding(changed(run, checks=checks), "errors").level is Severity.INVALID
 
 
 def test_wrong_and_never_written_blocks(run):
     verify = run.result.verify.model_copy(update={"wrong_blocks": 1, "never_written_blocks": 5})
     bad = changed(run, verify=verify)
-    assert finding(bad, "data").level is Level.INVALID
-    assert finding(bad, "unwritten").level is Level.DOUBTFUL
-    assert finding(changed(run, verify=None), "data").level is Level.UNKNOWN
+    assert finding(bad, "data").level is Severity.INVALID
+    assert finding(bad, "unwritten").level is Severity.DOUBTFUL
+    assert finding(changed(run, verify=None), "data").level is Severity.UNKNOWN
 
 
 def test_littles_law_finds_a_queue_that_was_not_kept_full(run):
     half = run.result.outstanding.model_copy(update={"per_worker": 16})
     bad = finding(changed(run, outstanding=half), "little")
-    assert bad.level is Level.DOUBTFUL
+    assert bad.level is Severity.DOUBTFUL
     assert bad.text.endswith("49.3 %")
 
 
 def test_waiting_for_a_processor(run):
     checks = run.result.checks.model_copy(update={"run_queue_wait": 0.12})
-    assert finding(changed(run, checks=checks), "wait").level is Level.DOUBTFUL
+    assert finding(changed(run, checks=checks), "wait").level is Severity.DOUBTFUL
 
 
 def with_part(run, part, **changes):
@@ -65,24 +65,24 @@ def test_foreign_load_is_what_neither_we_nor_interrupts_account_for(run):
     interrupts_ns = sum(core.softirq_ns for core in machine.cores)
     ours_ns = cpu.initiator.busy_ns + cpu.target.busy_ns
     bad = with_part(run, machine, busy_ns=ours_ns + interrupts_ns + run.result.window.duration_ns // 2)
-    assert finding(bad, "foreign").level is Level.DOUBTFUL
+    assert finding(bad, "foreign").level is Severity.DOUBTFUL
     assert finding(bad, "foreign").text.startswith("0.50")
-    assert finding(with_part(run, machine), "foreign").level is Level.UNKNOWN
+    assert finding(with_part(run, machine), "foreign").level is Severity.UNKNOWN
 
 
 def test_start_skew(run):
     checks = run.result.checks.model_copy(update={"start_skew_ns": run.result.window.duration_ns // 20})
-    assert finding(changed(run, checks=checks), "skew").level is Level.DOUBTFUL
+    assert finding(changed(run, checks=checks), "skew").level is Severity.DOUBTFUL
 
 
 @pytest.mark.parametrize(
     ("late_share", "error_share", "level"),
     [
-        (0.0005, 0.0001, Level.GOOD),
-        (0.005, 0.0001, Level.NOTE),
-        (0.02, 0.0001, Level.INVALID),
+        (0.0005, 0.0001, Severity.GOOD),
+        (0.005, 0.0001, Severity.NOTE),
+        (0.02, 0.0001, Severity.INVALID),
         # Clocks that are known no better than that condemn nobody.
-        (0.02, 0.01, Level.NOTE),
+        (0.02, 0.01, Severity.NOTE),
     ],
 )
 def test_a_host_that_began_late_is_named(run, late_share, error_share, level):
@@ -96,25 +96,25 @@ def test_a_host_that_began_late_is_named(run, late_share, error_share, level):
     found = finding(changed(run, clients=clients), "skew")
     assert found.level is level
     assert found.text.startswith("h2 began ")
-    assert ("% of the window" in found.text) == (level is not Level.GOOD)
+    assert ("% of the window" in found.text) == (level is not Severity.GOOD)
 
 
 def test_a_busy_generator_is_noted_not_condemned(run):
     full = with_part(run, run.result.cpu.initiator, busy_ns=run.result.window.duration_ns)
-    assert finding(full, "generator").level is Level.NOTE
+    assert finding(full, "generator").level is Severity.NOTE
     for polling in ("auto", "always"):
         polls = changed(full, facts=full.result.facts.model_copy(update={"polling": polling}))
-        assert finding(polls, "generator").level is Level.UNKNOWN
+        assert finding(polls, "generator").level is Severity.UNKNOWN
 
 
 def test_steady_state():
     data = Simulation(unsteady=["iscsi/8/r1"]).data(study())
     bad = next(r for r in data.runs if r.trial.id == "iscsi/8/r1")
-    assert finding(bad, "steady").level is Level.DOUBTFUL
+    assert finding(bad, "steady").level is Severity.DOUBTFUL
     short = changed(bad, series=bad.result.series[:4])
     assert finding(short, "steady").text == "too short to say"
     fine = next(r for r in data.runs if r.trial.id == "iscsi/8/r2")
-    assert finding(fine, "steady").level is Level.GOOD
+    assert finding(fine, "steady").level is Severity.GOOD
 
 
 def test_the_weightiest_finding_of_a_cell_says_how_many_runs_have_it(run):
@@ -211,10 +211,10 @@ def test_rules_name_every_check_of_a_run():
 def test_a_cell_known_less_well_than_the_margin_is_noted():
     summary = summarise(Simulation(run_cv=0.2).data(study()))
     noisy = next(c for c in summary.cells[4].checks if c.key == "noise")
-    assert noisy.level is Level.NOTE
+    assert noisy.level is Severity.NOTE
     assert noisy.text.endswith("the margin is 5 %")
     quiet = summarise(Simulation(run_cv=0.001, block_cv=0.001).data(study()))
-    assert next(c for c in quiet.cells[4].checks if c.key == "noise").level is Level.GOOD
+    assert next(c for c in quiet.cells[4].checks if c.key == "noise").level is Severity.GOOD
     assert "Noise floor: runs of one treatment scatter by" in trust(summary)[-1].text
 
 
@@ -223,9 +223,9 @@ def over(policy, even, *ios):
 
 
 def test_a_policy_that_promises_balance_is_held_to_it(run):
-    assert finding(run, "balance").level is Level.GOOD
-    assert finding(changed(run, paths=over("round-robin", True, 500, 520)), "balance").level is Level.GOOD
+    assert finding(run, "balance").level is Severity.GOOD
+    assert finding(changed(run, paths=over("round-robin", True, 500, 520)), "balance").level is Severity.GOOD
     uneven = finding(changed(run, paths=over("round-robin", True, 1000, 0)), "balance")
-    assert (uneven.level, uneven.text) == (Level.DOUBTFUL, "round-robin: sd0 100%, sd1 0%")
-    assert finding(changed(run, paths=over("fixed", False, 1000, 0)), "balance").level is Level.GOOD
-    assert finding(changed(run, paths=over("fixed", False, 0, 0)), "balance").level is Level.UNKNOWN
+    assert (uneven.level, uneven.text) == (Severity.DOUBTFUL, "round-robin: sd0 100%, sd1 0%")
+    assert finding(changed(run, paths=over("fixed", False, 1000, 0)), "balance").level is Severity.GOOD
+    assert finding(changed(run, paths=over("fixed", False, 0, 0)), "balance").level is Severity.UNKNOWN
