@@ -16,13 +16,13 @@ from iotax.protocols.base import Protocol, Scheme
 SCHEME = Scheme(
     name="toy", port=7777, title="Toy", form="toy://HOST[:PORT]/BOX",
     wrong=lambda host, names, query: "" if len(names) == 1 else "the box is missing",
-    hints={"refused": "is the toy at {host}:{port} wound up?"},
+    hints={"refused": "is the toy at {host}:{port} wound up, or at {usual_port}?"},
 )
 table.PROTOCOLS = (
     *table.PROTOCOLS,
     Protocol(
         name="toy", title="Toy", colour="brown", labs=("loopback",), scheme=SCHEME, options=frozenset({"data_digest"}),
-        client=lambda host, port, path, query, read_only: [f"play {host} {port} {path}"],
+        kernel_module="toy_car", client=lambda host, port, path, query, read_only: [f"play {host} {port} {path}"],
     ),
 )
 """
@@ -33,6 +33,7 @@ from iotax.cli import complete
 from iotax.engine import EngineError
 from iotax.labs.hints import hint
 from iotax.labs.load import options
+from iotax.protocols import kernel_modules
 from iotax.report.palette import looks
 from iotax.serving.clients import commands
 from iotax.serving.offer import Offer
@@ -49,7 +50,8 @@ with pytest.raises(ValueError, match="the box is missing; write toy://HOST"):
 assert title("toy") == "Toy"
 assert looks(["toy"], {})["toy"].colour.name == "brown"
 assert list(complete.endpoints("to")) == ["toy"]
-assert hint("toy://h/box", EngineError("refused", "gone")) == "is the toy at h:7777 wound up?"
+assert hint("toy://h:1/box", EngineError("refused", "gone")) == "is the toy at h:1 wound up, or at 7777?"
+assert kernel_modules()["toy"] == "toy_car"
 assert commands("toy", "toy://127.0.0.1:7777/box") == ["play 127.0.0.1 7777 box"]
 assert {"toy": "127.0.0.1:7777"} in [{each["protocol"]: each["listen"]} for each in Offer().document()["exports"]]
 assert "| Toy | `toy://HOST[:PORT]/BOX` |" in reference()

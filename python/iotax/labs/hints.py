@@ -15,7 +15,9 @@ def hint(endpoint: str, error: EngineError) -> str:
     parts = urlsplit(endpoint)
     scheme, _ = schemes().get(parts.scheme, (None, None))
     words = scheme.hints.get(error.kind) if scheme else None
-    return words.format(host=parts.hostname, port=parts.port or scheme.port) if scheme and words else ""
+    if not (scheme and words):
+        return ""
+    return words.format(host=parts.hostname, port=parts.port or scheme.port, usual_port=scheme.port)
 
 
 def _of_path(path: str, kind: str) -> str:

@@ -5,6 +5,17 @@ imports it at each press of Tab.
 """
 
 from iotax.protocols.base import Protocol, Scheme, is_port
-from iotax.protocols.table import colours, knowing, known, names, schemes, titles
+from iotax.protocols.table import colours, kernel_modules, knowing, known, names, schemes, titles
 
-__all__ = ["Protocol", "Scheme", "colours", "is_port", "knowing", "known", "names", "schemes", "titles"]
+__all__ = [
+    "Protocol",
+    "Scheme",
+    "colours",
+    "is_port",
+    "kernel_modules",
+    "knowing",
+    "known",
+    "names",
+    "schemes",
+    "titles",
+]

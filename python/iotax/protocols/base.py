@@ -26,7 +26,8 @@ class Scheme:
     query: tuple[str, ...] = ()
     """What may stand behind the `?`."""
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What to do, by the kind of failure. `{host}` and `{port}` are the endpoint's."""
+    """What to do, by the kind of failure. `{host}` and `{port}` are the endpoint's,
+    `{usual_port}` is `port`."""
     kernel_title: str = ""
     """As `title`, of the path that a host's own kernel makes; empty where there is none."""
     kernel_form: str = ""
@@ -52,6 +53,8 @@ class Protocol:
     """Of endpoints that iotax's own initiator reaches."""
     options: frozenset[str] = field(default_factory=frozenset)
     """Of a study's `connection`, those that the engine's initiator is told of."""
+    kernel_module: str = ""
+    """Of Linux, for the side that connects; empty where hosts are not asked for it."""
     client: Callable[[str, int, str, Query, bool], list[str]] | None = None
     """Commands of a Linux client, from host, port, path, query and whether the volume is read-only."""
 

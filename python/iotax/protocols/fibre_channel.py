@@ -31,4 +31,6 @@ FCP_LOOP = Protocol(
     name="fcp-loop", title="FCP (no transport)", colour="plum", labs=("vm",), carrier="loop", bracket=_SCSI
 )
 """The SCSI stack on both sides with a call between them: what an adapter that does all of the transport leaves."""
-FC_NVME = Protocol(name="fc-nvme", title="FC-NVMe", colour="ochre", labs=("vm",), carrier="loop")
+FC_NVME = Protocol(
+    name="fc-nvme", title="FC-NVMe", colour="ochre", labs=("vm",), carrier="loop", kernel_module="nvme_fc"
+)

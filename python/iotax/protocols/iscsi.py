@@ -36,7 +36,7 @@ _SCHEME = Scheme(
     form="iscsi://HOST[:PORT]/IQN/LUN",
     wrong=_wrong,
     hints={
-        "refused": "is the target up, and is it the right port (3260 unless the endpoint names one)?",
+        "refused": "is the target up, and is it the right port ({usual_port} unless the endpoint names one)?",
         "not_found": "the target answers: check the IQN and the LUN; "
         "`iscsiadm -m discovery -t sendtargets -p {host}` lists its names",
         "wrong_kind": "it holds something else than a disk, as LUN 0 of tgt does, which is its controller: "
@@ -55,6 +55,7 @@ ISCSI = Protocol(
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=_SCHEME,
     options=frozenset({"header_digest", "data_digest", "initiator", "chap"}),
+    kernel_module="iscsi_tcp",
     client=_client,
 )
 ISER = Protocol(name="iser", title="iSER", colour="sky", carrier="rdma", labs=("vm",))

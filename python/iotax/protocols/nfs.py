@@ -37,7 +37,7 @@ NFS = Scheme(
     wrong=_wrong,
     query=("mountport",),
     hints={
-        "refused": "is the NFS server up, and is it the right port (2049 unless the endpoint names one)?",
+        "refused": "is the NFS server up, and is it the right port ({usual_port} unless the endpoint names one)?",
         "not_found": "the server answers: check the export and the file; `showmount -e {host}` lists its exports",
         "wrong_kind": "name a regular file in the export",
         "denied": f"check the hosts that the export allows, its squashing, and `uid:` and `gid:` {WHERE}; "
@@ -54,6 +54,7 @@ NFS3 = Protocol(
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=NFS,
     options=frozenset({"uid", "gid"}),
+    kernel_module="nfs",
     client=_client,
 )
 NFS41 = Protocol(name="nfs4.1", title="NFSv4.1", colour="wine", labs=("vm",))

@@ -32,7 +32,7 @@ _SCHEME = Scheme(
     wrong=_wrong,
     query=("ns",),
     hints={
-        "refused": "is the target up, and is it the right port (4420 unless the endpoint names one)?",
+        "refused": "is the target up, and is it the right port ({usual_port} unless the endpoint names one)?",
         "not_found": "the target answers: check the NQN and `?ns=`; "
         "`nvme discover -t tcp -a {host} -s {port}` lists its subsystems",
         "denied": f"let this host's NQN in at the target, or name another by `initiator:` {WHERE}",
@@ -49,6 +49,7 @@ NVME_TCP = Protocol(
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=_SCHEME,
     options=frozenset({"header_digest", "data_digest", "initiator", "dhchap"}),
+    kernel_module="nvme_tcp",
     client=_client,
 )
 NVME_RDMA = Protocol(name="nvme-rdma", title="NVMe/RDMA", colour="olive", carrier="rdma", labs=("vm",))

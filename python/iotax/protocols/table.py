@@ -42,6 +42,13 @@ def schemes() -> dict[str, tuple[Scheme, Protocol]]:
     return {each.scheme.name: (each.scheme, each) for each in PROTOCOLS if each.scheme is not None}
 
 
+def kernel_modules() -> dict[str, str]:
+    """Linux's module that connects, by the name of endpoints, or of the protocol where there are none."""
+    return {
+        each.scheme.name if each.scheme else each.name: each.kernel_module for each in PROTOCOLS if each.kernel_module
+    }
+
+
 def titles() -> dict[str, str]:
     return {each.name: each.title for each in PROTOCOLS}
 

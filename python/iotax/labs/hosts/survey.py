@@ -12,13 +12,13 @@ from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
 from iotax.labs.hosts.ssh import Binary, HostFault, Link
+from iotax.protocols import kernel_modules
 
-_MODULES = {"nvme-tcp": "nvme_tcp", "iscsi": "iscsi_tcp", "nfs": "nfs", "fc-nvme": "nvme_fc"}
-"""Protocol → the kernel's module for it; built in, it stands under /sys/module or /proc/filesystems."""
+# Built in, a module stands under /sys/module or /proc/filesystems.
 _ASK = "uname -r; uname -m; nproc; sudo -n true 2>/dev/null && echo yes || echo no; " + "; ".join(
     f"{{ test -d /sys/module/{module} || /sbin/modinfo {module} >/dev/null 2>&1 "
     f"|| grep -qw {module} /proc/filesystems; }} && echo {protocol}"
-    for protocol, module in _MODULES.items()
+    for protocol, module in kernel_modules().items()
 )
 
 COMMANDS = {"nvme-tcp": ("nvme",), "iscsi": ("iscsiadm",), "nfs": ("mount", "umount"), "fc": ()}
