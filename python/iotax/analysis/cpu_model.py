@@ -218,25 +218,30 @@ class CpuModel:
 
     @cached_property
     def curvatures(self) -> list[Curvature]:
-        """The price at the lightest and the heaviest rate of each protocol, where `linearity` can be judged."""
+        """What an I/O cost at the lightest and the heaviest rate of each protocol, where `linearity` can be judged.
+
+        Busy time over I/Os, less what was busy without load: no model stands between, for a line is what does not hold.
+        """
         if self._curved is None:
             return []
+        without = self.idle_cores
+        if without is None:
+            without = self.background_cores.value if self.has_background else 0.0
         found = []
-        for arm, bend in zip(self.arms, self._bends, strict=True):
-            price = sum(weight * self._curved.coefficients[i] for i, weight in self._at(arm, {}).items())
-            low, high = self._ends(arm)
-            at = [float(price + self._curved.coefficients[bend] * rate * 1e-6) for rate in (low, high)]
-            found.append(Curvature(arm, low, at[0], high, at[1]))
+        for arm in self.arms:
+            steps: dict[Hashable, list[Load]] = {}
+            for load in self._busy:
+                if load.arm == arm:
+                    steps.setdefault(load.step, []).append(load)
+            means = sorted(
+                (
+                    float(np.mean([load.rate_iops for load in loads])),
+                    float(np.mean([1e6 * (load.busy_cores - without) / load.rate_iops for load in loads])),
+                )
+                for loads in steps.values()
+            )
+            found.append(Curvature(arm, *means[0], *means[-1]))
         return found
-
-    def _ends(self, arm: str) -> tuple[float, float]:
-        """Mean rates of the lightest and the heaviest step."""
-        steps: dict[Hashable, list[float]] = {}
-        for load in self._busy:
-            if load.arm == arm:
-                steps.setdefault(load.step, []).append(load.rate_iops)
-        means = [float(np.mean(rates)) for rates in steps.values()]
-        return min(means), max(means)
 
     @cached_property
     def residuals(self) -> list[Residual]:

@@ -57,9 +57,11 @@ def _table(summary: Summary, columns: Sequence[_Column]) -> Table:
 
 def _absolute(summary: Summary) -> list[_Column]:
     parts = [part for part in _CPU_PARTS if any(f"cpu_{part}" in cell.values for cell in summary.cells)]
-    keys = {"p50\nµs": "latency_p50", "p99\nµs": "latency_p99"} | {
-        f"CPU µs/IO\n{part}": f"cpu_{part}" for part in parts
-    }
+    # Where one machine is initiator and target at once, their CPU is known together only.
+    together = any("cpu" in cell.values and "cpu_initiator" not in cell.values for cell in summary.cells)
+    keys = {"p50\nµs": "latency_p50", "p99\nµs": "latency_p99"}
+    keys |= {"CPU µs/IO\ntogether": "cpu"} if together else {}
+    keys |= {f"CPU µs/IO\n{part}": f"cpu_{part}" for part in parts}
     return [
         _Column("IOPS", _iops),
         *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),

@@ -35,19 +35,20 @@ def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
 
 
 def by_rate(summary: Summary) -> list[Finding]:
-    """That the cost depends on the rate, where it does, and on what it is at the ends."""
+    """That the cost depends on the rate, where it does: then a slope is the cost of each further I/O."""
     if summary.costs is None or summary.costs.model.linearity is None:
         return []
     model = summary.costs.model
     if model.linearity is None or model.linearity.p >= DEPENDS_P:
         return []
-    prices = [
+    costs = [
         f"{title(each.arm)} {figure(each.lightest_us)} µs at {each.lightest_iops:,.0f} IOPS and "
         f"{figure(each.heaviest_us)} µs at {each.heaviest_iops:,.0f}"
         for each in model.curvatures
     ]
     p = "p < 0.001" if model.linearity.p < 0.001 else f"p = {model.linearity.p:.3f}"
-    return [Finding("", f"The CPU cost per I/O depends on the rate ({p}): {'; '.join(prices)}")]
+    text = f"It depends on the rate ({p}), so these are the cost of each further I/O; over all I/Os {'; '.join(costs)}"
+    return [Finding("", text)]
 
 
 def _times(ratio: Estimate, whose: str) -> str:

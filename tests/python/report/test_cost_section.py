@@ -83,7 +83,8 @@ def test_a_price_that_follows_the_rate_is_said_with_both_ends():
     straight = SimpleNamespace(linearity=FTest(1.1, 2, 223), curvatures=bends)
     [said] = by_rate(SimpleNamespace(costs=SimpleNamespace(model=bent)))
     assert said.text == (
-        "The CPU cost per I/O depends on the rate (p < 0.001): NFSv3 153 µs at 1,000 IOPS and 98.6 µs at 4,000; "
+        "It depends on the rate (p < 0.001), so these are the cost of each further I/O; over all I/Os "
+        "NFSv3 153 µs at 1,000 IOPS and 98.6 µs at 4,000; "
         "iSCSI 150 µs at 1,000 IOPS and 99.9 µs at 4,000"
     )
     assert not by_rate(SimpleNamespace(costs=SimpleNamespace(model=straight)))
