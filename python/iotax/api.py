@@ -71,8 +71,13 @@ class Results:
             self._series = series_rows(opened, chosen)
 
     def __repr__(self) -> str:
-        measured = len(self.data.measured)
-        return f"<iotax.Results {self.data.study.name} run {self.run}, {measured} trials, {self.path}>"
+        trials = f"{len(self.data.measured)} trials{', simulated' if self.simulated else ''}"
+        return f"<iotax.Results {self.data.study.name} run {self.run}, {trials}, {self.path}>"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no machine was measured; each frame says so in a column, too."""
+        return self.data.simulated
 
     @property
     def question(self) -> str:
@@ -94,12 +99,12 @@ class Results:
         return pd.DataFrame(self._series)
 
     def cells(self) -> pd.DataFrame:
-        """A row for each treatment: its factors, `runs`, and for each response that was measured the geometric mean
-        over its runs with a 95 % interval, in `NAME`, `NAME_low` and `NAME_high` (`COLUMNS`)."""
+        """A row for each treatment: its factors, `simulated`, `runs`, and for each response that was measured the
+        geometric mean over its runs with a 95 % interval, in `NAME`, `NAME_low` and `NAME_high` (`COLUMNS`)."""
         rows = []
         for cell in self.summary.cells:
             row: dict[str, object] = dict(zip(self.summary.grid.factors, cell.cell, strict=True))
-            row |= {"runs": len(cell.runs), "validity": cell.level.name.lower()}
+            row |= {"simulated": self.simulated, "runs": len(cell.runs), "validity": cell.level.name.lower()}
             for response in RESPONSES:
                 if response.key in cell.values:
                     row |= _interval(COLUMNS[response.key], cell.values[response.key])
@@ -117,7 +122,8 @@ class Results:
 
         Without `after`: each treatment over the baseline, the study's or the one named here ({"protocol": "nfs3"}).
         With it: these results as before, `after` as after. Columns: `response`, `treatment`, `condition`, `ratio`,
-        `ratio_low`, `ratio_high`, `p`, `verdict`. Differences within the margin, in percent, count as equivalent.
+        `ratio_low`, `ratio_high`, `p`, `verdict`, and `simulated`, or of two runs `before_simulated` and
+        `after_simulated`. Differences within the margin, in percent, count as equivalent.
         """
         if after is not None:
             margin = self.data.study.margin if margin_percent is None else margin_percent
@@ -130,6 +136,8 @@ class Results:
                     **_interval("ratio", each.ratio),
                     "p": each.p_difference,
                     "verdict": each.verdict and each.verdict.value,
+                    "before_simulated": self.simulated,
+                    "after_simulated": after.simulated,
                 }
                 for each in found
             )
@@ -141,6 +149,7 @@ class Results:
                 **_interval("ratio", each.ratio),
                 "p": each.p_difference,
                 "verdict": each.verdict and each.verdict.value,
+                "simulated": self.simulated,
             }
             for each in self._against(baseline, margin_percent).comparisons
         )
@@ -160,6 +169,7 @@ class Results:
                 "cores_high": each.high and each.high.servers,
                 "utilisation": each.size and each.size.queue.utilisation,
                 "response_us": each.size and each.size.response_s * 1e6,
+                "simulated": self.simulated,
             }
             for each in found
         )

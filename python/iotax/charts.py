@@ -29,5 +29,6 @@ def charts_of(summary: Summary) -> dict[str, altair.TopLevelMixin]:
         spec = {name: each for name, each in whole.items() if each is not None}  # no title
         spec["$schema"] = altair.SCHEMA_URL
         spec["config"]["background"] = palette.COLOURS["page"].light  # the page's own has none
-        found[drawing.name] = altair.Chart.from_dict(spec).properties(description=drawing.description)
+        said = {"description": drawing.description} | ({"title": drawing.mark} if drawing.mark else {})
+        found[drawing.name] = altair.Chart.from_dict(spec).properties(**said)
     return found

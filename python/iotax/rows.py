@@ -134,7 +134,9 @@ def series_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
     """A row for each interval of each attempt that was done."""
     rows = []
     for attempt in notebook.attempts(run.id):
-        for number, each in enumerate(attempt.result.series if attempt.result else [], start=1):
+        if attempt.result is None:
+            continue
+        for number, each in enumerate(attempt.result.series, start=1):
             row: Row = {
                 "run": run.id,
                 "label": run.label,
@@ -142,6 +144,7 @@ def series_rows(notebook: Notebook, run: StudyRun) -> list[Row]:
                 "trial": attempt.trial.id,
                 "attempt": attempt.number,
                 "interval": number,
+                "simulated": attempt.result.facts.simulated,
             }
             rows.append(row | _factors(attempt, {*row, *Second.model_fields}) | each.model_dump())
     return rows

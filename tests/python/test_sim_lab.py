@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,24 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import iotax
 from iotax.cli.app import app
+from iotax.cli.export_asv import export_asv
 from iotax.design import plan
 from iotax.labs.choice import open_lab
 from iotax.labs.sim.lab import SimLab
+from iotax.live import Board
+from iotax.live.metrics import exposition
+from iotax.live.page import Page
+from iotax.notebook import Notebook
+from iotax.rows import series_rows
 from iotax.study import Study, sim
 from iotax.study.read import load_study
 from iotax.study.rules import broken_rules
 from iotax.study.sim import CostsError, read_costs
 from iotax.study.source import StudyError
 from iotax.trial import TrialResult
+from iotax.wording import SIMULATED
 
 LOOPBACK = Path(sim.__file__).with_name("costs") / "loopback.yaml"
 SMALL: dict[str, Any] = {
@@ -57,7 +66,7 @@ def simulated(real_engine: Path, tmp_path: Path) -> Path:
     file.write_text(yaml.safe_dump(SMALL), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(notebook)])
     assert done.exit_code == 0, done.output
-    assert "Simulated: no machine was measured." in " ".join(done.output.split())
+    assert SIMULATED in " ".join(done.output.split())
     return notebook
 
 
@@ -152,7 +161,10 @@ def test_every_surface_says_that_it_is_simulated(simulated: Path) -> None:
     page = simulated.with_suffix(".html").read_text(encoding="utf-8")
     assert "<title>Simulated: small" in page
     assert "simulated, not measured" in page
-    assert "Simulated: no machine was measured." in page
+    verdict = page.partition('<section id="verdict">')[2]
+    assert '<dl class="answer">' in verdict
+    assert page.count(SIMULATED) == 1
+    assert SIMULATED in verdict.partition("<dl")[0]
     charts = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
     assert charts
     assert all("Simulated." in label for label in charts)
@@ -163,25 +175,125 @@ def test_every_surface_says_that_it_is_simulated(simulated: Path) -> None:
         assert done.exit_code == 0, done.output
         return done.output
 
-    assert "Simulated: no machine was measured." in " ".join(said("show", str(simulated)).split())
+    shown = " ".join(said("show", str(simulated)).split())
+    assert shown.count(SIMULATED) == 1
+    assert shown.index(SIMULATED) < shown.index("Relative:")
     assert json.loads(said("show", str(simulated), "--json", "-"))["simulated"] is True
     rows = simulated.with_suffix(".csv")
     said("export", str(simulated), "--output", str(rows))
     assert {row["simulated"] for row in csv.DictReader(rows.read_text(encoding="utf-8").splitlines())} == {"True"}
 
 
-def test_a_comparison_of_a_simulation_and_a_measurement_says_so(simulated: Path, tmp_path: Path) -> None:
-    measured = tmp_path / "measured.iotax"
+def test_exports_for_other_programs_say_it_where_they_can(simulated: Path, tmp_path: Path) -> None:
+    def exported(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["export", str(simulated), *arguments])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    attempts = json.loads(exported("--format", "json"))["attempts"]
+    assert [each["simulated"] for each in attempts] == [True] * 12
+    assert all(name.startswith("simulated/small/") for name in json.loads(exported("--format", "bencher")))
+    with Notebook(simulated) as notebook:
+        labelled = replace(notebook.run(None), label="a" * 40)
+        assert {row["simulated"] for row in series_rows(notebook, labelled)} <= {True}
+        export_asv(notebook, [labelled], tmp_path / "asv")
+    listed = json.loads((tmp_path / "asv" / "benchmarks.json").read_text(encoding="utf-8"))
+    assert len(listed) > 1
+    assert all(name.startswith("simulated.small.") for name in listed if name != "version")
+
+
+def test_a_size_from_simulated_costs_says_so_first(simulated: Path) -> None:
+    def sized(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["size", "--iops", "70000", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    text = " ".join(sized(str(simulated)).split())
+    assert SIMULATED in text
+    assert text.index(SIMULATED) < text.index("cores")
+    assert json.loads(sized(str(simulated), "--json", "-"))["simulated"] is True
+    assert SIMULATED not in sized("--cpu-us", "81")
+    assert json.loads(sized("--cpu-us", "81", "--json", "-"))["simulated"] is False
+
+
+def test_the_noise_floor_of_a_simulation_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["aa", "sim-quick", str(tmp_path / "aa.iotax")])
+    assert done.exit_code == 2
+    assert "sim-quick is simulated" in " ".join(done.output.split())
+    assert not (tmp_path / "aa.iotax").exists()
+
+
+def test_frames_say_that_they_are_simulated(simulated: Path) -> None:
+    results = iotax.open(simulated)
+    assert results.simulated
+    assert "12 trials, simulated" in repr(results)
+    for frame in (results.cells(), results.runs(), results.compare(), results.size(70_000)):
+        assert len(frame)
+        assert frame["simulated"].all()
+    between = results.compare(iotax.open(measured_copy(simulated)))
+    assert between["before_simulated"].all()
+    assert not between["after_simulated"].any()
+
+
+def test_charts_to_be_changed_say_that_they_are_simulated(simulated: Path) -> None:
+    pytest.importorskip("altair")
+    charts = iotax.open(simulated).charts().values()
+    assert len(charts)
+    assert all(each.to_dict()["title"] == "simulated" for each in charts)
+
+
+def test_the_live_page_and_its_metrics_say_that_they_are_simulated(simulated: Path) -> None:
+    marked, plain = Board(study()), Board(study(lab="loopback"))
+    with Notebook(simulated) as notebook:
+        for attempt in notebook.attempts():
+            marked.end_attempt(attempt)
+            plain.end_attempt(attempt)
+    page = Page(marked.study()).html.decode()
+    assert "<title>Simulated: small</title>" in page
+    assert "small · simulated" in page
+    assert page.index(SIMULATED) < page.index("Runs so far")
+    assert SIMULATED not in Page(plain.study()).html.decode()
+    lines = [line for line in exposition(marked.metrics()).splitlines() if not line.startswith("#")]
+    assert len(lines) > 10
+    assert all('simulated="true"' in line for line in lines)
+    assert "simulated" not in exposition(plain.metrics())
+
+
+def measured_copy(simulated: Path) -> Path:
+    """The same results, as if a lab of machines had measured them."""
+    measured = simulated.with_name("measured.iotax")
     measured.write_bytes(simulated.read_bytes())
     with sqlite3.connect(measured) as database:  # append-only by its triggers
         for (trigger,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f"DROP TRIGGER {trigger}")
         changed = database.execute("""UPDATE results SET result = replace(result, '"lab":"sim"', '"lab":"vm"')""")
         assert changed.rowcount == 12
+    return measured
+
+
+def test_a_comparison_of_a_simulation_and_a_measurement_says_so_first(simulated: Path, tmp_path: Path) -> None:
+    measured = measured_copy(simulated)
     done = CliRunner().invoke(app, ["compare", str(simulated), str(measured)])
     assert done.exit_code == 0, done.output
-    assert "was simulated and" in " ".join(done.output.split())
-    assert "between a simulation and a measurement" in " ".join(done.output.split())
+    text = " ".join(done.output.split())
+    assert "was simulated and" in text
+    assert text.index("between a simulation and a measurement") < text.index("verdict")
+    for name in ("change.md", "change.html", "change.json"):
+        option = "--json" if name.endswith("json") else "--output"
+        done = CliRunner().invoke(app, ["compare", str(measured), str(simulated), option, str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+    for name in ("change.md", "change.html"):
+        page = (tmp_path / name).read_text(encoding="utf-8")
+        assert page.index("between a simulation and a measurement") < page.index("regression")
+    said = json.loads((tmp_path / "change.json").read_text(encoding="utf-8"))
+    assert (said["before_simulated"], said["after_simulated"]) == (False, True)
+
+
+def test_a_comparison_of_simulations_says_so_first(simulated: Path) -> None:
+    done = CliRunner().invoke(app, ["compare", "nfs3", "iscsi", str(simulated)])
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert text.index(SIMULATED) < text.index("verdict")
 
 
 def test_the_built_in_study_runs_in_seconds() -> None:

@@ -42,6 +42,12 @@ def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None
         aa_of_imported(Path(name), document, asked=next((each for each, value in options.items() if value), ""))
         return
     study, _ = load(name)
+    if study.lab.sim is not None:
+        leave(
+            Exit.USAGE,
+            f"{name} is simulated, and `iotax aa` tells how far apart equal runs of a machine lie: those of a "
+            "simulation differ by their seeds alone. Name a study of another lab",
+        )
     replicates = asked or REPLICATES
     twin, source = _twin(study, protocol, replicates)
     path = notebook or OUT / "aa.iotax"

@@ -20,9 +20,11 @@ th { text-align: left } td.num { text-align: right; font-variant-numeric: tabula
 """  # noqa: E501
 
 
-def markdown(found: Changes, heading: str, margin_percent: float, notes: Sequence[str]) -> str:
-    """Tables as GitHub and GitLab show them."""
-    lines = [f"### {_escaped(heading)}", "", _headline(found, margin_percent, strong=lambda text: f"**{text}**"), ""]
+def markdown(found: Changes, heading: str, margin_percent: float, notes: Sequence[str], mark: str = "") -> str:
+    """Tables as GitHub and GitLab show them. `mark` stands before all figures."""
+    lines = [f"### {_escaped(heading)}", ""]
+    lines += [f"**{_escaped(mark)}**", ""] if mark else []
+    lines += [_headline(found, margin_percent, strong=lambda text: f"**{text}**"), ""]
     lines += _markdown_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))
     if rows := _quantile_rows(found.shifts):
         lines += ["", "<details><summary>Latency at each quantile</summary>", ""]
@@ -32,10 +34,12 @@ def markdown(found: Changes, heading: str, margin_percent: float, notes: Sequenc
     return "\n".join(lines) + "\n"
 
 
-def page(found: Changes, heading: str, margin_percent: float, notes: Sequence[str]) -> str:
-    """One page that loads nothing from elsewhere."""
+def page(found: Changes, heading: str, margin_percent: float, notes: Sequence[str], mark: str = "") -> str:
+    """One page that loads nothing from elsewhere. `mark` stands before all figures."""
     said = _headline(found, margin_percent, strong=lambda text: f"<b>{html.escape(text)}</b>")
-    body = [f"<h1>{html.escape(heading)}</h1>", f"<p>{said}</p>"]
+    body = [f"<h1>{html.escape(heading)}</h1>"]
+    body += [f"<p><b>{html.escape(mark)}</b></p>"] if mark else []
+    body += [f"<p>{said}</p>"]
     body += [_html_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))]
     if rows := _quantile_rows(found.shifts):
         body += ["<h2>Latency at each quantile</h2>"]

@@ -46,15 +46,21 @@ def compare(
         judged(each, *inputs)
     if output is not None and output.suffix not in change_page.SUFFIXES:
         leave(Exit.USAGE, f"--output {output}: name a .md file, for a pull request, or a .html file")
-    found, margin_percent, notes = _compared(before, after, notebook, margin)
+    found, margin_percent, notes, simulated = _compared(before, after, notebook, margin)
+    mark = _mark((before, after), simulated)
     worse = [change for change in found.found if change.regressed(margin_percent)]
     if document != STDOUT:
+        if mark is not None:
+            console().print(Text(mark[0], style=mark[1]), soft_wrap=True)
         _print(found, margin_percent, notes, worse)
     if document is not None:
-        write_document(document, {"before": before, "after": after} | _document(found, margin_percent))
+        names = {"before": before, "after": after}
+        marks = {"before_simulated": simulated[0], "after_simulated": simulated[1]}
+        write_document(document, names | marks | _document(found, margin_percent))
     if output is not None:
         write = change_page.markdown if output.suffix == ".md" else change_page.page
-        text = write(found, f"{before} → {after}", margin_percent, [note for note, _ in notes])
+        said = mark[0] if mark is not None else ""
+        text = write(found, f"{before} → {after}", margin_percent, [note for note, _ in notes], said)
         write_output(output, text, *inputs)
     if worse and fail:
         raise typer.Exit(Exit.REGRESSED)
@@ -111,10 +117,22 @@ def _document(found: Changes, margin_percent: float) -> dict[str, Any]:
     }
 
 
+def _mark(names: tuple[str, str], simulated: tuple[bool, bool]) -> tuple[str, str] | None:
+    """What is said before the figures, with its style, where either side is simulated."""
+    if not any(simulated):
+        return None
+    if all(simulated):
+        return SIMULATED, "yellow"
+    one, other = (
+        f"{name} was {'simulated' if each else 'measured'}" for name, each in zip(names, simulated, strict=True)
+    )
+    return f"{one} and {other}: the change is between a simulation and a measurement, not of a system.", "red"
+
+
 def _compared(
     before: str, after: str, notebook: Path | None, margin: float | None
-) -> tuple[Changes, float, list[tuple[str, str]]]:
-    """The changes, the margin in percent, and what else is to be said, each with its style."""
+) -> tuple[Changes, float, list[tuple[str, str]], tuple[bool, bool]]:
+    """The changes, the margin in percent, what else is to be said, each with its style, and which side is simulated."""
     if not _is_file(before, notebook) and not _is_file(after, notebook):
         with open_notebook(notebook) as opened:
             labels = {each.label for each in opened.runs()} - {""}
@@ -125,8 +143,8 @@ def _compared(
                 found = level_changes(data, factor, old, new, margin_percent)
                 if not found.found:
                     leave(Exit.NOTEBOOK, f"{opened.path}: no condition was measured with both {before} and {after}")
-                said = [(SIMULATED, "yellow")] if data.simulated else []
-                return found, margin_percent, [*said, *_withheld(found, before, after), *_doubts(found)]
+                notes = [*_withheld(found, before, after), *_doubts(found)]
+                return found, margin_percent, notes, (data.simulated, data.simulated)
     one, other = _data(before, notebook), _data(after, notebook)
     if [run.result for run in one.measured] == [run.result for run in other.measured]:
         leave(
@@ -141,15 +159,10 @@ def _compared(
         leave(
             Exit.USAGE, f"{before} and {after} cannot be compared: they share no treatment that both measured{reasons}"
         )
-    notes = [(SIMULATED, "yellow")] if one.simulated and other.simulated else []
-    if one.simulated != other.simulated:
-        kinds = ["simulated" if each.simulated else "measured" for each in (one, other)]
-        said = f"{before} was {kinds[0]} and {after} was {kinds[1]}"
-        notes.append((f"{said}: the change is between a simulation and a measurement, not of a system.", "red"))
-    notes.append(("The two runs share no block: drift between them is part of the change.", "dim"))
+    notes = [("The two runs share no block: drift between them is part of the change.", "dim")]
     if different := differences(one, other):
         notes.append((f"Besides, these differ: {'; '.join(different)}.", "yellow"))
-    return found, margin_percent, [*notes, *_doubts(found)]
+    return found, margin_percent, [*notes, *_doubts(found)], (one.simulated, other.simulated)
 
 
 def _doubts(found: Changes) -> list[tuple[str, str]]:

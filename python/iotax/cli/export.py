@@ -99,7 +99,9 @@ def _everything(notebook: Notebook, run: StudyRun) -> dict[str, Any]:
         "environments": notebook.environments(run.id),
         "backgrounds": [each.model_dump(mode="json") for each in notebook.backgrounds(run.id)],
         "attempts": [
-            each.model_dump(mode="json") | ({"validity": judgements[each.trial.id]} if is_judged(each) else {})
+            each.model_dump(mode="json")
+            | ({"simulated": each.result.facts.simulated} if each.result else {})
+            | ({"validity": judgements[each.trial.id]} if is_judged(each) else {})
             for each in notebook.attempts(run.id)
         ],
     }
@@ -123,8 +125,11 @@ def _bencher(notebook: Notebook, run: StudyRun) -> dict[str, dict[str, dict[str,
     from iotax.collected import study_data
 
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for cell in summarise(study_data(notebook, run.id)).cells:
-        own = found.setdefault("/".join((run.name, *cell.cell)), {})
+    data = study_data(notebook, run.id)
+    # The format has no other place to say it.
+    name = f"simulated/{run.name}" if data.simulated else run.name
+    for cell in summarise(data).cells:
+        own = found.setdefault("/".join((name, *cell.cell)), {})
         for key, (measure, unit) in _MEASURES.items():
             if (estimate := cell.values.get(key)) is not None:
                 ends = {"value": estimate.value, "lower_value": estimate.low, "upper_value": estimate.high}

@@ -113,8 +113,11 @@ def _results(notebook: Notebook, run: StudyRun) -> dict[str, list[Any]]:
 
     responses = {each.key: each for each in RESPONSES}
     found = {}
-    for cell in summarise(study_data(notebook, run.id)).cells:
-        name = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", str(part)) for part in (run.name, *cell.cell))
+    data = study_data(notebook, run.id)
+    # The format has no other place to say it.
+    before = ("simulated", run.name) if data.simulated else (run.name,)
+    for cell in summarise(data).cells:
+        name = ".".join(re.sub(r"[^A-Za-z0-9_-]+", "_", str(part)) for part in (*before, *cell.cell))
         for key, (measure, seconds) in _MEASURES.items():
             samples = _samples(cell.runs, responses[key])
             if key in cell.values and samples:

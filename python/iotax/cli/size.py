@@ -31,7 +31,7 @@ from iotax.collected import study_data
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.units import parse_duration
-from iotax.wording import comparable, cost_cautions, figure, not_sized, title
+from iotax.wording import SIMULATED, comparable, cost_cautions, figure, not_sized, title
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
 _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")
@@ -50,12 +50,14 @@ def size(
 ) -> None:
     demand = _demand(iops, cap, response, storage)
     judged(document)
-    costs = _costs(cpu_us) if cpu_us else _from_notebook(notebook, run, demand.rate_iops, document)
+    costs, simulated = (_costs(cpu_us), False) if cpu_us else _from_notebook(notebook, run, demand.rate_iops, document)
     found = [capacity(cost, demand) for cost in costs]
     if document != STDOUT:
+        if simulated:
+            console().print(Text(SIMULATED, style="yellow"), soft_wrap=True)
         _print(found, costs, demand, cores, given=bool(cpu_us))
     if document is not None:
-        write_document(document, _document(found, costs, demand, cores))
+        write_document(document, {"simulated": simulated} | _document(found, costs, demand, cores))
     if any(each.size is None for each in found):
         raise typer.Exit(Exit.FAILED)
 
@@ -176,10 +178,14 @@ def _costs(given: list[str]) -> list[ServiceCost]:
     return found
 
 
-def _from_notebook(path: Path | None, run: int | None, rate_iops: float, document: Path | None) -> list[ServiceCost]:
+def _from_notebook(
+    path: Path | None, run: int | None, rate_iops: float, document: Path | None
+) -> tuple[list[ServiceCost], bool]:
+    """What an I/O costs there, and whether that is simulated."""
     with open_notebook(path) as notebook:
         try:
-            found = summarise(study_data(notebook, run)).sizing(rate_iops)
+            data = study_data(notebook, run)
+            found = summarise(data).sizing(rate_iops)
         except NotebookError as error:
             leave(Exit.NOTEBOOK, str(error))
         if not found.costs:
@@ -193,7 +199,7 @@ def _from_notebook(path: Path | None, run: int | None, rate_iops: float, documen
         for reason in not_sized(found):
             say(f"Not sized: {reason}.", err=document == STDOUT)
         typer.echo(f"{notebook.path}", err=document == STDOUT)
-    return found.costs
+    return found.costs, data.simulated
 
 
 def _sizes(found: list[Capacity], demand: Demand) -> Table:

@@ -29,11 +29,11 @@ def print_summary(notebook: Notebook, run: int) -> None:
             out.print(Text(line), soft_wrap=True)
         return
     summary = summarise(data)
+    if data.simulated:
+        out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
     if not data.runs:
         _print_warnings(summary)
         return
-    if data.simulated:
-        out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
     primary = summary.responses[0] if summary.responses else _RESPONSES["iops"]
     for table in tables(out, summary, primary):
         out.print(table)

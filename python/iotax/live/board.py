@@ -61,7 +61,8 @@ class Board:
         self._version = 0
         self._began_s = time.monotonic()
         self._study, self._grid = study, Grid(study)
-        self._tally = Tally(study.name)
+        self._simulated = study.lab.sim is not None
+        self._tally = Tally(study.name, simulated=self._simulated)
         self._state: State = "starting"
         self._closing, self._closed_with = False, ""
         self._clock: Clock | None = None
@@ -169,6 +170,7 @@ class Board:
         return {
             "name": self._study.name,
             "question": self._study.question,
+            "simulated": self._simulated,
             "arms": [{"title": title(arm), "colour": look[arm].colour.name} for arm in self._grid.arms],
         }
 

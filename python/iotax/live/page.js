@@ -72,7 +72,7 @@
     const { ticks, place } = axis(dots.map((dot) => dot.y));
     const x = (share) => left + 6 + share * (width - left - 14);
     const y = (value) => bottom - place(value) * (bottom - top);
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words });
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${study.simulated ? "Simulated. " : ""}${words}` });
     for (const tick of ticks) {
       svg.append(draw("line", { class: "grid", x1: left, x2: width, y1: y(tick), y2: y(tick) }));
       svg.append(draw("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, label(tick)));
@@ -80,6 +80,8 @@
     svg.append(draw("line", { class: "axis", x1: left, x2: width, y1: bottom, y2: bottom }));
     svg.append(draw("text", { x: left, y: height - 6 }, ends[0]));
     svg.append(draw("text", { x: width, y: height - 6, "text-anchor": "end" }, ends[1]));
+    if (study.simulated)
+      svg.append(draw("text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "simulated"));
     for (const dot of dots) {
       const fill = dot.hollow ? "var(--page)" : colour(dot.arm);
       const mark = { cx: x(dot.x), cy: y(dot.y), r: 3.5, fill, stroke: colour(dot.arm), "stroke-width": 1.5 };
@@ -190,7 +192,7 @@
     at("bar").firstElementChild.style.width = `${100 * share}%`;
     const left = news.left_s === null ? news.words : `about ${minutes(news.left_s)} left`;
     at("progress").textContent = [`${news.done} of ${news.total} trials`, left].filter(Boolean).join("; ");
-    document.title = `${news.done}/${news.total} ${study.name}`;
+    document.title = `${study.simulated ? "Simulated: " : ""}${news.done}/${news.total} ${study.name}`;
     at("verdict").hidden = news.state === "ended";
     showRates(news);
     if (news.first || news.points.length) showRuns();

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.report import font, palette
+from iotax.wording import SIMULATED
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:KiB|MiB|GiB)\b)")
 _HERE = Path(__file__).parent
@@ -24,7 +25,11 @@ class Page:
         script = _own("page.js").replace("STUDY", _in_script(study), 1)
         text = _own("page.html")
         for name, part in {
-            "NAME": html.escape(study["name"]),
+            "TITLE": ("Simulated: " if study["simulated"] else "") + html.escape(study["name"]),
+            "OVER": html.escape(study["name"]) + (" · simulated" if study["simulated"] else ""),
+            "SIMULATED": f'<div class="trust"><p class="warning">{html.escape(SIMULATED)}</p></div>'
+            if study["simulated"]
+            else "",
             "QUESTION": _UNIT.sub("\u00a0", html.escape(study["question"])),
             "STYLE": font.css() + palette.css() + _STYLE.read_text(encoding="utf-8") + _own("page.css"),
             "SCRIPT": script,

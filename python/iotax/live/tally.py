@@ -31,8 +31,8 @@ class _Latency:
 class Tally:
     """Of one run of a study, by protocol and host. The board's lock guards it."""
 
-    def __init__(self, study: str) -> None:
-        self._study = study
+    def __init__(self, study: str, *, simulated: bool) -> None:
+        self._of = {"study": study} | ({"simulated": "true"} if simulated else {})
         self._attempts: Counter[str] = Counter()
         self._ios: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
@@ -68,7 +68,7 @@ class Tally:
 
     def families(self, done: int, planned: int, left_s: float | None) -> list[Family]:
         """As `/metrics` says them."""
-        study = {"study": self._study}
+        study = self._of
         now: list[tuple[Labels, Sample | HostSample]] = []
         for trial, sample in self._now.values():
             now.append((self._labels(_protocol(trial), trial=trial.id), sample))
@@ -136,7 +136,7 @@ class Tally:
         return Family("iotax_latency_seconds", "histogram", "Latency of the I/Os of finished trials.", samples)
 
     def _labels(self, protocol: str, host: str = "", trial: str | None = None) -> Labels:
-        return {"study": self._study, "protocol": protocol, "host": host} | ({"trial": trial} if trial else {})
+        return self._of | {"protocol": protocol, "host": host} | ({"trial": trial} if trial else {})
 
     def _directed(self, protocol: str, host: str, direction: str) -> Labels:
         return {**self._labels(protocol, host), "direction": direction}

@@ -23,7 +23,7 @@ from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
-from iotax.wording import answer, clients, cost_cautions, figure, inside, measuring, not_sized, title, trust
+from iotax.wording import SIMULATED, answer, clients, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording.preconditioned import preconditioned
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -151,6 +151,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "answer": answer(summary) if data.runs else [],
         "primary": summary.responses[0].key if summary.responses else "",
         "client_lines": clients.sentences(summary),
+        "simulated": SIMULATED if data.simulated else "",
         "trust": trust(summary),
         "cards": tables.cards(summary),
         "panels": {name: Panels(getattr(drawings, name)) for name in Charts.__dataclass_fields__},

@@ -18,13 +18,14 @@ _SAID: dict[Agreement, str] = {
 }
 
 
-def columns(source: Source) -> list[Column]:
-    unit = source.response.unit
+def columns(source: Source, gained: str) -> list[Column]:
+    """`gained` is how the runs' own figures came about: measured or simulated."""
+    own, unit = gained.capitalize(), source.response.unit
     found = []
     if _has_relative(source):
-        found += [Column("Published", f"{title(source.baseline)} = 100"), Column("Measured", "95 % interval")]
+        found += [Column("Published", f"{title(source.baseline)} = 100"), Column(own, "95 % interval")]
     if _has_absolute(source):
-        found += [Column("Published", unit), Column("Measured", f"{unit}, 95 % interval")]
+        found += [Column("Published", unit), Column(own, f"{unit}, 95 % interval")]
     return [*found, Column("Together", "")]
 
 

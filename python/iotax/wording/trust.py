@@ -21,10 +21,10 @@ _NAMED_MAX = 8
 
 
 SIMULATED = (
-    "Simulated: no machine was measured. Processors, links and media existed in virtual time; "
-    "CPU times are those of a table of costs."
+    "Simulated: no machine was measured; processors, links and media existed in virtual time, "
+    "and CPU times are those of a table of costs."
 )
-"""Said wherever such results are shown."""
+"""Said before all else wherever such results are shown."""
 
 
 def trust(summary: Summary) -> list[Finding]:
@@ -39,8 +39,7 @@ def trust(summary: Summary) -> list[Finding]:
     if data.not_done:
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {counted(len(data.not_done), 'failed or interrupted attempt')} {are} listed"
-    found = [Finding("simulated", SIMULATED, "warning")] if data.simulated else []
-    found.append(Finding("", text + ".", "warning" if len(data.measured) < planned else "plain"))
+    found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
     disturbed = sum(
         any(check.key in DISTURBANCES and check.level >= Severity.DOUBTFUL for check in checks)
         for checks in runs.values()
