@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use iotax_node::{
     DiskId, FailureKind, LoadNode, TaskConfig,
-    load::{Content, Endpoint, LocalUnit, Measured, Outcome, RunConfig},
+    load::{Content, Endpoint, LocalUnit, Measured, RunConfig, TaskOutcome},
     pattern::{self, Pool},
 };
 use iotax_proto::{Geometry, Instant, Region};
@@ -20,7 +20,7 @@ fn node(task: TaskConfig, workers: u32, unit: &LocalUnit) -> LoadNode {
     LoadNode::local(load(task, workers), &endpoint, unit, &mut allocate).expect("config")
 }
 
-fn finish(mut node: LoadNode, disk: Option<Rc<Heap>>) -> Result<Outcome, iotax_node::Failure> {
+fn finish(mut node: LoadNode, disk: Option<Rc<Heap>>) -> Result<TaskOutcome, iotax_node::Failure> {
     let mut lab = Lab::new(&mut node, None, &[]);
     if let Some(disk) = disk {
         lab = lab.disk(disk);
@@ -40,7 +40,7 @@ fn run(
 ) -> Result<Measured, iotax_node::Failure> {
     let node = node(TaskConfig::Run(config), workers, unit);
     match finish(node, disk)? {
-        Outcome::Run(measured) => Ok(*measured),
+        TaskOutcome::Run(measured) => Ok(*measured),
         other => panic!("a run gave {other:?}"),
     }
 }
@@ -148,10 +148,10 @@ fn fill_then_check_finds_the_pattern() {
         let attached = on_disk.then(|| heap.clone());
         let check =
             || finish(node(TaskConfig::Check { look_bytes: None }, 1, &unit), attached.clone()).expect("checked");
-        let expect = |content| Outcome::Checked { content, scanned_bytes: SIZE as u64 };
+        let expect = |content| TaskOutcome::Checked { content, scanned_bytes: SIZE as u64 };
         assert_eq!(check(), expect(Content::Zeros));
         let filled = finish(node(TaskConfig::Fill { destroy: false }, 1, &unit), attached.clone()).expect("filled");
-        assert_eq!(filled, Outcome::Filled { bytes: SIZE as u64 });
+        assert_eq!(filled, TaskOutcome::Filled { bytes: SIZE as u64 });
         assert_eq!(check(), expect(Content::Pattern));
     }
 }
@@ -166,7 +166,7 @@ fn fill_refuses_foreign_data_and_writes_nothing_unless_told_to_destroy() {
     assert!(failure.message.contains("ext2/3/4 file system"), "{failure}");
     assert_eq!(*heap.bytes(), before);
     let filled = finish(node(TaskConfig::Fill { destroy: true }, 1, &unit), None).expect("filled");
-    assert_eq!(filled, Outcome::Filled { bytes: SIZE as u64 });
+    assert_eq!(filled, TaskOutcome::Filled { bytes: SIZE as u64 });
 }
 
 #[test]

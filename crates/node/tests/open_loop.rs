@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use iotax_node::{
     DiskId, DiskOp, DiskToken, FailureKind, Input, LoadNode, Node, Output, RunConfig, TaskConfig,
-    load::{Access, Arrivals, Arrived, Endpoint, LocalUnit, Measured, Open, Outcome, Pacing},
+    load::{Arrivals, Arrived, Endpoint, LocalUnit, Measured, Open, Pacing, StreamConfig, TaskOutcome},
 };
 use iotax_proto::{Geometry, Instant};
 use support::{RUN, allocate, load};
@@ -59,7 +59,7 @@ fn run(config: RunConfig, workers: u32, late_ns: u64, server: &mut Server<'_>) -
         }
     }
     match node.outcome().expect("finished").clone().expect("a run") {
-        Outcome::Run(measured) => *measured,
+        TaskOutcome::Run(measured) => *measured,
         other => panic!("a run gave {other:?}"),
     }
 }
@@ -187,8 +187,8 @@ fn rate_zero_holds_the_connections_and_asks_nothing() {
     assert_eq!(measured.series.len(), 1);
 }
 
-fn streams() -> Vec<Access> {
-    let stream = |name: &str, share, block_size_bytes, read_percent, random_percent| Access {
+fn streams() -> Vec<StreamConfig> {
+    let stream = |name: &str, share, block_size_bytes, read_percent, random_percent| StreamConfig {
         name: name.to_owned(),
         share,
         block_size_bytes,
@@ -205,7 +205,7 @@ fn streams_share_the_arrivals_and_keep_their_own_pattern() {
     let [small, large] = &measured.streams[..] else { panic!("two streams") };
     assert_eq!((small.write.ios, large.read.ios), (0, 0));
     assert_eq!((small.read.bytes, large.write.bytes), (small.read.ios * 4096, large.write.ios * 65536));
-    let offered = |side: &iotax_node::load::Side| side.arrived.expect("open").offered;
+    let offered = |side: &iotax_node::load::StreamResult| side.arrived.expect("open").offered;
     assert!((7_200..7_800).contains(&offered(small)), "{}", offered(small));
     assert!((2_250..2_750).contains(&offered(large)), "{}", offered(large));
     // Together they are the whole.

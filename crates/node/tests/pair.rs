@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iotax_node::{
     FailureKind, TaskConfig,
-    load::{Content, Outcome, RunConfig},
+    load::{Content, RunConfig, TaskOutcome},
     server::Protocol,
 };
 use iotax_proto::{Instant, Region};
@@ -78,10 +78,10 @@ fn same_seed_gives_the_same_run() {
 fn protocols_see_one_volume() {
     let mut bench = Bench::new();
     let filled = bench.task(Protocol::Iscsi, TaskConfig::Fill { destroy: false }).expect("filled");
-    assert_eq!(filled, Outcome::Filled { bytes: SIZE as u64 });
+    assert_eq!(filled, TaskOutcome::Filled { bytes: SIZE as u64 });
     for protocol in PROTOCOLS {
         let checked = bench.task(protocol, TaskConfig::Check { look_bytes: None }).expect("checked");
-        assert_eq!(checked, Outcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
+        assert_eq!(checked, TaskOutcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
     }
     for protocol in PROTOCOLS {
         let measured = bench.run(protocol, RUN, 1).expect("right data");

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use iotax_node::{
     CloseReason, ConnId, Input, ListenerId, LoadNode, Node, Output, Server, ServerConfig, ServerNode, TaskConfig,
-    load::{Content, Endpoint, Outcome},
+    load::{Content, Endpoint, TaskOutcome},
     server::{Export, Protocol, Service, plan_portals},
     volume::{Media, VolumeSpec},
 };
@@ -93,7 +93,7 @@ fn any_bytes_close_at_most_their_own_connection() {
             let checked = bench
                 .task(PROTOCOLS[portal as usize], TaskConfig::Check { look_bytes: None })
                 .expect("others notice nothing");
-            assert!(matches!(checked, Outcome::Checked { content: Content::Pattern, .. }));
+            assert!(matches!(checked, TaskOutcome::Checked { content: Content::Pattern, .. }));
             Ok(())
         })
         .budget_ms(300);
@@ -234,7 +234,7 @@ fn portmapper_tells_where_nfs_and_mount_are() {
         let endpoint = Endpoint::parse(endpoint).expect("an endpoint");
         let load = bench.load(&endpoint, load(TaskConfig::Run(RUN), 2)).expect("config");
         let outcome = bench.drive(load, |_, _| {}).expect("right data");
-        assert!(matches!(outcome, Outcome::Run(measured) if measured.read.ios > 100));
+        assert!(matches!(outcome, TaskOutcome::Run(measured) if measured.read.ios > 100));
         assert_eq!(bench.node.connections(), 0);
     }
 }
@@ -251,18 +251,18 @@ fn volume_on_a_disk_is_served_by_every_protocol() {
             let load = bench.load(&endpoint, load(task, 1)).expect("config");
             let outcome = drive_on_disk(&mut bench, load, &disk);
             match outcome {
-                Outcome::Run(measured) => {
+                TaskOutcome::Run(measured) => {
                     assert!(measured.read.ios > 100 && measured.verify.checked_blocks > 800, "{protocol:?}");
                     assert_eq!(measured.read.errors + measured.write.errors, 0, "{protocol:?}");
                 }
-                Outcome::Filled { bytes } => assert_eq!(bytes, SIZE as u64),
-                Outcome::Checked { content, .. } => assert_eq!(content, Content::Pattern),
+                TaskOutcome::Filled { bytes } => assert_eq!(bytes, SIZE as u64),
+                TaskOutcome::Checked { content, .. } => assert_eq!(content, Content::Pattern),
             }
         }
     }
 }
 
-fn drive_on_disk(bench: &mut Bench, mut load: LoadNode, disk: &std::rc::Rc<Heap>) -> Outcome {
+fn drive_on_disk(bench: &mut Bench, mut load: LoadNode, disk: &std::rc::Rc<Heap>) -> TaskOutcome {
     let addresses: Vec<_> = bench.server.config().portals.iter().map(|portal| portal.address).collect();
     let mut lab = Lab::new(&mut load, Some(&mut bench.node), &addresses).disk(std::rc::Rc::clone(disk));
     lab.run_until(Instant(60_000_000_000), |load, now| {

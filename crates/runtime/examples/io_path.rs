@@ -10,7 +10,7 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 use iotax_node::{
     CloseReason, ConnId, Input, ListenerId, LoadConfig, LoadNode, Node, Output, Randomness, RunConfig, Server,
     ServerConfig, ServerNode, TaskConfig,
-    load::{Endpoint, Outcome, Pacing, connector},
+    load::{Endpoint, Pacing, TaskOutcome, connector},
     pattern::Pool,
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -46,7 +46,7 @@ fn main() {
         wire.turn(&mut load, &mut target);
     }
     match load.outcome() {
-        Some(Ok(Outcome::Run(measured))) => println!("{}", measured.read.ios + measured.write.ios),
+        Some(Ok(TaskOutcome::Run(measured))) => println!("{}", measured.read.ios + measured.write.ios),
         other => panic!("the load ended with {other:?}"),
     }
 }

@@ -17,7 +17,7 @@ use iotax_proto::{Instant, Payload, Region, Transmit};
 use iotax_runtime::{
     Clock, Driver, DriverChoice, DriverConfig, Flow,
     cpu::pin_thread,
-    driver::{Polling, Tricks, listen},
+    driver::{Optimisations, Polling, listen},
     memory::SharedRegion,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -34,7 +34,7 @@ struct Settings {
     region_bytes: usize,
     polling: Polling,
     cpus: Option<(usize, usize)>,
-    tricks: Tricks,
+    optimisations: Optimisations,
 }
 
 fn main() {
@@ -61,7 +61,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
         region_bytes: 64 << 20,
         polling: Polling::Never,
         cpus: Some((0, 1)),
-        tricks: Tricks::default(),
+        optimisations: Optimisations::default(),
     };
     let numbers = |text: &str| text.split(',').map(|number| number.parse().unwrap()).collect::<Vec<usize>>();
     while let Some(name) = arguments.next() {
@@ -81,7 +81,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
                     _ => panic!("--polling {value}: never, auto or always"),
                 }
             }
-            "--without" => settings.tricks = value.parse().unwrap(),
+            "--without" => settings.optimisations = value.parse().unwrap(),
             "--cpus" => {
                 settings.cpus = match numbers(&value)[..] {
                     [server, client] => Some((server, client)),
@@ -112,7 +112,7 @@ fn measure(settings: &Settings, depth: usize) -> Outcome {
         }
         let mut config = DriverConfig::new(settings.driver, Clock::start()).unwrap();
         config.polling = settings.polling;
-        config.tricks = settings.tricks;
+        config.optimisations = settings.optimisations;
         config
     };
     std::thread::scope(|scope| {

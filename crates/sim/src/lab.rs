@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     failure::FailureKind,
-    load::{Facts, Measured, Outcome, connector::Settings},
+    load::{Facts, Measured, TaskOutcome, connector::Settings},
     pattern::{BLOCK_BYTES, Pool, Stamp},
     server::Protocol,
 };
@@ -177,7 +177,7 @@ impl Running {
         let mut together: Option<Measured> = None;
         for (_, load) in &self.loads {
             let outcome = load.borrow().outcome().cloned().ok_or_else(|| nothing("a load has no end"))??;
-            let Outcome::Run(measured) = outcome else { return Err(nothing("a run gave no figures")) };
+            let TaskOutcome::Run(measured) = outcome else { return Err(nothing("a run gave no figures")) };
             match &mut together {
                 Some(together) => together.merge(&measured),
                 None => together = Some(*measured),

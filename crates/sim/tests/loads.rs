@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use iotax_node::{
     LoadConfig, LoadNode, RunConfig, TaskConfig,
-    load::{Measured, Outcome, Pacing},
+    load::{Measured, Pacing, TaskOutcome},
     server::Protocol,
 };
 use iotax_proto::Instant;
@@ -50,7 +50,7 @@ fn measure(world: &mut World, host: HostId, load: &Rc<RefCell<LoadNode>>) -> Mea
     assert!(world.run_until(LIMIT, |_| load.borrow().outcome().is_some()), "{load:?}");
     let outcome = load.borrow().outcome().expect("it ended").clone();
     match outcome.expect("right data") {
-        Outcome::Run(measured) => *measured,
+        TaskOutcome::Run(measured) => *measured,
         other => panic!("{other:?}"),
     }
 }

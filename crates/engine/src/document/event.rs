@@ -210,8 +210,8 @@ pub(crate) struct ResultEvent {
     pub(crate) driver: &'static str,
     pub(crate) endpoint: String,
     pub(crate) window: Window,
-    pub(crate) read: Stream,
-    pub(crate) write: Stream,
+    pub(crate) read: DirectionReport,
+    pub(crate) write: DirectionReport,
     /// Of each stream, where the load has several
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) streams: Vec<StreamReport>,
@@ -269,7 +269,7 @@ pub(crate) struct Window {
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Stream {
+pub(crate) struct DirectionReport {
     pub(crate) ios: u64,
     pub(crate) bytes: u64,
     pub(crate) errors: u64,
@@ -301,8 +301,8 @@ pub(crate) struct StreamReport {
     /// Of the stream alone
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate_iops: Option<f64>,
-    pub(crate) read: Stream,
-    pub(crate) write: Stream,
+    pub(crate) read: DirectionReport,
+    pub(crate) write: DirectionReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) arrived: Option<ArrivedReport>,
 }

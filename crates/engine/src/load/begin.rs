@@ -5,7 +5,7 @@ use std::{net::ToSocketAddrs as _, time::Duration};
 use iotax_node::{
     Randomness,
     failure::{Failure, FailureKind},
-    load::{Access, Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, TaskConfig, connector::Settings},
+    load::{Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, StreamConfig, TaskConfig, connector::Settings},
 };
 
 use crate::{
@@ -53,7 +53,7 @@ pub(crate) fn with_options(document: &LoadDocument, settings: Settings) -> Resul
     })
 }
 
-/// What each thread is told: workers are dealt out evenly.
+/// What each thread is told: workers are shared out evenly.
 pub(super) fn configs(document: &LoadDocument, run: u64) -> Result<Vec<LoadConfig>, Failure> {
     let task = task(document)?;
     // A check and a fill go over the unit once.
@@ -90,7 +90,7 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
                 block_size_bytes: document.block_size_bytes,
                 read_percent: document.read_percent,
                 random_percent: document.random_percent,
-                streams: document.streams.iter().map(|stream| access(document, stream)).collect(),
+                streams: document.streams.iter().map(|stream| stream_config(document, stream)).collect(),
                 pacing: pacing(document.pacing),
                 warmup: Duration::from_nanos(document.warmup_ns),
                 runtime: Duration::from_nanos(document.runtime_ns),
@@ -105,8 +105,8 @@ pub(crate) fn task(document: &LoadDocument) -> Result<TaskConfig, Failure> {
     Ok(config)
 }
 
-fn access(document: &LoadDocument, stream: &StreamSpec) -> Access {
-    Access {
+fn stream_config(document: &LoadDocument, stream: &StreamSpec) -> StreamConfig {
+    StreamConfig {
         name: stream.name.clone(),
         share: stream.share,
         block_size_bytes: stream.block_size_bytes.unwrap_or(document.block_size_bytes),
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn workers_are_dealt_out_to_threads_without_gaps() {
         let document = document(r#"{"task":"run","runtime_ns":1,"workers":7,"threads":3}"#);
-        let dealt: Vec<_> =
+        let assigned: Vec<_> =
             configs(&document, 1).unwrap().iter().map(|config| (config.first_worker, config.own_workers)).collect();
-        assert_eq!(dealt, [(0, 3), (3, 2), (5, 2)]);
+        assert_eq!(assigned, [(0, 3), (3, 2), (5, 2)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use iotax_node::{
     failure::Failure,
-    load::{LoadConfig, LoadNode, Outcome, TaskConfig},
+    load::{LoadConfig, LoadNode, TaskConfig, TaskOutcome},
 };
 use iotax_proto::Instant;
 use iotax_runtime::Clock;
@@ -126,7 +126,7 @@ impl Load {
         let usage = window.close()?;
 
         let finished = self.join()?;
-        let Outcome::Run(measured) = finished.outcome else {
+        let TaskOutcome::Run(measured) = finished.outcome else {
             return Err(failure::internal("a run gave no figures"));
         };
         let (first, last) = finished.began;
@@ -173,16 +173,16 @@ impl Load {
         }
         let finished = self.join()?;
         match finished.outcome {
-            Outcome::Checked { content, scanned_bytes } => {
+            TaskOutcome::Checked { content, scanned_bytes } => {
                 let checked = local::checked(&finished.geometry, content, scanned_bytes);
                 let max_io_bytes = checked.max_io_bytes.filter(|_| plan.local.is_none());
                 output::emit(&Event::Checked(CheckedEvent { max_io_bytes, ..checked }));
             }
-            Outcome::Filled { bytes } => {
+            TaskOutcome::Filled { bytes } => {
                 let seconds = plan.clock.now().since(Instant(0)).as_secs_f64();
                 output::emit(&Event::Filled(FilledEvent { volume: None, bytes, seconds }));
             }
-            Outcome::Run(_) => return Err(failure::internal("a check or a fill gave figures of a run")),
+            TaskOutcome::Run(_) => return Err(failure::internal("a check or a fill gave figures of a run")),
         }
         Ok(())
     }

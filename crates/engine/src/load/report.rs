@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_node::load::{Arrived, Latency, Measured, Sample, Side, Sparse, StreamResult};
+use iotax_node::load::{Arrived, DirectionResult, Latency, Measured, Sample, Sparse, StreamResult};
 use iotax_runtime::cpu::{EventCounts, MachineTimes};
 
 use super::{
@@ -10,9 +10,9 @@ use super::{
     window::{ProcessUsage, Span, Usage},
 };
 use crate::document::{
-    self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, Histogram, LoadDocument, MachineCpu,
-    OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, Stream, StreamReport,
-    VerifyReport, Window,
+    self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DirectionReport, Histogram,
+    LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint,
+    StreamReport, VerifyReport, Window,
 };
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -83,8 +83,8 @@ pub(crate) fn figures(
         driver: "",
         endpoint: endpoint.to_owned(),
         window,
-        read: stream(&measured.read),
-        write: stream(&measured.write),
+        read: direction(&measured.read),
+        write: direction(&measured.write),
         streams: streams(document, measured),
         open: open(document, measured),
         cpu,
@@ -119,16 +119,16 @@ pub(super) fn cpu(usage: &Usage) -> CpuReport {
     }
 }
 
-fn stream(stream: &StreamResult) -> Stream {
-    Stream {
-        ios: stream.ios,
-        bytes: stream.bytes,
-        errors: stream.errors,
-        latency_sum_ns: stream.latency_sum_ns,
-        latency_min_ns: stream.latency_min_ns,
-        latency_max_ns: stream.latency_max_ns,
-        histogram: histogram(&stream.latency),
-        service: stream.service.as_ref().map(latency),
+fn direction(result: &DirectionResult) -> DirectionReport {
+    DirectionReport {
+        ios: result.ios,
+        bytes: result.bytes,
+        errors: result.errors,
+        latency_sum_ns: result.latency_sum_ns,
+        latency_min_ns: result.latency_min_ns,
+        latency_max_ns: result.latency_max_ns,
+        histogram: histogram(&result.latency),
+        service: result.service.as_ref().map(latency),
     }
 }
 
@@ -143,20 +143,20 @@ fn latency(latency: &Latency) -> document::Latency {
 
 /// Of a load with several; the figures of its only stream are those of the load.
 fn streams(document: &LoadDocument, measured: &Measured) -> Vec<StreamReport> {
-    let whole: f64 = measured.streams.iter().map(|side| side.access.share).sum();
-    let report = |side: &Side| StreamReport {
-        name: side.access.name.clone(),
-        workers: side.workers,
-        block_size_bytes: side.access.block_size_bytes,
-        read_percent: side.access.read_percent,
-        random_percent: side.access.random_percent,
+    let whole: f64 = measured.streams.iter().map(|stream| stream.config.share).sum();
+    let report = |stream: &StreamResult| StreamReport {
+        name: stream.config.name.clone(),
+        workers: stream.workers,
+        block_size_bytes: stream.config.block_size_bytes,
+        read_percent: stream.config.read_percent,
+        random_percent: stream.config.random_percent,
         rate_iops: match document.pacing {
             PacingSpec::Closed => None,
-            PacingSpec::Open { rate_iops, .. } => Some(rate_iops * side.access.share / whole),
+            PacingSpec::Open { rate_iops, .. } => Some(rate_iops * stream.config.share / whole),
         },
-        read: stream(&side.read),
-        write: stream(&side.write),
-        arrived: side.arrived.map(arrived),
+        read: direction(&stream.read),
+        write: direction(&stream.write),
+        arrived: stream.arrived.map(arrived),
     };
     if document.streams.is_empty() { Vec::new() } else { measured.streams.iter().map(report).collect() }
 }
@@ -164,7 +164,7 @@ fn streams(document: &LoadDocument, measured: &Measured) -> Vec<StreamReport> {
 fn open(document: &LoadDocument, measured: &Measured) -> Option<OpenReport> {
     let PacingSpec::Open { rate_iops, arrivals, backlog_max } = document.pacing else { return None };
     let mut together = Arrived::default();
-    measured.streams.iter().filter_map(|side| side.arrived).for_each(|theirs| together.merge(theirs));
+    measured.streams.iter().filter_map(|stream| stream.arrived).for_each(|theirs| together.merge(theirs));
     let done = measured.read.ios + measured.write.ios;
     Some(OpenReport {
         rate_iops,

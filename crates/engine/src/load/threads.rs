@@ -8,7 +8,7 @@ use std::{
 use iotax_node::{
     failure::{Failure, FailureKind},
     load::{
-        Endpoint, Facts, LoadConfig, LoadNode, Outcome, Sample,
+        Endpoint, Facts, LoadConfig, LoadNode, Sample, TaskOutcome,
         connector::{self, Settings},
     },
 };
@@ -69,7 +69,7 @@ pub(crate) struct Unit {
 
 /// What a thread ends with.
 pub(super) struct Finished {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: TaskOutcome,
     pub(super) geometry: Geometry,
     /// The first and the last of the threads' beginnings.
     pub(super) began: (Instant, Instant),
@@ -78,7 +78,7 @@ pub(super) struct Finished {
 impl Finished {
     /// Adds what another thread of the same run measured.
     pub(super) fn merge(&mut self, other: &Self) {
-        if let (Outcome::Run(ours), Outcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
+        if let (TaskOutcome::Run(ours), TaskOutcome::Run(theirs)) = (&mut self.outcome, &other.outcome) {
             ours.merge(theirs);
         }
         self.began = (self.began.0.min(other.began.0), self.began.1.max(other.began.1));

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// A thread that does not answer in time is taken at its last word.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Census {
@@ -36,7 +36,7 @@ impl Census {
         ask();
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |answers: &mut Answers| answers.last.iter().any(|(answered, _)| *answered < question);
-        let waited = self.given.wait_timeout_while(answers, PATIENCE, is_open);
+        let waited = self.given.wait_timeout_while(answers, ANSWER_TIME, is_open);
         let (answers, _) = waited.unwrap_or_else(PoisonError::into_inner);
         answers.last.iter().map(|(_, count)| count).sum()
     }

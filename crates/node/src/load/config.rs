@@ -5,8 +5,8 @@ use std::{rc::Rc, time::Duration};
 use iotax_proto::{Geometry, Region};
 
 use super::{
-    access::{self, Access},
     pacing::Pacing,
+    stream::{self, StreamConfig},
 };
 use crate::{failure::Failure, node::DiskId};
 
@@ -69,7 +69,7 @@ pub struct RunConfig {
     pub read_percent: f64,
     pub random_percent: f64,
     /// Several patterns side by side, in place of the one above; empty: that one.
-    pub streams: Vec<Access>,
+    pub streams: Vec<StreamConfig>,
     pub pacing: Pacing,
     pub warmup: Duration,
     pub runtime: Duration,
@@ -105,15 +105,15 @@ impl RunConfig {
         if let Pacing::Open(open) = &self.pacing {
             open.check()?;
         }
-        access::check(&self.accesses(), !self.streams.is_empty())
+        stream::check(&self.all_streams(), !self.streams.is_empty())
     }
 
     /// The load's streams: at least one.
-    pub fn accesses(&self) -> Vec<Access> {
+    pub fn all_streams(&self) -> Vec<StreamConfig> {
         if !self.streams.is_empty() {
             return self.streams.clone();
         }
-        vec![Access {
+        vec![StreamConfig {
             name: String::new(),
             share: 1.0,
             block_size_bytes: self.block_size_bytes,
@@ -123,12 +123,12 @@ impl RunConfig {
     }
 
     pub fn writes(&self) -> bool {
-        self.accesses().iter().any(|access| access.read_percent < 100.0)
+        self.all_streams().iter().any(|stream| stream.read_percent < 100.0)
     }
 
     /// Size of the largest I/O.
     pub(super) fn io_bytes_max(&self) -> u32 {
-        self.accesses().iter().map(|access| access.block_size_bytes).max().unwrap_or_default()
+        self.all_streams().iter().map(|stream| stream.block_size_bytes).max().unwrap_or_default()
     }
 }
 

@@ -46,7 +46,7 @@ pub trait Control {
     fn poll_timeout(&self) -> Option<Instant>;
     fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation>;
     /// What to do next; asked after every call above, each answer given once.
-    fn step(&mut self, now: Instant) -> Step;
+    fn step(&mut self, now: Instant) -> ControlStep;
     /// Begins the orderly end, when the workers' connections are closed.
     fn close(&mut self, now: Instant);
     /// False while its connection, if there is one, is of no use.
@@ -56,7 +56,7 @@ pub trait Control {
 }
 
 #[derive(Debug)]
-pub enum Step {
+pub enum ControlStep {
     Wait,
     /// Close the connection, if there is one, and go on at this address.
     Connect(SocketAddr),

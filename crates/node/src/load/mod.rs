@@ -1,6 +1,5 @@
 //! The load generator: what one thread of it does is a [`LoadNode`].
 
-mod access;
 pub mod addresses;
 pub mod config;
 pub mod connector;
@@ -14,6 +13,7 @@ pub mod link;
 pub mod local;
 pub mod mix;
 pub mod pacing;
+mod stream;
 
 pub mod recorder;
 mod run;
@@ -26,12 +26,12 @@ pub mod verdict;
 pub mod verify;
 mod worker;
 
-pub use access::Access;
 pub use config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig};
 pub use endpoint::{Endpoint, Unit};
 pub use facts::Facts;
-pub use generator::{LoadNode, Outcome};
+pub use generator::{LoadNode, TaskOutcome};
 pub use histogram::Sparse;
 pub use pacing::{Arrivals, Arrived, Open, Pacing};
-pub use recorder::{Latency, Measured, Sample, Side, StreamResult};
+pub use recorder::{DirectionResult, Latency, Measured, Sample, StreamResult};
+pub use stream::StreamConfig;
 pub use verify::{Content, Tally};

@@ -3,7 +3,9 @@
 use hdrhistogram::Histogram;
 use iotax_proto::Instant;
 
-use super::{access::Access, histogram::Sparse, mix::Direction, pacing::Arrived, schedule::Schedule, verify::Tally};
+use super::{
+    histogram::Sparse, mix::Direction, pacing::Arrived, schedule::Schedule, stream::StreamConfig, verify::Tally,
+};
 
 /// Latencies above this count as this: an hour in an open loop's backlog. With 3 significant digits a histogram takes 260 KiB.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
@@ -11,7 +13,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// All reads or all writes of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamResult {
+pub struct DirectionResult {
     pub ios: u64,
     pub bytes: u64,
     pub errors: u64,
@@ -66,10 +68,10 @@ pub struct Sample {
 /// What one thread's recorder measured; threads' results of one run merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    pub read: StreamResult,
-    pub write: StreamResult,
+    pub read: DirectionResult,
+    pub write: DirectionResult,
     /// The same by stream; one where the load has one.
-    pub streams: Vec<Side>,
+    pub streams: Vec<StreamResult>,
     /// How late the generator itself submitted; `None` in a closed loop.
     pub lateness: Option<Latency>,
     pub series: Vec<Sample>,
@@ -81,12 +83,12 @@ pub struct Measured {
 
 /// What one of the load's streams did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Side {
-    pub access: Access,
+pub struct StreamResult {
+    pub config: StreamConfig,
     /// That did it, of all threads.
     pub workers: u32,
-    pub read: StreamResult,
-    pub write: StreamResult,
+    pub read: DirectionResult,
+    pub write: DirectionResult,
     /// `None` in a closed loop.
     pub arrived: Option<Arrived>,
 }
@@ -94,7 +96,7 @@ pub struct Side {
 #[derive(Debug)]
 pub struct Recorder {
     schedule: Schedule,
-    lanes: Vec<Lane>,
+    streams: Vec<StreamRecorder>,
     lateness: Option<Timer>,
     both: Histogram<u64>,
     interval_start: Instant,
@@ -107,8 +109,8 @@ pub struct Recorder {
 
 /// One of the load's streams.
 #[derive(Debug)]
-struct Lane {
-    access: Access,
+struct StreamRecorder {
+    config: StreamConfig,
     workers: u32,
     read: Accumulator,
     write: Accumulator,
@@ -141,14 +143,14 @@ struct Timer {
 
 impl Recorder {
     /// `streams`: of the load, with the workers that do each. In an open loop service and lateness are recorded too.
-    pub fn new(schedule: Schedule, streams: impl IntoIterator<Item = (Access, u32)>, open: bool) -> Self {
-        let lane = |(access, workers)| {
+    pub fn new(schedule: Schedule, streams: impl IntoIterator<Item = (StreamConfig, u32)>, open: bool) -> Self {
+        let stream = |(config, workers)| {
             let (read, write) = (Accumulator::new(open), Accumulator::new(open));
-            Lane { access, workers, read, write }
+            StreamRecorder { config, workers, read, write }
         };
         let mut recorder = Self {
             schedule,
-            lanes: streams.into_iter().map(lane).collect(),
+            streams: streams.into_iter().map(stream).collect(),
             lateness: open.then(Timer::new),
             both: histogram(),
             interval_start: schedule.warmup_start,
@@ -211,15 +213,15 @@ impl Recorder {
     #[allow(clippy::cast_precision_loss)] // nanoseconds of a run, far below 2^53
     pub fn measured(&self, verify: Tally) -> Measured {
         let window_ns = self.schedule.end.since(self.schedule.start).as_nanos().max(1);
-        let of = |lane: &Lane| Side {
-            access: lane.access.clone(),
-            workers: lane.workers,
-            read: lane.read.result(),
-            write: lane.write.result(),
+        let of = |stream: &StreamRecorder| StreamResult {
+            config: stream.config.clone(),
+            workers: stream.workers,
+            read: stream.read.result(),
+            write: stream.write.result(),
             arrived: None,
         };
-        let streams: Vec<Side> = self.lanes.iter().map(of).collect();
-        let (mut read, mut write) = (StreamResult::default(), StreamResult::default());
+        let streams: Vec<StreamResult> = self.streams.iter().map(of).collect();
+        let (mut read, mut write) = (DirectionResult::default(), DirectionResult::default());
         for side in &streams {
             read.merge(&side.read);
             write.merge(&side.write);
@@ -237,15 +239,15 @@ impl Recorder {
     }
 
     fn side(&mut self, stream: usize, direction: Direction) -> &mut Accumulator {
-        let lane = &mut self.lanes[stream];
+        let stream = &mut self.streams[stream];
         match direction {
-            Direction::Read => &mut lane.read,
-            Direction::Write => &mut lane.write,
+            Direction::Read => &mut stream.read,
+            Direction::Write => &mut stream.write,
         }
     }
 
     fn interval_errors(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.read.interval_errors + lane.write.interval_errors).sum()
+        self.streams.iter().map(|stream| stream.read.interval_errors + stream.write.interval_errors).sum()
     }
 
     /// Intervals are cut at the window's edges, so that each is wholly inside or outside.
@@ -268,7 +270,7 @@ impl Recorder {
             latency: Sparse::default(),
             latency_max_ns: 0,
         };
-        for Lane { read, write, .. } in &self.lanes {
+        for StreamRecorder { read, write, .. } in &self.streams {
             for side in [read, write] {
                 self.both.add(&side.response.interval).expect("histograms of equal bounds");
                 sample.latency_max_ns = sample.latency_max_ns.max(side.response.interval_max_ns);
@@ -283,9 +285,9 @@ impl Recorder {
         if !in_window {
             self.errors_outside += self.interval_errors();
         }
-        for lane in &mut self.lanes {
-            lane.read.close_interval(in_window);
-            lane.write.close_interval(in_window);
+        for stream in &mut self.streams {
+            stream.read.close_interval(in_window);
+            stream.write.close_interval(in_window);
         }
         if let Some(lateness) = &mut self.lateness {
             lateness.close_interval(in_window);
@@ -320,9 +322,9 @@ impl Accumulator {
         }
     }
 
-    fn result(&self) -> StreamResult {
+    fn result(&self) -> DirectionResult {
         let response = self.response.result();
-        StreamResult {
+        DirectionResult {
             ios: response.count,
             bytes: self.bytes,
             errors: self.errors,
@@ -404,7 +406,7 @@ impl Outstanding {
     }
 }
 
-impl StreamResult {
+impl DirectionResult {
     fn merge(&mut self, other: &Self) {
         self.latency_min_ns = match (self.ios, other.ios) {
             (_, 0) => self.latency_min_ns,
@@ -441,7 +443,7 @@ fn merge_latency(ours: &mut Option<Latency>, theirs: Option<&Latency>) {
     }
 }
 
-impl Side {
+impl StreamResult {
     fn merge(&mut self, other: &Self) {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
@@ -511,14 +513,14 @@ mod tests {
     }
 
     fn recorder(schedule: Schedule) -> Recorder {
-        let access = Access {
+        let config = StreamConfig {
             name: String::new(),
             share: 1.0,
             block_size_bytes: 4096,
             read_percent: 50.0,
             random_percent: 100.0,
         };
-        Recorder::new(schedule, [(access, 1)], false)
+        Recorder::new(schedule, [(config, 1)], false)
     }
 
     fn record(recorder: &mut Recorder, at: u64, direction: Direction) {

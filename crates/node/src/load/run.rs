@@ -5,7 +5,6 @@ use std::rc::Rc;
 use iotax_proto::{Geometry, Instant, Io, IoError, Payload, Tag};
 
 use super::{
-    access::Access,
     addresses::{Addresses, Zone},
     config::RunConfig,
     ledger::Ledger,
@@ -13,6 +12,7 @@ use super::{
     pacing::{Arrived, Pacer, Share},
     recorder::{Completion, Recorder},
     schedule::Schedule,
+    stream::StreamConfig,
     verdict::Wrong,
     verify::{ReadCheck, Tally},
 };
@@ -60,7 +60,7 @@ pub(super) struct Part {
     pub(super) worker: u32,
     /// Which of the load's streams it does.
     pub(super) stream: usize,
-    pub(super) access: Access,
+    pub(super) access: StreamConfig,
     pub(super) zone: Zone,
     /// Of an open loop's arrivals.
     pub(super) share: Share,
@@ -224,7 +224,8 @@ pub(super) fn zone(
     geometry: &Geometry,
 ) -> Result<Zone, u64> {
     let size = u64::from(block_size_bytes);
-    let unit = run.accesses().iter().fold(1, |unit, access| common_multiple(unit, u64::from(access.block_size_bytes)));
+    let unit =
+        run.all_streams().iter().fold(1, |unit, access| common_multiple(unit, u64::from(access.block_size_bytes)));
     let rest = geometry.size_bytes.saturating_sub(config.working_set_offset_bytes);
     let units = config.working_set_bytes.unwrap_or(rest) / unit;
     let mut zone = Zone::of(worker, config.workers, config.working_set_offset_bytes, units, unit);

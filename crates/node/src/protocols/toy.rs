@@ -17,7 +17,7 @@ use crate::{
         Facts,
         connector::{Settings, Workers},
         endpoint::no_query,
-        link::{Control, Link, Step},
+        link::{Control, ControlStep, Link},
     },
     server::{ServerBackend, ServerConfig},
     volume::{BLOCK_SIZE, unit_of},
@@ -130,16 +130,16 @@ impl Control for Opener {
         Ok(())
     }
 
-    fn step(&mut self, _: Instant) -> Step {
+    fn step(&mut self, _: Instant) -> ControlStep {
         if self.closing {
-            return Step::Closed;
+            return ControlStep::Closed;
         }
         if std::mem::replace(&mut self.opened, true) {
-            return Step::Wait;
+            return ControlStep::Wait;
         }
         let (to, outstanding) = (Some(self.to), self.workers.outstanding as usize);
         let link = |_| Link { initiator: AnyInitiator::Toy(Box::new(ToyInitiator::new(outstanding))), to };
-        Step::Open(self.workers.numbers().map(link).collect())
+        ControlStep::Open(self.workers.numbers().map(link).collect())
     }
 
     fn close(&mut self, _: Instant) {
@@ -363,7 +363,7 @@ mod tests {
     };
     use crate::{
         Protocol,
-        load::{Content, Endpoint, Outcome, RunConfig, TaskConfig},
+        load::{Content, Endpoint, RunConfig, TaskConfig, TaskOutcome},
         protocols::Digests,
     };
 
@@ -384,7 +384,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.task(Protocol::Toy, TaskConfig::Fill { destroy: false }).expect("filled");
         let checked = bench.task(Protocol::Iscsi, TaskConfig::Check { look_bytes: None }).expect("checked");
-        assert_eq!(checked, Outcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
+        assert_eq!(checked, TaskOutcome::Checked { content: Content::Pattern, scanned_bytes: SIZE as u64 });
     }
 
     #[test]

@@ -10,9 +10,9 @@ use iotax_proto::{Instant, Transmit};
 
 /// Bytes kept for all connections of a thread from which on room is short.
 pub(super) const KEPT_MAX: usize = 256 << 20;
-/// Room of a connection where room is short, and what its peer must read of more than that in `PATIENCE`.
+/// Room of a connection where room is short, and what its peer must read of more than that in `READ_TIME`.
 const SHARE_BYTES: usize = 64 << 10;
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const READ_TIME: Duration = Duration::from_secs(2);
 /// How often all connections are counted anew where room is short.
 const COUNT_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -79,7 +79,7 @@ impl Share {
         if is_read {
             self.watched = Some((now, self.kept_bytes));
         }
-        is_read || now.since(since) < PATIENCE
+        is_read || now.since(since) < READ_TIME
     }
 
     pub(super) fn is_fine(&mut self) {

@@ -4,7 +4,7 @@ use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
 
 use iotax_node::{
     Failure, LoadNode, Randomness, Server, ServerConfig, ServerNode,
-    load::{Endpoint, LoadConfig, Measured, Outcome, RunConfig, TaskConfig, connector},
+    load::{Endpoint, LoadConfig, Measured, RunConfig, TaskConfig, TaskOutcome, connector},
     pattern::Pool,
     server::{Export, Group, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -107,7 +107,11 @@ impl Bench {
     }
 
     /// Drives a load to its end; `each` sees it before every step.
-    pub fn drive(&mut self, load: LoadNode, mut each: impl FnMut(&mut LoadNode, Instant)) -> Result<Outcome, Failure> {
+    pub fn drive(
+        &mut self,
+        load: LoadNode,
+        mut each: impl FnMut(&mut LoadNode, Instant),
+    ) -> Result<TaskOutcome, Failure> {
         let begun = |load: &mut LoadNode, now| {
             load.begin(now);
             each(load, now);
@@ -120,7 +124,7 @@ impl Bench {
         &mut self,
         mut load: LoadNode,
         mut each: impl FnMut(&mut LoadNode, Instant),
-    ) -> Option<Result<Outcome, Failure>> {
+    ) -> Option<Result<TaskOutcome, Failure>> {
         let addresses: Vec<_> = self.server.config().portals.iter().map(|portal| portal.address).collect();
         let mut lab = Lab::new(&mut load, Some(&mut self.node), &addresses).world(self.world.clone());
         lab.peer = self.peer;
@@ -137,12 +141,12 @@ impl Bench {
         let endpoint = self.endpoint(protocol);
         let load = self.load(&endpoint, load(TaskConfig::Run(config), workers))?;
         match self.drive(load, |_, _| {})? {
-            Outcome::Run(measured) => Ok(*measured),
+            TaskOutcome::Run(measured) => Ok(*measured),
             other => panic!("a run gave {other:?}"),
         }
     }
 
-    pub fn task(&mut self, protocol: Protocol, task: TaskConfig) -> Result<Outcome, Failure> {
+    pub fn task(&mut self, protocol: Protocol, task: TaskConfig) -> Result<TaskOutcome, Failure> {
         let endpoint = self.endpoint(protocol);
         let load = self.load(&endpoint, load(task, 1))?;
         self.drive(load, |_, _| {})

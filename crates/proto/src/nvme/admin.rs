@@ -23,7 +23,7 @@ const CACHE_ENABLED: u32 = 1;
 
 /// What became of an admin command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AdminOutcome {
     Done {
         result: u64,
         status: Status,
@@ -34,7 +34,7 @@ pub enum Outcome {
     Held,
 }
 
-impl Outcome {
+impl AdminOutcome {
     const OK: Self = Self::result(0);
 
     const fn result(result: u64) -> Self {
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-impl From<Status> for Outcome {
+impl From<Status> for AdminOutcome {
     fn from(status: Status) -> Self {
         Self::Done { result: 0, status: status.do_not_retry() }
     }
@@ -200,16 +200,16 @@ impl AdminController {
     }
 
     /// Abort (NVMe base 2.1 §5.1.1) is the controller's best effort: of the commands outstanding it takes back event requests.
-    fn abort(&mut self, sqe: &Sqe) -> Outcome {
+    fn abort(&mut self, sqe: &Sqe) -> AdminOutcome {
         const NOT_ABORTED: u64 = 1;
         let (sqid, cid) = (sqe.cdw(10) as u16, (sqe.cdw(10) >> 16) as u16);
         match self.event_requests.iter().position(|known| *known == cid).filter(|_| sqid == 0) {
             Some(at) => {
                 self.event_requests.remove(at);
                 self.released.push_back((cid, Some(Status::ABORT_REQUESTED)));
-                Outcome::OK
+                AdminOutcome::OK
             }
-            None => Outcome::result(NOT_ABORTED),
+            None => AdminOutcome::result(NOT_ABORTED),
         }
     }
 
@@ -220,7 +220,7 @@ impl AdminController {
     }
 
     /// Executes a command; none that is known takes data.
-    pub fn execute<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &B) -> Outcome {
+    pub fn execute<B: NvmeBackend + ?Sized>(&mut self, now: Instant, sqe: &Sqe, backend: &B) -> AdminOutcome {
         self.last_activity = now;
         self.look_for_changes();
         if sqe.is_fabrics() {
@@ -242,11 +242,11 @@ impl AdminController {
             admin::GET_LOG_PAGE => self.get_log_page(sqe, backend),
             admin::SET_FEATURES => self.set_features(sqe),
             admin::GET_FEATURES => self.get_features(sqe),
-            admin::KEEP_ALIVE => Outcome::OK,
+            admin::KEEP_ALIVE => AdminOutcome::OK,
             admin::ASYNC_EVENT if self.event_requests.len() >= MAX_ASYNC_EVENTS => Status::AER_LIMIT_EXCEEDED.into(),
             admin::ASYNC_EVENT => {
                 self.event_requests.push_back(sqe.cid());
-                Outcome::Held
+                AdminOutcome::Held
             }
             admin::ABORT => self.abort(sqe),
             _ => Status::INVALID_OPCODE.into(),
@@ -255,18 +255,18 @@ impl AdminController {
 
     // ------------------------------------------------------------------------------------------------------ properties
 
-    fn property_get(&self, sqe: &Sqe) -> Outcome {
+    fn property_get(&self, sqe: &Sqe) -> AdminOutcome {
         let is_wide = sqe.0[40] & 7 == 1;
         match (sqe.cdw(11), is_wide) {
-            (property::CAP, true) => Outcome::result(property::capabilities(self.limits.max_queue_entries)),
-            (property::VS, false) => Outcome::result(u64::from(property::VERSION)),
-            (property::CC, false) => Outcome::result(u64::from(self.configuration)),
-            (property::CSTS, false) => Outcome::result(u64::from(self.status)),
+            (property::CAP, true) => AdminOutcome::result(property::capabilities(self.limits.max_queue_entries)),
+            (property::VS, false) => AdminOutcome::result(u64::from(property::VERSION)),
+            (property::CC, false) => AdminOutcome::result(u64::from(self.configuration)),
+            (property::CSTS, false) => AdminOutcome::result(u64::from(self.status)),
             _ => Status::INVALID_FIELD.into(),
         }
     }
 
-    fn property_set(&mut self, sqe: &Sqe) -> Outcome {
+    fn property_set(&mut self, sqe: &Sqe) -> AdminOutcome {
         if sqe.0[40] & 7 != 0 || sqe.cdw(11) != property::CC {
             return Status::INVALID_FIELD.into();
         }
@@ -288,7 +288,7 @@ impl AdminController {
         } else if !asks_shutdown {
             self.status &= !property::CSTS_SHUTDOWN_MASK;
         }
-        Outcome::OK
+        AdminOutcome::OK
     }
 
     /// Controller reset (NVMe base 2.1 §3.7.2): I/O queues end, features go back to their defaults.
@@ -309,11 +309,11 @@ impl AdminController {
 
     // -------------------------------------------------------------------------------------------------------- identify
 
-    fn identify<B: NvmeBackend + ?Sized>(&self, sqe: &Sqe, backend: &B) -> Outcome {
+    fn identify<B: NvmeBackend + ?Sized>(&self, sqe: &Sqe, backend: &B) -> AdminOutcome {
         let selector = sqe.cdw(10) as u8;
         let command_set = (sqe.cdw(11) >> 24) as u8;
         if selector == cns::CONTROLLER {
-            return Outcome::Data(with_subsystem(&*self.subsystem, |subsystem| {
+            return AdminOutcome::Data(with_subsystem(&*self.subsystem, |subsystem| {
                 identify::controller(subsystem.config(), self.is_discovery, self.cntlid, &self.limits)
             }));
         }
@@ -328,9 +328,9 @@ impl AdminController {
             }
             // What of the NVM command set is not in CNS 00h: all zeros here, as is CNS 06h: no limits beyond MDTS.
             cns::NAMESPACE_OF_COMMAND_SET if is_nvm => self.identify_one(sqe, backend, |_, _| vec![0; identify::LEN]),
-            cns::CONTROLLER_OF_COMMAND_SET if is_nvm => Outcome::Data(vec![0; identify::LEN]),
+            cns::CONTROLLER_OF_COMMAND_SET if is_nvm => AdminOutcome::Data(vec![0; identify::LEN]),
             cns::NAMESPACE_DESCRIPTORS => match self.namespace(sqe.nsid()) {
-                Some(namespace) => Outcome::Data(identify::namespace_descriptors(namespace)),
+                Some(namespace) => AdminOutcome::Data(identify::namespace_descriptors(namespace)),
                 None => Status::INVALID_NAMESPACE.into(),
             },
             cns::ACTIVE_NAMESPACES | cns::ACTIVE_NAMESPACES_OF_COMMAND_SET => {
@@ -341,9 +341,9 @@ impl AdminController {
                 if selector == cns::ACTIVE_NAMESPACES_OF_COMMAND_SET && !is_nvm {
                     return Status::INVALID_FIELD.into();
                 }
-                Outcome::Data(identify::active_namespaces(&self.known, sqe.nsid()))
+                AdminOutcome::Data(identify::active_namespaces(&self.known, sqe.nsid()))
             }
-            cns::COMMAND_SETS => Outcome::Data(identify::command_sets()),
+            cns::COMMAND_SETS => AdminOutcome::Data(identify::command_sets()),
             _ => Status::INVALID_FIELD.into(),
         }
     }
@@ -353,7 +353,7 @@ impl AdminController {
         sqe: &Sqe,
         backend: &B,
         describe: impl FnOnce(&Namespace, &crate::Geometry) -> Vec<u8>,
-    ) -> Outcome {
+    ) -> AdminOutcome {
         let nsid = sqe.nsid();
         if nsid == 0 || nsid > super::subsystem::MAX_NSID {
             return Status::INVALID_NAMESPACE.into();
@@ -361,7 +361,7 @@ impl AdminController {
         let namespace = self.namespace(nsid);
         let active = namespace.and_then(|namespace| Some((namespace, backend.geometry(namespace.unit)?)));
         // A valid NSID that is not active gives zeros (NVMe base 2.1 §5.1.13.2.1).
-        Outcome::Data(
+        AdminOutcome::Data(
             active.map_or_else(|| vec![0; identify::LEN], |(namespace, geometry)| describe(namespace, &geometry)),
         )
     }
@@ -372,7 +372,7 @@ impl AdminController {
 
     // ------------------------------------------------------------------------------------------------------- log pages
 
-    fn get_log_page<B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, backend: &B) -> Outcome {
+    fn get_log_page<B: NvmeBackend + ?Sized>(&mut self, sqe: &Sqe, backend: &B) -> AdminOutcome {
         let asked = GetLogPage::parse(sqe);
         if asked.len > u64::from(self.limits.max_transfer_bytes) || asked.offset & 3 != 0 {
             return Status::INVALID_FIELD.into();
@@ -405,12 +405,12 @@ impl AdminController {
         let mut data = page;
         data.drain(..asked.offset as usize);
         data.resize(asked.len as usize, 0);
-        Outcome::Data(data)
+        AdminOutcome::Data(data)
     }
 
     // -------------------------------------------------------------------------------------------------------- features
 
-    fn set_features(&mut self, sqe: &Sqe) -> Outcome {
+    fn set_features(&mut self, sqe: &Sqe) -> AdminOutcome {
         const SAVE: u32 = 1 << 31;
         let value = sqe.cdw(11);
         if sqe.cdw(10) & SAVE != 0 {
@@ -420,13 +420,13 @@ impl AdminController {
             feature::QUEUE_COUNT if !self.is_discovery => self.set_queue_count(value),
             feature::ASYNC_EVENT_CONFIG => {
                 self.event_config = value;
-                Outcome::OK
+                AdminOutcome::OK
             }
             feature::KEEP_ALIVE_TIMER => {
                 self.set_keep_alive(value);
-                Outcome::OK
+                AdminOutcome::OK
             }
-            feature::VOLATILE_WRITE_CACHE if value & 1 == CACHE_ENABLED => Outcome::OK,
+            feature::VOLATILE_WRITE_CACHE if value & 1 == CACHE_ENABLED => AdminOutcome::OK,
             // The host's identity was fixed by Connect (NVMe base 2.1 §5.1.25.1.28).
             feature::HOST_IDENTIFIER => Status::SEQUENCE_ERROR.into(),
             feature::VOLATILE_WRITE_CACHE
@@ -440,7 +440,7 @@ impl AdminController {
     }
 
     /// Grants as many I/O queues as asked for, up to the subsystem's limit; both numbers are 0's based.
-    fn set_queue_count(&mut self, value: u32) -> Outcome {
+    fn set_queue_count(&mut self, value: u32) -> AdminOutcome {
         let (submission, completion) = (value as u16, (value >> 16) as u16);
         if submission == u16::MAX || completion == u16::MAX {
             return Status::INVALID_FIELD.into();
@@ -458,7 +458,7 @@ impl AdminController {
             return Status::SEQUENCE_ERROR.into();
         };
         self.io_queues = granted;
-        Outcome::result(self.queue_count())
+        AdminOutcome::result(self.queue_count())
     }
 
     fn queue_count(&self) -> u64 {
@@ -466,7 +466,7 @@ impl AdminController {
         count | count << 16
     }
 
-    fn get_features(&self, sqe: &Sqe) -> Outcome {
+    fn get_features(&self, sqe: &Sqe) -> AdminOutcome {
         const CURRENT: u32 = 0;
         const DEFAULT: u32 = 1;
         const SAVED: u32 = 2;
@@ -482,7 +482,9 @@ impl AdminController {
             feature::ASYNC_EVENT_CONFIG => u64::from(self.event_config),
             feature::KEEP_ALIVE_TIMER => u64::from(self.keep_alive_ms),
             feature::VOLATILE_WRITE_CACHE => u64::from(CACHE_ENABLED),
-            feature::HOST_IDENTIFIER if sqe.cdw(11) & EXTENDED != 0 => return Outcome::Data(self.host.id.to_vec()),
+            feature::HOST_IDENTIFIER if sqe.cdw(11) & EXTENDED != 0 => {
+                return AdminOutcome::Data(self.host.id.to_vec());
+            }
             feature::ARBITRATION
             | feature::POWER_MANAGEMENT
             | feature::TEMPERATURE_THRESHOLD
@@ -491,9 +493,9 @@ impl AdminController {
             _ => return Status::INVALID_FIELD.into(),
         };
         match sqe.cdw(10) >> 8 & 7 {
-            DEFAULT | SAVED if is_changeable => Outcome::OK,
-            CURRENT | DEFAULT | SAVED => Outcome::result(current),
-            CAPABILITIES => Outcome::result(if is_changeable { CHANGEABLE } else { 0 }),
+            DEFAULT | SAVED if is_changeable => AdminOutcome::OK,
+            CURRENT | DEFAULT | SAVED => AdminOutcome::result(current),
+            CAPABILITIES => AdminOutcome::result(if is_changeable { CHANGEABLE } else { 0 }),
             _ => Status::INVALID_FIELD.into(),
         }
     }

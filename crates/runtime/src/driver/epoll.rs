@@ -203,7 +203,7 @@ impl EpollPort {
                 self.common.conns.pause(id);
                 break;
             }
-            let limit = receive_limit(self.common.tricks, conn.streak_bytes);
+            let limit = receive_limit(self.common.optimisations, conn.streak_bytes);
             match rustix::net::recv(&conn.socket, &mut buffer[..limit], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
                     let step = conn.life.peer_ended();
@@ -243,7 +243,7 @@ impl Port for EpollPort {
     }
 
     fn connect(&mut self, id: ConnId, to: SocketAddr) {
-        let begun = socket::new_stream(to, self.common.socket, self.common.tricks).and_then(|socket| {
+        let begun = socket::new_stream(to, self.common.socket, self.common.optimisations).and_then(|socket| {
             rustix::io::ioctl_fionbio(&socket, true)?;
             match rustix::net::connect(&socket, &to) {
                 Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),

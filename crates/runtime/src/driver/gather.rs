@@ -8,7 +8,7 @@ use std::{
 
 use iotax_proto::{Transmit, wire::Chunk};
 
-use super::tricks::Tricks;
+use super::optimisations::Optimisations;
 
 /// The system's own limit (`UIO_MAXIOV`).
 const MAX_IOVECS: usize = 1024;
@@ -25,7 +25,7 @@ const PREFETCH_BYTES: usize = 512;
 pub(super) struct Gather {
     iovecs: Vec<libc::iovec>,
     staging: Vec<u8>,
-    tricks: Tricks,
+    optimisations: Optimisations,
 }
 
 /// How far a send came.
@@ -38,8 +38,8 @@ pub(super) enum Sent {
 }
 
 impl Gather {
-    pub(super) fn new(tricks: Tricks) -> Self {
-        Self { iovecs: Vec::new(), staging: Vec::new(), tricks }
+    pub(super) fn new(optimisations: Optimisations) -> Self {
+        Self { iovecs: Vec::new(), staging: Vec::new(), optimisations }
     }
 
     /// Gathers from the front of the queue; returns the bytes gathered.
@@ -55,7 +55,7 @@ impl Gather {
                 Chunk::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
                 Chunk::Payload(payload) => {
                     if let Some(address) = payload.address() {
-                        if self.tricks.prefetch {
+                        if self.optimisations.prefetch {
                             prefetch(address, payload.len().min(PREFETCH_BYTES));
                         }
                         (address, payload.len())
@@ -174,7 +174,7 @@ mod tests {
         transmit.put(b"head");
         transmit.payload(Payload::new(Rc::new(Placeless(150_000)), 0, 150_000));
         transmit.put(b"tail");
-        let mut gather = Gather::new(Tricks::default());
+        let mut gather = Gather::new(Optimisations::default());
         let mut seen = Vec::new();
         while !transmit.is_empty() {
             let count = gather.fill(&transmit);
@@ -199,7 +199,7 @@ mod tests {
         for _ in 0..2000 {
             transmit.payload(Payload::from_vec(vec![1]));
         }
-        let mut gather = Gather::new(Tricks::default());
+        let mut gather = Gather::new(Optimisations::default());
         assert_eq!(gather.fill(&transmit), MAX_IOVECS);
         transmit.advance(MAX_IOVECS);
         assert_eq!(gather.fill(&transmit), 2000 - MAX_IOVECS);

@@ -6,12 +6,12 @@ mod connections;
 mod epoll;
 mod gather;
 mod life;
+mod optimisations;
 mod polling;
 mod pool;
 mod port;
 mod run;
 mod socket;
-mod tricks;
 mod uring;
 mod waker;
 
@@ -20,9 +20,9 @@ use std::{fmt, io, net::TcpListener, str::FromStr, sync::Arc, time::Duration};
 use iotax_node::Node;
 use iotax_proto::Instant;
 
+pub use optimisations::Optimisations;
 pub use polling::Polling;
 pub use socket::{SocketOptions, listen};
-pub use tricks::Tricks;
 pub use waker::Waker;
 
 use crate::{clock::Clock, disk::Disk};
@@ -106,7 +106,7 @@ pub struct DriverConfig {
     /// Connections accepted beyond these are closed at once. Those that are closing already count for nothing.
     pub max_connections: usize,
     pub socket: SocketOptions,
-    pub tricks: Tricks,
+    pub optimisations: Optimisations,
 }
 
 impl DriverConfig {
@@ -122,7 +122,7 @@ impl DriverConfig {
             close_timeout: Duration::from_secs(1),
             max_connections: 4096,
             socket: SocketOptions::default(),
-            tricks: Tricks::default(),
+            optimisations: Optimisations::default(),
         })
     }
 }

@@ -25,7 +25,7 @@ const REST_MAX: u32 = 4096;
 
 /// Whether to look before the next sleep, by how the last waits went.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct PollingState {
     polling: Polling,
     last_was_short: bool,
     vain: u32,
@@ -33,7 +33,7 @@ pub(super) struct Patience {
     next_rest: u32,
 }
 
-impl Patience {
+impl PollingState {
     pub(super) fn new(polling: Polling) -> Self {
         Self { polling, last_was_short: true, vain: 0, resting: 0, next_rest: REST }
     }
@@ -87,15 +87,15 @@ mod tests {
 
     #[test]
     fn never_sleeps_at_once_and_always_never_sleeps() {
-        assert_eq!(Patience::new(Polling::Never).look(), Duration::ZERO);
-        let mut always = Patience::new(Polling::Always);
+        assert_eq!(PollingState::new(Polling::Never).look(), Duration::ZERO);
+        let mut always = PollingState::new(Polling::Always);
         always.slept(Duration::ZERO, LATE);
         assert_eq!(always.look(), Duration::MAX);
     }
 
     #[test]
     fn auto_looks_while_news_comes_soon() {
-        let mut auto = Patience::new(Polling::Auto);
+        let mut auto = PollingState::new(Polling::Auto);
         assert_eq!(auto.look(), LOOK);
         auto.slept(LOOK, LATE);
         assert_eq!(auto.look(), Duration::ZERO, "after a long wait");
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn auto_rests_where_looking_itself_keeps_news_away() {
-        let mut auto = Patience::new(Polling::Auto);
+        let mut auto = PollingState::new(Polling::Auto);
         let mut rests = Vec::new();
         for _ in 0..3 {
             for _ in 0..VAIN_MAX {

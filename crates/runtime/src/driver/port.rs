@@ -10,8 +10,8 @@ use super::{
     connections::{Connection, Connections},
     gather::Gather,
     life::Step,
+    optimisations::Optimisations,
     socket::{self, SocketOptions},
-    tricks::Tricks,
     waker::{Handed, Waker},
 };
 use crate::{
@@ -88,7 +88,7 @@ pub(super) trait Port {
         let Handed { socket, listener, peer } = handed;
         let common = self.common();
         let full = common.conns.open_count() >= common.max_connections;
-        if full || common.socket.apply(&socket, peer, common.tricks).is_err() {
+        if full || common.socket.apply(&socket, peer, common.optimisations).is_err() {
             return None;
         }
         let conn = common.conns.free_id();
@@ -177,7 +177,7 @@ pub(super) struct Common<C> {
     pub(super) waker: Waker,
     pub(super) socket: SocketOptions,
     pub(super) polling: super::Polling,
-    pub(super) tricks: Tricks,
+    pub(super) optimisations: Optimisations,
     pub(super) conns: Connections<C>,
     pub(super) gather: Gather,
     pub(super) disk_done: VecDeque<(DiskToken, Result<u32, i32>)>,
@@ -197,9 +197,9 @@ impl<C> Common<C> {
             waker: config.waker.clone(),
             socket: config.socket,
             polling: config.polling,
-            tricks: config.tricks,
+            optimisations: config.optimisations,
             conns: Connections::new(),
-            gather: Gather::new(config.tricks),
+            gather: Gather::new(config.optimisations),
             disk_done: VecDeque::new(),
             accepted: VecDeque::new(),
             listen_again_at: None,
@@ -247,8 +247,8 @@ impl<C> Common<C> {
 
 /// Bytes to ask for in the next receive of a streak.
 #[inline]
-pub(super) fn receive_limit(tricks: Tricks, streak_bytes: usize) -> usize {
-    if tricks.pieces && streak_bytes < STREAK_BYTES { FIRST_RECEIVE_BYTES } else { MAX_RECEIVE_BYTES }
+pub(super) fn receive_limit(optimisations: Optimisations, streak_bytes: usize) -> usize {
+    if optimisations.pieces && streak_bytes < STREAK_BYTES { FIRST_RECEIVE_BYTES } else { MAX_RECEIVE_BYTES }
 }
 
 /// Carries out what the node wants after a `handle`.

@@ -7,7 +7,7 @@ use iotax_proto::Instant;
 
 use super::{
     Ended, Flow,
-    polling::Patience,
+    polling::PollingState,
     port::{Port, Until, settle},
 };
 use crate::clock::Clock;
@@ -20,7 +20,7 @@ pub(super) fn run<N: Node + ?Sized>(
     set_timer_slack();
     let clock = port.common().clock;
     let waker = port.common().waker.clone();
-    let mut patience = Patience::new(port.common().polling);
+    let mut polling = PollingState::new(port.common().polling);
     let mut called = true;
     loop {
         if called {
@@ -68,7 +68,7 @@ pub(super) fn run<N: Node + ?Sized>(
         };
         // A node that is always due (a load on memory) must not pay for system calls that cannot bring news.
         if until != Until::Now || !port.is_alone() {
-            wait(&mut patience, &mut port, until, clock)?;
+            wait(&mut polling, &mut port, until, clock)?;
         }
         called = waker.notifier().take();
         port.process(node);
@@ -76,14 +76,14 @@ pub(super) fn run<N: Node + ?Sized>(
 }
 
 /// Until there is news, or `until`.
-fn wait(patience: &mut Patience, port: &mut impl Port, until: Until, clock: Clock) -> io::Result<()> {
+fn wait(polling: &mut PollingState, port: &mut impl Port, until: Until, clock: Clock) -> io::Result<()> {
     if until == Until::Now {
         return port.wait(until);
     }
-    if patience.sleeps_only() {
+    if polling.sleeps_only() {
         return port.wait(until);
     }
-    let look = patience.look();
+    let look = polling.look();
     let begun = clock.now();
     if !look.is_zero() {
         loop {
@@ -91,7 +91,7 @@ fn wait(patience: &mut Patience, port: &mut impl Port, until: Until, clock: Cloc
             let now = clock.now();
             let due = matches!(until, Until::At(at) if at <= now);
             if due || port.has_work() || port.common().waker.notifier().is_pending() {
-                patience.found();
+                polling.found();
                 return Ok(());
             }
             if now.since(begun) >= look {
@@ -100,7 +100,7 @@ fn wait(patience: &mut Patience, port: &mut impl Port, until: Until, clock: Cloc
         }
     }
     port.wait(until)?;
-    patience.slept(look, clock.now().since(begun));
+    polling.slept(look, clock.now().since(begun));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, acceptfrom_with, ipproto, shutdown, socket_with, sockopt,
 };
 
-use super::tricks::Tricks;
+use super::optimisations::Optimisations;
 
 /// What is set on every connection beside `TCP_NODELAY`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,9 +22,9 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    pub(super) fn apply(&self, socket: impl AsFd, peer: SocketAddr, tricks: Tricks) -> io::Result<()> {
+    pub(super) fn apply(&self, socket: impl AsFd, peer: SocketAddr, optimisations: Optimisations) -> io::Result<()> {
         let socket = socket.as_fd();
-        if tricks.reno && peer.ip().to_canonical().is_loopback() {
+        if optimisations.reno && peer.ip().to_canonical().is_loopback() {
             // A system that refuses keeps its own, which serves as well, if slower.
             let _ = sockopt::set_tcp_congestion(socket, "reno");
         }
@@ -65,10 +65,10 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// A socket that will be told to connect.
-pub(super) fn new_stream(to: SocketAddr, options: SocketOptions, tricks: Tricks) -> io::Result<OwnedFd> {
+pub(super) fn new_stream(to: SocketAddr, options: SocketOptions, optimisations: Optimisations) -> io::Result<OwnedFd> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-    options.apply(&socket, to, tricks)?;
+    options.apply(&socket, to, optimisations)?;
     Ok(socket)
 }
 
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn only_a_connection_that_stays_on_the_machine_has_its_congestion_control_chosen() {
         let of = |address: SocketAddr| {
-            let socket = new_stream(address, SocketOptions::default(), Tricks::default()).unwrap();
+            let socket = new_stream(address, SocketOptions::default(), Optimisations::default()).unwrap();
             sockopt::tcp_congestion(&socket).unwrap()
         };
         assert_eq!(of(([127, 0, 0, 1], 1).into()), "reno");

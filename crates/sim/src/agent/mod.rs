@@ -9,7 +9,7 @@ use iotax_node::{
     ConnId, Input, LoadConfig, Node, Output, Protocol, Randomness, RunConfig, TaskConfig,
     load::{
         Endpoint, Pacing, connector,
-        link::{Control, Link, Step},
+        link::{Control, ControlStep, Link},
     },
     seeded::SeededRng,
 };
@@ -179,23 +179,23 @@ impl Agent {
             self.to_send.push(CONTROL);
         }
         match step {
-            Step::Wait => {}
-            Step::Connect(to) if self.open[0].is_some() => {
+            ControlStep::Wait => {}
+            ControlStep::Connect(to) if self.open[0].is_some() => {
                 self.control_next = Some(to);
                 self.close(CONTROL);
             }
-            Step::Connect(to) => {
+            ControlStep::Connect(to) => {
                 self.connect(CONTROL, to);
             }
-            Step::Open(links) => {
+            ControlStep::Open(links) => {
                 if !control.needs_connection() {
                     self.close(CONTROL);
                 }
                 self.open_lanes(links);
             }
             // A server may have no room for us for a time.
-            Step::Failed(_) => self.break_down(now),
-            Step::Closed => {
+            ControlStep::Failed(_) => self.break_down(now),
+            ControlStep::Closed => {
                 self.control = None;
                 self.close(CONTROL);
             }

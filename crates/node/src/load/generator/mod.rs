@@ -7,15 +7,15 @@ use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
 use iotax_proto::{Geometry, Instant, Payload, Transmit};
 
 use super::{
-    access::{self, Access},
     config::{Allocate, LoadConfig, LocalUnit, TaskConfig},
     endpoint::Endpoint,
     facts::Facts,
-    link::{Control, Link, Step},
+    link::{Control, ControlStep, Link},
     local::{DiskInitiator, MemoryInitiator},
     pacing::Pacing,
     recorder::{Measured, Recorder, Sample},
     schedule::Schedule,
+    stream::{self, StreamConfig},
     trouble,
     verify::Content,
     worker::{Task, Worker},
@@ -37,7 +37,7 @@ const CONTROL: ConnId = ConnId(0);
 
 /// What a finished task gives.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum TaskOutcome {
     Run(Box<Measured>),
     Checked { content: Content, scanned_bytes: u64 },
     Filled { bytes: u64 },
@@ -60,12 +60,12 @@ pub struct LoadNode {
     open_connections: Vec<bool>,
     recorder: Option<Recorder>,
     /// Of a run: its streams, and which of them each worker of all threads does.
-    accesses: Vec<Access>,
-    dealt: Vec<usize>,
+    all_streams: Vec<StreamConfig>,
+    assigned: Vec<usize>,
     begin_at: Option<Instant>,
     began_at: Option<Instant>,
     deadline: Option<Instant>,
-    outcome: Option<Result<Outcome, Failure>>,
+    outcome: Option<Result<TaskOutcome, Failure>>,
     /// The links stay open after a run, for the next slice, until `release`.
     stays: bool,
 }
@@ -129,11 +129,11 @@ impl LoadNode {
     }
 
     fn new(config: LoadConfig, endpoint: &Endpoint, allocate: &mut Allocate<'_>) -> Result<Self, Failure> {
-        let (mut accesses, mut dealt) = (Vec::new(), Vec::new());
+        let (mut all_streams, mut assigned) = (Vec::new(), Vec::new());
         if let TaskConfig::Run(run) = &config.task {
             run.check()?;
-            accesses = run.accesses();
-            dealt = access::deal(&accesses, config.workers)?;
+            all_streams = run.all_streams();
+            assigned = stream::assign(&all_streams, config.workers)?;
         }
         let mut node = Self {
             place: endpoint.text.clone(),
@@ -147,8 +147,8 @@ impl LoadNode {
             to_send: Vec::new(),
             open_connections: vec![false; config.own_workers as usize + 1],
             recorder: None,
-            accesses,
-            dealt,
+            all_streams,
+            assigned,
             begin_at: None,
             began_at: None,
             deadline: None,
@@ -197,11 +197,11 @@ impl LoadNode {
 
     /// What the slice that has ended measured; given once.
     pub fn take_slice(&mut self) -> Option<Measured> {
-        if self.phase != Phase::Ready || !matches!(self.outcome, Some(Ok(Outcome::Run(_)))) {
+        if self.phase != Phase::Ready || !matches!(self.outcome, Some(Ok(TaskOutcome::Run(_)))) {
             return None;
         }
         match self.outcome.take() {
-            Some(Ok(Outcome::Run(measured))) => Some(*measured),
+            Some(Ok(TaskOutcome::Run(measured))) => Some(*measured),
             _ => None,
         }
     }
@@ -222,8 +222,8 @@ impl LoadNode {
             self.begin_at = Some(at);
             let schedule = Schedule::new(at, run.warmup, run.runtime, run.sample);
             let open = matches!(run.pacing, Pacing::Open(_));
-            let workers = |stream| self.dealt.iter().filter(|each| **each == stream).count() as u32;
-            let streams = self.accesses.iter().cloned().enumerate().map(|(index, access)| (access, workers(index)));
+            let workers = |stream| self.assigned.iter().filter(|each| **each == stream).count() as u32;
+            let streams = self.all_streams.iter().cloned().enumerate().map(|(index, access)| (access, workers(index)));
             self.recorder = Some(Recorder::new(schedule, streams, open));
             for worker in &mut self.workers {
                 if let Some(Task::Run(task)) = &mut worker.state.task {
@@ -273,7 +273,7 @@ impl LoadNode {
     }
 
     /// What came of the task, once finished.
-    pub fn outcome(&self) -> Option<&Result<Outcome, Failure>> {
+    pub fn outcome(&self) -> Option<&Result<TaskOutcome, Failure>> {
         self.outcome.as_ref().filter(|_| self.phase == Phase::Finished)
     }
 
@@ -434,20 +434,20 @@ impl LoadNode {
             self.to_send.push(CONTROL);
         }
         match step {
-            Step::Wait => {}
-            Step::Connect(to) if self.open_connections[CONTROL.0 as usize] => {
+            ControlStep::Wait => {}
+            ControlStep::Connect(to) if self.open_connections[CONTROL.0 as usize] => {
                 link.next = Some(to);
                 self.outputs.push_back(Output::Close { conn: CONTROL });
             }
-            Step::Connect(to) => self.connect(CONTROL, to),
-            Step::Open(links) => {
+            ControlStep::Connect(to) => self.connect(CONTROL, to),
+            ControlStep::Open(links) => {
                 if !link.control.needs_connection() && self.open_connections[CONTROL.0 as usize] {
                     self.outputs.push_back(Output::Close { conn: CONTROL });
                 }
                 self.open(links);
             }
-            Step::Failed(failure) => self.fail(failure),
-            Step::Closed => {
+            ControlStep::Failed(failure) => self.fail(failure),
+            ControlStep::Closed => {
                 self.control = None;
                 if self.open_connections[CONTROL.0 as usize] {
                     self.outputs.push_back(Output::Close { conn: CONTROL });

@@ -6,16 +6,16 @@ use iotax_proto::Geometry;
 
 use super::{
     super::{
-        access::Access,
         config::{TRANSFER_BYTES, TRANSFERS, TaskConfig},
         fill::FillTask,
         pacing::{Arrived, Share},
         run::{self, Part, RunTask},
         scan::ScanTask,
+        stream::StreamConfig,
         verify::{Content, Tally},
         worker::Task,
     },
-    LoadNode, Outcome,
+    LoadNode, TaskOutcome,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::pattern::BLOCK_BYTES;
@@ -36,8 +36,8 @@ impl LoadNode {
         match &self.config.task {
             TaskConfig::Run(run) => {
                 let worker = self.config.first_worker + index as u32;
-                let stream = self.dealt[worker as usize];
-                let access = self.accesses[stream].clone();
+                let stream = self.assigned[worker as usize];
+                let access = self.all_streams[stream].clone();
                 check_geometry(&access, &geometry, place)?;
                 let size = access.block_size_bytes;
                 let zone = run::zone(&self.config, run, worker, size, &geometry).map_err(|needed_bytes| {
@@ -67,11 +67,11 @@ impl LoadNode {
     /// Of an open loop's arrivals: its stream's, divided by the stream's workers.
     #[allow(clippy::cast_precision_loss)] // workers are far below 2^52
     fn share(&self, worker: u32) -> Share {
-        let stream = self.dealt[worker as usize];
-        let whole: f64 = self.accesses.iter().map(|access| access.share).sum();
-        let before = self.dealt[..worker as usize].iter().filter(|each| **each == stream).count();
-        let workers = self.dealt.iter().filter(|each| **each == stream).count() as f64;
-        Share { part: self.accesses[stream].share / whole / workers, phase: before as f64 / workers }
+        let stream = self.assigned[worker as usize];
+        let whole: f64 = self.all_streams.iter().map(|stream| stream.share).sum();
+        let before = self.assigned[..worker as usize].iter().filter(|each| **each == stream).count();
+        let workers = self.assigned.iter().filter(|each| **each == stream).count() as f64;
+        Share { part: self.all_streams[stream].share / whole / workers, phase: before as f64 / workers }
     }
 
     fn fill(&mut self, geometry: &Geometry) -> Task {
@@ -103,20 +103,20 @@ impl LoadNode {
         (begin, self.config.working_set_bytes.map_or(geometry.size_bytes, |len| begin + len))
     }
 
-    pub(super) fn take_outcome(&mut self) -> Outcome {
+    pub(super) fn take_outcome(&mut self) -> TaskOutcome {
         match self.workers.first().and_then(|worker| worker.state.task.as_ref()) {
             Some(Task::Scan(task)) => {
-                Outcome::Checked { content: task.content().clone(), scanned_bytes: task.scanned_bytes }
+                TaskOutcome::Checked { content: task.content().clone(), scanned_bytes: task.scanned_bytes }
             }
-            Some(Task::Fill(task)) => Outcome::Filled { bytes: task.done_bytes },
+            Some(Task::Fill(task)) => TaskOutcome::Filled { bytes: task.done_bytes },
             Some(Task::Run(_)) | None => {
                 let mut tally = Tally::default();
-                let mut arrived: Vec<Option<Arrived>> = vec![None; self.accesses.len()];
+                let mut arrived: Vec<Option<Arrived>> = vec![None; self.all_streams.len()];
                 for (index, worker) in self.workers.iter_mut().enumerate() {
                     worker.finish();
                     if let Some(Task::Run(task)) = &worker.state.task {
                         tally.merge(task.tally);
-                        let stream = self.dealt[self.config.first_worker as usize + index];
+                        let stream = self.assigned[self.config.first_worker as usize + index];
                         if let Some(theirs) = task.arrived {
                             arrived[stream].get_or_insert_default().merge(theirs);
                         }
@@ -127,7 +127,7 @@ impl LoadNode {
                 for (side, arrived) in measured.streams.iter_mut().zip(arrived) {
                     side.arrived = arrived;
                 }
-                Outcome::Run(Box::new(measured))
+                TaskOutcome::Run(Box::new(measured))
             }
         }
     }
@@ -140,7 +140,7 @@ fn io_bytes(geometry: &Geometry) -> u32 {
     (most - most % unit).max(unit)
 }
 
-fn check_geometry(access: &Access, geometry: &Geometry, place: &str) -> Result<(), Failure> {
+fn check_geometry(access: &StreamConfig, geometry: &Geometry, place: &str) -> Result<(), Failure> {
     let size = access.block_size_bytes;
     if access.read_percent < 100.0 && geometry.read_only {
         return Err(read_only(place));

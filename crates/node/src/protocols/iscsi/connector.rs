@@ -16,7 +16,7 @@ use crate::{
     load::{
         Facts,
         connector::{Settings, Workers},
-        link::{Control, Link, Step},
+        link::{Control, ControlStep, Link},
     },
     protocols::AnyInitiator,
     random::Randomness,
@@ -93,18 +93,18 @@ impl Control for Login {
         Ok(())
     }
 
-    fn step(&mut self, now: Instant) -> Step {
+    fn step(&mut self, now: Instant) -> ControlStep {
         if self.closing {
-            return Step::Closed;
+            return ControlStep::Closed;
         }
         if std::mem::replace(&mut self.opened, true) {
-            return Step::Wait;
+            return ControlStep::Wait;
         }
         let link = |worker| {
             let config = Config { isid: isid(self.instance, worker), chap: self.chap(), ..self.config.clone() };
             Link { initiator: AnyInitiator::Iscsi(Box::new(Session::new(now, config))), to: Some(self.to) }
         };
-        Step::Open(self.workers.numbers().map(link).collect())
+        ControlStep::Open(self.workers.numbers().map(link).collect())
     }
 
     fn close(&mut self, _: Instant) {

@@ -22,7 +22,7 @@ use crate::{
     load::{
         Facts,
         connector::{Settings, Workers},
-        link::{Control, Link, Step},
+        link::{Control, ControlStep, Link},
     },
     protocols::AnyInitiator,
 };
@@ -88,18 +88,18 @@ impl Mounting {
         self.settings.instance.wrapping_mul(XIDS_OF_WORKER)
     }
 
-    fn begin(&mut self, now: Instant) -> Step {
+    fn begin(&mut self, now: Instant) -> ControlStep {
         match (self.port, self.mount_port) {
             (Some(_), None) => self.open(now, Root::MountHere),
             (Some(_), Some(mount_port)) => self.mount(mount_port),
             (None, _) => {
                 self.stage = Stage::NfsPort(ControlCall::port(self.xid(), PROGRAM, VERSION));
-                Step::Connect(self.at(portmap::PORT))
+                ControlStep::Connect(self.at(portmap::PORT))
             }
         }
     }
 
-    fn answered(&mut self, now: Instant, answer: Answer) -> Step {
+    fn answered(&mut self, now: Instant, answer: Answer) -> ControlStep {
         match answer {
             Answer::NfsPort(port) => {
                 self.port = Some(port.unwrap_or(nfs::PORT));
@@ -108,15 +108,15 @@ impl Mounting {
                 }
                 // On the connection that stands.
                 self.stage = Stage::MountPort(ControlCall::port(self.xid().wrapping_add(1), MOUNT_PROGRAM, VERSION));
-                Step::Wait
+                ControlStep::Wait
             }
             Answer::MountPort(Some(port)) => self.mount(port),
-            Answer::MountPort(None) => Step::Failed(self.failure(
+            Answer::MountPort(None) => ControlStep::Failed(self.failure(
                 FailureKind::NotFound,
                 "the host's portmapper knows no mount service: name its port with ?mountport=N",
             )),
             Answer::Mount(Ok(root)) => self.open(now, Root::Handle(root)),
-            Answer::Mount(Err(error)) => Step::Failed(match error {
+            Answer::Mount(Err(error)) => ControlStep::Failed(match error {
                 MountError::NoEntry | MountError::NotDirectory => {
                     self.failure(FailureKind::NotFound, "the server has no such export")
                 }
@@ -128,13 +128,13 @@ impl Mounting {
         }
     }
 
-    fn mount(&mut self, port: u16) -> Step {
+    fn mount(&mut self, port: u16) -> ControlStep {
         self.mount_port = Some(port);
         self.stage = Stage::Mount(ControlCall::mount(self.xid().wrapping_add(2), &self.identity, &self.export));
-        Step::Connect(self.at(port))
+        ControlStep::Connect(self.at(port))
     }
 
-    fn open(&mut self, now: Instant, root: Root) -> Step {
+    fn open(&mut self, now: Instant, root: Root) -> ControlStep {
         self.stage = Stage::Opened;
         let to = self.at(self.port.unwrap_or(nfs::PORT));
         let link = |worker: u32| {
@@ -149,7 +149,7 @@ impl Mounting {
             };
             Link { initiator: AnyInitiator::Nfs3(Box::new(Mount::new(now, config))), to: Some(to) }
         };
-        Step::Open(self.workers.numbers().map(link).collect())
+        ControlStep::Open(self.workers.numbers().map(link).collect())
     }
 
     fn failure(&self, kind: FailureKind, message: &str) -> Failure {
@@ -194,7 +194,7 @@ impl Control for Mounting {
         Ok(())
     }
 
-    fn step(&mut self, now: Instant) -> Step {
+    fn step(&mut self, now: Instant) -> ControlStep {
         match mem::replace(&mut self.stage, Stage::Opened) {
             Stage::Begin => self.begin(now),
             Stage::Answered(answer) => self.answered(now, answer),
@@ -203,14 +203,14 @@ impl Control for Mounting {
                 Some(port) => {
                     let call = ControlCall::unmount(self.xid().wrapping_add(3), &self.identity, &self.export);
                     self.stage = Stage::Unmount(call);
-                    Step::Connect(self.at(port))
+                    ControlStep::Connect(self.at(port))
                 }
-                None => Step::Closed,
+                None => ControlStep::Closed,
             },
-            Stage::Left => Step::Closed,
+            Stage::Left => ControlStep::Closed,
             waiting => {
                 self.stage = waiting;
-                Step::Wait
+                ControlStep::Wait
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     load::{
         Facts,
         connector::{Settings, Workers},
-        link::{Control, Link, Step},
+        link::{Control, ControlStep, Link},
     },
     protocols::AnyInitiator,
     random::Randomness,
@@ -90,20 +90,20 @@ impl Controller {
         config
     }
 
-    fn open(&self, now: Instant, admin: &AdminQueue) -> Step {
-        let Some(info) = admin.controller() else { return Step::Wait };
+    fn open(&self, now: Instant, admin: &AdminQueue) -> ControlStep {
+        let Some(info) = admin.controller() else { return ControlStep::Wait };
         if u32::from(info.io_queues) < self.workers.count {
             let message = format!(
                 "the controller grants {} I/O queues and the load needs {}",
                 info.io_queues, self.workers.count
             );
-            return Step::Failed(Failure::new(FailureKind::Usage, message, self.place.clone()));
+            return ControlStep::Failed(Failure::new(FailureKind::Usage, message, self.place.clone()));
         }
         let link = |qid| {
             let queue = IoQueue::new(now, &self.queue_config(), info, qid);
             Link { initiator: AnyInitiator::NvmeTcp(Box::new(queue)), to: Some(self.to) }
         };
-        Step::Open((1..=self.workers.count as u16).map(link).collect())
+        ControlStep::Open((1..=self.workers.count as u16).map(link).collect())
     }
 }
 
@@ -124,23 +124,23 @@ impl Control for Controller {
         self.admin.as_mut().map_or(Ok(()), |admin| admin.handle_timeout(now, &mut self.news))
     }
 
-    fn step(&mut self, now: Instant) -> Step {
+    fn step(&mut self, now: Instant) -> ControlStep {
         let Some(admin) = &self.admin else {
             if self.closing {
-                return Step::Closed;
+                return ControlStep::Closed;
             }
             self.admin = Some(AdminQueue::new(now, self.queue_config()));
-            return Step::Connect(self.to);
+            return ControlStep::Connect(self.to);
         };
         if self.news.closed {
-            return Step::Closed;
+            return ControlStep::Closed;
         }
         if self.news.ready && !self.opened {
             let step = self.open(now, admin);
             self.opened = true;
             return step;
         }
-        Step::Wait
+        ControlStep::Wait
     }
 
     fn close(&mut self, now: Instant) {

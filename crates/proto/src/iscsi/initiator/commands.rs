@@ -13,7 +13,7 @@ use crate::{
         },
         serial::is_before,
     },
-    scsi::initiator::{self, CdbBytes, Outcome},
+    scsi::initiator::{self, CdbBytes, CommandOutcome},
 };
 
 /// Times that a command is sent in all, where unit attention conditions or a busy target ask for another try.
@@ -118,12 +118,12 @@ impl Commands {
         let (tag, slot) = self.find(itt)?;
         let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
         let result = match initiator::outcome(status, sense) {
-            Outcome::Good if slot.moved < read_len => {
+            CommandOutcome::Good if slot.moved < read_len => {
                 let what = "the target sent less than was asked for";
                 Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
-            Outcome::Good => Ok(()),
-            Outcome::Retry(_) if slot.tries < TRIES_MAX => {
+            CommandOutcome::Good => Ok(()),
+            CommandOutcome::Retry(_) if slot.tries < TRIES_MAX => {
                 if link.window() > 0 {
                     self.send(tag, link);
                 } else {
@@ -131,8 +131,8 @@ impl Commands {
                 }
                 return Ok(());
             }
-            Outcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
-            Outcome::Retry(error) | Outcome::Failed(error) => Err(error),
+            CommandOutcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
+            CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Err(error),
         };
         self.complete(now, tag, result, events);
         Ok(())

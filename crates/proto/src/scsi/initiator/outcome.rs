@@ -7,7 +7,7 @@ use crate::{
 
 /// What an initiator does about the end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     Good,
     /// The same command may succeed if sent again: a unit attention condition, or the target is busy.
     Retry(IoError),
@@ -15,17 +15,17 @@ pub enum Outcome {
 }
 
 /// Judges a status and its sense data (empty where there are none).
-pub fn outcome(status: u8, sense_data: &[u8]) -> Outcome {
+pub fn outcome(status: u8, sense_data: &[u8]) -> CommandOutcome {
     match status {
-        status::GOOD | status::CONDITION_MET => Outcome::Good,
+        status::GOOD | status::CONDITION_MET => CommandOutcome::Good,
         status::CHECK_CONDITION => match sense::parse(sense_data) {
-            Some(sense) if sense.key == key::RECOVERED_ERROR => Outcome::Good,
-            Some(sense) if sense.key == key::UNIT_ATTENTION => Outcome::Retry(failure(status, Some(sense))),
-            sense => Outcome::Failed(failure(status, sense)),
+            Some(sense) if sense.key == key::RECOVERED_ERROR => CommandOutcome::Good,
+            Some(sense) if sense.key == key::UNIT_ATTENTION => CommandOutcome::Retry(failure(status, Some(sense))),
+            sense => CommandOutcome::Failed(failure(status, sense)),
         },
-        status::BUSY | status::TASK_SET_FULL => Outcome::Retry(failure(status, None)),
-        status::TASK_ABORTED => Outcome::Failed(IoError::Aborted),
-        _ => Outcome::Failed(failure(status, None)),
+        status::BUSY | status::TASK_SET_FULL => CommandOutcome::Retry(failure(status, None)),
+        status::TASK_ABORTED => CommandOutcome::Failed(IoError::Aborted),
+        _ => CommandOutcome::Failed(failure(status, None)),
     }
 }
 
@@ -130,14 +130,14 @@ mod tests {
         let sense = Sense::LBA_OUT_OF_RANGE.encode();
         let error =
             IoError::Failed { status: 0x05_2100, refusal: Refusal::Other, what: "LOGICAL BLOCK ADDRESS OUT OF RANGE" };
-        assert_eq!(outcome(status::CHECK_CONDITION, &sense), Outcome::Failed(error));
+        assert_eq!(outcome(status::CHECK_CONDITION, &sense), CommandOutcome::Failed(error));
     }
 
     #[test]
     fn unit_attention_and_busy_are_worth_another_try() {
-        assert!(matches!(outcome(status::CHECK_CONDITION, &Sense::POWER_ON.encode()), Outcome::Retry(_)));
+        assert!(matches!(outcome(status::CHECK_CONDITION, &Sense::POWER_ON.encode()), CommandOutcome::Retry(_)));
         let busy = IoError::Failed { status: 0x0800_0000, refusal: Refusal::Busy, what: "BUSY" };
-        assert_eq!(outcome(status::BUSY, &[]), Outcome::Retry(busy));
+        assert_eq!(outcome(status::BUSY, &[]), CommandOutcome::Retry(busy));
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     fn a_recovered_error_is_success() {
         assert_eq!(
             outcome(status::CHECK_CONDITION, &Sense::new(key::RECOVERED_ERROR, 0x17, 1).encode()),
-            Outcome::Good
+            CommandOutcome::Good
         );
     }
 
@@ -173,6 +173,6 @@ mod tests {
             refusal: Refusal::Other,
             what: "CHECK CONDITION without sense data",
         };
-        assert_eq!(outcome(status::CHECK_CONDITION, &[]), Outcome::Failed(error));
+        assert_eq!(outcome(status::CHECK_CONDITION, &[]), CommandOutcome::Failed(error));
     }
 }

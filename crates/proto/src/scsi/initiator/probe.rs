@@ -3,7 +3,7 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    Capacity, CdbBytes, Inquiry, Outcome, inquiry, inquiry_vpd, mode_sense_6, outcome, parse_block_limits,
+    Capacity, CdbBytes, CommandOutcome, Inquiry, inquiry, inquiry_vpd, mode_sense_6, outcome, parse_block_limits,
     parse_capacity_10, parse_capacity_16, parse_inquiry, parse_serial, parse_write_protect, read_capacity_10,
     read_capacity_16, test_unit_ready,
 };
@@ -90,11 +90,11 @@ impl Probe {
     /// The end of the answer; gives the geometry once all is known.
     pub fn end(&mut self, status: u8, sense: &[u8]) -> Result<Probed, Violation> {
         let failed = match outcome(status, sense) {
-            Outcome::Good => None,
-            Outcome::Retry(_) if self.tries < TRIES_MAX => {
+            CommandOutcome::Good => None,
+            CommandOutcome::Retry(_) if self.tries < TRIES_MAX => {
                 return Ok(Probed::Ask(self.ask(self.step)));
             }
-            Outcome::Retry(error) | Outcome::Failed(error) => Some(error),
+            CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Some(error),
         };
         let answer = core::mem::take(&mut self.answer);
         let next = match (self.step, failed) {

@@ -207,9 +207,12 @@ impl UringPort {
             return;
         }
         conn.receiving = true;
-        let entry =
-            receive(conn.socket.as_raw_fd(), conn.more_waits, receive_limit(self.common.tricks, conn.streak_bytes))
-                .user_data((RECEIVE << KIND_SHIFT) | key);
+        let entry = receive(
+            conn.socket.as_raw_fd(),
+            conn.more_waits,
+            receive_limit(self.common.optimisations, conn.streak_bytes),
+        )
+        .user_data((RECEIVE << KIND_SHIFT) | key);
         // SAFETY: the entry points to nothing; the buffers are the ring's and live as long.
         unsafe { self.ring.push(&entry) };
     }
@@ -246,7 +249,7 @@ impl Port for UringPort {
     }
 
     fn connect(&mut self, id: ConnId, to: SocketAddr) {
-        let socket = match socket::new_stream(to, self.common.socket, self.common.tricks) {
+        let socket = match socket::new_stream(to, self.common.socket, self.common.optimisations) {
             Ok(socket) => socket,
             Err(error) => {
                 self.common.conns.reserve(id);

@@ -23,7 +23,7 @@ use crate::{
     Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
     nvme::{
         Cqe, NvmeBackend, Sqe, Status,
-        admin::{AdminController, Outcome},
+        admin::{AdminController, AdminOutcome},
         fabrics::Data,
         identify::ControllerLimits,
     },
@@ -283,15 +283,15 @@ impl Queue {
                 self.respond(cid, status, transport);
             }
         }
-        let answered = if let Outcome::Data(data) = &outcome { data.len() } else { 0 };
+        let answered = if let AdminOutcome::Data(data) = &outcome { data.len() } else { 0 };
         transport.transmit().charge(Transmit::REQUEST + answered);
         match outcome {
-            Outcome::Done { result, status } => self.respond_with(sqe.cid(), result, status, transport),
-            Outcome::Data(data) => match check_controller_data(sqe, data.len() as u32) {
+            AdminOutcome::Done { result, status } => self.respond_with(sqe.cid(), result, status, transport),
+            AdminOutcome::Data(data) => match check_controller_data(sqe, data.len() as u32) {
                 Ok(()) => self.give_data(sqe.cid(), Data::Bytes(&data), transport),
                 Err(status) => self.respond(sqe.cid(), status, transport),
             },
-            Outcome::Held => self.slots.mark_cid(sqe.cid()),
+            AdminOutcome::Held => self.slots.mark_cid(sqe.cid()),
         }
         self.tell_events(transport);
     }

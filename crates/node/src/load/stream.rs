@@ -1,4 +1,4 @@
-//! What one stream of a load asks of the unit, and which workers do it.
+//! The streams of a load: what each asks of the unit, and which workers do it.
 
 use crate::failure::Failure;
 use crate::pattern::BLOCK_BYTES;
@@ -8,7 +8,7 @@ const STREAMS_MAX: usize = 16;
 
 /// One stream of a load: Iometer's access specification, vdbench's workload definition, fio's job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Access {
+pub struct StreamConfig {
     pub name: String,
     /// Weight among the load's streams: of the workers, and of an open loop's arrivals.
     pub share: f64,
@@ -17,7 +17,7 @@ pub struct Access {
     pub random_percent: f64,
 }
 
-impl Access {
+impl StreamConfig {
     fn check(&self, field: &str) -> Result<(), Failure> {
         let whole_blocks = self.block_size_bytes > 0 && (self.block_size_bytes as usize).is_multiple_of(BLOCK_BYTES);
         for (holds, message, name) in [
@@ -35,7 +35,7 @@ impl Access {
 }
 
 /// Checks the streams of a load; `listed` where the document names them one by one.
-pub(super) fn check(streams: &[Access], listed: bool) -> Result<(), Failure> {
+pub(super) fn check(streams: &[StreamConfig], listed: bool) -> Result<(), Failure> {
     if streams.len() > STREAMS_MAX {
         return Err(Failure::usage(format!("must be at most {STREAMS_MAX}"), "streams"));
     }
@@ -48,7 +48,7 @@ pub(super) fn check(streams: &[Access], listed: bool) -> Result<(), Failure> {
 /// Which stream each worker does: every stream has at least one worker, the rest go by share, and streams take turns, so that
 /// threads, which drive neighbours, drive all of them.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // workers are far below 2^52
-pub(super) fn deal(streams: &[Access], workers: u32) -> Result<Vec<usize>, Failure> {
+pub(super) fn assign(streams: &[StreamConfig], workers: u32) -> Result<Vec<usize>, Failure> {
     let spare = (workers as usize).checked_sub(streams.len()).ok_or_else(|| {
         let message = format!("{} streams need a worker each; there are {workers}", streams.len());
         Failure::usage(message, "workers")
@@ -61,11 +61,11 @@ pub(super) fn deal(streams: &[Access], workers: u32) -> Result<Vec<usize>, Failu
         let next = (0..streams.len()).fold(0, |most, index| if lack(index) > lack(most) { index } else { most });
         counts[next] += 1;
     }
-    let mut dealt = vec![0_usize; streams.len()];
+    let mut assigned = vec![0_usize; streams.len()];
     let turns = (0..workers).map(|_| {
-        let turn = |index: usize| (dealt[index] as f64 + 0.5) / counts[index] as f64;
+        let turn = |index: usize| (assigned[index] as f64 + 0.5) / counts[index] as f64;
         let next = (0..streams.len()).fold(0, |least, index| if turn(index) < turn(least) { index } else { least });
-        dealt[next] += 1;
+        assigned[next] += 1;
         next
     });
     Ok(turns.collect())
@@ -75,8 +75,8 @@ pub(super) fn deal(streams: &[Access], workers: u32) -> Result<Vec<usize>, Failu
 mod tests {
     use super::*;
 
-    fn streams(shares: &[f64]) -> Vec<Access> {
-        let stream = |share: &f64| Access {
+    fn streams(shares: &[f64]) -> Vec<StreamConfig> {
+        let stream = |share: &f64| StreamConfig {
             name: String::new(),
             share: *share,
             block_size_bytes: 4096,
@@ -88,15 +88,15 @@ mod tests {
 
     #[test]
     fn workers_are_dealt_by_share_and_streams_take_turns() {
-        assert_eq!(deal(&streams(&[1.0]), 3).unwrap(), [0, 0, 0]);
-        assert_eq!(deal(&streams(&[50.0, 50.0]), 4).unwrap(), [0, 1, 0, 1]);
-        assert_eq!(deal(&streams(&[3.0, 1.0]), 4).unwrap(), [0, 0, 1, 0]);
+        assert_eq!(assign(&streams(&[1.0]), 3).unwrap(), [0, 0, 0]);
+        assert_eq!(assign(&streams(&[50.0, 50.0]), 4).unwrap(), [0, 1, 0, 1]);
+        assert_eq!(assign(&streams(&[3.0, 1.0]), 4).unwrap(), [0, 0, 1, 0]);
     }
 
     #[test]
     fn every_stream_has_a_worker_or_the_load_is_refused() {
-        let dealt = deal(&streams(&[98.0, 1.0, 1.0]), 5).unwrap();
-        assert_eq!([0, 1, 2].map(|stream| dealt.iter().filter(|each| **each == stream).count()), [3, 1, 1]);
-        assert_eq!(deal(&streams(&[1.0, 1.0]), 1).unwrap_err().place, "workers");
+        let assigned = assign(&streams(&[98.0, 1.0, 1.0]), 5).unwrap();
+        assert_eq!([0, 1, 2].map(|stream| assigned.iter().filter(|each| **each == stream).count()), [3, 1, 1]);
+        assert_eq!(assign(&streams(&[1.0, 1.0]), 1).unwrap_err().place, "workers");
     }
 }

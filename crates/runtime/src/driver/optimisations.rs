@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// All on, unless somebody measures what one of them brings (`raw_limit --without`).
 #[derive(Clone, Copy, Debug)]
-pub struct Tricks {
+pub struct Optimisations {
     /// Receives are small at the start of a streak (`FIRST_RECEIVE_BYTES`).
     pub pieces: bool,
     /// The beginnings of payloads are fetched into the cache before a send (`PREFETCH_BYTES`).
@@ -13,24 +13,24 @@ pub struct Tricks {
     pub reno: bool,
 }
 
-impl Default for Tricks {
+impl Default for Optimisations {
     fn default() -> Self {
         Self { pieces: true, prefetch: true, reno: true }
     }
 }
 
-impl FromStr for Tricks {
+impl FromStr for Optimisations {
     type Err = String;
 
     /// All but the one of this name.
     fn from_str(without: &str) -> Result<Self, String> {
-        let mut tricks = Self::default();
+        let mut optimisations = Self::default();
         match without {
-            "pieces" => tricks.pieces = false,
-            "prefetch" => tricks.prefetch = false,
-            "reno" => tricks.reno = false,
-            _ => return Err(format!("there is no trick {without:?}: pieces, prefetch, reno")),
+            "pieces" => optimisations.pieces = false,
+            "prefetch" => optimisations.prefetch = false,
+            "reno" => optimisations.reno = false,
+            _ => return Err(format!("there is no optimisation {without:?}: pieces, prefetch, reno")),
         }
-        Ok(tricks)
+        Ok(optimisations)
     }
 }
