@@ -94,20 +94,6 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     Ok((host.to_owned(), port.transpose()?))
 }
 
-/// The one key that a query may have.
-pub(crate) fn number<T: std::str::FromStr>(query: Option<&str>, key: &str) -> Result<Option<T>, String> {
-    let Some(query) = query else { return Ok(None) };
-    let value = query
-        .strip_prefix(key)
-        .and_then(|rest| rest.strip_prefix('='))
-        .ok_or_else(|| format!("'?{query}' is not understood: only ?{key}=N"))?;
-    value.parse().map(Some).map_err(|_| format!("'{value}' is no number for {key}"))
-}
-
-pub(crate) fn no_query(query: Option<&str>) -> Result<(), String> {
-    query.map_or(Ok(()), |query| Err(format!("'?{query}' is not understood here")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,51 +2,27 @@
 
 use std::net::SocketAddr;
 
-use iotax_proto::{InitiatorEvents, Instant, Tag, Transmit, Violation};
+use iotax_proto::{Instant, Transmit, Violation};
 
 use super::facts::Facts;
-use crate::{
-    failure::Failure,
-    node::{DiskId, DiskOp},
-    protocols::AnyInitiator,
-};
+use crate::failure::Failure;
 
-/// A worker's own way to its unit: one connection, or none.
+/// A worker's own way to its unit: one connection, or none. `I` is the initiator, of one protocol or of any.
 #[derive(Debug)]
-pub struct Link {
-    pub initiator: AnyInitiator,
+pub struct Link<I> {
+    pub initiator: I,
     /// Where to connect to; `None` for a unit of this machine.
     pub to: Option<SocketAddr>,
 }
 
-impl Link {
-    /// What the connection itself found and agreed on.
-    pub fn facts(&self) -> Facts {
-        self.initiator.facts()
-    }
-
-    pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
-        match &mut self.initiator {
-            AnyInitiator::Disk(initiator) => initiator.poll_disk(),
-            _ => None,
-        }
-    }
-
-    pub fn disk_done(&mut self, now: Instant, tag: Tag, result: Result<u32, i32>, events: &mut dyn InitiatorEvents) {
-        if let AnyInitiator::Disk(initiator) = &mut self.initiator {
-            initiator.disk_done(now, tag, result, events);
-        }
-    }
-}
-
 /// What comes before the workers' own connections (a mount, a controller's admin queue), on one connection at a time.
-pub trait Control {
+pub trait Control<I> {
     fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation>;
     fn transmit(&mut self) -> &mut Transmit;
     fn poll_timeout(&self) -> Option<Instant>;
     fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation>;
     /// What to do next; asked after every call above, each answer given once.
-    fn step(&mut self, now: Instant) -> ControlStep;
+    fn step(&mut self, now: Instant) -> ControlStep<I>;
     /// Begins the orderly end, when the workers' connections are closed.
     fn close(&mut self, now: Instant);
     /// False while its connection, if there is one, is of no use.
@@ -56,12 +32,12 @@ pub trait Control {
 }
 
 #[derive(Debug)]
-pub enum ControlStep {
+pub enum ControlStep<I> {
     Wait,
     /// Close the connection, if there is one, and go on at this address.
     Connect(SocketAddr),
     /// The workers may connect, each with its own link.
-    Open(Vec<Link>),
+    Open(Vec<Link<I>>),
     Failed(Failure),
     /// The end is done.
     Closed,

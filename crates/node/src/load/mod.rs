@@ -19,6 +19,7 @@ pub mod recorder;
 mod run;
 mod scan;
 pub mod schedule;
+pub(crate) mod settings;
 pub mod signature;
 
 mod trouble;

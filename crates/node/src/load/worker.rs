@@ -3,6 +3,7 @@
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation};
 
 use super::{fill::FillTask, link::Link, recorder::Recorder, run::RunTask, scan::ScanTask, verdict::Wrong};
+use crate::protocols::AnyInitiator;
 
 /// I/Os that may fail before a run is given up.
 const ERRORS_MAX: u64 = 100;
@@ -16,7 +17,7 @@ pub(super) enum Task {
 
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) link: Link,
+    pub(super) link: Link<AnyInitiator>,
     pub(super) state: State,
 }
 
@@ -47,7 +48,7 @@ pub(super) enum Trouble {
 }
 
 impl Worker {
-    pub(super) fn new(link: Link, outstanding: u32) -> Self {
+    pub(super) fn new(link: Link<AnyInitiator>, outstanding: u32) -> Self {
         let state = State {
             task: None,
             free: (0..outstanding).rev().collect(),
@@ -83,7 +84,7 @@ impl Worker {
         result: Result<u32, i32>,
         recorder: Option<&mut Recorder>,
     ) {
-        self.link.disk_done(now, tag, result, &mut Events { state: &mut self.state, recorder });
+        self.link.initiator.disk_done(now, tag, result, &mut Events { state: &mut self.state, recorder });
     }
 
     pub(super) fn disconnected(&mut self, now: Instant, recorder: Option<&mut Recorder>) {

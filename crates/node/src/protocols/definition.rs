@@ -10,8 +10,8 @@ use crate::{
     fs::Tree,
     load::{
         Facts,
-        connector::{Settings, Workers},
         link::Control,
+        settings::{Settings, Workers},
     },
     server::{Guarded, ServerBackend, ServerConfig},
 };
@@ -44,7 +44,7 @@ pub trait Definition {
     /// What an endpoint names behind the host.
     type Unit: Clone + fmt::Debug + PartialEq + Eq;
     /// A worker's way to the unit.
-    type Initiator: Initiator;
+    type Initiator: Initiator + 'static;
 
     /// The part of an endpoint behind its host, or what is wrong with it and what to write.
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Self::Unit, String>;
@@ -54,7 +54,7 @@ pub trait Definition {
         settings: &Settings,
         workers: Workers,
         endpoint: &str,
-    ) -> Result<Box<dyn Control>, Failure>;
+    ) -> Result<Box<dyn Control<Self::Initiator>>, Failure>;
     /// What a worker's own connection found and agreed on, beside what `Control::facts` tells.
     fn facts(_initiator: &Self::Initiator) -> Facts {
         Facts::default()

@@ -1,11 +1,13 @@
 //! The protocols. A new one is its state machines in `iotax-proto`, a module here that says what [`Definition`] asks, and a row below.
 //! `toy` is one that tests add.
 
+mod any_control;
 mod definition;
 mod describe;
 pub mod iscsi;
 pub mod nfs3;
 pub mod nvme_tcp;
+mod query;
 mod table;
 #[cfg(test)]
 mod toy;
@@ -13,7 +15,8 @@ mod toy;
 use std::{fmt, net::SocketAddr};
 
 use iotax_proto::{
-    Initiator, Instant, IoId, Payload, Target, Transmit, UnitError, Violation, nvme::auth::Worked, rpc::Portmapper,
+    Initiator, InitiatorEvents, Instant, IoId, Payload, Tag, Target, Transmit, UnitError, Violation,
+    nvme::auth::Worked, rpc::Portmapper,
 };
 
 use crate::{
@@ -21,12 +24,14 @@ use crate::{
     fs::Tree,
     load::{
         Facts,
-        connector::{Settings, Workers},
         link::Control,
         local::{DiskInitiator, MemoryInitiator},
+        settings::{Settings, Workers},
     },
+    node::{DiskId, DiskOp},
     server::{Guarded, ServerBackend, ServerConfig},
 };
+use any_control::any_control;
 pub use definition::{About, Definition};
 pub use describe::{Describe, Digests};
 
@@ -46,5 +51,20 @@ impl Protocol {
 
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|protocol| protocol.name() == name)
+    }
+}
+
+impl AnyInitiator {
+    pub fn poll_disk(&mut self) -> Option<(Tag, DiskId, DiskOp)> {
+        match self {
+            Self::Disk(initiator) => initiator.poll_disk(),
+            _ => None,
+        }
+    }
+
+    pub fn disk_done(&mut self, now: Instant, tag: Tag, result: Result<u32, i32>, events: &mut dyn InitiatorEvents) {
+        if let Self::Disk(initiator) = self {
+            initiator.disk_done(now, tag, result, events);
+        }
     }
 }

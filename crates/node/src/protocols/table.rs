@@ -51,10 +51,11 @@ macro_rules! protocols {
                 settings: &Settings,
                 workers: Workers,
                 endpoint: &str,
-            ) -> Result<Box<dyn Control>, Failure> {
+            ) -> Result<Box<dyn Control<AnyInitiator>>, Failure> {
                 match self {
                     $($(#[$when])? Self::$name(unit) => {
-                        $module::$name::control(unit, settings, workers, endpoint)
+                        let control = $module::$name::control(unit, settings, workers, endpoint)?;
+                        Ok(any_control(control, |initiator| AnyInitiator::$name(Box::new(initiator))))
                     })+
                 }
             }

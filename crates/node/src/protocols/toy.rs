@@ -10,14 +10,13 @@ use iotax_proto::{
     Target, Transmit, UnitError, UnitId, UnitOp, Violation,
 };
 
-use super::{About, AnyInitiator, Definition, Describe, Digests, Exported as Any, describe::cut_off};
+use super::{About, Definition, Describe, Digests, Exported as Any, describe::cut_off, query::no_query};
 use crate::{
     failure::Failure,
     load::{
         Facts,
-        connector::{Settings, Workers},
-        endpoint::no_query,
         link::{Control, ControlStep, Link},
+        settings::{Settings, Workers},
     },
     server::{ServerBackend, ServerConfig},
     volume::{BLOCK_SIZE, unit_of},
@@ -70,7 +69,12 @@ impl Definition for Toy {
         Ok(Unit { port: port.unwrap_or(PORT), volume: path.to_owned() })
     }
 
-    fn control(unit: &Unit, settings: &Settings, workers: Workers, _: &str) -> Result<Box<dyn Control>, Failure> {
+    fn control(
+        unit: &Unit,
+        settings: &Settings,
+        workers: Workers,
+        _: &str,
+    ) -> Result<Box<dyn Control<ToyInitiator>>, Failure> {
         let to = SocketAddr::new(settings.address, unit.port);
         Ok(Box::new(Opener { to, workers, opened: false, closing: false, nothing: Transmit::default() }))
     }
@@ -113,7 +117,7 @@ struct Opener {
     nothing: Transmit,
 }
 
-impl Control for Opener {
+impl Control<ToyInitiator> for Opener {
     fn receive(&mut self, _: Instant, _: &[u8]) -> Result<(), Violation> {
         Ok(())
     }
@@ -130,7 +134,7 @@ impl Control for Opener {
         Ok(())
     }
 
-    fn step(&mut self, _: Instant) -> ControlStep {
+    fn step(&mut self, _: Instant) -> ControlStep<ToyInitiator> {
         if self.closing {
             return ControlStep::Closed;
         }
@@ -138,7 +142,7 @@ impl Control for Opener {
             return ControlStep::Wait;
         }
         let (to, outstanding) = (Some(self.to), self.workers.outstanding as usize);
-        let link = |_| Link { initiator: AnyInitiator::Toy(Box::new(ToyInitiator::new(outstanding))), to };
+        let link = |_| Link { initiator: ToyInitiator::new(outstanding), to };
         ControlStep::Open(self.workers.numbers().map(link).collect())
     }
 

@@ -11,6 +11,7 @@ use iotax_node::{
         Endpoint, Pacing, connector,
         link::{Control, ControlStep, Link},
     },
+    protocols::AnyInitiator,
     seeded::SeededRng,
 };
 use iotax_proto::{Instant, Transmit, Violation, ViolationKind};
@@ -44,7 +45,7 @@ pub(crate) struct Agent {
     board: SharedBoard,
     random: SeededRng,
     life: Life,
-    control: Option<Box<dyn Control>>,
+    control: Option<Box<dyn Control<AnyInitiator>>>,
     /// Where the control connection goes on once it is closed.
     control_next: Option<SocketAddr>,
     control_closing: bool,
@@ -202,7 +203,7 @@ impl Agent {
         }
     }
 
-    fn open_lanes(&mut self, links: Vec<Link>) {
+    fn open_lanes(&mut self, links: Vec<Link<AnyInitiator>>) {
         for (index, link) in links.into_iter().enumerate() {
             let Some(to) = link.to else { continue };
             let connect = self.connect(ConnId(index as u32 + 1), to);

@@ -71,7 +71,7 @@ pub struct LoadNode {
 }
 
 struct ControlLink {
-    control: Box<dyn Control>,
+    control: Box<dyn Control<AnyInitiator>>,
     /// Where to connect once the connection before is closed.
     next: Option<SocketAddr>,
     closing: bool,
@@ -120,7 +120,7 @@ impl LoadNode {
     pub fn remote(
         config: LoadConfig,
         endpoint: &Endpoint,
-        control: Box<dyn Control>,
+        control: Box<dyn Control<AnyInitiator>>,
         allocate: &mut Allocate<'_>,
     ) -> Result<Self, Failure> {
         let mut node = Self::new(config, endpoint, allocate)?;
@@ -246,7 +246,7 @@ impl LoadNode {
     /// What set-up found and agreed on, once ready.
     pub fn facts(&self) -> Facts {
         let mut facts = self.control.as_ref().map(|link| link.control.facts()).unwrap_or_default();
-        if let Some(own) = self.workers.first().map(|worker| worker.link.facts()) {
+        if let Some(own) = self.workers.first().map(|worker| worker.link.initiator.facts()) {
             facts.identity.extend(own.identity);
             facts.negotiated.extend(own.negotiated);
         }
@@ -283,7 +283,7 @@ impl LoadNode {
         (task.outstanding(), task.io_bytes_max())
     }
 
-    fn open(&mut self, links: Vec<Link>) {
+    fn open(&mut self, links: Vec<Link<AnyInitiator>>) {
         let (depth, _) = self.transfer();
         for link in links {
             if let Some(to) = link.to {
@@ -326,7 +326,7 @@ impl LoadNode {
         if !worker.link.initiator.get().transmit().is_empty() {
             self.to_send.push(ConnId(index as u32 + 1));
         }
-        while let Some((tag, disk, op)) = worker.link.poll_disk() {
+        while let Some((tag, disk, op)) = worker.link.initiator.poll_disk() {
             let token = DiskToken((index as u64) << 32 | u64::from(tag));
             self.outputs.push_back(Output::Disk { token, disk, op });
         }

@@ -15,10 +15,9 @@ use super::Unit;
 use crate::{
     load::{
         Facts,
-        connector::{Settings, Workers},
         link::{Control, ControlStep, Link},
+        settings::{Settings, Workers},
     },
-    protocols::AnyInitiator,
     random::Randomness,
     secrets::Chap,
 };
@@ -76,7 +75,7 @@ impl Login {
     }
 }
 
-impl Control for Login {
+impl Control<Session> for Login {
     fn receive(&mut self, _: Instant, _: &[u8]) -> Result<(), Violation> {
         Ok(())
     }
@@ -93,7 +92,7 @@ impl Control for Login {
         Ok(())
     }
 
-    fn step(&mut self, now: Instant) -> ControlStep {
+    fn step(&mut self, now: Instant) -> ControlStep<Session> {
         if self.closing {
             return ControlStep::Closed;
         }
@@ -102,7 +101,7 @@ impl Control for Login {
         }
         let link = |worker| {
             let config = Config { isid: isid(self.instance, worker), chap: self.chap(), ..self.config.clone() };
-            Link { initiator: AnyInitiator::Iscsi(Box::new(Session::new(now, config))), to: Some(self.to) }
+            Link { initiator: Session::new(now, config), to: Some(self.to) }
         };
         ControlStep::Open(self.workers.numbers().map(link).collect())
     }

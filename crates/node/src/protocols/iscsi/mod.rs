@@ -14,14 +14,13 @@ use iotax_proto::{
     },
 };
 
-use super::{About, Definition, Describe, Digests, describe::cut_off};
+use super::{About, Definition, Describe, Digests, describe::cut_off, query::no_query};
 use crate::{
     failure::Failure,
     load::{
         Facts,
-        connector::{Settings, Workers},
-        endpoint::no_query,
         link::Control,
+        settings::{Settings, Workers},
     },
     server::{ServerBackend, ServerConfig},
 };
@@ -75,7 +74,12 @@ impl Definition for Iscsi {
         Ok(Unit { port: port.unwrap_or(PORT), iqn: iqn.to_owned(), lun })
     }
 
-    fn control(unit: &Unit, settings: &Settings, workers: Workers, _: &str) -> Result<Box<dyn Control>, Failure> {
+    fn control(
+        unit: &Unit,
+        settings: &Settings,
+        workers: Workers,
+        _: &str,
+    ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         Ok(Box::new(connector::Login::new(unit, settings, workers)))
     }
 

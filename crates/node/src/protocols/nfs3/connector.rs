@@ -21,10 +21,9 @@ use crate::{
     failure::{Failure, FailureKind},
     load::{
         Facts,
-        connector::{Settings, Workers},
         link::{Control, ControlStep, Link},
+        settings::{Settings, Workers},
     },
-    protocols::AnyInitiator,
 };
 
 /// Calls of this module and those of workers have xids far from each other.
@@ -88,7 +87,7 @@ impl Mounting {
         self.settings.instance.wrapping_mul(XIDS_OF_WORKER)
     }
 
-    fn begin(&mut self, now: Instant) -> ControlStep {
+    fn begin(&mut self, now: Instant) -> ControlStep<Mount> {
         match (self.port, self.mount_port) {
             (Some(_), None) => self.open(now, Root::MountHere),
             (Some(_), Some(mount_port)) => self.mount(mount_port),
@@ -99,7 +98,7 @@ impl Mounting {
         }
     }
 
-    fn answered(&mut self, now: Instant, answer: Answer) -> ControlStep {
+    fn answered(&mut self, now: Instant, answer: Answer) -> ControlStep<Mount> {
         match answer {
             Answer::NfsPort(port) => {
                 self.port = Some(port.unwrap_or(nfs::PORT));
@@ -128,13 +127,13 @@ impl Mounting {
         }
     }
 
-    fn mount(&mut self, port: u16) -> ControlStep {
+    fn mount(&mut self, port: u16) -> ControlStep<Mount> {
         self.mount_port = Some(port);
         self.stage = Stage::Mount(ControlCall::mount(self.xid().wrapping_add(2), &self.identity, &self.export));
         ControlStep::Connect(self.at(port))
     }
 
-    fn open(&mut self, now: Instant, root: Root) -> ControlStep {
+    fn open(&mut self, now: Instant, root: Root) -> ControlStep<Mount> {
         self.stage = Stage::Opened;
         let to = self.at(self.port.unwrap_or(nfs::PORT));
         let link = |worker: u32| {
@@ -147,7 +146,7 @@ impl Mounting {
                 first_xid: self.xid().wrapping_add((worker + 1).wrapping_mul(XIDS_OF_WORKER)),
                 ..Config::default()
             };
-            Link { initiator: AnyInitiator::Nfs3(Box::new(Mount::new(now, config))), to: Some(to) }
+            Link { initiator: Mount::new(now, config), to: Some(to) }
         };
         ControlStep::Open(self.workers.numbers().map(link).collect())
     }
@@ -157,7 +156,7 @@ impl Mounting {
     }
 }
 
-impl Control for Mounting {
+impl Control<Mount> for Mounting {
     fn receive(&mut self, _: Instant, bytes: &[u8]) -> Result<(), Violation> {
         let answer = match &mut self.stage {
             Stage::MountPort(call) => call.receive(bytes)?.map(Answer::MountPort),
@@ -194,7 +193,7 @@ impl Control for Mounting {
         Ok(())
     }
 
-    fn step(&mut self, now: Instant) -> ControlStep {
+    fn step(&mut self, now: Instant) -> ControlStep<Mount> {
         match mem::replace(&mut self.stage, Stage::Opened) {
             Stage::Begin => self.begin(now),
             Stage::Answered(answer) => self.answered(now, answer),

@@ -21,15 +21,14 @@ use iotax_proto::{
     rpc::Peer,
 };
 
-use super::{About, Definition, Describe, Digests};
+use super::{About, Definition, Describe, Digests, query::number};
 use crate::{
     failure::Failure,
     fs::Tree,
     load::{
         Facts,
-        connector::{Settings, Workers},
-        endpoint::number,
         link::Control,
+        settings::{Settings, Workers},
     },
     server::{Guarded, ServerBackend, ServerConfig},
 };
@@ -72,7 +71,12 @@ impl Definition for Nfs3 {
         Ok(Unit { port, mount_port, export: format!("/{export}"), file: file.to_owned() })
     }
 
-    fn control(unit: &Unit, settings: &Settings, workers: Workers, _: &str) -> Result<Box<dyn Control>, Failure> {
+    fn control(
+        unit: &Unit,
+        settings: &Settings,
+        workers: Workers,
+        _: &str,
+    ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         Ok(Box::new(connector::Mounting::new(unit, settings, workers)))
     }
 

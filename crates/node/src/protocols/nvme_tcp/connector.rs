@@ -16,10 +16,9 @@ use crate::{
     failure::{Failure, FailureKind},
     load::{
         Facts,
-        connector::{Settings, Workers},
         link::{Control, ControlStep, Link},
+        settings::{Settings, Workers},
     },
-    protocols::AnyInitiator,
     random::Randomness,
 };
 
@@ -90,7 +89,7 @@ impl Controller {
         config
     }
 
-    fn open(&self, now: Instant, admin: &AdminQueue) -> ControlStep {
+    fn open(&self, now: Instant, admin: &AdminQueue) -> ControlStep<IoQueue> {
         let Some(info) = admin.controller() else { return ControlStep::Wait };
         if u32::from(info.io_queues) < self.workers.count {
             let message = format!(
@@ -101,13 +100,13 @@ impl Controller {
         }
         let link = |qid| {
             let queue = IoQueue::new(now, &self.queue_config(), info, qid);
-            Link { initiator: AnyInitiator::NvmeTcp(Box::new(queue)), to: Some(self.to) }
+            Link { initiator: queue, to: Some(self.to) }
         };
         ControlStep::Open((1..=self.workers.count as u16).map(link).collect())
     }
 }
 
-impl Control for Controller {
+impl Control<IoQueue> for Controller {
     fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Violation> {
         self.admin.as_mut().map_or(Ok(()), |admin| admin.receive(now, bytes, &mut self.news))
     }
@@ -124,7 +123,7 @@ impl Control for Controller {
         self.admin.as_mut().map_or(Ok(()), |admin| admin.handle_timeout(now, &mut self.news))
     }
 
-    fn step(&mut self, now: Instant) -> ControlStep {
+    fn step(&mut self, now: Instant) -> ControlStep<IoQueue> {
         let Some(admin) = &self.admin else {
             if self.closing {
                 return ControlStep::Closed;

@@ -11,13 +11,12 @@ use iotax_proto::{
     nvme_tcp::{IoQueue, TargetConfig, TargetQueue, decode::Stream},
 };
 
-use super::{About, Definition, Describe, Digests, describe::cut_off};
+use super::{About, Definition, Describe, Digests, describe::cut_off, query::number};
 use crate::{
     failure::Failure,
     load::{
-        connector::{Settings, Workers},
-        endpoint::number,
         link::Control,
+        settings::{Settings, Workers},
     },
     server::{ServerBackend, ServerConfig},
 };
@@ -66,7 +65,7 @@ impl Definition for NvmeTcp {
         settings: &Settings,
         workers: Workers,
         endpoint: &str,
-    ) -> Result<Box<dyn Control>, Failure> {
+    ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         Ok(Box::new(connector::Controller::new(unit, settings, workers, endpoint)?))
     }
 
