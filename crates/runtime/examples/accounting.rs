@@ -7,7 +7,7 @@
 use std::{hint::black_box, time::Duration};
 
 use iotax_node::load::{
-    Access,
+    StreamConfig,
     ledger::Ledger,
     mix::Direction,
     recorder::{Completion, Recorder},
@@ -29,7 +29,7 @@ fn recorder_ns() -> f64 {
     let begin = Instant(1_000);
     let runtime = STEP * u32::try_from(IOS).unwrap_or(u32::MAX);
     let schedule = Schedule::new(begin, Duration::ZERO, runtime, Duration::from_millis(100));
-    let access = Access {
+    let access = StreamConfig {
         name: String::new(),
         share: 1.0,
         block_size_bytes: BLOCK_BYTES,
