@@ -21,7 +21,7 @@ pub trait Control<I> {
     fn transmit(&mut self) -> &mut Transmit;
     fn poll_timeout(&self) -> Option<Instant>;
     fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation>;
-    /// What to do next; asked after every call above, each answer given once.
+    /// What to do next; asked after every call above until it is to wait, each answer given once.
     fn step(&mut self, now: Instant) -> ControlStep<I>;
     /// Begins the orderly end, when the workers' connections are closed.
     fn close(&mut self, now: Instant);

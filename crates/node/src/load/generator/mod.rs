@@ -75,6 +75,8 @@ struct ControlLink {
     /// Where to connect once the connection before is closed.
     next: Option<SocketAddr>,
     closing: bool,
+    /// It may have a step to take: it was told something, or its last step was not to wait.
+    to_ask: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +126,7 @@ impl LoadNode {
         allocate: &mut Allocate<'_>,
     ) -> Result<Self, Failure> {
         let mut node = Self::new(config, endpoint, allocate)?;
-        node.control = Some(ControlLink { control, next: None, closing: false });
+        node.control = Some(ControlLink { control, next: None, closing: false, to_ask: true });
         Ok(node)
     }
 
@@ -303,11 +305,12 @@ impl LoadNode {
 
     fn received(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
         let Some(index) = (conn.0 as usize).checked_sub(1) else {
-            if let Some(link) = &mut self.control
-                && let Err(violation) = link.control.receive(now, bytes)
-            {
-                let failure = trouble::violation(&violation, &self.place);
-                self.fail(failure);
+            if let Some(link) = &mut self.control {
+                link.to_ask = true;
+                if let Err(violation) = link.control.receive(now, bytes) {
+                    let failure = trouble::violation(&violation, &self.place);
+                    self.fail(failure);
+                }
             }
             return;
         };
@@ -383,10 +386,12 @@ impl LoadNode {
         }
         if let Some(link) = &mut self.control
             && link.control.poll_timeout().is_some_and(|at| at <= now)
-            && let Err(violation) = link.control.handle_timeout(now)
         {
-            let failure = trouble::violation(&violation, &self.place);
-            self.fail(failure);
+            link.to_ask = true;
+            if let Err(violation) = link.control.handle_timeout(now) {
+                let failure = trouble::violation(&violation, &self.place);
+                self.fail(failure);
+            }
         }
         if self.deadline.is_some_and(|at| at <= now) {
             self.overdue();
@@ -428,8 +433,9 @@ impl LoadNode {
     }
 
     fn step_control(&mut self, now: Instant) {
-        let Some(link) = &mut self.control else { return };
+        let Some(link) = self.control.as_mut().filter(|link| link.to_ask) else { return };
         let step = link.control.step(now);
+        link.to_ask = !matches!(step, ControlStep::Wait);
         if link.next.is_none() && !link.control.transmit().is_empty() {
             self.to_send.push(CONTROL);
         }
@@ -520,6 +526,7 @@ impl LoadNode {
         let links_closed = self.workers.iter().all(|worker| worker.state.closed);
         if let Some(link) = self.control.as_mut().filter(|link| links_closed && !link.closing) {
             link.closing = true;
+            link.to_ask = true;
             link.control.close(now);
             self.step_control(now);
         }
