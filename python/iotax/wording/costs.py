@@ -1,5 +1,7 @@
 """What an I/O costs at held rates, in sentences; the baseline's own first."""
 
+from iotax.analysis.carriers import between
+from iotax.analysis.cpu_model import ALPHA
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU
 from iotax.analysis.summary import Summary
@@ -7,8 +9,7 @@ from iotax.analysis.validity import Doubt
 from iotax.wording.figures import figure
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
-
-DEPENDS_P = 0.05
+from iotax.wording.withheld import because
 
 
 def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
@@ -21,25 +22,35 @@ def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
     for arm in sorted(model.arms, key=lambda arm: arm != base):
         text = f"{_us(model.cost_us(arm))} of CPU per I/O"
         if arm != base and base in model.arms:
-            ends = summary.models[CPU.key].brackets.arms(summary.grid, base)
-            own = f"{title(base)}’s"
-            if arm in [each for _, each in ends]:
-                text += f"; {title(base)} and {title(arm)} are two ends, and a real adapter lies between"
-            elif ends:
-                ratios = [_times(model.ratio(arm, end), f"{own} over {carrier}") for carrier, end in ends]
-                text += f", {' and '.join(ratios)}"
-            else:
-                text += f", {_times(model.ratio(arm, base), own)}"
+            text += _against(summary, arm, base)
         said.append((Finding(title(arm), text, verb="costs"), summary.doubt(arm, CPU)))
     return said
 
 
+def _against(summary: Summary, arm: str, base: str) -> str:
+    """The cost as a multiple of the baseline's; at both ends where the baseline has two, and with the reason why it is
+    no verdict where an emulated carrier is part of it."""
+    assert summary.costs is not None
+    cpu, model = summary.models[CPU.key], summary.costs.model
+    ends = cpu.brackets.arms(summary.grid, base)
+    if arm in [each for _, each in ends]:
+        return f"; {title(base)} and {title(arm)} are two ends, and a real adapter lies between"
+    own = f"{title(base)}’s"
+    ratios = [_times(model.ratio(arm, end), f"{own} over {carrier}") for carrier, end in ends]
+    told = " and ".join(ratios or [_times(model.ratio(arm, base), own)])
+    carriers = {summary.grid.arm(cell): carrier for cell, carrier in cpu.carriers.items()}
+    answered = ends and not carriers[arm].emulated
+    withheld = None if answered else between(carriers[arm], carriers[base])
+    return f", {told}" + (f"; no verdict: {because(withheld, title(arm), title(base))}" if withheld else "")
+
+
 def by_rate(summary: Summary) -> list[Finding]:
-    """That the cost depends on the rate, where it does: then a slope is the cost of each further I/O."""
+    """That the cost depends on the rate, where it does: then a slope beside a background is the cost of each further
+    I/O, and one through zero a mean over the rates."""
     if summary.costs is None or summary.costs.model.linearity is None:
         return []
     model = summary.costs.model
-    if model.linearity is None or model.linearity.p >= DEPENDS_P:
+    if model.linearity is None or model.linearity.p >= ALPHA:
         return []
     costs = [
         f"{title(each.arm)} {figure(each.lightest_us)} µs at {each.lightest_iops:,.0f} IOPS and "
@@ -47,7 +58,8 @@ def by_rate(summary: Summary) -> list[Finding]:
         for each in model.curvatures
     ]
     p = "p < 0.001" if model.linearity.p < 0.001 else f"p = {model.linearity.p:.3f}"
-    text = f"It depends on the rate ({p}), so these are the cost of each further I/O; over all I/Os {'; '.join(costs)}"
+    these = "the cost of each further I/O" if model.has_background else "means over the rates"
+    text = f"The cost depends on the rate ({p}), so these are {these}; over all I/Os {'; '.join(costs)}"
     return [Finding("", text)]
 
 

@@ -144,3 +144,16 @@ def test_a_price_is_told_as_a_multiple_of_both_ends() -> None:
         r"times FCP’s over software FCoE \(.*\) and .* times FCP’s over a loop within one kernel", said["NFSv3"]
     )
     assert said["FCP (no transport)"].endswith("are two ends, and a real adapter lies between")
+
+
+def test_a_price_beside_one_end_alone_says_that_the_carriers_differ() -> None:
+    said = {finding.subject: finding.text for finding, _ in priced(measured(of=COST, fcp=20, nfs3=30))}
+    assert said["NFSv3"].endswith(
+        "; no verdict: the carriers differ (NFSv3: TCP; FCP: software FCoE instead of hardware)"
+    )
+
+
+def test_the_price_of_another_emulated_carrier_says_so_beside_both_ends() -> None:
+    said = {f.subject: f.text for f, _ in priced(measured(of=COST, fcp=20, fcp_loop=8, fc_nvme=30, nfs3=30))}
+    assert "no verdict: the carriers differ (FC-NVMe: " in said["FC-NVMe"]
+    assert "no verdict" not in said["NFSv3"]

@@ -77,13 +77,16 @@ def test_the_first_screen_begins_with_the_price_at_the_held_rates(summary):
     assert re.search(r"^NFSv3 costs .* of CPU per I/O, [\d.]+ times iSCSI’s \(95 % CI [\d.]+ to [\d.]+\)\.$", other)
 
 
-def test_a_price_that_follows_the_rate_is_said_with_both_ends():
+@pytest.mark.parametrize(
+    ("background", "these"), [(True, "the cost of each further I/O"), (False, "means over the rates")]
+)
+def test_a_price_that_follows_the_rate_is_said_with_both_ends(background, these):
     bends = [Curvature("nfs3", 1000, 153.2, 4000, 98.6), Curvature("iscsi", 1000, 150, 4000, 99.9)]
-    bent = SimpleNamespace(linearity=FTest(35.2, 2, 223), curvatures=bends)
+    bent = SimpleNamespace(linearity=FTest(35.2, 2, 223), curvatures=bends, has_background=background)
     straight = SimpleNamespace(linearity=FTest(1.1, 2, 223), curvatures=bends)
     [said] = by_rate(SimpleNamespace(costs=SimpleNamespace(model=bent)))
     assert said.text == (
-        "It depends on the rate (p < 0.001), so these are the cost of each further I/O; over all I/Os "
+        f"The cost depends on the rate (p < 0.001), so these are {these}; over all I/Os "
         "NFSv3 153 µs at 1,000 IOPS and 98.6 µs at 4,000; "
         "iSCSI 150 µs at 1,000 IOPS and 99.9 µs at 4,000"
     )
