@@ -23,8 +23,8 @@ from iotax.study.model import Search, factor_names
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_minutes
 
-SIMULATED = 2
-"""Seconds that a simulated second of one load may take: some 500,000 I/Os of it."""
+WALL_S_PER_SIMULATED_S = 2
+"""That a simulated second of one load may take: some 500,000 I/Os of it."""
 CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 TURN_NS = 3_000_000
@@ -240,7 +240,7 @@ def _expected_ns(study: Study, trial: Trial) -> int:
     settings = study.settings(trial.treatment)
     if study.lab.sim is not None:
         loads = (settings.load.clients or 1) * study.lab.sim.vms
-        return CONNECT_NS + SIMULATED * loads * (settings.load.warmup + settings.load.runtime)
+        return CONNECT_NS + WALL_S_PER_SIMULATED_S * loads * (settings.load.warmup + settings.load.runtime)
     if slices := study.design.slices:
         # Its slices, and its share of what starts a session.
         return slices.rounds * (slices.settle_ns + slices.slice_ns + TURN_NS) + CONNECT_NS // 2

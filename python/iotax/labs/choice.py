@@ -34,7 +34,7 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
     if study.lab.sim is not None:
         from iotax.labs.sim.lab import SimLab  # noqa: PLC0415
 
-        return SimLab(study, plan, find_engine())
+        return SimLab(study, find_engine())
     if study.lab.hosts is not None:
         try:
             from iotax.labs.hosts.lab import HostsLab  # noqa: PLC0415

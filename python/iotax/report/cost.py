@@ -225,10 +225,6 @@ def _span(estimate: Estimate) -> str:
     return f"{figure(estimate.low)}–{figure(estimate.high)}"
 
 
-def _us(estimate: Estimate) -> str:
-    return f"{figure(estimate.value)} µs ({_span(estimate)})"
-
-
 def _cores(estimate: Estimate) -> str:
     def text(value: float) -> str:
         return f"{value:.4f}".replace("-", "−")

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.labs.base import Finding, Lab, Outcome, Progress, TrialFailed
 from iotax.labs.facts import Processors
@@ -30,10 +29,9 @@ _HOSTS = {"initiator": "simulated initiators", "target": "simulated target", "ot
 class SimLab(Lab):
     """Needs nothing but the engine."""
 
-    def __init__(self, study: Study, plan: Plan, program: Path) -> None:
+    def __init__(self, study: Study, program: Path) -> None:
         assert study.lab.sim is not None, "a study of this lab"
         self._study, self._spec, self._program = study, study.lab.sim, program
-        del plan
 
     def check(self) -> list[Finding]:
         about = read_costs(self._spec.costs).about
