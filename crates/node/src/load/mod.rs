@@ -3,6 +3,7 @@
 pub mod addresses;
 pub mod config;
 pub mod connector;
+mod direct;
 pub mod endpoint;
 pub mod facts;
 mod fill;
@@ -28,6 +29,7 @@ pub mod verify;
 mod worker;
 
 pub use config::{Allocate, LoadConfig, LocalUnit, RunConfig, TaskConfig};
+pub(crate) use direct::Direct;
 pub use endpoint::{Endpoint, Unit};
 pub use facts::Facts;
 pub use generator::{LoadNode, TaskOutcome};

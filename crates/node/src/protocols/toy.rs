@@ -14,8 +14,8 @@ use super::{About, Definition, Describe, Digests, Exported as Any, describe::cut
 use crate::{
     failure::Failure,
     load::{
-        Facts,
-        link::{Control, ControlStep, Link},
+        Direct,
+        link::{Control, Link},
         settings::{Settings, Workers},
     },
     server::{ServerBackend, ServerConfig},
@@ -76,7 +76,8 @@ impl Definition for Toy {
         _: &str,
     ) -> Result<Box<dyn Control<ToyInitiator>>, Failure> {
         let to = SocketAddr::new(settings.address, unit.port);
-        Ok(Box::new(Opener { to, workers, opened: false, closing: false, nothing: Transmit::default() }))
+        let link = move |_| Link { initiator: ToyInitiator::new(workers.outstanding as usize), to: Some(to) };
+        Ok(Box::new(Direct::new(move |_| workers.numbers().map(link).collect())))
     }
 
     type Target = ToyTarget;
@@ -105,57 +106,6 @@ impl Definition for Toy {
 
     fn describe(_: Digests) -> Box<dyn Describe> {
         Box::new(Describer)
-    }
-}
-
-#[derive(Debug)]
-struct Opener {
-    to: SocketAddr,
-    workers: Workers,
-    opened: bool,
-    closing: bool,
-    nothing: Transmit,
-}
-
-impl Control<ToyInitiator> for Opener {
-    fn receive(&mut self, _: Instant, _: &[u8]) -> Result<(), Violation> {
-        Ok(())
-    }
-
-    fn transmit(&mut self) -> &mut Transmit {
-        &mut self.nothing
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _: Instant) -> Result<(), Violation> {
-        Ok(())
-    }
-
-    fn step(&mut self, _: Instant) -> ControlStep<ToyInitiator> {
-        if self.closing {
-            return ControlStep::Closed;
-        }
-        if std::mem::replace(&mut self.opened, true) {
-            return ControlStep::Wait;
-        }
-        let (to, outstanding) = (Some(self.to), self.workers.outstanding as usize);
-        let link = |_| Link { initiator: ToyInitiator::new(outstanding), to };
-        ControlStep::Open(self.workers.numbers().map(link).collect())
-    }
-
-    fn close(&mut self, _: Instant) {
-        self.closing = true;
-    }
-
-    fn needs_connection(&self) -> bool {
-        false
-    }
-
-    fn facts(&self) -> Facts {
-        Facts::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use iotax_proto::{
-    Instant, Transmit, Violation,
+    Instant,
     iscsi::{
         DigestWish, Wishes,
         chap::CHALLENGE_LEN,
@@ -15,7 +15,7 @@ use super::Unit;
 use crate::{
     load::{
         Facts,
-        link::{Control, ControlStep, Link},
+        link::Link,
         settings::{Settings, Workers},
     },
     random::Randomness,
@@ -31,10 +31,6 @@ pub(super) struct Login {
     randomness: Randomness,
     instance: u32,
     workers: Workers,
-    opened: bool,
-    closing: bool,
-    /// Sessions need no connection beside their own.
-    transmit: Transmit,
 }
 
 impl Login {
@@ -57,9 +53,16 @@ impl Login {
             ..Config::new(initiator, &unit.iqn, unit.lun)
         };
         let to = SocketAddr::new(settings.address, unit.port);
-        let transmit = Transmit::default();
         let (chap, randomness, instance) = (settings.chap.clone(), settings.randomness.clone(), settings.instance);
-        Self { to, config, chap, randomness, instance, workers, opened: false, closing: false, transmit }
+        Self { to, config, chap, randomness, instance, workers }
+    }
+
+    pub(super) fn links(&self, now: Instant) -> Vec<Link<Session>> {
+        let link = |worker| {
+            let config = Config { isid: isid(self.instance, worker), chap: self.chap(), ..self.config.clone() };
+            Link { initiator: Session::new(now, config), to: Some(self.to) }
+        };
+        self.workers.numbers().map(link).collect()
     }
 
     /// Our part in CHAP: each session challenges the target anew.
@@ -72,51 +75,6 @@ impl Login {
             Mutual { credentials, identifier, challenge: challenge.to_vec() }
         };
         Some(initiator::Chap { initiator, target: target.map(mutual) })
-    }
-}
-
-impl Control<Session> for Login {
-    fn receive(&mut self, _: Instant, _: &[u8]) -> Result<(), Violation> {
-        Ok(())
-    }
-
-    fn transmit(&mut self) -> &mut Transmit {
-        &mut self.transmit
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _: Instant) -> Result<(), Violation> {
-        Ok(())
-    }
-
-    fn step(&mut self, now: Instant) -> ControlStep<Session> {
-        if self.closing {
-            return ControlStep::Closed;
-        }
-        if std::mem::replace(&mut self.opened, true) {
-            return ControlStep::Wait;
-        }
-        let link = |worker| {
-            let config = Config { isid: isid(self.instance, worker), chap: self.chap(), ..self.config.clone() };
-            Link { initiator: Session::new(now, config), to: Some(self.to) }
-        };
-        ControlStep::Open(self.workers.numbers().map(link).collect())
-    }
-
-    fn close(&mut self, _: Instant) {
-        self.closing = true;
-    }
-
-    fn needs_connection(&self) -> bool {
-        false
-    }
-
-    /// The session itself knows.
-    fn facts(&self) -> Facts {
-        Facts::default()
     }
 }
 

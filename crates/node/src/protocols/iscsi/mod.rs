@@ -18,7 +18,7 @@ use super::{About, Definition, Describe, Digests, describe::cut_off, query::no_q
 use crate::{
     failure::Failure,
     load::{
-        Facts,
+        Direct, Facts,
         link::Control,
         settings::{Settings, Workers},
     },
@@ -80,7 +80,8 @@ impl Definition for Iscsi {
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        Ok(Box::new(connector::Login::new(unit, settings, workers)))
+        let login = connector::Login::new(unit, settings, workers);
+        Ok(Box::new(Direct::new(move |now| login.links(now))))
     }
 
     fn facts(session: &Session) -> Facts {
