@@ -8,13 +8,16 @@ use iotax_node::{
     load::{Facts, Measured, TaskOutcome, connector::Settings},
     pattern::{BLOCK_BYTES, Pool, Stamp},
     server::Protocol,
+    volume,
 };
 use iotax_proto::{Geometry, Instant};
 
 use crate::{Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, load::settings};
 
-/// How long connections may take to stand, and I/Os to drain, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// In virtual time: how long connections may take to stand, and then I/Os to end.
+const PHASE_TIME_MAX: Duration = Duration::from_secs(60);
+/// What a volume holds from the beginning.
+const FILL: Stamp = Stamp { run: 0, writer: 0, sequence: 0 };
 /// From the decision to begin to the beginning.
 const BEGIN_AFTER: Duration = Duration::from_millis(1);
 /// When the world began, where a protocol asks: an afternoon in November 2026.
@@ -108,7 +111,8 @@ impl Lab {
         let disk = self.media.as_ref().map(|media| {
             let mut disk = Disk::new(self.size_bytes as usize, media.clone(), self.seed);
             if self.filled {
-                fill(|at, piece| disk.image_mut()[at..at + piece.len()].copy_from_slice(piece), self.size_bytes);
+                let (blocks, _) = disk.image_mut().as_chunks_mut::<BLOCK_BYTES>();
+                Pool::default().fill(blocks.as_flattened_mut(), 0, FILL);
             }
             world.add_disk(disk)
         });
@@ -118,7 +122,7 @@ impl Lab {
         let threads = self.target_threads;
         let server = Exporter::start(&mut world, port, self.protocol, volume, threads, STARTED_UNIX_NS);
         if self.filled && disk.is_none() {
-            fill(|at, piece| server.memory().copy_in(at, piece), self.size_bytes);
+            volume::fill(server.memory(), &Pool::default(), 0, self.size_bytes, FILL.run);
         }
         let target = world.add_machine(self.target.cores);
         for (thread, host) in server.hosts.iter().enumerate() {
@@ -159,7 +163,7 @@ impl Lab {
 
 impl Running {
     fn measure(&mut self, run: &RunConfig) -> Result<Simulated, Failure> {
-        let limit = self.world.now() + PATIENCE;
+        let limit = self.world.now() + PHASE_TIME_MAX;
         self.go_on(limit, "connections did not stand", LoadNode::is_ready)?;
         let begin = self.world.now() + BEGIN_AFTER;
         for (host, load) in &self.loads {
@@ -173,7 +177,7 @@ impl Running {
         let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
         let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
         drop(load);
-        self.go_on(end + PATIENCE, "I/Os did not end", |load| load.outcome().is_some())?;
+        self.go_on(end + PHASE_TIME_MAX, "I/Os did not end", |load| load.outcome().is_some())?;
         let mut together: Option<Measured> = None;
         for (_, load) in &self.loads {
             let outcome = load.borrow().outcome().cloned().ok_or_else(|| nothing("a load has no end"))??;
@@ -235,16 +239,4 @@ impl Running {
 
 fn nothing(what: &str) -> Failure {
     Failure::new(FailureKind::Internal, what, "simulation")
-}
-
-/// Has `put` write the pattern over a volume, as writer 0.
-fn fill(mut put: impl FnMut(usize, &[u8]), size_bytes: u64) {
-    let pool = Pool::default();
-    let mut piece = vec![0; 64 << 10];
-    let end = size_bytes - size_bytes % BLOCK_BYTES as u64;
-    for at in (0..end).step_by(piece.len()) {
-        let piece = &mut piece[..(end - at).min(64 << 10) as usize];
-        pool.fill(piece, at, Stamp { run: 0, writer: 0, sequence: 0 });
-        put(at as usize, piece);
-    }
 }

@@ -32,7 +32,7 @@ const EXPORT: &[u8] = b"/v0";
 const MNT: u32 = 1;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
 /// How long an answer may take before the connection is given up, and how long it stays away.
-const PATIENCE: Duration = Duration::from_secs(15);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const BACKOFF: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -202,7 +202,7 @@ impl Names {
         let bytes = encoder.end_record(0).to_vec();
         self.transmit.put(&bytes);
         self.has_bytes = true;
-        self.pending = Some(Pending { call, bytes, until: now + PATIENCE });
+        self.pending = Some(Pending { call, bytes, until: now + ANSWER_TIME_MAX });
     }
 
     /// What the one server that carried out every call once says to the next.
@@ -304,7 +304,7 @@ impl Node for Names {
             Input::Connected { .. } if self.state == State::Connecting => {
                 self.state = State::Up(now);
                 if let Some(pending) = &mut self.pending {
-                    pending.until = now + PATIENCE;
+                    pending.until = now + ANSWER_TIME_MAX;
                     self.transmit.put(&pending.bytes);
                     self.has_bytes = true;
                 }
