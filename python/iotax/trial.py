@@ -8,13 +8,14 @@ nanoseconds, sizes in bytes, and names say so.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from iotax.records import Core, CpuEvents, CpuTime, CpuUse, Facts, Origin, Record
+from iotax.records import Core, CpuEvents, CpuTime, CpuUse, Facts, Negotiated, NothingAgreed, Origin, Record, understood
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -428,7 +429,30 @@ class Connected(Record):
     block_size_bytes: int | None = None
     max_io_bytes: int | None = None
     identity: dict[str, str] = Field(default={})
-    negotiated: dict[str, str] = Field(default={})
+    negotiated: Negotiated = NothingAgreed()
+    found: dict[str, str] = Field(default={})
+    """What else was said of the path, by its own names: a device, an MTU, a policy."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_words(cls, given: Any) -> Any:
+        """Takes what was agreed on in words, too: as the engine says it, and as notebooks held it until there were
+        records."""
+        said = given.get("negotiated") if isinstance(given, Mapping) else None
+        if not isinstance(said, Mapping) or "protocol" in said:
+            return given
+        agreed, rest = understood(said)
+        return {**given, "negotiated": agreed, "found": rest | given.get("found", {})}
+
+    @property
+    def words(self) -> dict[str, str]:
+        """All that was said, by name: of the target, what was agreed on, and the rest."""
+        return {name: value for name, value in self.identity.items() if value} | self.negotiated.words() | self.found
+
+    def told(self, endpoint: str, words: Mapping[str, str]) -> Connected:
+        """With the endpoint as the study has it, and what the lab found of a path that the engine sees as a device."""
+        agreed, rest = understood({**self.negotiated.words(), **words})
+        return self.model_copy(update={"endpoint": endpoint, "negotiated": agreed, "found": self.found | rest})
 
 
 class Attempt(Record):

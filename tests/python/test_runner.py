@@ -78,7 +78,7 @@ def test_a_study_runs_in_its_planned_order(engine: FakeEngine, tiny: Path, tmp_p
     first = attempts(path)[0]
     assert first.status == "done"
     assert first.connected is not None
-    assert first.connected.negotiated == {"Key": "Value"}
+    assert first.connected.found == {"Key": "Value"}, "a later engine's word is kept"
     assert first.result is not None
     assert first.result.rate_iops == pytest.approx(100_000 * int(first.trial.treatment["outstanding"]))
     with Notebook(path) as notebook:

@@ -9,11 +9,9 @@ def agreed(attempts: Iterable[Attempt]) -> dict[str, dict[str, str]]:
     """Protocol → what its first connection found and agreed on."""
     found: dict[str, dict[str, str]] = {}
     for attempt in attempts:
-        connected = attempt.connected
-        if attempt.status != "done" or connected is None:
+        if attempt.result is None or attempt.connected is None:
             continue
-        protocol = connected.endpoint.partition(":")[0]
-        facts = {name: value for name, value in (connected.identity | connected.negotiated).items() if value}
-        if protocol not in found and facts:
-            found[protocol] = facts
+        protocol, words = attempt.result.facts.protocol, attempt.connected.words
+        if protocol not in found and words:
+            found[protocol] = words
     return found

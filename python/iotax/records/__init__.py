@@ -3,6 +3,7 @@
 from iotax.records.base import Record
 from iotax.records.cpu import Core, CpuEvents, CpuTime, CpuUse, Layer, Role
 from iotax.records.facts import Carrier, Facts, Link
+from iotax.records.negotiated import IscsiAgreed, Negotiated, NfsAgreed, NothingAgreed, NvmeAgreed, understood
 from iotax.records.origin import Origin
 from iotax.records.preconditioning import Conditioning
 
@@ -14,9 +15,15 @@ __all__ = [
     "CpuTime",
     "CpuUse",
     "Facts",
+    "IscsiAgreed",
     "Layer",
     "Link",
+    "Negotiated",
+    "NfsAgreed",
+    "NothingAgreed",
+    "NvmeAgreed",
     "Origin",
     "Record",
     "Role",
+    "understood",
 ]

@@ -388,10 +388,9 @@ def _connections(summary: Summary) -> list[tuple[str, str, list[tuple[str, str]]
         if attempt.connected is None or attempt.status != "done" or arm in found:
             continue
         connected = attempt.connected
-        rows = [(key, value) for key, value in connected.identity.items() if value]
+        rows = list(connected.words.items())
         if connected.max_io_bytes:
             rows.append(("largest I/O", f"{connected.max_io_bytes:,} bytes"))
-        rows += list(connected.negotiated.items())
         found[arm] = (title(arm), redact(connected.endpoint), [(k, str(redact_data({k: v})[k])) for k, v in rows])
     return list(found.values())
 

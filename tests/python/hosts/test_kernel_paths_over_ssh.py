@@ -14,6 +14,7 @@ from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.notebook import Notebook
+from iotax.records import NfsAgreed
 from iotax.study.read import read_study
 
 from .namespaces import Network
@@ -104,7 +105,9 @@ def test_paths_come_up_are_measured_by_the_machines_and_go(
     assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
     assert (result.facts.stack, result.facts.protocol, result.endpoint[:10]) == ("kernel", "nfs4.1", "kernel:nfs")
     assert outcome.connected is not None
-    assert {"vers": "4.1", "nconnect": "2"}.items() <= outcome.connected.negotiated.items()
+    assert outcome.connected.negotiated == NfsAgreed(
+        version="4.1", connections=2, read_bytes=1 << 20, write_bytes=1 << 20
+    )
     # The load process alone is not what the path costs.
     machines = [part for part in result.cpu if part.layer == "machine"]
     assert {(part.host, part.role) for part in machines} == {("h1", "initiator"), ("h2", "initiator")}

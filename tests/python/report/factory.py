@@ -22,7 +22,7 @@ from iotax.design import plan as designed
 from iotax.notebook import Writer
 from iotax.older_results import completed
 from iotax.queueing import closed_mmc
-from iotax.records import Carrier
+from iotax.records import Carrier, IscsiAgreed, NothingAgreed
 from iotax.study import Study
 from iotax.trial import (
     Attempt,
@@ -408,7 +408,7 @@ def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) 
             block_size_bytes=512,
             max_io_bytes=1 << 20,
             identity={"vendor": "IOTAX", "product": "memory volume"},
-            negotiated={"MaxBurstLength": "1048576"} if "iscsi" in result.endpoint else {},
+            negotiated=IscsiAgreed(max_burst_bytes=1 << 20) if "iscsi" in result.endpoint else NothingAgreed(),
         ),
     )
 

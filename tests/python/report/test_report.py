@@ -130,9 +130,7 @@ def test_secrets_do_not_leave(tmp_path):
             }
         )
         if a.status == "failed"
-        else a.model_copy(
-            update={"connected": a.connected.model_copy(update={"negotiated": {"CHAP_secret": "hunter2"}})}
-        )
+        else a.model_copy(update={"connected": a.connected.model_copy(update={"found": {"CHAP_secret": "hunter2"}})})
         for a in data.attempts
     ]
     environment = {

@@ -61,7 +61,7 @@ def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engi
         # Without a transport both stand in one kernel.
         assert (result.cpu.target is None) == (each.trial.treatment["protocol"] == "fcp-loop")
         assert result.cpu.target is None or result.cpu.target.net_ns > 0
-        assert connected.negotiated["clock"] == "icount"
+        assert result.facts.clock == "instructions"
     assert machines_of(tmp_path) == []
     assert list(tmp_path.glob("iotax-vm-*")) == []
 
@@ -72,7 +72,7 @@ def test_links_and_paths_are_as_asked(tmp_path: Path, engine: Path) -> None:
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
-    facts = {name: each.connected.negotiated for name, each in attempts.items() if each.connected}
+    facts = {name: each.connected.found for name, each in attempts.items() if each.connected}
     assert facts["fixed"]["mtu"] == "9000"
     assert facts["round-robin"]["link_rate"] == "20Mbit"
     assert facts["round-robin"]["link_delay"] == "1ms"

@@ -408,9 +408,7 @@ class HostsLab(Lab):
         if reached[0].facts is not None:
             # Of a path of the kernel's own the engine saw but a device.
             result = result.model_copy(update={"endpoint": settings.endpoint.uri})
-            connected = connected.model_copy(
-                update={"endpoint": settings.endpoint.uri, "negotiated": connected.negotiated | reached[0].facts}
-            )
+            connected = connected.told(settings.endpoint.uri, reached[0].facts)
         return Outcome(result, connected, "\n".join(log))
 
     def _idle_ns(self, host: str, window_ns: int) -> int | None:

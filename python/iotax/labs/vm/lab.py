@@ -334,14 +334,12 @@ class VmLab(Lab):
         return Reading.parse(self._running()[role].counters(), self._vm.cpus)
 
     def _describe(self, connected: Connected | None, settings: Settings) -> Connected:
-        found = connected or Connected()
-        facts = {name: str(value) for name, value in self._told.items() if name != "guest_packages"}
-        facts["load_in"] = f"{self._load_guest(settings.endpoint.protocol)} guest"
+        facts = {"load_in": f"{self._load_guest(settings.endpoint.protocol)} guest"}
         if self._up is not None:
             facts |= {"device": self._up.path, **self._up.facts}
         if settings.topology.attach != "guest":
             facts["attached_by"] = f"QEMU's {datastore.DRIVERS[settings.endpoint.protocol]} driver"
-        return found.model_copy(update={"endpoint": _endpoint(settings), "negotiated": found.negotiated | facts})
+        return (connected or Connected()).told(_endpoint(settings), facts)
 
     def _in_one_guest(self, protocol: str) -> bool:
         return self._vm.guests == 1 or protocol in recipe.ONE_GUEST

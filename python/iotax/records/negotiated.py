@@ -1,0 +1,150 @@
+"""What the two ends of a connection agreed on, a record for each kind of protocol. What nobody said is None.
+
+The engine and the kernels say it in words, by the names of the standards (docs/reference/engine.md); so did the
+notebooks of earlier versions. `understood` makes records of words, and `words` words of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from iotax.records.base import Record
+
+
+@dataclass(frozen=True)
+class _Term:
+    """How a field is said."""
+
+    names: tuple[str, ...]
+    """The first is how we say it, the others how kernels do."""
+    no: str = ""
+    yes: str = ""
+
+
+def _digest(said: Any) -> Any:
+    return {"CRC32C": True, "None": False}.get(said, said)
+
+
+_Count: TypeAlias = int | None
+_Text: TypeAlias = str | None
+_Flag: TypeAlias = bool | None
+_Digest: TypeAlias = Annotated[bool | None, BeforeValidator(_digest)]
+_YES = {"no": "No", "yes": "Yes"}
+_CRC = {"no": "None", "yes": "CRC32C"}
+_TRUE = {"no": "false", "yes": "true"}
+
+
+class Agreed(Record):
+    """What all kinds have."""
+
+    def words(self) -> dict[str, str]:
+        """Name → value, both as the standard writes them; of what is known."""
+        found = {}
+        for name, term in _terms(type(self)).items():
+            value = getattr(self, name)
+            if value is not None:
+                found[term.names[0]] = (term.yes if value else term.no) if isinstance(value, bool) else str(value)
+        return found
+
+
+class IscsiAgreed(Agreed):
+    """RFC 7143 §13."""
+
+    protocol: Literal["iscsi"] = "iscsi"
+    header_digest: Annotated[_Digest, _Term(("HeaderDigest", "header_digest"), **_CRC)] = None
+    data_digest: Annotated[_Digest, _Term(("DataDigest", "data_digest"), **_CRC)] = None
+    immediate_data: Annotated[_Flag, _Term(("ImmediateData",), **_YES)] = None
+    initial_r2t: Annotated[_Flag, _Term(("InitialR2T",), **_YES)] = None
+    first_burst_bytes: Annotated[_Count, _Term(("FirstBurstLength",))] = None
+    max_burst_bytes: Annotated[_Count, _Term(("MaxBurstLength",))] = None
+    max_outstanding_r2t: Annotated[_Count, _Term(("MaxOutstandingR2T",))] = None
+    max_segment_bytes: Annotated[_Count, _Term(("MaxRecvDataSegmentLength",))] = None
+    """That the initiator takes; the next: that the target takes."""
+    target_max_segment_bytes: Annotated[_Count, _Term(("MaxRecvDataSegmentLength of the target",))] = None
+    authentication: Annotated[_Text, _Term(("AuthMethod",))] = None
+
+
+class NvmeAgreed(Agreed):
+    """Over any fabric; the digests and `max_h2c_data_bytes` are TCP's (NVMe/TCP 1.1 §3.6.2.3)."""
+
+    protocol: Literal["nvme"] = "nvme"
+    controller_id: Annotated[_Count, _Term(("cntlid",))] = None
+    header_digest: Annotated[_Flag, _Term(("header_digest",), **_TRUE)] = None
+    data_digest: Annotated[_Flag, _Term(("data_digest",), **_TRUE)] = None
+    max_h2c_data_bytes: Annotated[_Count, _Term(("maxh2cdata_bytes",))] = None
+    in_capsule_bytes: Annotated[_Count, _Term(("in_capsule_bytes",))] = None
+    """Of data within a command's capsule: what IOCCSZ leaves beside the command."""
+    max_transfer_bytes: Annotated[_Count, _Term(("max_transfer_bytes",))] = None
+    """MDTS."""
+    io_queues: Annotated[_Count, _Term(("io_queues", "queues"))] = None
+    queue_entries: Annotated[_Count, _Term(("queue_entries",))] = None
+    keep_alive_ms: Annotated[_Count, _Term(("keep_alive_ms",))] = None
+    authentication: Annotated[_Text, _Term(("authentication",))] = None
+
+
+class NfsAgreed(Agreed):
+    """The `max` and `preferred` are what the server offered (FSINFO, RFC 1813 §3.3.19); `read_bytes` and `write_bytes`
+    what a kernel's mount uses (rsize and wsize)."""
+
+    protocol: Literal["nfs"] = "nfs"
+    version: Annotated[_Text, _Term(("version", "vers"))] = None
+    stability: Annotated[_Text, _Term(("stability",))] = None
+    """Of writes: unstable, or as stable as the server has them."""
+    port: Annotated[_Count, _Term(("port",))] = None
+    mount_port: Annotated[_Count, _Term(("mount_port",))] = None
+    read_max_bytes: Annotated[_Count, _Term(("rtmax",))] = None
+    read_preferred_bytes: Annotated[_Count, _Term(("rtpref",))] = None
+    write_max_bytes: Annotated[_Count, _Term(("wtmax",))] = None
+    write_preferred_bytes: Annotated[_Count, _Term(("wtpref",))] = None
+    listing_preferred_bytes: Annotated[_Count, _Term(("dtpref",))] = None
+    read_bytes: Annotated[_Count, _Term(("rsize",))] = None
+    write_bytes: Annotated[_Count, _Term(("wsize",))] = None
+    connections: Annotated[_Count, _Term(("nconnect",))] = None
+
+
+class NothingAgreed(Agreed):
+    """Of a connection whose protocol agrees on nothing, or of which nobody said anything."""
+
+    protocol: Literal["unknown"] = "unknown"
+
+
+Negotiated: TypeAlias = Annotated[IscsiAgreed | NvmeAgreed | NfsAgreed | NothingAgreed, Field(discriminator="protocol")]
+_KINDS: tuple[type[IscsiAgreed | NvmeAgreed | NfsAgreed], ...] = (IscsiAgreed, NvmeAgreed, NfsAgreed)
+
+
+def understood(words: Mapping[str, str]) -> tuple[Negotiated, dict[str, str]]:
+    """What was agreed on, and the words that say something else, or nothing that their name allows.
+
+    The kind that knows most of the words; digests alone, which two kinds know, are iSCSI's, since who says something of
+    NVMe says how many queues there are.
+    """
+    said = {name: value for name, value in words.items() if value}
+    kind = max(_KINDS, key=lambda each: len(said.keys() & _names(each).keys()))
+    names = _names(kind)
+    known = {name for name in said if name in names}
+    try:
+        agreed = kind.model_validate({names[name]: said[name] for name in known})
+    except ValidationError as error:
+        wrong = {each["loc"][0] for each in error.errors()}
+        known = {name for name in known if names[name] not in wrong}
+        agreed = kind.model_validate({names[name]: said[name] for name in known})
+    return (agreed if known else NothingAgreed()), {name: said[name] for name in said if name not in known}
+
+
+def _terms(kind: type[Agreed]) -> dict[str, _Term]:
+    """Field → how it is said."""
+    found = {}
+    for name, field in kind.model_fields.items():
+        for term in field.metadata:
+            if isinstance(term, _Term):
+                found[name] = term
+    return found
+
+
+def _names(kind: type[Agreed]) -> dict[str, str]:
+    """Each name that a field has → the field."""
+    return {said: name for name, term in _terms(kind).items() for said in term.names}
