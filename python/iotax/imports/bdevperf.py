@@ -65,4 +65,7 @@ def _settings(jobs: list[dict[str, Any]]) -> dict[str, LevelValue]:
         values = {job[field] for job in jobs if field in job}
         if len(values) == 1:
             found[name] = values.pop()
+    shares = {job["percentage"] for job in jobs if "percentage" in job}
+    if len(shares) == 1 and found.get("rw") in ("rw", "randrw"):
+        found["rwmixread"] = shares.pop()
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -30,11 +31,18 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     profiles = root.findall("Profile/TimeSpans/TimeSpan")
     asked = profiles if len(profiles) == len(spans) else [None] * len(spans)
     version = (root.findtext("System/Tool/Version") or "").strip()
-    several = len(spans) > 1
-    return [
-        _span(path, span, profile, version, f"time span {at}" if several else "")
-        for at, (span, profile) in enumerate(zip(spans, asked, strict=True), start=1)
-    ]
+    start_ns = _start_unix_ns(root.findtext("System/RunTime") or "") if len(spans) == 1 else None
+    found = []
+    for at, (span, profile) in enumerate(zip(spans, asked, strict=True), start=1):
+        part = f"time span {at}" if len(spans) > 1 else ""
+        if span.find("Error") is not None:
+            said = (span.findtext("Error") or "").strip()
+            notes.add(path, f"{part or 'its time span'} is left out: DiskSpd says {said!r}", at="TimeSpan/Error")
+            continue
+        found.append(_span(path, span, profile, version, part, start_ns))
+    if not found:
+        raise Unreadable(path, "the test was interrupted before it measured anything", at="TimeSpan/Error")
+    return found
 
 
 def root_of(path: Path, text: str, begin: int, advice: str = "") -> Xml.Element:
@@ -48,7 +56,18 @@ def root_of(path: Path, text: str, begin: int, advice: str = "") -> Xml.Element:
         raise Unreadable(path, f"the XML ends in the middle or is damaged{advice}", line=line) from None
 
 
-def _span(path: Path, span: Xml.Element, profile: Xml.Element | None, version: str, part: str) -> Measured:
+def _start_unix_ns(text: str) -> int | None:
+    """When DiskSpd began, its warm-up not counted; it writes UTC. None where it does not say."""
+    try:
+        at = datetime.strptime(text.strip(), "%Y/%m/%d %H:%M:%S UTC").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return round(at.timestamp() * 1e9)
+
+
+def _span(
+    path: Path, span: Xml.Element, profile: Xml.Element | None, version: str, part: str, start_ns: int | None
+) -> Measured:
     seconds = _figure(path, span, "TestTimeSeconds")
     if seconds <= 0:
         raise Unreadable(path, "it lasted no time", at="TimeSpan/TestTimeSeconds")
@@ -58,6 +77,8 @@ def _span(path: Path, span: Xml.Element, profile: Xml.Element | None, version: s
     write = _stream(path, targets, latency, "Write")
     said = [] if latency is not None else ["latency was not measured: run DiskSpd with -L"]
     settings, workers, per_worker = _settings(profile)
+    warmup = profile.findtext("Warmup") if profile is not None else None
+    warmup_ns = round(number(path, warmup, at="Profile/TimeSpans/TimeSpan/Warmup") * 1e9) if warmup else None
     return Measured(
         path=path,
         program=PROGRAM,
@@ -71,7 +92,8 @@ def _span(path: Path, span: Xml.Element, profile: Xml.Element | None, version: s
         workers=workers,
         per_worker=per_worker,
         loop="unknown" if profile is None or _throttled(profile) else "closed",
-        warmup_ns=round(float(text) * 1e9) if profile is not None and (text := profile.findtext("Warmup")) else None,
+        start_unix_ns=None if start_ns is None else start_ns + (warmup_ns or 0),
+        warmup_ns=warmup_ns,
         stack="kernel",
         cpu=_cpu(path, span, seconds),
         notes=said,
@@ -109,9 +131,10 @@ def _percentiles(path: Path, latency: Xml.Element | None, name: str, *, ends: bo
 
 
 def _settings(profile: Xml.Element | None) -> tuple[dict[str, LevelValue], int | None, int | None]:
-    """Of the only target, or of all where they are alike."""
+    """Of the only target, or of all where they are alike. Threads are each target's own, or (-F) serve all targets,
+    with requests to each, or (-O) to all of them together."""
     targets = profile.findall("Targets/Target") if profile is not None else []
-    if not targets:
+    if profile is None or not targets:
         return {}, None, None
     names = {BLOCK_SIZE: "BlockSize", OUTSTANDING: "RequestCount", WORKERS: "ThreadsPerFile", "write": "WriteRatio"}
     found: dict[str, LevelValue] = {}
@@ -122,9 +145,20 @@ def _settings(profile: Xml.Element | None) -> tuple[dict[str, LevelValue], int |
             found[name] = int(text) if text.isdecimal() else text
     random = any(each.find("Random") is not None or each.find("RandomRatio") is not None for each in targets)
     found["access"] = "random" if random else "sequential"
+    shared, of_thread = (_count(profile, name) for name in ("ThreadCount", "RequestCount"))
     per_worker, threads = found.get(OUTSTANDING), found.get(WORKERS)
+    if shared:
+        found[WORKERS] = shared
+        per_target = per_worker * len(targets) if isinstance(per_worker, int) else None
+        return found, shared, of_thread or per_target
     workers = threads * len(targets) if isinstance(threads, int) and threads else None
     return found, workers, per_worker if isinstance(per_worker, int) else None
+
+
+def _count(profile: Xml.Element, name: str) -> int:
+    """0 where it is not said."""
+    text = (profile.findtext(name) or "").strip()
+    return int(text) if text.isdecimal() else 0
 
 
 def _throttled(profile: Xml.Element) -> bool:

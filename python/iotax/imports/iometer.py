@@ -17,6 +17,8 @@ from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.trial import LevelValue
 
 PROGRAM = "Iometer"
+MIXED = "mixed"
+"""What a specification whose accesses differ has in place of one size or share."""
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.:](\d+))?")
 
 
@@ -38,9 +40,11 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         elif stamp == "time stamp" and (at := _time(first)) is not None:
             begun = at
         elif stamp.startswith("size") and first.isdecimal() and len(cells) > 3:
-            spec = {BLOCK_SIZE: int(first)}
+            own: dict[str, LevelValue] = {BLOCK_SIZE: int(first)}
             for at, name in ((2, "read"), (3, "random")):
-                spec[name] = int(number(path, cells[at], line=line, at=f"% {name}"))
+                own[name] = int(number(path, cells[at], line=line, at=f"% {name}"))
+            # A specification may have several lines, each for a share of the accesses.
+            spec = own if BLOCK_SIZE not in spec else {name: _shared(spec[name], value) for name, value in own.items()}
         elif stamp.startswith("access specification name") and cells:
             spec = {"access": first}
         elif header and first == "ALL":
@@ -115,6 +119,10 @@ def _test(
             *(["times are the measuring machine's, taken as UTC"] if start is not None else []),
         ],
     )
+
+
+def _shared(one: LevelValue, other: LevelValue) -> LevelValue:
+    return one if one == other else MIXED
 
 
 def _time(text: str) -> datetime | None:

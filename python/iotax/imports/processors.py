@@ -94,8 +94,8 @@ def _sysstat(path: Path, notes: Notes) -> tuple[str, int, list[Sample]]:
         loads = each.get("cpu-load") or each.get("cpu-load-all") or []
         whole = next((load for load in loads if str(load.get("cpu")) in ("all", "-1")), None)
         end = _end(path, host, each["timestamp"], notes)
-        if previous is not None and end < previous - timedelta(hours=12):
-            end += timedelta(days=(previous.date() - end.date()).days + 1)  # past midnight, where no date is given
+        if previous is not None:
+            end = _past_midnight(end, previous)
         seconds = _interval_s(each["timestamp"], end, previous)
         previous = end
         if whole is None or seconds <= 0:
@@ -115,10 +115,22 @@ def _end(path: Path, host: dict[str, Any], stamp: object, notes: Notes) -> datet
     else:
         notes.add(path, "times have no zone: taken as UTC. Record with TZ=UTC S_TIME_FORMAT=ISO")
         text = f"{_iso(path, str(host.get('date', '')))} {stamp}"
-    try:
-        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
-        raise Unreadable(path, f"found {text!r} where date and time are meant", at="timestamp") from None
+    # mpstat writes the time of day as the locale does.
+    for form in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %I:%M:%S %p"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    raise Unreadable(path, f"found {text!r} where date and time are meant", at="timestamp")
+
+
+def _past_midnight(end: datetime, previous: datetime) -> datetime:
+    """mpstat gives the date of its beginning only: a time of day long before the one above it is of the next day."""
+    half_a_day = timedelta(hours=12)
+    if end >= previous - half_a_day:
+        return end
+    end += timedelta(days=(previous.date() - end.date()).days)
+    return end if end >= previous - half_a_day else end + timedelta(days=1)
 
 
 def _iso(path: Path, text: str) -> str:

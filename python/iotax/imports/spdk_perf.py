@@ -7,6 +7,8 @@ histogram and the rate give it, else the command line within the file.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, merged, reads_and_writes
@@ -19,39 +21,26 @@ _RANGE = re.compile(r"^\s*([\d.]+)\s+-\s+([\d.]+):\s+([\d.]+)%\s+\(\s*(\d+)\)")
 _CUTOFF = re.compile(r"^\s*([\d.]+)%\s*:\s+([\d.]+)us")
 _SECTION = re.compile(r"^(Summary latency data|Latency histogram) for (?P<name>.+?)\s+from core (?P<core>\d+):")
 _OPTIONS = {"-q": OUTSTANDING, "-o": BLOCK_SIZE, "-w": "rw", "-t": "runtime_s", "-M": "rwmixread"}
+_SUMMARY, _HISTOGRAM = "Summary latency data", "Latency histogram"
 _DIGITS = 2
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
     """One result: all namespaces and cores together. Raises Unreadable."""
-    rows: dict[str, list[float]] = {}
-    bins: dict[str, dict[int, int]] = {}
-    cutoffs: dict[str, list[tuple[float, int]]] = {}
-    section, kind = "", ""
     text = text_of(path)
-    for line, content in enumerate(text.splitlines(), start=1):
-        if found := _SECTION.match(content):
-            section, kind = f"{found['name']} from core {found['core']}", found[1]
-        elif kind == "Latency histogram" and (found := _RANGE.match(content)):
-            value_ns = round(number(path, found[2], line=line) * 1000)
-            counts = bins.setdefault(section, {})
-            counts[value_ns] = counts.get(value_ns, 0) + int(found[4])
-        elif kind == "Summary latency data" and (found := _CUTOFF.match(content)):
-            value_ns = round(number(path, found[2], line=line) * 1000)
-            cutoffs.setdefault(section, []).append((number(path, found[1], line=line), value_ns))
-        elif found := _ROW.match(content):
-            rows[found["name"]] = [float(figure) for figure in found["figures"].split()]
-    parts = {name: row for name, row in rows.items() if " from core" in name}
-    if not parts:
+    printed = _printed(path, text)
+    if not printed.parts:
         raise Unreadable(path, "no row “NAME from core N: IOPS MiB/s average min max”: no result of spdk_nvme_perf")
-    if "Total" not in rows:
+    if not printed.total:
         notes.add(path, "it ends before its total: the rows are added up", at="Total")
     asked = _asked(text)
-    seconds = _seconds(path, parts, bins, asked)
-    streams = [_stream(row, seconds, bins.get(_key(name)), cutoffs.get(_key(name))) for name, row in parts.items()]
+    seconds = _seconds(path, printed.parts, asked)
+    streams = [_stream(part, seconds) for part in printed.parts]
     whole = merged(streams)
     reads, writes, said = reads_and_writes(whole, str(asked.get("rw", "read")))
-    if whole.latency == "mean" and cutoffs and len(parts) > 1:
+    if "rw" not in asked:
+        said.append("it does not say whether these were reads or writes (-w): all are shown as reads")
+    if whole.latency == "mean" and any(part.cutoffs for part in printed.parts) and len(printed.parts) > 1:
         said.append("percentiles of several cores cannot be merged: run spdk_nvme_perf with -LL")
     depth = asked.get(OUTSTANDING)
     return [
@@ -63,7 +52,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
             write=writes,
             duration_ns=round(seconds * 1e9),
             settings={name: value for name, value in asked.items() if name != "runtime_s"},
-            workers=len(parts),
+            workers=len(printed.parts),
             per_worker=depth if isinstance(depth, int) else None,
             loop="closed",
             stack="user",
@@ -72,26 +61,74 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     ]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What one core did on one namespace."""
+
+    figures: Sequence[float]
+    """IOPS, MiB/s, and mean, least and greatest latency in µs."""
+    bins: Mapping[int, int] = field(default_factory=dict)
+    """ns → I/Os."""
+    cutoffs: Sequence[tuple[float, int]] = ()
+    """(percent, ns)."""
+
+
+@dataclass(frozen=True)
+class _Printed:
+    parts: Sequence[_Part]
+    total: bool
+
+
+def _printed(path: Path, text: str) -> _Printed:
+    """Sections follow in the order of the rows. Their names are cut off, so namespaces of one subsystem may have the
+    same; what did no I/O has no row, and a section with nothing in it."""
+    rows: list[tuple[str, list[float]]] = []
+    sections: dict[tuple[str, str], list[dict]] = {}
+    own, kind, total = {}, "", False
+    for line, content in enumerate(text.splitlines(), start=1):
+        if found := _SECTION.match(content):
+            own, kind = {}, found[1]
+            sections.setdefault((kind, _key(f"{found['name']} from core {found['core']}")), []).append(own)
+        elif kind == _HISTOGRAM and (found := _RANGE.match(content)):
+            value_ns = round(number(path, found[2], line=line) * 1000)
+            own[value_ns] = own.get(value_ns, 0) + int(found[4])
+        elif kind == _SUMMARY and (found := _CUTOFF.match(content)):
+            own[number(path, found[1], line=line)] = round(number(path, found[2], line=line) * 1000)
+        elif found := _ROW.match(content):
+            figures = [float(figure) for figure in found["figures"].split()]
+            if " from core" in found["name"]:
+                rows.append((_key(found["name"]), figures))
+            total = total or found["name"] == "Total"
+    filled = {key: iter([each for each in found if each]) for key, found in sections.items()}
+    parts = [
+        _Part(
+            figures,
+            next(filled.get((_HISTOGRAM, name), iter(())), {}),
+            list(next(filled.get((_SUMMARY, name), iter(())), {}).items()),
+        )
+        for name, figures in rows
+    ]
+    return _Printed(parts, total)
+
+
 def _key(name: str) -> str:
     """Of a row as its sections write it: names are cut off there at 43 letters, and end otherwise."""
     head, _, core = name.rpartition(" from core ")
     return f"{head[:43].strip()} from core {core.strip()}"
 
 
-def _stream(
-    row: list[float], seconds: float, counts: dict[int, int] | None, cutoffs: list[tuple[float, int]] | None
-) -> Stream:
-    rate, mebibytes, mean_us, least_us, worst_us = row
+def _stream(part: _Part, seconds: float) -> Stream:
+    rate, mebibytes, mean_us, least_us, worst_us = part.figures
     ios = round(rate * seconds)
     return Stream(
         ios=ios,
         bytes=round(mebibytes * (1 << 20) * seconds),
-        latency="histogram" if counts else "percentiles" if cutoffs else "mean",
+        latency="histogram" if part.bins else "percentiles" if part.cutoffs else "mean",
         latency_sum_ns=round(mean_us * 1000 * ios),
         latency_min_ns=round(least_us * 1000),
         latency_max_ns=round(worst_us * 1000),
-        histogram=Histogram(significant_digits=_DIGITS, counts=sorted((counts or {}).items())),
-        percentiles=[] if counts else [(percent, value) for percent, value in cutoffs or () if percent < 100],
+        histogram=Histogram(significant_digits=_DIGITS, counts=sorted(part.bins.items())),
+        percentiles=[] if part.bins else [(percent, value) for percent, value in part.cutoffs if percent < 100],
     )
 
 
@@ -104,12 +141,8 @@ def _asked(text: str) -> dict[str, LevelValue]:
     return found
 
 
-def _seconds(
-    path: Path, parts: dict[str, list[float]], bins: dict[str, dict[int, int]], asked: dict[str, LevelValue]
-) -> float:
-    counted = [
-        (sum(counts.values()), row[0]) for name, row in parts.items() if (counts := bins.get(_key(name))) and row[0]
-    ]
+def _seconds(path: Path, parts: Sequence[_Part], asked: Mapping[str, LevelValue]) -> float:
+    counted = [(sum(part.bins.values()), part.figures[0]) for part in parts if part.bins and part.figures[0]]
     if counted:
         return sum(count for count, _ in counted) / sum(rate for _, rate in counted)
     asked_s = asked.get("runtime_s")

@@ -1,18 +1,21 @@
 """vdbench's flatfile.html or summary.html, and what it prints on a terminal; latencies in ms.
 
 Intervals carry a number, the mean over them `avg_a-b`. Percentiles stand in histogram.html beside them, the date in
-summary.html.
+summary.html or, of later versions, in the flatfile's `timestamp`. `n/a` is what has no single value. Version 5.04.06
+counts intervals asynchronously, and the last of the warm-up may get into the mean, though not into its name.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, Measured, bins_stream, mean_stream
+from iotax.imports.measured import BLOCK_SIZE, RATE, Measured, bins_stream, mean_stream
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.imports.vdbench_histogram import NAME as HISTOGRAM
 from iotax.imports.vdbench_histogram import Counts, counts_beside
@@ -23,6 +26,8 @@ PROGRAM = "vdbench"
 _AVERAGE = re.compile(r"avg_(\d+)-(\d+)")
 _COUNTED_MIN = 0.98
 """Share of the I/Os that a histogram must hold, and not much more, to be that of the run."""
+_ROUNDED = 1e-3
+"""Share by which a printed rate may be off the mean of printed rates."""
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
@@ -42,7 +47,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
             notes.add(path, f"run {name} ended within its first interval: left out", line=row.line, at="Interval")
             continue
         intervals = [each for each in rows if each.values["Interval"].isdecimal()]
-        run = _Run(path, tables, row, intervals, first, last, notes)
+        run = _Run(path, tables, row, intervals, _first_held(path, row, intervals, first, notes), last, notes)
         part = name if len(tables.runs) > 1 else ""
         found.append(run.measured(part, histograms.get(name), dates.get(name, intervals)))
     if not found:
@@ -53,7 +58,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
 def _dates_beside(path: Path, tables: Tables) -> dict[str, list[Row]]:
     """Run → its intervals in the summary beside a flatfile, which alone has dates."""
     beside = path.with_name("summary.html")
-    if beside == path or not beside.is_file() or any(row.date for rows in tables.runs.values() for row in rows):
+    if beside == path or not beside.is_file() or any(row.unix_s for rows in tables.runs.values() for row in rows):
         return {}
     try:
         found = tables_of(beside, text_of(beside), Notes()).runs
@@ -80,13 +85,16 @@ class _Run:
         interval_s = _interval_s(self.path, self.intervals)
         duration_s = (self.last - self.first + 1) * interval_s
         streams = self._streams(duration_s, counts)
-        threads = round(self._figure("threads")) if self.row.values.get("threads") else None
+        asked_threads = self._figure("threads")
+        threads = None if math.isnan(asked_threads) else round(asked_threads)
         requested = self._figure("reqrate")
         held = None if math.isnan(requested) or requested >= MAXIMUM else requested
         kept = [each for each in self.intervals if self.first <= int(each.values["Interval"]) <= self.last]
         ends_s = next((each.unix_s for each in dated if each.values["Interval"] == str(self.first)), None)
-        if ends_s is not None:
-            self.notes.add(self.path, "times have no zone: taken as UTC", at="tod")
+        zone = next((each.zone for each in dated), "")
+        if ends_s is not None and zone not in ("UTC", "GMT", "Z"):
+            known = f"times are of the zone {zone}" if zone else "times have no zone"
+            self.notes.add(self.path, f"{known}: taken as UTC", at="timestamp" if zone else "tod")
         known = {each.latency for each in streams if each.ios}
         return Measured(
             path=self.path,
@@ -97,7 +105,7 @@ class _Run:
             write=streams[1],
             duration_ns=round(duration_s * 1e9),
             start_unix_ns=None if ends_s is None else round((ends_s - interval_s) * 1e9),
-            settings=self._settings(held),
+            settings=self._settings(requested),
             workers=1 if threads else None,
             per_worker=threads,
             rate_iops=held,
@@ -145,16 +153,17 @@ class _Run:
         own = bins_stream(bins, stream.bytes, digits=0)
         return stream.model_copy(update={"latency": "histogram", "histogram": own.histogram})
 
-    def _settings(self, held: float | None) -> dict[str, LevelValue]:
+    def _settings(self, requested: float) -> dict[str, LevelValue]:
         found: dict[str, LevelValue] = {}
         for column, setting in (("xfersize", BLOCK_SIZE), ("threads", "threads"), ("rdpct", "read_percent")):
-            if self.row.values.get(column) and not math.isnan(value := self._figure(column)):
+            if not math.isnan(value := self._figure(column)):
                 found[setting] = int(value) if value == int(value) else value
-        return found | ({"rate_iops": int(held)} if held else {})
+        if not math.isnan(requested):
+            found[RATE] = "max" if requested >= MAXIMUM else int(requested)
+        return found
 
     def _figure(self, column: str) -> float:
-        text = self.row.values.get(column)
-        return number(self.path, text, line=self.row.line, at=column) if text else math.nan
+        return _figure(self.path, self.row, column)
 
     def _second(self, row: Row, at: int, interval_s: float) -> Second:
         def figure(column: str, default: str = "") -> float:
@@ -173,12 +182,39 @@ class _Run:
         )
 
 
+def _first_held(path: Path, mean: Row, intervals: Sequence[Row], named: int, notes: Notes) -> int:
+    """The first interval that the mean is of: the one that its name says, or an earlier one whose mean it is."""
+    rate = _figure(path, mean, "rate")
+    rates = {int(each.values["Interval"]): _figure(path, each, "rate") for each in intervals}
+    if rates.keys() != set(range(1, len(rates) + 1)):
+        return named
+    off = {
+        first: abs(statistics.mean(rates[at] for at in range(first, len(rates) + 1)) - rate)
+        for first in range(1, min(named, len(rates)) + 1)
+    }
+    first = min(off, key=off.__getitem__, default=named)
+    if first == named or off[first] > _ROUNDED * rate or off[named] <= _ROUNDED * rate:
+        return named
+    notes.add(
+        path,
+        f"{mean.values['Interval']} is the mean from interval {first} on: some of the warm-up is in it",
+        line=mean.line,
+        at="Interval",
+    )
+    return first
+
+
+def _figure(path: Path, row: Row, column: str) -> float:
+    """NaN where the row has none, or none that is the same for all of the load."""
+    text = row.values.get(column)
+    return number(path, text, line=row.line, at=column) if text and text != "n/a" else math.nan
+
+
 def _interval_s(path: Path, intervals: Sequence[Row]) -> float:
-    """By the times of day of two neighbours; a second where there are none."""
-    days = [_seconds_of(path, row.values["tod"], row.line) for row in intervals[:2] if "tod" in row.values]
-    if len(days) < 2:
-        return 1.0
-    return round((days[1] - days[0]) % 86_400) or 1.0
+    """By the times of day of neighbours, some of which were written late; a second where there are none."""
+    ends_s = [_seconds_of(path, row.values["tod"], row.line) for row in intervals if "tod" in row.values]
+    apart_s = [(after - before) % 86_400 for before, after in itertools.pairwise(ends_s)]
+    return (round(statistics.median(apart_s)) if apart_s else 0) or 1.0
 
 
 def _seconds_of(path: Path, text: str, line: int) -> float:

@@ -22,6 +22,7 @@ _MIB = 1 << 20
 _TAG = re.compile(r"<[^>]*>")
 _START = re.compile(r"Starting RD=(?P<name>[^;\s]+)(?P<words>.*)")
 _HEAD = re.compile(r"^\s*(?P<date>[A-Z][a-z]{2} \d{2}, \d{4})\s+interval\s+i/o\s")
+_STAMP = re.compile(r"(?P<time>\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)-(?P<zone>\S+)")
 _DISTRIBUTION = re.compile(r"Vdbench distribution: (\S+)")
 _SUMMARY_NAMES = {
     "i/o rate": "rate", "bytes i/o": "bytes/io", "read pct": "read%", "resp time": "resp", "read resp": "read_resp",
@@ -37,18 +38,28 @@ class Row:
     line: int
     values: Mapping[str, str]
     date: str = ""
-    """As the summary writes it; empty in a flatfile."""
+    """As the summary writes it; empty in a flatfile, which may have a column `timestamp`."""
 
     @property
     def unix_s(self) -> float | None:
-        """When it ended; None where no date is known. Times have no zone: taken as UTC."""
-        if not self.date or "tod" not in self.values:
+        """When it ended; None where no date is known. Times of any zone but UTC are taken as UTC."""
+        stamped = _STAMP.fullmatch(self.values.get("timestamp", ""))
+        if stamped is not None:
+            text, form = stamped["time"], "%m/%d/%Y-%H:%M:%S"
+        elif self.date and "tod" in self.values:
+            text, form = f"{self.date} {self.values['tod'].partition('.')[0]}", "%b %d, %Y %H:%M:%S"
+        else:
             return None
         try:
-            at = datetime.strptime(f"{self.date} {self.values['tod'].partition('.')[0]}", "%b %d, %Y %H:%M:%S")
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
             return None
-        return at.replace(tzinfo=UTC).timestamp()
+
+    @property
+    def zone(self) -> str:
+        """That the time is of; empty where it is not said."""
+        stamped = _STAMP.fullmatch(self.values.get("timestamp", ""))
+        return stamped["zone"] if stamped is not None else ""
 
 
 @dataclass

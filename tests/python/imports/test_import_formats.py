@@ -158,6 +158,31 @@ def test_diskspd_without_latency_still_has_rates(tmp_path: Path) -> None:
     assert measured.notes == ["latency was not measured: run DiskSpd with -L"]
 
 
+def test_diskspd_says_when_it_began(tmp_path: Path) -> None:
+    """In UTC, its warm-up of 5 s included."""
+    system = "<System><RunTime>2026/05/01 10:00:00 UTC</RunTime>"
+    (measured,), _ = read("diskspd", tmp_path / "a.xml", DISKSPD.replace("<System>", system))
+    assert measured.start_unix_ns == 1_777_629_605 * 10**9
+
+
+def test_a_time_span_of_diskspd_that_was_interrupted_costs_itself_only(tmp_path: Path) -> None:
+    error = "<TimeSpan><Error>The test was interrupted before the measurements began.</Error></TimeSpan>"
+    measured, notes = read("diskspd", tmp_path / "a.xml", DISKSPD.replace("</Results>", f"{error}</Results>"))
+    assert [each.result([]).rate_iops for each in measured] == [1000]
+    assert "TimeSpan/Error: time span 2 is left out: DiskSpd says 'The test was interrupted" in notes[0]
+    with pytest.raises(Unreadable, match="interrupted before it measured anything"):
+        read("diskspd", tmp_path / "b.xml", f"<Results>{error}</Results>")
+
+
+@pytest.mark.parametrize(("of_thread", "per_worker"), [("0", 16), ("24", 24)])
+def test_threads_of_diskspd_that_serve_all_targets(tmp_path: Path, of_thread: str, per_worker: int) -> None:
+    shared = f"<ThreadCount>6</ThreadCount><RequestCount>{of_thread}</RequestCount><Targets>"
+    text = DISKSPD.replace("<Targets>", shared).replace("<ThreadsPerFile>2<", "<ThreadsPerFile>1<")
+    (measured,), _ = read("diskspd", tmp_path / "a.xml", text)
+    assert (measured.workers, measured.per_worker) == (6, per_worker)
+    assert measured.settings["workers"] == 6
+
+
 def test_vdbench_rows_are_read_by_their_header(tmp_path: Path) -> None:
     (measured,), _ = read("vdbench", tmp_path / "flatfile.html", VDBENCH)
     result = measured.result([])
@@ -191,6 +216,31 @@ def test_iometer_whole_tests(tmp_path: Path) -> None:
     assert result.rate_bytes_per_s == pytest.approx(5000.5 * 4096)
     assert result.outstanding.total == 32
     assert measured.version == "1.1.0"
+
+
+def test_an_iometer_specification_of_several_sizes_has_no_single_one(tmp_path: Path) -> None:
+    (measured,), _ = read(
+        "iometer", tmp_path / "a.csv", IOMETER.replace("4096,100,100,100,", "4096,60,100,100,0,1,0,0\n8192,40,100,0,")
+    )
+    settings = {name: measured.settings[name] for name in ("block_size", "read", "random")}
+    assert settings == {"block_size": "mixed", "read": 100, "random": "mixed"}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["MBps,Read MBps,Write MBps", "MiBps (Binary),Read MiBps (Binary),Write MiBps (Binary),MBps (Decimal)"],
+    ids=["2006", "1.1"],
+)
+def test_bandwidth_of_iometer_is_that_of_its_bytes_whatever_its_columns_are_called(
+    tmp_path: Path, columns: str
+) -> None:
+    """ "MBps" is of 2²⁰ bytes in 2006, of 10⁶ or 2²⁰ in 1.1."""
+    more = ",".join("19.53" for _ in columns.split(","))
+    text = IOMETER.replace("IOps,Read IOps", f"{columns},IOps,Read IOps").replace(
+        "5000.5,5000.5", f"{more},5000.5,5000.5"
+    )
+    (measured,), _ = read("iometer", tmp_path / "a.csv", text)
+    assert measured.result([]).rate_bytes_per_s == pytest.approx(5000.5 * 4096)
 
 
 def test_elbencho_phases_that_do_io(tmp_path: Path) -> None:
@@ -289,6 +339,33 @@ def test_spdk_perf_percentiles_of_several_cores_are_not_merged(tmp_path: Path) -
     assert measured.result([]).latency_ns(99) == 1_900_000
 
 
+def test_namespaces_of_spdk_perf_whose_names_are_cut_off_alike_stay_apart(tmp_path: Path) -> None:
+    """Names have 43 letters in sections, whose order is that of the rows; one without I/O has no row."""
+    name = "TCP (addr:10.0.0.1 subnqn:nqn.2026-11.io.iotax:volume) NSID"
+    rows = [
+        f"{name} {nsid} from core  0: {rate:.2f} 1.00 500.00 100.00 2000.00" for nsid, rate in ((1, 1000), (3, 500))
+    ]
+    head = f"Latency histogram for {name[:43]} from core 0:\n  Range in us     Cumulative    IO count\n"
+    counts = [
+        head + (f"  100.000 -   {end}.000:  100.0000%  ( {n})\n" if n else "")
+        for end, n in ((200, 2000), (0, 0), (300, 1000))
+    ]
+    text = "\n".join([*rows, "Total : 1500.00 2.00 500.00 100.00 2000.00", "", *counts])
+    (measured,), _ = read("spdk-perf", tmp_path / "a.txt", text)
+    result = measured.result([])
+    assert measured.duration_ns == 2_000_000_000
+    assert result.latency_counts() == {200_000: 2000, 300_000: 1000}
+    assert result.rate_iops == 1500
+
+
+def test_spdk_perf_without_its_command_line_does_not_say_what_was_done(tmp_path: Path) -> None:
+    text = PERF + PERF_BINS.format(0) + PERF_BINS.format(1)
+    (told,), _ = read("spdk-perf", tmp_path / "a.txt", text)
+    (untold,), _ = read("spdk-perf", tmp_path / "b.txt", text.partition("\n")[2])
+    assert told.notes == []
+    assert untold.notes == ["it does not say whether these were reads or writes (-w): all are shown as reads"]
+
+
 def test_spdk_perf_without_its_length_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="does not say how long it ran"):
         read("spdk-perf", tmp_path / "a.txt", PERF.partition("\n")[2])
@@ -299,6 +376,13 @@ def test_bdevperf(tmp_path: Path) -> None:
     result = measured.result([])
     assert (result.write.ios, result.rate_iops, result.checks.errors) == (2000, 1000, 1)
     assert result.latency_mean_ns == pytest.approx(640_000)
+
+
+def test_bdevperf_says_the_share_of_reads_of_a_mix(tmp_path: Path) -> None:
+    job = BDEVPERF["results"][0] | {"workload": "randrw", "percentage": 70}
+    (measured,), _ = read("bdevperf", tmp_path / "a.json", json.dumps({"results": [job, job]}))
+    assert measured.settings["rwmixread"] == 70
+    assert measured.notes == ["reads and writes were reported together: all are shown as reads"]
 
 
 def test_sysbench(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from import_samples import fio_campaign
 from iotax.imports.problems import Notes, Unreadable
 from iotax.imports.processors import recorded
 
+REAL = Path(__file__).parent / "real"
 START = 1_700_000_000  # 2023-11-14 22:13:20 UTC
 
 
@@ -72,6 +75,67 @@ def test_times_without_a_zone_are_told(tmp_path: Path) -> None:
     notes = Notes()
     recorded(f"target={mpstat(tmp_path / 'm.json')}", notes)
     assert "no zone: taken as UTC" in notes.said[0]
+
+
+def test_times_of_day_may_have_twelve_hours(tmp_path: Path) -> None:
+    path = mpstat(tmp_path / "m.json")
+    path.write_text(path.read_text().replace('"22:', '"10:').replace('", "cpu-load"', ' PM", "cpu-load"'))
+    found = recorded(f"target={path}", Notes())
+    assert found.samples[0].end_unix_ns == (START - 20 + 10) * 10**9
+
+
+def test_what_sysstat_12_6_wrote_is_read() -> None:
+    """Two processors, busy nearly all of the time."""
+    for name, at in (("mpstat-12.6.1.json", 1_795_408_268), ("sadf-12.6.1.json", 1_795_408_271)):
+        notes = Notes()
+        found = recorded(f"initiator={REAL / name}", notes)
+        assert (found.processors, len(found.samples)) == (2, 3)
+        assert [sample.end_unix_ns for sample in found.samples] == [(at + second) * 10**9 for second in range(3)]
+        assert bool(notes.said) == name.startswith("mpstat")
+    # 100 % less 0.99 % stolen in the second of its seconds.
+    assert [round(sample.busy_share, 4) for sample in found.samples] == [1, 0.9901, 1]
+
+
+def test_a_recording_past_midnight_goes_on(tmp_path: Path) -> None:
+    """mpstat gives the date once."""
+    path = mpstat(tmp_path / "m.json")
+    host = json.loads(path.read_text())["sysstat"]["hosts"][0]
+    for each, text in zip(host["statistics"], ("23:59:58", "23:59:59", "00:00:00", "00:00:01"), strict=False):
+        each["timestamp"] = text
+    host["statistics"] = host["statistics"][:4]
+    path.write_text(json.dumps({"sysstat": {"hosts": [host]}}))
+    ends = [sample.end_unix_ns for sample in recorded(f"target={path}", Notes()).samples]
+    assert [after - before for before, after in itertools.pairwise(ends)] == [10**9] * 3
+
+
+def test_the_last_line_of_esxtop_that_was_killed_is_left_out(tmp_path: Path) -> None:
+    path = esxtop(tmp_path / "e.csv")
+    path.write_text(path.read_text()[:-25])
+    assert len(recorded(f"hypervisor={path}", Notes()).samples) == 10
+
+
+def test_esxtop_is_streamed_and_only_its_column_kept(tmp_path: Path) -> None:
+    """What is held grows with the rows, not with the columns: 2,000 of them take no more than 5 do."""
+    held = {}
+    for columns in (5, 2000):
+        path = tmp_path / f"{columns}.csv"
+        names = [
+            "(PDH-CSV 4.0) (UTC)(0)",
+            r"\\esx1\Physical Cpu(0)\% Util Time",
+            r"\\esx1\Physical Cpu(_Total)\% Util Time",
+        ]
+        names += [rf"\\esx1\Group Cpu({at}:vm{at})\% Used" for at in range(columns)]
+        with path.open("w") as file:
+            file.write(",".join(f'"{name}"' for name in names) + "\n")
+            for second in range(600):
+                clock = f"11/14/2023 22:{13 + second // 60}:{second % 60:02}"
+                file.write(",".join(f'"{cell}"' for cell in [clock, *["10.0"] * (columns + 2)]) + "\n")
+        tracemalloc.start()
+        found = recorded(f"hypervisor={path}", Notes())
+        held[columns] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(found.samples) == 599
+    assert held[2000] < held[5] + 4_000_000 < path.stat().st_size
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "a,b\n", '"(PDH-CSV 4.0)"\n', '{"sysstat": {"hosts": []}}'])

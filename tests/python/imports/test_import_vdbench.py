@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from vdbench_samples import HEAD, INTERVALS, START, histogram, summary, terminal
 from iotax.imports.formats import FORMATS
 from iotax.imports.measured import Measured
 from iotax.imports.problems import Notes, Unreadable
+
+REAL = Path(__file__).parent / "real" / "vdbench-5.04.06"
 
 
 def read(path: Path, text: str) -> tuple[list[Measured], list[str]]:
@@ -35,6 +38,48 @@ def test_the_summary_has_what_the_flatfile_has_and_the_date(tmp_path: Path, text
     assert measured.start_unix_ns == 1_777_629_602 * 10**9
     assert [each.reads + each.writes for each in result.series] == [1000, 1000]
     assert any("tod: times have no zone: taken as UTC" in note for note in notes)
+
+
+def test_the_flatfile_s_own_date_is_taken_with_its_zone(tmp_path: Path) -> None:
+    text = (REAL / "flatfile.html").read_text()
+    (measured,), notes = read(tmp_path / "flatfile.html", text)
+    # 04:20:48 is when the first interval ended that its mean holds.
+    assert measured.start_unix_ns == 1_795_407_647 * 10**9
+    assert not any("taken as UTC" in note for note in notes)
+    _, notes = read(tmp_path / "flatfile.html", text.replace("-UTC", "-MST"))
+    assert any("timestamp: times are of the zone MST: taken as UTC" in note for note in notes)
+
+
+def test_a_mean_that_holds_the_warm_up_is_told_and_has_the_histogram_of_all_of_it(tmp_path: Path) -> None:
+    """avg_2-4 of 5.04.06 was (150 + 397 + 392 + 394) / 4."""
+    shutil.copy(REAL / "histogram.html", tmp_path)
+    (measured,), notes = read(tmp_path / "flatfile.html", (REAL / "flatfile.html").read_text())
+    result = measured.result([])
+    assert result.rate_iops == pytest.approx(333.25)
+    assert result.latency_known == "histogram"
+    assert (result.duration_s, len(result.series)) == (4, 4)
+    assert any("avg_2-4 is the mean from interval 1 on: some of the warm-up is in it" in note for note in notes)
+
+
+def test_what_has_several_values_is_no_figure_and_costs_nothing_else(tmp_path: Path) -> None:
+    text = (REAL / "flatfile.html").read_text().replace("  4096     4.0000    75.0000", "   n/a        n/a        n/a")
+    (measured,), _ = read(tmp_path / "flatfile.html", text)
+    assert measured.result([]).rate_iops == pytest.approx(333.25)
+    assert measured.settings == {"rate_iops": 400}
+    assert measured.per_worker is None
+
+
+def test_the_length_of_an_interval_is_that_of_most(tmp_path: Path) -> None:
+    """The first was written late, and 1.6 s before the next."""
+    text = terminal().replace("10:00:02.018", "10:00:01.411")
+    (measured,), _ = read(tmp_path / "summary.html", text)
+    assert measured.result([]).duration_s == 2
+
+
+def test_the_rate_as_fast_as_it_goes_is_called_so(tmp_path: Path) -> None:
+    (measured,), _ = read(tmp_path / "summary.html", terminal().replace("I/O rate: 1250", "I/O rate: Uncontrolled MAX"))
+    assert measured.settings["rate_iops"] == "max"
+    assert measured.rate_iops is None
 
 
 def test_a_run_that_formats_the_disk_is_no_result(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A study of others' files reports the numbers that their programs printed, within their rounding.
 
-Files under real/ were written by the programs that they are named for (fio 3.33, sysbench 1.0.20, pgbench 15); what
-they printed is in the table below. The others' are made by hand from the documentation of their formats.
+Files under real/ were written by the programs whose names and versions they have; vdbench's are without its legend.
+What they printed is in the table below. The others' are made by hand from the documentation of their formats.
 """
 
 from __future__ import annotations
@@ -68,6 +68,55 @@ FIO_HISTOGRAM = Printed(
         "latency": (112.11, 112.11 / 32),
     },
 )
+# Its own row of both clients together, which is not counted, and whose percentiles are fio's own of both.
+FIO_CLIENTS = Printed(
+    "fio",
+    {"fio.json": "@fio-3.42-client.json"},
+    {
+        "iops": (3997.002997, 0.001),
+        "bandwidth": (15988 / 1024, 1 / 1024),
+        "latency": (301.743737, 0.001),
+        "latency_p50": (10.176, 0.0005),
+        "latency_p99": (4014.080, 0.0005),
+    },
+    ("4,000", "302"),
+)
+# Half of the reads, and of the writes, took up to 0.2 ms, the next bin ends at 0.4 ms.
+VDBENCH_VALUES = {
+    "iops": (333.25, 0.1),
+    "bandwidth": (1.30, 0.005),
+    "latency": (335, 0.5),
+    "latency_p50": (200, 0),
+    "latency_p99": (4000, 0),
+}
+VDBENCH_FLATFILE, VDBENCH_SUMMARY = (
+    Printed(
+        "vdbench",
+        {name: f"@vdbench-5.04.06/{name}" for name in (table, "histogram.html")},
+        VDBENCH_VALUES,
+        ("333", "335", "200"),
+    )
+    for table in ("flatfile.html", "summary.html")
+)
+SPDK_PERF = Printed(
+    "spdk-perf",
+    {"perf.txt": "@spdk-perf-26.09.txt"},
+    {
+        "iops": (14947.76, 0.5),
+        "bandwidth": (58.39, 0.005),
+        "latency": (66.84, 0.005),
+        "latency_p50": (25.020, 0.0005),
+        "latency_p99": (163.311, 0.0005),
+    },
+    ("14,900", "66.8"),
+)
+# What it showed on its terminal for both jobs together.
+SPDK_BDEVPERF = Printed(
+    "bdevperf",
+    {"bdevperf.json": "@spdk-bdevperf-26.09.json"},
+    {"iops": (1451744.99, 50), "bandwidth": (5670.88, 0.2), "latency": (5.39, 0.005)},
+    ("5.39",),
+)
 SYSBENCH_FILEIO = Printed(
     "sysbench",
     {"sysbench.txt": "@sysbench-1.0.20.txt"},
@@ -84,7 +133,7 @@ PGBENCH_LOGS = Printed(
     {"iops": (444.012008, 5), "latency": (628, 0.5)},
 )
 BY_HAND = {
-    "fio client mode": Printed(
+    "fio client mode, by hand": Printed(
         "fio",
         {
             "c.json": json.dumps(
@@ -106,13 +155,13 @@ BY_HAND = {
         {"iops": (1000, 0), "bandwidth": (7.8125, 0), "latency": (1500, 0.5), "latency_p99": (4250, 0.5)},
         ("1,000", "1,500", "4,250"),
     ),
-    "vdbench flatfile": Printed(
+    "vdbench flatfile, by hand": Printed(
         "vdbench",
         {"flatfile.html": VDBENCH},
         {"iops": (1000, 0.005), "bandwidth": (3.91, 0.005), "latency": (2000, 0.5)},
         ("1,000", "2,000"),
     ),
-    "vdbench summary and histogram": Printed(
+    "vdbench summary and histogram, by hand": Printed(
         "vdbench",
         {"summary.html": summary(), "histogram.html": histogram()},
         {"iops": (1000, 0.05), "bandwidth": (3.91, 0.005), "latency": (2000, 0.5), "latency_p50": (2000, 0)},
@@ -148,13 +197,13 @@ BY_HAND = {
         ("500", "100"),
     ),
     # Its MiB/s are the sum of two cores', each rounded.
-    "SPDK perf": Printed(
+    "SPDK perf, by hand": Printed(
         "spdk-perf",
         {"a.txt": PERF + PERF_BINS.format(0) + PERF_BINS.format(1)},
         {"iops": (2000, 0.005), "bandwidth": (7.81, 0.011), "latency": (600, 0.005), "latency_p50": (200, 1)},
         ("2,000", "600"),
     ),
-    "bdevperf": Printed(
+    "bdevperf, by hand": Printed(
         "bdevperf",
         {"a.json": json.dumps(BDEVPERF)},
         {"iops": (1000, 0.5), "bandwidth": (3.90625, 0.00001), "latency": (640, 0.05)},
@@ -175,7 +224,12 @@ BY_HAND = {
 }
 REAL_FILES = {
     "fio": FIO,
+    "fio client mode": FIO_CLIENTS,
     "fio histogram log": FIO_HISTOGRAM,
+    "vdbench flatfile": VDBENCH_FLATFILE,
+    "vdbench summary": VDBENCH_SUMMARY,
+    "SPDK perf": SPDK_PERF,
+    "bdevperf": SPDK_BDEVPERF,
     "sysbench": SYSBENCH_FILEIO,
     "pgbench text": PGBENCH_TEXT,
     "pgbench logs": PGBENCH_LOGS,
