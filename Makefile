@@ -7,9 +7,10 @@ ENGINE := target/release/iotax-engine
 STUDY  ?= quick
 MUSL   := $(shell uname -m)-unknown-linux-musl
 # Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
-# A worker more than processors: many tests wait for what others do.
+# A worker more than processors: many tests wait for what others do. Virtual machines do not.
 PARALLEL := --numprocesses auto --maxprocesses 5 --dist loadgroup
 export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(nproc) + 1)
+VM_WORKERS ?= $(shell nproc)
 # Tests start iotax hundreds of times: it need not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
 # Of skipped tests, what `make test` says at its end need not be said by each part.
@@ -47,16 +48,18 @@ check-python: $(VENV)/.installed
 	$(BIN)/ty check python bench
 	$(BIN)/pytest --quiet tests/python/test_import_rules.py
 
-# Everything that does not take too long: what needs no virtual machine, then what does; last, what was skipped and why.
+# Everything that does not take too long: what needs no virtual machine, and beside it, on half as many workers as there are
+# processors, what does; last, what was skipped and why.
+test: export VM_WORKERS = $(shell expr $$(nproc) / 2 '|' 1)
 test: install test-packages
-	@scripts/skipped $(MAKE) --no-print-directory test-here test-vm
+	@scripts/skipped scripts/beside '$(MAKE) --no-print-directory test-vm' $(MAKE) --no-print-directory test-here
 
 test-here: install test-packages
 	cargo test --locked --workspace --quiet
-	SECONDS_EACH=10 scripts/beside-fuzz $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
+	scripts/beside 'SECONDS_EACH=10 IF_POSSIBLE=1 nice -n 19 scripts/fuzz' $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
 
 test-vm: install test-packages
-	PYTEST_XDIST_AUTO_NUM_WORKERS=$$(nproc) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
+	PYTEST_XDIST_AUTO_NUM_WORKERS=$(VM_WORKERS) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
 test-long: install test-packages

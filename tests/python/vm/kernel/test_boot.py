@@ -68,6 +68,7 @@ def padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % SECTOR_BYTES)
 
 
+@pytest.mark.long
 def test_a_machine_boots_from_our_disk_and_writes_to_it(serve: Serve, engine: Path, tmp_path: Path) -> None:
     if not list(Path("/usr/lib").glob("*/qemu/block-iscsi.so")):
         missing("QEMU has no such block driver (package qemu-block-extra)")

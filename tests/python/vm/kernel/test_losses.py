@@ -12,7 +12,7 @@ from .machine import KernelMachine
 
 pytestmark = pytest.mark.timeout(600)
 
-LOAD = "load $DATA --size=48m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
+LOAD = "load $DATA --size=24m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(
 ) -> None:
     server = serve(client.protocol, SIZE_BYTES)
     data = f"DATA=$(ls {client.data})"
-    machine.run(client.script(server, f"{client.up}; {data}; start_fio {LOAD} --rate_iops=1000"))
+    machine.run(client.script(server, f"{client.up}; {data}; start_fio {LOAD} --rate_iops=500"))
     for _ in range(2):
         time.sleep(2)
         machine.run("fio_runs")
@@ -34,7 +34,7 @@ def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(
         server.start()
     verified = f"{data}; end_fio 200; drop_caches; fio {LOAD} --verify_only"
     machine.run(client.script(server, f"{verified}; {client.down}"), 300)
-    assert any((tmp_path / "volume").read_bytes()[: 48 << 20])
+    assert any((tmp_path / "volume").read_bytes()[: 24 << 20])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_server_killed_under_load_comes_back_and_no_byte_is_wrong(
     ],
 )
 def test_a_connection_lost_under_load_is_made_anew(serve: Serve, machine: KernelMachine, loss: str) -> None:
-    load = LOAD.replace("48m", "16m") + " --rate_iops=1000"
+    load = LOAD.replace("24m", "16m") + " --rate_iops=1000"
     machine.run(
         NVME.script(
             serve("nvme-tcp", SIZE_BYTES),

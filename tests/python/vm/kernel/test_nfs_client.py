@@ -39,7 +39,7 @@ def test_files_keep_every_byte_however_they_are_mounted(serve: Serve, machine: K
 def test_files_are_copied_compared_and_still_right_after_another_mount(serve: Serve, machine: KernelMachine) -> None:
     server = serve("nfs3", SIZE_BYTES)
     machine.run(
-        NFS.script(server, "mount_nfs v0; copy_and_compare $M 24; unmount_nfs; mount_nfs v0; compare $M; unmount_nfs"),
+        NFS.script(server, "mount_nfs v0; copy_and_compare $M 8; unmount_nfs; mount_nfs v0; compare $M; unmount_nfs"),
         300,
     )
 
