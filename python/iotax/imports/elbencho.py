@@ -1,5 +1,6 @@
 """elbencho's CSV (`--csvfile`) and JSON (`--jsonfile`): for each phase figures at the end of the first and of the last
-worker, of which the last's are the run's.
+worker, of which the last's are the run's. Of a mix (`--rwmixpct`) the columns are those of the writes, and the reads
+have columns of their own, `rwmix read …`.
 
 CSV has means only. JSON with `--lathisto` has histograms: in quarters of a power of two (19 % wide), of later versions
 in 64 parts of each. A bin counts as its upper end, as in elbencho's own percentiles.
@@ -8,7 +9,7 @@ in 64 parts of each. A bin counts as its upper end, as in elbencho's own percent
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from iotax.imports import elbencho_json
@@ -56,18 +57,10 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
     duration_s = figure("time ms [last]") / 1000
     if duration_s <= 0:
         raise Unreadable(path, "it lasted no time", line=line, at="time ms [last]")
-    ios = round(figure("IOPS [last]") * duration_s)
-    size = round(figure("MiB/s [last]") * (1 << 20) * duration_s)
-    timed = bool(row.get("IO lat us [avg]", "").strip())
-    stream = Stream(
-        ios=ios,
-        bytes=size,
-        latency="mean" if timed else "none",
-        latency_sum_ns=round(figure("IO lat us [avg]") * 1e3 * ios) if timed else 0,
-        latency_min_ns=round(figure("IO lat us [min]") * 1e3) if timed else 0,
-        latency_max_ns=round(figure("IO lat us [max]") * 1e3) if timed else 0,
-    )
-    writes = row["operation"].upper().startswith("WRITE")
+    own = _stream(row, "", duration_s, figure)
+    mixed = bool(row.get("rwmix read IOPS [last]", "").strip())
+    reads = _stream(row, "rwmix read ", duration_s, figure) if mixed else no_stream()
+    writes = mixed or row["operation"].upper().startswith("WRITE")
     settings: dict[str, LevelValue] = {"operation": row["operation"].lower()}
     for column, name in (
         ("block size", BLOCK_SIZE),
@@ -87,8 +80,8 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
         program=PROGRAM,
         version=row.get("version", ""),
         part=row["operation"].lower(),
-        read=no_stream() if writes else stream,
-        write=stream if writes else no_stream(),
+        read=reads if writes else own,
+        write=own if writes else no_stream(),
         duration_ns=round(duration_s * 1e9),
         start_unix_ns=start_of(row.get("ISO date", "")),
         settings=settings,
@@ -97,4 +90,17 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
         loop="closed",
         stack="kernel",
         notes=said,
+    )
+
+
+def _stream(row: Mapping[str, str], side: str, duration_s: float, figure: Callable[[str], float]) -> Stream:
+    ios = round(figure(f"{side}IOPS [last]") * duration_s)
+    timed = bool(row.get(f"{side}IO lat us [avg]", "").strip())
+    return Stream(
+        ios=ios,
+        bytes=round(figure(f"{side}MiB/s [last]") * (1 << 20) * duration_s),
+        latency="mean" if timed else "none",
+        latency_sum_ns=round(figure(f"{side}IO lat us [avg]") * 1e3 * ios) if timed else 0,
+        latency_min_ns=round(figure(f"{side}IO lat us [min]") * 1e3) if timed else 0,
+        latency_max_ns=round(figure(f"{side}IO lat us [max]") * 1e3) if timed else 0,
     )

@@ -1,10 +1,16 @@
-"""elbencho's JSON, an object for each phase. All its values are texts."""
+"""elbencho's JSON, an object for each phase. All its values are texts.
+
+Until 3.0 settings stand in the command line only, since then in `config`. Times are in whole ms, so where a histogram
+counts the I/Os, their rate tells better how long a phase took.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,10 +19,20 @@ from iotax.imports.json_text import read_documents
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, bins_stream, no_stream
 from iotax.imports.problems import Notes, Unreadable, number
 from iotax.trial import LevelValue, Stream
+from iotax.units import parse_size
 
 PROGRAM = "elbencho"
 _RANGE = re.compile(r"([\d.]+)(?:-([\d.]+)|\+)us")
 _SETTINGS = {"block_size": BLOCK_SIZE, "io_depth": OUTSTANDING, "threads": "threads", "hosts": "hosts"}
+_OPTIONS = {
+    "-b": "block_size",
+    "--block": "block_size",
+    "--iodepth": "io_depth",
+    "-t": "threads",
+    "--threads": "threads",
+}
+_PRINTED_S = 0.002
+"""How far a time in whole ms may be off."""
 _FINE_RATIO = 1.1
 """Of a bin's upper end to the one below: the later histogram's are finer, but for the least, which are 1 µs wide."""
 
@@ -43,15 +59,16 @@ def _phase(path: Path, phase: str, document: Mapping[str, Any], last: Mapping[st
         raise Unreadable(path, f"{phase} lasted no time", at="elapsed_time_ms")
     io = _part(_part(last, "latency"), "IO")
     histogram = _part(io, "histogram")
-    own = _stream(path, phase, last, duration_s, io, histogram)
     mixed = _part(last, "rwmix_read")
+    duration_s = _lasted_s(path, phase, (last, mixed), (histogram, _part(histogram, "rwmix_read")), duration_s)
+    own = _stream(path, phase, last, duration_s, io, histogram)
     reads = (
         _stream(path, phase, mixed, duration_s, _part(io, "rwmix_read"), _part(histogram, "rwmix_read"))
         if mixed
         else no_stream()
     )
     writes = bool(mixed) or phase.upper().startswith(("WRITE", "RWMIX"))
-    config = _part(document, "config")
+    config = {"version": document.get("version", "")} | _asked(document) | dict(_part(document, "config"))
     settings: dict[str, LevelValue] = {"operation": phase.lower()}
     for key, name in _SETTINGS.items():
         if str(config.get(key, "")).isdecimal():
@@ -77,6 +94,34 @@ def _phase(path: Path, phase: str, document: Mapping[str, Any], last: Mapping[st
         if "elapsed_time_ms" in first
         else (),
     )
+
+
+def _lasted_s(
+    path: Path,
+    phase: str,
+    totals: Sequence[Mapping[str, Any]],
+    histograms: Sequence[Mapping[str, Any]],
+    printed_s: float,
+) -> float:
+    """More precisely than it is printed."""
+    rate = sum(_figure(path, phase, each, "iops") for each in totals if "iops" in each)
+    counted = sum(sum(_counts(path, phase, each, 0.0).values()) for each in histograms)
+    lasted_s = counted / rate if rate else 0.0
+    return lasted_s if abs(lasted_s - printed_s) <= _PRINTED_S else printed_s
+
+
+def _asked(document: Mapping[str, Any]) -> dict[str, str]:
+    """What the command line says, under the names of `config`."""
+    try:
+        words = shlex.split(str(document.get("command", "")))
+    except ValueError:
+        return {}
+    found = {"random_offsets": str("--rand" in words).lower()} if words else {}
+    for word, value in itertools.pairwise(words):
+        if word in _OPTIONS:
+            with contextlib.suppress(ValueError):
+                found[_OPTIONS[word]] = str(parse_size(value))
+    return found
 
 
 def _stream(

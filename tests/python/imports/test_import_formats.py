@@ -311,6 +311,28 @@ def test_elbencho_json_of_a_mix_has_reads_and_writes_apart(tmp_path: Path) -> No
     assert result.read.latency_sum_ns == 140 * 40_000 and result.write.latency_sum_ns == 60 * 20_000
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_elbencho_3_0_appends_what_it_measured_with_its_settings(suffix: str) -> None:
+    """Two processes into one file: writes and reads, then a mix. Its JSON says settings in the command line only."""
+    measured = FORMATS["elbencho"].read(Path(__file__).parent / "real" / f"elbencho-3.0-29.{suffix}", Notes())
+    rates = [tuple(round(side.ios / each.duration_ns * 1e9) for side in (each.read, each.write)) for each in measured]
+    assert rates == [
+        (0, pytest.approx(44857, abs=2)),
+        (pytest.approx(181979, abs=6), 0),
+        pytest.approx((124744, 53303), abs=11),
+    ]
+    means_us = [
+        round(side.latency_sum_ns / side.ios / 1e3) for each in measured for side in (each.write, each.read) if side.ios
+    ]
+    assert means_us == [86, 19, 12, 4]
+    assert [each.settings["operation"] for each in measured] == ["write", "read", "rwmix70"]
+    assert {each.version for each in measured} == {"3.0-29"}
+    assert {(each.settings["block_size"], each.settings["random"], each.workers) for each in measured} == {
+        (4096, "random", 2)
+    }
+    assert measured[0].per_worker == 2
+
+
 @pytest.mark.parametrize(
     ("change", "at"), [({"iops": "many"}, "iops"), ({"latency": {"IO": {"histogram": buckets(b64=1)}}}, "range")]
 )

@@ -39,8 +39,10 @@ class Printed:
     files: dict[str, str]
     """Name → content, or the name of a real file after `@`."""
     values: dict[str, tuple[float, float]]
+    parts: int = 1
+    """Results in each file, which are treatments of their own."""
     page: tuple[str, ...] = ()
-    """Three figures of what was printed, as the report writes them."""
+    """Figures of what was printed, as the report writes them."""
 
 
 # fio prints reads and writes apart: 4828 and 2159 IOPS, 18.9 MiB/s and 8639 KiB/s, 1153.55 and 1001.54 µs, and the 99th
@@ -55,7 +57,7 @@ FIO = Printed(
         "latency_p50": (635, 635 / 64),
         "latency_p99": ((4883 + 5211) / 2, (5211 - 4883) / 2 + 5211 / 64),
     },
-    ("6,990", "1,110"),
+    page=("6,990", "1,110"),
 )
 # A log holds what completed in whole intervals of half a second; its bins are four of fio's, within 1/32.
 FIO_HISTOGRAM = Printed(
@@ -79,7 +81,7 @@ FIO_CLIENTS = Printed(
         "latency_p50": (10.176, 0.0005),
         "latency_p99": (4014.080, 0.0005),
     },
-    ("4,000", "302"),
+    page=("4,000", "302"),
 )
 # Half of the reads, and of the writes, took up to 0.2 ms, the next bin ends at 0.4 ms.
 VDBENCH_VALUES = {
@@ -94,7 +96,7 @@ VDBENCH_FLATFILE, VDBENCH_SUMMARY = (
         "vdbench",
         {name: f"@vdbench-5.04.06/{name}" for name in (table, "histogram.html")},
         VDBENCH_VALUES,
-        ("333", "335", "200"),
+        page=("333", "335", "200"),
     )
     for table in ("flatfile.html", "summary.html")
 )
@@ -108,23 +110,34 @@ SPDK_PERF = Printed(
         "latency_p50": (25.020, 0.0005),
         "latency_p99": (163.311, 0.0005),
     },
-    ("14,900", "66.8"),
+    page=("14,900", "66.8"),
 )
 # What it showed on its terminal for both jobs together.
 SPDK_BDEVPERF = Printed(
     "bdevperf",
     {"bdevperf.json": "@spdk-bdevperf-26.09.json"},
     {"iops": (1451744.99, 50), "bandwidth": (5670.88, 0.2), "latency": (5.39, 0.005)},
-    ("5.39",),
+    page=("5.39",),
+)
+# Writes 44,857 IOPS and 86 µs, reads 181,979 and 19, a mix of both 178,047 and, in whole µs, 12 and 4.
+ELBENCHO_CSV, ELBENCHO_JSON = (
+    Printed(
+        "elbencho",
+        {f"e.{suffix}": f"@elbencho-3.0-29.{suffix}"},
+        {},
+        parts=3,
+        page=("44,900", "182,000", "178,000", "86.0", "19.0"),
+    )
+    for suffix in ("csv", "json")
 )
 SYSBENCH_FILEIO = Printed(
     "sysbench",
     {"sysbench.txt": "@sysbench-1.0.20.txt"},
     {"iops": (11544.61, 12), "latency": (170, 5)},
-    ("11,500",),
+    page=("11,500",),
 )
 PGBENCH_TEXT = Printed(
-    "pgbench", {"out.txt": "@pgbench-15.txt"}, {"iops": (444.012008, 0.001), "latency": (628, 0.5)}, ("444", "628")
+    "pgbench", {"out.txt": "@pgbench-15.txt"}, {"iops": (444.012008, 0.001), "latency": (628, 0.5)}, page=("444", "628")
 )
 # The logs know nothing of how long connecting took.
 PGBENCH_LOGS = Printed(
@@ -147,36 +160,36 @@ BY_HAND = {
             )
         },
         {"iops": (2000, 0), "bandwidth": (7.8125, 0), "latency": (180.0005, 0.001), "latency_p99": (400, 400 / 128)},
-        ("2,000", "180"),
+        page=("2,000", "180"),
     ),
     "DiskSpd": Printed(
         "diskspd",
         {"a.xml": DISKSPD},
         {"iops": (1000, 0), "bandwidth": (7.8125, 0), "latency": (1500, 0.5), "latency_p99": (4250, 0.5)},
-        ("1,000", "1,500", "4,250"),
+        page=("1,000", "1,500", "4,250"),
     ),
     "vdbench flatfile, by hand": Printed(
         "vdbench",
         {"flatfile.html": VDBENCH},
         {"iops": (1000, 0.005), "bandwidth": (3.91, 0.005), "latency": (2000, 0.5)},
-        ("1,000", "2,000"),
+        page=("1,000", "2,000"),
     ),
     "vdbench summary and histogram, by hand": Printed(
         "vdbench",
         {"summary.html": summary(), "histogram.html": histogram()},
         {"iops": (1000, 0.05), "bandwidth": (3.91, 0.005), "latency": (2000, 0.5), "latency_p50": (2000, 0)},
-        ("1,000", "2,000"),
+        page=("1,000", "2,000"),
     ),
     "Iometer": Printed(
-        "iometer", {"a.csv": IOMETER}, {"iops": (5000.5, 0.05), "latency": (3200, 0.5)}, ("5,000", "3,200")
+        "iometer", {"a.csv": IOMETER}, {"iops": (5000.5, 0.05), "latency": (3200, 0.5)}, page=("5,000", "3,200")
     ),
-    "elbencho CSV": Printed(
+    "elbencho CSV, by hand": Printed(
         "elbencho",
         {"a.csv": "\n".join(line for line in ELBENCHO.splitlines() if ",WRITE," not in line)},
         {"iops": (9048, 0.5), "bandwidth": (9048, 0.5), "latency": (3223, 0.5)},
-        ("9,050", "3,220"),
+        page=("9,050", "3,220"),
     ),
-    "elbencho JSON": Printed(
+    "elbencho JSON, by hand": Printed(
         "elbencho",
         {
             "a.json": elbencho_phase(
@@ -194,32 +207,32 @@ BY_HAND = {
             )
         },
         {"iops": (500, 0.5), "latency": (100, 0.5), "latency_p50": (70, 6), "latency_p99": (942, 82)},
-        ("500", "100"),
+        page=("500", "100"),
     ),
     # Its MiB/s are the sum of two cores', each rounded.
     "SPDK perf, by hand": Printed(
         "spdk-perf",
         {"a.txt": PERF + PERF_BINS.format(0) + PERF_BINS.format(1)},
         {"iops": (2000, 0.005), "bandwidth": (7.81, 0.011), "latency": (600, 0.005), "latency_p50": (200, 1)},
-        ("2,000", "600"),
+        page=("2,000", "600"),
     ),
     "bdevperf, by hand": Printed(
         "bdevperf",
         {"a.json": json.dumps(BDEVPERF)},
         {"iops": (1000, 0.5), "bandwidth": (3.90625, 0.00001), "latency": (640, 0.05)},
-        ("1,000", "640"),
+        page=("1,000", "640"),
     ),
     "HCIBench with fio": Printed(
         "hcibench",
         {f"case/vm-{at}.json": fio_output(fio_job(read=fio_side(bins=BINS))) for at in (1, 2)},
         {"iops": (2000, 0), "latency": (180.0005, 0.001), "latency_p99": (400, 400 / 128)},
-        ("2,000", "180"),
+        page=("2,000", "180"),
     ),
     "HCIBench with vdbench": Printed(
         "hcibench",
         {f"case/vm-{at}.txt": terminal() for at in (1, 2)},
         {"iops": (2000, 0.1), "bandwidth": (7.82, 0.01), "latency": (2000, 0.5)},
-        ("2,000",),
+        page=("2,000",),
     ),
 }
 REAL_FILES = {
@@ -228,6 +241,8 @@ REAL_FILES = {
     "fio histogram log": FIO_HISTOGRAM,
     "vdbench flatfile": VDBENCH_FLATFILE,
     "vdbench summary": VDBENCH_SUMMARY,
+    "elbencho CSV": ELBENCHO_CSV,
+    "elbencho JSON": ELBENCHO_JSON,
     "SPDK perf": SPDK_PERF,
     "bdevperf": SPDK_BDEVPERF,
     "sysbench": SYSBENCH_FILEIO,
@@ -255,7 +270,7 @@ def test_the_report_has_the_numbers_that_the_program_printed(tmp_path: Path, iot
     pattern = "{protocol}/{replicate}/" + "*/" * deepest + "*"
     iotax("import", case.form, tmp_path / "study", "--name-pattern", pattern, "-n", "x.iotax")
     shown = json.loads(iotax("show", "x.iotax", "--json").stdout)["treatments"]
-    assert len(shown) == 2
+    assert len(shown) == 2 * case.parts
     for treatment in shown:
         assert treatment["runs"] == 2
         for response, (printed, rounding) in case.values.items():
