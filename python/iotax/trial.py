@@ -284,6 +284,33 @@ class Client(Record):
     latency_p99_ns: float | None = None
 
 
+class SiteWork(Record):
+    """What the simulated machines of one side did in the window."""
+
+    wakes: int
+    """Threads that slept and were woken."""
+    turns: int
+    """In each of which a thread did all that had come."""
+    sends: int
+    """Of what a connection had."""
+    bytes: int
+    """Sent and received, and in how many segments."""
+    segments: int
+    sent_ns: int
+    """How long the machines' ports were busy with it, added up."""
+    received_ns: int
+
+
+class Simulated(Record):
+    """What a simulation knows of itself."""
+
+    initiators: SiteWork
+    """All of them together."""
+    target: SiteWork
+    media_busy_ns: int | None = None
+    """Of all servers of the media, added up; None where the volume is memory."""
+
+
 class TrialResult(Record):
     """What one attempt measured."""
 
@@ -316,6 +343,8 @@ class TrialResult(Record):
     """One by one, where several hosts ran the load; the other figures are theirs together."""
     slices: tuple[Slice, ...] = ()
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
+    simulated: Simulated | None = None
+    """Of a simulated trial, from this version on."""
     origin: Origin | None = None
     """Of a result that was imported."""
 

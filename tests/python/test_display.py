@@ -154,6 +154,24 @@ def test_a_session_of_rounds_says_where_it_is_and_how_long_all_takes(
     assert left_s[-1] == 0
 
 
+def test_a_log_tells_now_and_then_how_far_a_long_step_is(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    shown = PlainDisplay(Console(file=out, width=120))
+    shown.planned(planned, list(planned.trials), resumed=False)
+    trial = planned.trials[0]
+    shown.started([trial], 1)
+    for second in range(60):
+        now[0] += 1
+        shown.step(Step("simulated some of it, 1 min left", second / 100))
+    lines = out.getvalue().splitlines()[1:]
+    assert lines == [
+        f"0/{len(planned.trials)} {trial.id}: simulated some of it, 1 min left, {percent}%"
+        for percent in (14, 29, 44, 59)
+    ]
+
+
 def test_time_left_learns_how_long_trials_really_take(planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: now[0])

@@ -1,6 +1,6 @@
 //! `iotax-engine simulate`: a load in virtual time. What it says is what a load says.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iotax_node::{
     failure::Failure,
@@ -8,13 +8,13 @@ use iotax_node::{
 };
 use iotax_sim::{
     Costs, Link, Media,
-    lab::{Lab, STARTED_UNIX_NS, Simulated, Site},
+    lab::{Far, Lab, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
 use crate::{
     document::{
-        self, CoreCpu, CpuReport, DistributionSpec, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument, SiteSpec,
-        Task, Window,
+        self, CoreCpu, CpuReport, DistributionSpec, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument,
+        SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, Window,
     },
     input,
     load::{begin, report, threads::Unit},
@@ -29,6 +29,8 @@ const MTU_BYTES: std::ops::RangeInclusive<u32> = 576..=9216;
 /// A simulated volume stands in this process's memory.
 const SIZE_BYTES_MAX: u64 = 64 << 30;
 const DRIVER: &str = "simulated";
+/// Of real time, between two words on how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: SimulateDocument = input::read_document()?;
@@ -40,9 +42,19 @@ pub(crate) fn run() -> Result<(), Failure> {
     let (lab, run) = (lab(&document)?, run_of(&document)?);
     let load = &document.load;
     let adapt = |settings| begin::with_options(load, settings);
-    let simulated = lab.run(&run, load.workers, load.working_set_bytes, adapt)?;
+    let simulated = lab.run(&run, load.workers, load.working_set_bytes, adapt, progress())?;
     tell(&document, &simulated);
     Ok(())
+}
+
+fn progress() -> impl FnMut(Far) {
+    let mut told = Instant::now();
+    move |far| {
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            output::emit(&Event::Simulating(SimulatingEvent { at_ns: far.at.0, until_ns: far.until.0 }));
+        }
+    }
 }
 
 fn run_of(document: &SimulateDocument) -> Result<RunConfig, Failure> {
@@ -133,24 +145,43 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
     result.driver = DRIVER;
     result.checks.clock = "virtual";
     result.outstanding.workers *= document.machines * document.loads;
+    result.simulated = Some(SimulatedReport {
+        initiators: site_report(&simulated.initiators),
+        target: site_report(&[simulated.target]),
+        media_busy_ns: simulated.media_ns,
+    });
     output::emit(&Event::Result(Box::new(result)));
 }
 
 fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
-    let machines = simulated.initiators_ns.iter().map(|spent_ns| (*spent_ns, document.initiators.cores));
-    let machines = machines.chain([(simulated.target_ns, document.target.cores)]);
-    let initiators_ns: u64 = simulated.initiators_ns.iter().sum();
+    let spent_ns = |usage: &Usage| usage.work.spent_ns;
+    let target_ns = spent_ns(&simulated.target);
+    let machines = simulated.initiators.iter().map(|usage| (spent_ns(usage), document.initiators.cores));
+    let machines = machines.chain([(target_ns, document.target.cores)]);
+    let initiators_ns: u64 = simulated.initiators.iter().map(spent_ns).sum();
     CpuReport {
         initiator: process(initiators_ns),
-        target: Some(process(simulated.target_ns)),
+        target: Some(process(target_ns)),
         machine: MachineCpu {
             cores: machines
                 .enumerate()
                 .map(|(machine, (spent_ns, cores))| core(machine as u32, spent_ns, cores, document.load.runtime_ns))
                 .collect(),
-            busy_ns: initiators_ns + simulated.target_ns,
+            busy_ns: initiators_ns + target_ns,
         },
     }
+}
+
+fn site_report(machines: &[Usage]) -> SiteReport {
+    machines.iter().fold(SiteReport::default(), |site, Usage { work, carried }| SiteReport {
+        wakes: site.wakes + work.wakes,
+        turns: site.turns + work.turns,
+        sends: site.sends + work.sends,
+        bytes: site.bytes + work.bytes,
+        segments: site.segments + work.segments,
+        sent_ns: site.sent_ns + carried.sent_ns,
+        received_ns: site.received_ns + carried.received_ns,
+    })
 }
 
 fn process(total_ns: u64) -> ProcessCpu {

@@ -45,7 +45,7 @@ fn main() {
                 verify: false,
             };
             let began = Instant::now();
-            match lab.run(&run, 1, None, Ok) {
+            match lab.run(&run, 1, None, Ok, |_| {}) {
                 Ok(simulated) => {
                     let ios = simulated.measured.read.ios;
                     let rate = ios as f64 / began.elapsed().as_secs_f64();

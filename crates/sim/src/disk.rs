@@ -70,6 +70,8 @@ pub struct Disk {
     /// Errors given so far, of each kind.
     pub errors_given: u64,
     pub full_given: u64,
+    /// Of all its servers together, with what they were given and have not done yet.
+    pub busy_ns: u64,
 }
 
 #[derive(Debug)]
@@ -102,6 +104,7 @@ impl Disk {
             free_at: BinaryHeap::new(),
             errors_given: 0,
             full_given: 0,
+            busy_ns: 0,
         }
     }
 
@@ -124,6 +127,7 @@ impl Disk {
         if self.random.below(1000) < self.media.slow_chance {
             takes += self.media.slow;
         }
+        self.busy_ns += takes.as_nanos() as u64;
         if self.media.servers > 0 {
             let free = if self.free_at.len() < self.media.servers { None } else { self.free_at.pop() };
             let begins = free.map_or(now, |Reverse(free)| free.max(now));

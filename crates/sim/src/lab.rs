@@ -12,7 +12,9 @@ use iotax_node::{
 };
 use iotax_proto::{Geometry, Instant};
 
-use crate::{Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, load::settings};
+use crate::{
+    Carried, Costs, Disk, Exporter, HostId, Link, Media, Step, Store, Volume, Work, World, add_load, load::settings,
+};
 
 /// In virtual time: how long connections may take to stand, and then I/Os to end.
 const PHASE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -63,9 +65,11 @@ pub struct Simulated {
     pub measured: Measured,
     /// When the window began.
     pub start: Instant,
-    /// CPU time in the window, by machine.
-    pub initiators_ns: Vec<u64>,
-    pub target_ns: u64,
+    /// What each machine did in the window.
+    pub initiators: Vec<Usage>,
+    pub target: Usage,
+    /// Time of the media's servers, added up; none of memory.
+    pub media_ns: Option<u64>,
     pub geometry: Geometry,
     pub facts: Facts,
     /// Equal for equal runs.
@@ -73,23 +77,53 @@ pub struct Simulated {
     pub events: u64,
 }
 
-struct Running {
+/// What one machine and its port did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub work: Work,
+    pub carried: Carried,
+}
+
+/// How far a simulation is: the virtual time, and when it will be over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far {
+    pub at: Instant,
+    pub until: Instant,
+}
+
+/// How many events go by until it is said how far a simulation is.
+const TELL_EVERY: u32 = 4096;
+
+struct Running<T> {
     world: World,
     loads: Vec<(HostId, Rc<RefCell<LoadNode>>)>,
-    machines: Vec<usize>,
-    target: usize,
+    machines: Vec<Place>,
+    target: Place,
+    disk: Option<usize>,
+    until: Instant,
+    steps: u32,
+    tell: T,
+}
+
+/// A machine and its port.
+#[derive(Clone, Copy)]
+struct Place {
+    machine: usize,
+    port: usize,
 }
 
 impl Lab {
-    /// Runs a load of `workers` connections on every load of every machine. `adapt` says how they connect.
+    /// Runs a load of `workers` connections on every load of every machine. `adapt` says how they connect; `tell` hears now and
+    /// then how far it is.
     pub fn run(
         &self,
         run: &RunConfig,
         workers: u32,
         working_set_bytes: Option<u64>,
         adapt: impl Fn(Settings) -> Result<Settings, Failure>,
+        tell: impl FnMut(Far),
     ) -> Result<Simulated, Failure> {
-        let mut running = self.make(run, workers, working_set_bytes, adapt)?;
+        let mut running = self.make(run, workers, working_set_bytes, adapt, tell)?;
         running.measure(run)
     }
 
@@ -99,13 +133,14 @@ impl Lab {
         self.machines * self.loads
     }
 
-    fn make(
+    fn make<T: FnMut(Far)>(
         &self,
         run: &RunConfig,
         workers: u32,
         working_set_bytes: Option<u64>,
         adapt: impl Fn(Settings) -> Result<Settings, Failure>,
-    ) -> Result<Running, Failure> {
+        tell: T,
+    ) -> Result<Running<T>, Failure> {
         let mut world = World::new(self.seed);
         let port = world.add_link(self.link.clone());
         let disk = self.media.as_ref().map(|media| {
@@ -129,13 +164,16 @@ impl Lab {
             let asked = server.burnt_ns(thread);
             world.run_on(*host, target, self.target.costs, Box::new(move || asked.get()));
         }
-        let mut running = Running { world, loads: Vec::new(), machines: Vec::new(), target };
+        let until = world.now() + run.warmup + run.runtime;
+        let target = Place { machine: target, port };
+        let mut running =
+            Running { world, loads: Vec::new(), machines: Vec::new(), target, disk, until, steps: 0, tell };
         let endpoint = server.endpoint();
         let mut first_worker = 0;
         for _ in 0..self.machines {
             let port = running.world.add_link(self.link.clone());
             let machine = running.world.add_machine(self.initiator.cores);
-            running.machines.push(machine);
+            running.machines.push(Place { machine, port });
             for thread in 0..self.loads * self.threads {
                 let thread = thread % self.threads;
                 let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
@@ -161,7 +199,7 @@ impl Lab {
     }
 }
 
-impl Running {
+impl<T: FnMut(Far)> Running<T> {
     fn measure(&mut self, run: &RunConfig) -> Result<Simulated, Failure> {
         let limit = self.world.now() + PHASE_TIME_MAX;
         self.go_on(limit, "connections did not stand", LoadNode::is_ready)?;
@@ -172,8 +210,9 @@ impl Running {
         }
         let start = begin + run.warmup;
         let end = start + run.runtime;
-        let before = self.spent_at(start);
-        let after = self.spent_at(end);
+        self.until = end;
+        let (before, media_before_ns) = self.used_at(start);
+        let (after, media_after_ns) = self.used_at(end);
         let Some(load) = self.loads.first().map(|(_, load)| load.borrow()) else { return Err(nothing("no load")) };
         let (geometry, facts) = (load.geometry().cloned().ok_or_else(|| nothing("no geometry"))?, load.facts());
         drop(load);
@@ -187,13 +226,17 @@ impl Running {
                 None => together = Some(*measured),
             }
         }
-        let mut spent = after.iter().zip(&before).map(|(after, before)| after - before);
-        let target_ns = spent.next().unwrap_or_default();
+        let mut used = after.iter().zip(&before).map(|(after, before)| Usage {
+            work: after.work.since(before.work),
+            carried: after.carried.since(before.carried),
+        });
+        let target = used.next().unwrap_or_default();
         Ok(Simulated {
             measured: together.ok_or_else(|| nothing("no load"))?,
             start,
-            initiators_ns: spent.collect(),
-            target_ns,
+            initiators: used.collect(),
+            target,
+            media_ns: self.disk.map(|_| media_after_ns - media_before_ns),
             geometry,
             facts,
             trace: self.world.trace.hash(),
@@ -201,12 +244,24 @@ impl Running {
         })
     }
 
-    /// CPU time so far, of the target and then of every other machine, when all before `at` has happened.
-    fn spent_at(&mut self, at: Instant) -> Vec<u64> {
+    /// What the target and then every other machine did so far, and the media's time, when all before `at` has happened.
+    fn used_at(&mut self, at: Instant) -> (Vec<Usage>, u64) {
         while self.world.next_at().is_some_and(|next| next < at) {
-            self.world.step();
+            self.step();
         }
-        std::iter::once(&self.target).chain(&self.machines).map(|machine| self.world.spent_ns(*machine)).collect()
+        let used = std::iter::once(&self.target)
+            .chain(&self.machines)
+            .map(|place| Usage { work: self.world.work(place.machine), carried: self.world.carried_ns(place.port) });
+        let used = used.collect();
+        (used, self.disk.map_or(0, |disk| self.world.disk_mut(disk).busy_ns))
+    }
+
+    fn step(&mut self) -> Option<Step> {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(TELL_EVERY) {
+            (self.tell)(Far { at: self.world.now(), until: self.until });
+        }
+        self.world.step()
     }
 
     /// Until it is so of all loads. A load that failed says why.
@@ -229,7 +284,7 @@ impl Running {
                 }
             }
             steps = steps.wrapping_add(1);
-            if self.world.now() >= limit || self.world.step().is_none() {
+            if self.world.now() >= limit || self.step().is_none() {
                 left.retain(|load| !done(&load.borrow()));
                 return if left.is_empty() { Ok(()) } else { Err(nothing(what)) };
             }

@@ -22,9 +22,9 @@ mod world;
 
 pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
-pub use link::{Link, PipeId, Side};
+pub use link::{Carried, Link, PipeId, Side};
 pub use load::{add_load, settings};
 pub use options::{Canary, Fault, Options, PROTOCOLS};
 pub use server::{Exporter, Store, Volume};
 pub use trace::Trace;
-pub use world::{Costs, HostId, Step, WorkAsked, World};
+pub use world::{Costs, HostId, Step, Work, WorkAsked, World};

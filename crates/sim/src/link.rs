@@ -46,9 +46,24 @@ pub(crate) fn segments(bytes: usize, mtu_bytes: u32) -> u64 {
     (bytes as u64).div_ceil(u64::from(mtu_bytes.saturating_sub(HEADER_BYTES).max(1)))
 }
 
+/// How long a link was busy, in each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    pub sent_ns: u64,
+    pub received_ns: u64,
+}
+
+impl Carried {
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self { sent_ns: self.sent_ns - before.sent_ns, received_ns: self.received_ns - before.received_ns }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(crate) link: Link,
+    pub(crate) carried: Carried,
     /// When what it has been given will have left.
     free_at: Instant,
     /// When what others sent to it will have come.
@@ -57,13 +72,15 @@ pub(crate) struct Nic {
 
 impl Nic {
     pub(crate) fn new(link: Link) -> Self {
-        Self { link, free_at: Instant(0), received_at: Instant(0) }
+        Self { link, carried: Carried::default(), free_at: Instant(0), received_at: Instant(0) }
     }
 
     /// When bytes given now arrive at the other end.
     pub(crate) fn send(&mut self, now: Instant, bytes: usize) -> Instant {
         let begins = self.free_at.max(now);
-        self.free_at = Instant(begins.0 + self.takes_ns(bytes));
+        let takes_ns = self.takes_ns(bytes);
+        self.carried.sent_ns += takes_ns;
+        self.free_at = Instant(begins.0 + takes_ns);
         self.free_at + self.link.latency
     }
 
@@ -72,7 +89,9 @@ impl Nic {
         if self.link.mtu_bytes.is_none() {
             return at;
         }
-        self.received_at = at.max(Instant(self.received_at.0 + self.takes_ns(bytes)));
+        let takes_ns = self.takes_ns(bytes);
+        self.carried.received_ns += takes_ns;
+        self.received_at = at.max(Instant(self.received_at.0 + takes_ns));
         self.received_at
     }
 

@@ -3,7 +3,7 @@
 mod connections;
 mod processors;
 
-pub use processors::{Costs, WorkAsked};
+pub use processors::{Costs, Work, WorkAsked};
 
 use std::{
     cell::RefCell,
@@ -22,7 +22,7 @@ use iotax_proto::Instant;
 use crate::{
     disk::Disk,
     events::Events,
-    link::{EndState, Link, Nic, Pipe, PipeId, Side},
+    link::{Carried, EndState, Link, Nic, Pipe, PipeId, Side},
     trace::Trace,
 };
 
@@ -195,6 +195,11 @@ impl World {
 
     pub fn link_mut(&mut self, index: usize) -> &mut Link {
         &mut self.nics[index].link
+    }
+
+    /// How long a link has been sending and receiving so far, with what it was given and has not sent yet.
+    pub fn carried_ns(&self, index: usize) -> Carried {
+        self.nics[index].carried
     }
 
     pub fn add_disk(&mut self, disk: Disk) -> usize {

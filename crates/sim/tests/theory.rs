@@ -105,7 +105,7 @@ fn run(runtime: Duration, seed: u64) -> RunConfig {
 }
 
 fn simulate(lab: &Lab, run: &RunConfig) -> Measured {
-    lab.run(run, 1, None, Ok).expect("a run").measured
+    lab.run(run, 1, None, Ok, |_| {}).expect("a run").measured
 }
 
 /// Mean of the window's batches, and half of its 99 % interval.
@@ -224,12 +224,16 @@ fn processor_that_is_charged_for_each_io_bounds_the_rate() {
         let mut lab = lab(protocol, Link { latency: Duration::from_micros(1), ..Link::default() }, 1);
         lab.target.io_ns = 10_000;
         let simulated =
-            lab.run(&RunConfig { outstanding: 32, ..run(Duration::from_millis(200), 1) }, 1, None, Ok).unwrap();
+            lab.run(&RunConfig { outstanding: 32, ..run(Duration::from_millis(200), 1) }, 1, None, Ok, |_| {}).unwrap();
         let ios = simulated.measured.read.ios;
         assert!(ios.abs_diff(20_000) <= 64, "{protocol:?}: {ios}");
         // What is charged is what the I/Os cost, but for those under way at the window's ends.
-        assert!(simulated.target_ns.abs_diff(ios * 10_000) <= 64 * 10_000, "{protocol:?}: {}", simulated.target_ns);
-        assert_eq!(simulated.initiators_ns, [0]);
+        assert!(
+            simulated.target.work.spent_ns.abs_diff(ios * 10_000) <= 64 * 10_000,
+            "{protocol:?}: {}",
+            simulated.target.work.spent_ns
+        );
+        assert_eq!(simulated.initiators[0].work.spent_ns, 0);
     }
 }
 
@@ -238,8 +242,9 @@ fn thread_that_sleeps_is_woken_for_each_io_and_one_that_has_work_is_not() {
     let wakes = |outstanding| {
         let mut lab = lab(Protocol::NvmeTcp, Link { latency: Duration::from_micros(5), ..Link::default() }, 1);
         (lab.target.costs.wake_ns, lab.target.io_ns) = (20_000, 2_000);
-        let simulated = lab.run(&RunConfig { outstanding, ..run(Duration::from_millis(100), 1) }, 1, None, Ok).unwrap();
-        simulated.target_ns / simulated.measured.read.ios
+        let simulated =
+            lab.run(&RunConfig { outstanding, ..run(Duration::from_millis(100), 1) }, 1, None, Ok, |_| {}).unwrap();
+        simulated.target.work.spent_ns / simulated.measured.read.ios
     };
     assert_eq!(wakes(1), 22_000);
     assert!(wakes(64) < 4_000, "{}", wakes(64));
@@ -271,7 +276,7 @@ fn same_seed_gives_the_same_figures_and_trace() {
             (lab.target.costs.wake_ns, lab.target.io_ns) = (5_000, 1_000);
             let run =
                 RunConfig { outstanding: 4, read_percent: 50.0, verify: true, ..run(Duration::from_millis(100), seed) };
-            lab.run(&run, 2, None, Ok).expect("a run")
+            lab.run(&run, 2, None, Ok, |_| {}).expect("a run")
         };
         assert_eq!(of(1), of(1));
         assert_ne!(of(1).trace, of(2).trace);

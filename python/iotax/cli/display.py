@@ -164,10 +164,20 @@ class PlainDisplay(Display):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._said_s: float | None = None
+        self._began_s = time.monotonic()
 
     def step(self, step: Step) -> None:
+        said = f"{step.text[:1].upper()}{step.text[1:]}"
         if step.fraction is None:
-            self._print(f"{step.text[:1].upper()}{step.text[1:]}.")
+            self._print(f"{said}.")
+        elif time.monotonic() - max(self._began_s, self._said_s or 0.0) >= PLAIN_EVERY_S:
+            self._said_s = time.monotonic()
+            place = f"{self._clock.done}/{self._clock.total} {self._under_way}: " if self._clock is not None else ""
+            self._print(f"{place}{step.text if place else said}, {step.fraction:.0%}")
+
+    def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        super().started(trials, attempt)
+        self._began_s = time.monotonic()
 
     def sample(self, sample: Sample) -> None:
         # Trials by themselves are told when they end, as they do soon; those of a session end all at once.

@@ -16,6 +16,7 @@ from iotax.protocols import known
 from iotax.records import CpuUse, Record
 from iotax.study.model import Settings
 from iotax.trial import Background, Connected, TrialResult, Window
+from iotax.units import show_minutes, show_time
 
 CONNECT_S = 30.0
 """How long an endpoint may take to answer."""
@@ -141,13 +142,15 @@ def run_load(
     """Runs one trial's load to its end. Raises TrialFailed, with what was known by then.
 
     `silence_s` is how long it may say nothing, where that has nothing to do with how long it runs by its own clock.
+    A simulation says how far it is, which becomes a step with the time that is left.
     """
     connected: Connected | None = None
     reason = kind = ""
     result: TrialResult | None = None
     try:
         with Engine(program, task, document) as engine:
-            deadline_s = time.monotonic() + (CONNECT_S if silence_s is None else silence_s)
+            began_s = time.monotonic()
+            deadline_s = began_s + (CONNECT_S if silence_s is None else silence_s)
             while result is None:
                 event = engine.event(deadline_s)
                 if event["event"] == "connected":
@@ -156,6 +159,9 @@ def run_load(
                         deadline_s = time.monotonic() + _runs_s(document) + SILENCE_S
                 elif event["event"] == "sample":
                     progress(sample_of(event))
+                elif event["event"] == "simulating":
+                    progress(_simulating(event, time.monotonic() - began_s))
+                    deadline_s = time.monotonic() + (silence_s or SILENCE_S)
                 elif event["event"] == "result":
                     result = TrialResult.model_validate(event)
         if not result.ios and not result.idle:
@@ -170,6 +176,14 @@ def run_load(
     if result is None or reason:
         raise TrialFailed(reason, engine.log, connected, kind)
     return Outcome(result, connected, engine.log)
+
+
+def _simulating(event: dict[str, Any], took_s: float) -> Step:
+    """How far a simulation is in virtual time, and how long the rest takes if it goes on as before."""
+    at_ns, until_ns = int(event["at_ns"]), int(event["until_ns"])
+    share = min(1.0, at_ns / until_ns) if until_ns else 1.0
+    left = show_minutes(took_s * (1 / share - 1)) if share else "unknown time"
+    return Step(f"simulated {show_time(at_ns)} of {show_time(until_ns)}, {left} left", share)
 
 
 def _runs_s(document: dict[str, Any]) -> float:

@@ -22,6 +22,7 @@ pub(crate) enum Event {
     Observed(Box<ObservedEvent>),
     Sample(SampleEvent),
     Progress(ProgressEvent),
+    Simulating(SimulatingEvent),
     Checked(CheckedEvent),
     Result(Box<ResultEvent>),
     Idle(IdleEvent),
@@ -180,6 +181,37 @@ pub(crate) struct ProgressEvent {
     pub(crate) total_bytes: u64,
 }
 
+/// How far a simulation is, every half second of real time: in virtual time, its warm-up included.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SimulatingEvent {
+    pub(crate) at_ns: u64,
+    pub(crate) until_ns: u64,
+}
+
+/// What simulated machines did in the window.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SimulatedReport {
+    /// All of them together
+    pub(crate) initiators: SiteReport,
+    pub(crate) target: SiteReport,
+    /// Time of the media's servers, added up; null where the volume is memory
+    pub(crate) media_busy_ns: Option<u64>,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct SiteReport {
+    /// Threads that slept and were woken; turns in which they did what had come; sends of what a connection had
+    pub(crate) wakes: u64,
+    pub(crate) turns: u64,
+    pub(crate) sends: u64,
+    /// Received and sent
+    pub(crate) bytes: u64,
+    pub(crate) segments: u64,
+    /// How long the machines' ports were busy, added up
+    pub(crate) sent_ns: u64,
+    pub(crate) received_ns: u64,
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CheckedEvent {
     pub(crate) size_bytes: u64,
@@ -223,6 +255,9 @@ pub(crate) struct ResultEvent {
     pub(crate) outstanding: Outstanding,
     pub(crate) verify: VerifyReport,
     pub(crate) checks: Checks,
+    /// Of a simulation
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) simulated: Option<SimulatedReport>,
     /// Of a session
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slices: Vec<SliceReport>,

@@ -106,6 +106,7 @@ pub(crate) fn figures(
             run_queue_wait,
             clock: "CLOCK_MONOTONIC",
         },
+        simulated: None,
         slices: Vec::new(),
     }
 }

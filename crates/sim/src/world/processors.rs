@@ -24,6 +24,33 @@ pub struct Costs {
     pub segment_ns: u64,
 }
 
+/// What threads of a machine did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    pub spent_ns: u64,
+    pub wakes: u64,
+    pub turns: u64,
+    pub sends: u64,
+    /// Received and sent, and the segments they came and went in.
+    pub bytes: u64,
+    pub segments: u64,
+}
+
+impl Work {
+    /// What was done since.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            spent_ns: self.spent_ns - before.spent_ns,
+            wakes: self.wakes - before.wakes,
+            turns: self.turns - before.turns,
+            sends: self.sends - before.sends,
+            bytes: self.bytes - before.bytes,
+            segments: self.segments - before.segments,
+        }
+    }
+}
+
 /// What the I/Os that a node has done so far cost besides, nanoseconds.
 pub type WorkAsked = Box<dyn Fn() -> u64>;
 
@@ -34,7 +61,7 @@ pub(super) struct Machine {
     /// Threads with work that wait for a core.
     ready: VecDeque<usize>,
     /// By all its threads.
-    spent_ns: u64,
+    work: Work,
 }
 
 pub(super) struct Thread {
@@ -66,7 +93,7 @@ enum State {
 impl World {
     /// Cores that threads of several hosts may share; its number.
     pub fn add_machine(&mut self, cores: usize) -> usize {
-        self.machines.push(Machine { cores, busy: 0, ready: VecDeque::new(), spent_ns: 0 });
+        self.machines.push(Machine { cores, busy: 0, ready: VecDeque::new(), work: Work::default() });
         self.machines.len() - 1
     }
 
@@ -86,9 +113,9 @@ impl World {
         });
     }
 
-    /// CPU time of a machine so far. A turn counts as soon as it begins, as far as its cost is known.
-    pub fn spent_ns(&self, machine: usize) -> u64 {
-        self.machines[machine].spent_ns
+    /// What a machine did so far. A turn counts as soon as it begins, as far as its cost is known.
+    pub fn work(&self, machine: usize) -> Work {
+        self.machines[machine].work
     }
 
     /// Whose work an event is, where that takes time.
@@ -133,12 +160,15 @@ impl World {
         thread.state = State::Receiving;
         let wakes = std::mem::take(&mut thread.slept);
         let mut cost_ns = thread.costs.turn_ns + if wakes { thread.costs.wake_ns } else { 0 };
+        let work = &mut self.machines[thread.machine].work;
         for event in &thread.taken {
             if let Event::Arrive { bytes, .. } = event {
-                cost_ns += thread.costs.of_bytes(*bytes as usize, mtu);
+                cost_ns += thread.costs.of_bytes(*bytes as usize, mtu, work);
             }
         }
-        self.machines[thread.machine].spent_ns += cost_ns;
+        work.turns += 1;
+        work.wakes += u64::from(wakes);
+        work.spent_ns += cost_ns;
         self.events.push(self.now + std::time::Duration::from_nanos(cost_ns), Event::Turn { host });
     }
 
@@ -154,7 +184,7 @@ impl World {
         let Some(thread) = &mut self.hosts[host].thread else { return };
         (thread.state, thread.taken) = (State::Ending, taken);
         let until = thread.until;
-        self.machines[thread.machine].spent_ns += until.0 - now.0;
+        self.machines[thread.machine].work.spent_ns += until.0 - now.0;
         self.events.push(until, Event::TurnEnds { host });
     }
 
@@ -188,13 +218,16 @@ impl World {
     }
 
     pub(super) fn charge_send(&mut self, host: usize) {
-        let cost_ns = self.hosts[host].thread.as_ref().map_or(0, |thread| thread.costs.send_ns);
+        let Some(thread) = &self.hosts[host].thread else { return };
+        let cost_ns = thread.costs.send_ns;
+        self.machines[thread.machine].work.sends += 1;
         self.charge(host, cost_ns);
     }
 
     pub(super) fn charge_bytes(&mut self, host: usize, bytes: usize) {
         let mtu = self.nics[self.hosts[host].nic].link.mtu_bytes;
-        let cost_ns = self.hosts[host].thread.as_ref().map_or(0, |thread| thread.costs.of_bytes(bytes, mtu));
+        let Some(thread) = &self.hosts[host].thread else { return };
+        let cost_ns = thread.costs.of_bytes(bytes, mtu, &mut self.machines[thread.machine].work);
         self.charge(host, cost_ns);
     }
 
@@ -204,14 +237,17 @@ impl World {
         if thread.state == State::Working {
             thread.until = Instant(thread.until.0 + cost_ns);
         } else {
-            self.machines[thread.machine].spent_ns += cost_ns;
+            self.machines[thread.machine].work.spent_ns += cost_ns;
         }
     }
 }
 
 impl Costs {
-    fn of_bytes(&self, bytes: usize, mtu_bytes: Option<u32>) -> u64 {
+    /// Counts them too.
+    fn of_bytes(&self, bytes: usize, mtu_bytes: Option<u32>, work: &mut Work) -> u64 {
         let segments = mtu_bytes.map_or(0, |mtu| crate::link::segments(bytes, mtu));
+        work.bytes += bytes as u64;
+        work.segments += segments;
         bytes as u64 * self.kib_ns / 1024 + segments * self.segment_ns
     }
 }
