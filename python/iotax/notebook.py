@@ -310,10 +310,33 @@ class Writer(Notebook):
         return run
 
     def earlier(self, study: Study, label: str) -> int | None:
-        """The latest run of an equal study under the same label."""
+        """The latest run of an equal study under the same label. Raises NotebookError where it had other costs."""
         digest = study.digest()
         same = [each.id for each in self.runs() if (each.digest, each.label) == (digest, label)]
+        if not same and study.lab.sim is not None:
+            self._refuse_other_costs(study, label, study.lab.sim.costs)
         return same[-1] if same else None
+
+    def _refuse_other_costs(self, study: Study, label: str, costs: str) -> None:
+        """Trials of one run share their costs. What says nothing of its costs, from before they were part of a digest,
+        is another study."""
+        for each in reversed(self.runs()):
+            if (each.name, each.label) != (study.name, label):
+                continue
+            with contextlib.suppress(NotebookError):  # what another version wrote is another study
+                stored = self.study(each.id)
+                as_before = study.design.model_copy(update={"replicates": stored.design.replicates})
+                asked = study.model_copy(update={"design": as_before})
+                same = stored.digest_but_costs() == asked.digest_but_costs()
+                if not same or each.digest in (asked.digest(), asked.digest_but_costs()):
+                    continue
+                break
+        else:
+            return
+        raise NotebookError(
+            f"{self.path}: run {each.id} of {study.name} was simulated with another table of costs than {costs} holds "
+            "now. Say --again for another run beside it, or bring the table back to continue it"
+        )
 
     def smaller(self, study: Study, label: str) -> int | None:
         """The latest run under the same label of a study that differs only by having had fewer replicates."""

@@ -134,7 +134,7 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
     if where == "sim":
         beside = Study.model_validate(_SIM)
         assert beside.lab.sim is not None
-        return (simulate_document(beside, beside.lab.sim, settings, 1),)
+        return (simulate_document(beside, settings, 1, {"initiator": {}, "target": {}}),)
     if where == "hosts":
         return asked, served, settings.load.clients, *_volume(settings)
     return asked, served if where == "loopback" else None, *_volume(settings)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from iotax.cli.app import app
 from iotax.cli.manual import pages
+
+
+def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of each command and group; a word may hold a dash."""
+    yield before
+    for word, each in getattr(group, "commands", {}).items():
+        yield from commands(each, (*before, word))
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +29,9 @@ def manual() -> dict[str, str]:
 
 def test_every_command_has_a_page_with_all_that_its_help_offers(manual: dict[str, str]) -> None:
     assert {"iotax.1", "iotax-run.1", "iotax-lab-vm-build.1"} <= manual.keys()
+    words_of = {"-".join(["iotax", *words]): words for words in commands(get_command(app))}
     for name, page in manual.items():
-        words = name.removesuffix(".1").split("-")[1:]
+        words = words_of[name.removesuffix(".1")]
         shown = CliRunner().invoke(app, [*words, "--help"]).output
         options = {word for line in shown.splitlines() for word in line.split()[:2] if word.startswith("--")}
         assert options

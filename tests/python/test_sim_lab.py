@@ -8,7 +8,7 @@ import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -18,6 +18,9 @@ import iotax
 from iotax.cli.app import app
 from iotax.cli.export_asv import export_asv
 from iotax.design import plan
+from iotax.engine import EngineError
+from iotax.labs import load
+from iotax.labs.base import TrialFailed
 from iotax.labs.choice import open_lab
 from iotax.labs.sim.lab import SimLab
 from iotax.live import Board
@@ -96,6 +99,17 @@ def test_a_result_says_that_it_is_simulated_and_what_its_processors_spent(real_e
             part = result.cpu.part(role)
             assert part is not None
             assert (part.busy_share or 0) <= 1.01
+        assert result.simulated is not None
+        assert result.simulated.media_busy_ns is None
+        for work in (result.simulated.initiators, result.simulated.target):
+            assert work.wakes <= work.turns <= 4 * result.ios
+            assert 0 < work.sends <= 4 * result.ios
+            # Each byte of the window's I/Os, headers besides, within what was under way at its ends.
+            moved = result.read.bytes + result.write.bytes
+            assert moved - 16 * 4096 < work.bytes < 1.5 * moved
+            assert work.segments >= work.bytes // 1448
+            assert 0 < max(work.sent_ns, work.received_ns) <= 1.05 * result.window.duration_ns
+        assert result.simulated.initiators.bytes == pytest.approx(result.simulated.target.bytes, rel=0.2)
 
 
 def test_a_thin_link_bounds_what_is_simulated(real_engine: Path) -> None:
@@ -294,6 +308,46 @@ def test_a_comparison_of_simulations_says_so_first(simulated: Path) -> None:
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
     assert text.index(SIMULATED) < text.index("verdict")
+
+
+class Simulating:
+    """An engine that is long about it: each half second it has done a tenth."""
+
+    log = ""
+    deadlines_s: list[float] = []  # noqa: RUF012 - of one test
+
+    def __init__(self, *_: object) -> None:
+        self._left = [{"event": "simulating", "at_ns": at * 10_000_000, "until_ns": 100_000_000} for at in range(1, 10)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def event(self, deadline_s: float) -> dict[str, Any]:
+        self.deadlines_s.append(deadline_s)
+        if not self._left:
+            raise EngineError("died", "enough")
+        NOW[0] += 0.5
+        return self._left.pop(0)
+
+
+NOW = [1000.0]
+
+
+def test_a_simulation_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "Engine", Simulating)
+    monkeypatch.setattr(load.time, "monotonic", lambda: NOW[0])
+    said: list[Any] = []
+    with pytest.raises(TrialFailed, match="enough"):
+        load.run_load(Path("engine"), {}, said.append, task="simulate", silence_s=300.0)
+    assert [round(step.fraction, 3) for step in said] == [tenths / 10 for tenths in range(1, 10)]
+    assert said[0].text == "simulated 10.0 ms of 100 ms, 4 s left"
+    assert said[4].text == "simulated 50.0 ms of 100 ms, 2 s left"
+    # As long as it says something, it may go on.
+    first, *others = Simulating.deadlines_s
+    assert [deadline - first for deadline in others] == [0.5 * number for number in range(1, 10)]
 
 
 def test_the_built_in_study_runs_in_seconds() -> None:

@@ -74,6 +74,11 @@ class StudyData:
         return any(run.result.facts.simulated for run in self.measured)
 
     @property
+    def costs_drawn(self) -> bool:
+        """Whether each replicate of a simulation drew its costs from the intervals of their table."""
+        return bool(self.environment.get("costs", {}).get("drawn"))
+
+    @property
     def measuring_share(self) -> float | None:
         """The measured windows' share of the wall time. None where it is not known, as where a guest's clock told the
         windows, which may count instructions."""

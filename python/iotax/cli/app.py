@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli import app_lab, complete, quantity
+from iotax.cli import app_lab, app_sim, complete, quantity
 from iotax.cli.exits import HELP, Exit, leave
 from iotax.cli.letters import spell_out
 from iotax.cli.options import (
@@ -37,6 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(app_lab.lab, name="lab")
+app.add_typer(app_sim.sim, name="sim")
 
 
 def _version(wanted: bool) -> None:

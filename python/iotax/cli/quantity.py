@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
 import typer
 
-from iotax.units import parse_duration, parse_percent, parse_rate, parse_size
+from iotax.units import parse_bit_rate, parse_duration, parse_percent, parse_rate, parse_size
 
 _Value = TypeVar("_Value")
 
@@ -27,6 +28,19 @@ def seconds(text: str) -> float:
 
 def size_bytes(text: str) -> int:
     return _read(parse_size, text)
+
+
+def link(text: str) -> int:
+    """Bit/s: 25GbE, 25Gbit."""
+    return _read(parse_bit_rate, re.sub(r"(?i)be$", "bit", text))
+
+
+def times(text: str) -> float:
+    """x2, 2x or 2: a factor."""
+    found = re.fullmatch(r"[x×]?(\d+(?:\.\d+)?)[x×]?", text.strip())
+    if found is None or not float(found[1]):
+        raise typer.BadParameter(f"found {text!r}: say how many times, such as x2")
+    return float(found[1])
 
 
 def _read(parse: Callable[[object], _Value], text: str) -> _Value:

@@ -57,7 +57,7 @@ from iotax.study.hosts import Hosts
 from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
-from iotax.study.sim import Sim
+from iotax.study.sim import Sim, read_costs
 from iotax.study.topology import Topology
 from iotax.trial import LevelValue
 
@@ -560,7 +560,15 @@ class Study(Section):
         )
 
     def digest(self) -> str:
-        """Names what was asked: equal for equal studies, whatever the layout of their files."""
+        """Names what was asked: equal for equal studies, whatever the layout of their files. What a simulation rests on
+        is asked too: its table of costs, as it is now. Raises CostsError."""
+        asked = self.digest_but_costs()
+        if self.lab.sim is None:
+            return asked
+        return hashlib.sha256(f"{asked} {read_costs(self.lab.sim.costs).digest()}".encode()).hexdigest()
+
+    def digest_but_costs(self) -> str:
+        """The digest without a table of costs: all of it where nothing is simulated."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 

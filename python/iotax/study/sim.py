@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from iotax.study.fields import Duration, Section
 
@@ -46,13 +47,32 @@ class Sim(Section):
     """What the volume is kept on; memory that takes no time when not given."""
 
 
+Nanoseconds: TypeAlias = Annotated[int, Field(ge=0)]
+
+
 class Cost(BaseModel):
     """A figure and where it comes from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    ns: Annotated[int, Field(ge=0)]
+    ns: Nanoseconds
+    low_ns: Nanoseconds | None = None
+    """The 95 % interval, both ends or neither: then the figure is taken as it is."""
+    high_ns: Nanoseconds | None = None
     source: Annotated[str, Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if (self.low_ns is None) != (self.high_ns is None):
+            raise ValueError("give both low_ns and high_ns, or neither")
+        if self.interval and not self.interval[0] <= self.ns <= self.interval[1]:
+            raise ValueError(f"{self.ns} does not lie between low_ns and high_ns")
+        return self
+
+    @property
+    def interval(self) -> tuple[int, int] | None:
+        """The ends of its 95 % interval, ns."""
+        return None if self.low_ns is None or self.high_ns is None else (self.low_ns, self.high_ns)
 
 
 class Costs(BaseModel):
@@ -73,9 +93,9 @@ class Costs(BaseModel):
     segment: Cost
     """Each segment sent or received."""
 
-    def told(self) -> dict[str, int]:
-        """As the engine's documents say it."""
-        return {f"{name}_ns": getattr(self, name).ns for name in Costs.model_fields}
+    def figures(self) -> dict[str, Cost]:
+        """By their names, in this order."""
+        return {name: getattr(self, name) for name in Costs.model_fields}
 
 
 class Sides(BaseModel):
@@ -96,22 +116,39 @@ class CostTable(BaseModel):
     """Which machine, which stack."""
     protocols: Mapping[str, Sides]
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether any figure has one."""
+        sides = [side for each in self.protocols.values() for side in (each.initiator, each.target)]
+        return any(cost.interval for side in sides for cost in side.figures().values())
+
+    def digest(self) -> str:
+        """Equal for equal tables, whatever the layout of their files."""
+        return hashlib.sha256(self.model_dump_json(exclude_none=True).encode()).hexdigest()
+
 
 class CostsError(ValueError):
     """Why there is no table of that name."""
 
 
-@cache
 def read_costs(name: str) -> CostTable:
-    """A built-in table by its name, or a file by its path. Raises CostsError."""
+    """A built-in table by its name, or a file by its path, as it is now. Raises CostsError."""
     built_in = _TABLES / f"{name}.yaml"
     path = built_in if "/" not in name and built_in.is_file() else Path(name)
     try:
-        return CostTable.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return _parsed(name, path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         names = ", ".join(sorted(each.stem for each in _TABLES.glob("*.yaml")))
         raise CostsError(f"there is no file {name} and no built-in table of that name; there is {names}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise CostsError(f"{name} cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=8)
+def _parsed(name: str, text: str) -> CostTable:
+    try:
+        return CostTable.model_validate(yaml.safe_load(text))
+    except yaml.YAMLError as error:
         raise CostsError(f"{name} cannot be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]

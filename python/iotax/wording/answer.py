@@ -137,6 +137,10 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
             shares.append(max(margin_percent - away, away) / width)
     if not shares:
         return finding
+    if summary.data.costs_drawn:
+        # Draws are as uncertain as the costs, however many there are.
+        text = f"{finding.text}. Better known costs would settle it, not more replicates"
+        return replace(finding, text=text)
     return replace(finding, text=f"{finding.text}. To settle it: {_effort(summary, min(*shares, 1.0))}")
 
 

@@ -26,6 +26,11 @@ SIMULATED = (
 )
 """Said before all else wherever such results are shown."""
 
+_DRAWN = (
+    "Each replicate drew its costs from the intervals of their table: the intervals here hold what is not known of the "
+    "costs."
+)
+
 
 def trust(summary: Summary) -> list[Finding]:
     """What was planned and measured, what the checks found, what was left out, and what scatter hides."""
@@ -50,6 +55,8 @@ def trust(summary: Summary) -> list[Finding]:
         found.append(Finding("disturbed", text, "warning"))
     if data.excluded:
         found.append(_left_out(data, summary.both_ways))
+    if data.costs_drawn:
+        found.append(Finding("costs", _DRAWN, "plain"))
     found += _flagged(summary)
     found += [_noise(each) for each in summary.noise[:1]]
     found += [_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else []

@@ -5,7 +5,7 @@ The same study and seed give the same figures on any machine.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ from iotax.labs.base import Finding, Lab, Outcome, Progress, TrialFailed
 from iotax.labs.facts import Processors
 from iotax.labs.load import run_document, run_load
 from iotax.labs.server import serve_document
+from iotax.labs.sim.costs import trial_costs
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.study.sim import Sim, read_costs
+from iotax.study.sim import read_costs
 from iotax.trial import Background, Trial, TrialResult
 
-SILENCE_S = 3600.0
-"""A simulation says nothing until it is done, and takes as long as there is to simulate."""
+SILENCE_S = 300.0
+"""A simulation says how far it is from its first event on; before that it makes its machines and fills its volume."""
 _HOSTS = {"initiator": "simulated initiators", "target": "simulated target", "other": "all simulated machines"}
 
 
@@ -41,9 +42,9 @@ class SimLab(Lab):
         del progress
 
     def environment(self) -> dict[str, Any]:
-        table = read_costs(self._spec.costs).model_dump(mode="json")
-        digest = hashlib.sha256(repr(table).encode()).hexdigest()
-        return {"simulated": True, "costs": {"name": self._spec.costs, "digest": digest, **table}}
+        table = read_costs(self._spec.costs)
+        about = {"name": self._spec.costs, "digest": table.digest(), "drawn": table.has_intervals}
+        return {"simulated": True, "costs": about | table.model_dump(mode="json", exclude_none=True)}
 
     def background(self, block: int) -> Background:
         """Simulated machines do nothing besides."""
@@ -51,7 +52,8 @@ class SimLab(Lab):
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
-        document = simulate_document(self._study, self._spec, settings, trial_seed(self._study, trial))
+        costs = trial_costs(self._study, settings.endpoint.protocol, trial)
+        document = simulate_document(self._study, settings, trial_seed(self._study, trial), costs)
         outcome = run_load(self._program, document, progress, task="simulate", silence_s=SILENCE_S)
         if outcome.result.verify is not None and outcome.result.verify.wrong_blocks:
             raise TrialFailed("the simulated stacks read wrong data: a bug of iotax", outcome.log)
@@ -76,28 +78,13 @@ class SimLab(Lab):
         return result.model_copy(update={"facts": planned_facts(self._study, settings), "cpu": CpuUse(parts)})
 
 
-def simulate_document(study: Study, lab: Sim, settings: Settings, seed: int) -> dict[str, Any]:
-    """The engine's `simulate` document of one trial."""
-    protocol, topology = settings.endpoint.protocol, settings.topology
-    sides = read_costs(lab.costs).protocols[protocol]
-    load = run_document(settings, f"sim:{protocol}", seed=seed, driver="auto", cpus=[], watch_pids={})
-    served = serve_document(settings.volume, driver="auto", threads=lab.threads, cpus=[])
-    document: dict[str, Any] = {
-        "protocol": protocol,
-        "load": load,
-        "volume": served["volumes"][0],
-        "link": {
-            "rate_bits_per_s": topology.link_rate,
-            "delay_ns": topology.link_delay,
-            "mtu_bytes": topology.mtu,
-        },
-        "initiators": {"cores": lab.cores, "costs": sides.initiator.told()},
-        "target": {"cores": lab.target_cores, "costs": sides.target.told()},
-        "machines": settings.load.clients or 1,
-        "loads": lab.vms,
-        "threads": lab.threads,
-        "seed": study.design.seed ^ seed,
-    }
+def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine's `simulate` document of one trial. `costs`: side → what its threads cost."""
+    assert study.lab.sim is not None, "a study of this lab"
+    lab, topology = study.lab.sim, settings.topology
+    link = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay, "mtu_bytes": topology.mtu}
+    document = world(settings, seed, link, costs, cores=(lab.cores, lab.target_cores), threads=lab.threads)
+    document |= {"loads": lab.vms, "seed": study.design.seed ^ seed}
     if lab.media is not None:
         document["media"] = {
             "servers": lab.media.servers,
@@ -105,3 +92,30 @@ def simulate_document(study: Study, lab: Sim, settings: Settings, seed: int) -> 
             "distribution": lab.media.distribution,
         }
     return document
+
+
+def world(
+    settings: Settings,
+    seed: int,
+    link: Mapping[str, Any],
+    costs: Mapping[str, Any],
+    *,
+    cores: tuple[int, int],
+    threads: int,
+) -> dict[str, Any]:
+    """A `simulate` document: clients with `cores[0]` processors each, one load on each, and a server with `cores[1]`
+    and `threads`, on memory."""
+    protocol = settings.endpoint.protocol
+    load = run_document(settings, f"sim:{protocol}", seed=seed, driver="auto", cpus=[], watch_pids={})
+    served = serve_document(settings.volume, driver="auto", threads=threads, cpus=[])
+    return {
+        "protocol": protocol,
+        "load": load,
+        "volume": served["volumes"][0],
+        "link": dict(link),
+        "initiators": {"cores": cores[0], "costs": costs["initiator"]},
+        "target": {"cores": cores[1], "costs": costs["target"]},
+        "machines": settings.load.clients or 1,
+        "threads": threads,
+        "seed": seed,
+    }

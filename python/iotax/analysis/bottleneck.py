@@ -1,0 +1,34 @@
+"""What limits a simulated load, and what would limit it next: by how busy each resource was.
+
+A resource whose utilisation is U at the rate X serves X / U at most (the utilisation law, Denning and Buzen, ACM
+Computing Surveys 10:3, 1978). So where the busiest no longer limits, the rate rises to X / U of the second at most.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iotax.analysis.limits import SATURATED
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limits, as a name of `utilisation`; None where none of them is saturated: the load itself asks no more."""
+
+    rate_iops: float
+    utilisation: Mapping[str, float]
+    limit: str | None
+    next: str | None
+    rise_max: float | None
+    """By which share the rate rises at most where `limit` no longer limits; None where no other was busy at all."""
+
+
+def bottleneck(rate_iops: float, utilisation: Mapping[str, float]) -> Bottleneck:
+    """`utilisation`: resource → busy share."""
+    ordered = sorted(utilisation, key=lambda name: -utilisation[name])
+    limit = ordered[0] if ordered and utilisation[ordered[0]] >= SATURATED else None
+    following = ordered[1 if limit else 0 :]
+    then = following[0] if following and utilisation[following[0]] > 0 else None
+    if then is None:
+        return Bottleneck(rate_iops, utilisation, limit, None, None)
+    now = utilisation[limit] if limit else 1.0
+    return Bottleneck(rate_iops, utilisation, limit, then, max(0.0, min(1.0, now) / utilisation[then] - 1))

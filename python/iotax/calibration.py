@@ -1,0 +1,265 @@
+"""A table of costs for the simulator, made from what was measured.
+
+How often a thread of a protocol wakes, takes a turn and sends for an I/O is not in a notebook. So each measured
+treatment is simulated, which counts it; the costs are fitted to the measured CPU per I/O; and since costs change how
+often threads wake, that is repeated with the costs found until they stay.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from iotax.analysis.cost_fit import Costed, Figure, fit_costs
+from iotax.analysis.data import StudyData
+from iotax.analysis.responses import Run
+from iotax.labs.load import run_load
+from iotax.labs.sim.costs import told
+from iotax.labs.sim.lab import SILENCE_S, world
+from iotax.study.connection import Connection
+from iotax.study.endpoint import SIM, Endpoint
+from iotax.study.model import Settings
+from iotax.study.sim import Cost, Costs, CostTable, Sides
+from iotax.trial import SiteWork
+
+_TIMES = 4
+"""How often treatments are simulated at most; the second time changes little."""
+_STAYS = 0.01
+"""Costs that change by less, as a share, stay."""
+_WARMUP_NS, _WINDOW_NS = 5_000_000, 20_000_000
+_IOS_MIN = 500
+"""Of an open loop's window."""
+_VOLUME_BYTES = 64 << 20
+_LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0, "mtu_bytes": 9000}
+"""Where the record knows no link: one that limits nothing."""
+_SIDES = ("initiator", "target")
+
+
+class NothingToFit(Exception):  # noqa: N818 - an answer, not a bug
+    """The notebook holds nothing that costs can be made of; says why."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One that was measured in every block, and what is simulated for it."""
+
+    name: str
+    protocol: str
+    document: dict[str, Any]
+    """Without costs."""
+    measured_ns: Mapping[str, Mapping[int, float]]
+    """Side → block → CPU time per I/O."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """CPU time per I/O of one side, measured and as the table made from it says."""
+
+    treatment: str
+    side: str
+    measured_ns: float
+    simulated_ns: float
+
+    @property
+    def off(self) -> float:
+        """As a share of what was measured."""
+        return self.simulated_ns / self.measured_ns - 1
+
+
+@dataclass(frozen=True)
+class Made:
+    """A table, how it fits what it was made of, and what was left out."""
+
+    table: CostTable
+    checks: list[Check]
+    left_out: list[str]
+
+
+def make_table(
+    data: StudyData, source: str, base: CostTable, base_name: str, program: Path, say: Callable[[str], None]
+) -> Made:
+    """`source` names the notebook and its run. Raises NothingToFit, TrialFailed."""
+    if data.simulated:
+        raise NothingToFit(f"{source} is simulated: costs are made from measurements")
+    left_out: list[str] = []
+    found = _treatments(data, base, left_out)
+    if not found:
+        why = "; ".join(left_out) or "it holds no runs"
+        raise NothingToFit(f"{source} holds nothing that costs can be made of: {why}")
+    protocols, checks = {}, []
+    for protocol in dict.fromkeys(each.protocol for each in found):
+        own = [each for each in found if each.protocol == protocol]
+        say(f"simulating {len(own)} treatments of {protocol}")
+        figures, checked = _fitted(own, base.protocols[protocol], program)
+        checks += checked
+        named = {
+            side: {
+                name: _cost(figures[side][name], cost, _source(source, own, side, data), base_name, source)
+                for name, cost in costs.figures().items()
+            }
+            for side, costs in told(base.protocols[protocol]).items()
+        }
+        protocols[protocol] = Sides(initiator=Costs(**named["initiator"]), target=Costs(**named["target"]))
+    return Made(CostTable(about=_about(data, source), protocols=protocols), checks, left_out)
+
+
+def _cost(figure: Figure, base: Cost, source: str, base_name: str, notebook: str) -> Cost:
+    if not figure.fitted:
+        told_by = f"as in {base_name}, since {notebook} does not tell it apart: {base.source}"
+        return base.model_copy(update={"source": told_by})
+    if figure.low_ns is None or figure.high_ns is None:
+        return Cost(ns=round(figure.ns), source=f"{source}; no interval, for there is one block")
+    return Cost(ns=round(figure.ns), low_ns=int(figure.low_ns), high_ns=round(figure.high_ns + 0.5), source=source)
+
+
+def _source(source: str, treatments: list[Treatment], side: str, data: StudyData) -> str:
+    blocks = set.intersection(*(set(each.measured_ns[side]) for each in treatments))
+    return f"{source}, {_when_and_where(data)}: fitted to {len(treatments)} treatments in {len(blocks)} blocks"
+
+
+def _about(data: StudyData, source: str) -> str:
+    facts = data.runs[0].result.facts
+    return f"measured in the {facts.lab} lab, {_when_and_where(data)} ({source})"
+
+
+def _when_and_where(data: StudyData) -> str:
+    first_ns = min(run.result.window.start_unix_ns for run in data.runs)
+    date = datetime.datetime.fromtimestamp(first_ns / 1e9, datetime.UTC).date().isoformat()
+    machine = data.environment.get("machine", {})
+    parts = [machine.get("cpu_model"), f"Linux {machine['kernel']}" if "kernel" in machine else None]
+    return ", ".join([date, *(part for part in parts if part)])
+
+
+# ------------------------------------------------------------------------------------------------------------ measured
+
+
+def _treatments(data: StudyData, base: CostTable, left_out: list[str]) -> list[Treatment]:
+    """Those whose costs a simulation can split; why the others are left out."""
+    groups: dict[str, list[Run]] = {}
+    reasons: dict[str, int] = {}
+    for run in data.runs:
+        reason = _unfit(run, base)
+        if reason:
+            reasons[reason] = reasons.get(reason, 0) + 1
+        else:
+            groups.setdefault(run.trial.id.rpartition("/")[0], []).append(run)
+    left_out += [f"{count} runs: {reason}" for reason, count in reasons.items()]
+    return [_treatment(data, name, groups[name]) for name in sorted(groups)]
+
+
+def _unfit(run: Run, base: CostTable) -> str:
+    facts, result = run.result.facts, run.result
+    if facts.protocol not in SIM:
+        return f"{facts.protocol} is not simulated"
+    if facts.protocol not in base.protocols:
+        return f"the other table has no costs of {facts.protocol}"
+    if result.generator != "iotax":
+        return f"{result.generator}'s own CPU time is in them"
+    if facts.polling in ("auto", "always"):
+        return "their threads polled, and were busy without work"
+    if not result.ios or any(not result.cpu_per_io_ns(side) for side in ("initiator", "target")):
+        return "CPU per I/O is not known of both sides"
+    return ""
+
+
+def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
+    settings = data.study.settings(runs[0].trial.treatment)
+    facts = runs[0].result.facts
+    window_ns = _WINDOW_NS
+    if settings.load.rate_iops:
+        window_ns = max(window_ns, _IOS_MIN * 1_000_000_000 // round(settings.load.rate_iops))
+    size = min(settings.volume.size, _VOLUME_BYTES)
+    volume = {"size": size, "media": "memory", "path": None, "fill": "zeros", "burn": 0, "delay": 0}
+    load = {"warmup": _WARMUP_NS, "runtime": window_ns, "verify": False, "clients": None, "working_set": None}
+    settings = replace(
+        settings,
+        endpoint=Endpoint(facts.protocol),
+        connection=Connection(),
+        load=settings.load.model_copy(update=load),
+        volume=settings.volume.model_copy(update=volume),
+    )
+    measured: dict[str, dict[int, list[float]]] = {side: {} for side in _SIDES}
+    for run in runs:
+        for side in _SIDES:
+            spent_ns = run.result.cpu_per_io_ns(side)
+            assert spent_ns is not None, "such runs were left out"
+            measured[side].setdefault(run.trial.block, []).append(spent_ns)
+    means = {side: {at: sum(each) / len(each) for at, each in blocks.items()} for side, blocks in measured.items()}
+    burn_ns = data.study.settings(runs[0].trial.treatment).volume.burn
+    means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
+    return Treatment(name, facts.protocol, _document(settings, facts.threads or 1, facts.target_threads or 1), means)
+
+
+def _document(settings: Settings, threads: int, target_threads: int) -> dict[str, Any]:
+    free: dict[str, Any] = {side: {} for side in _SIDES}
+    return world(settings, 1, _LINK, free, cores=(threads, target_threads), threads=target_threads)
+
+
+# ----------------------------------------------------------------------------------------------------------- simulated
+
+
+def _fitted(
+    treatments: list[Treatment], base: Sides, program: Path
+) -> tuple[dict[str, dict[str, Figure]], list[Check]]:
+    """Side → name → figure, and how the table fits."""
+    others = {
+        side: {name: float(cost.ns) for name, cost in costs.figures().items()} for side, costs in told(base).items()
+    }
+    costs = others
+    figures: dict[str, dict[str, Figure]] = {}
+    for _ in range(_TIMES):
+        counted = [_counts(each, costs, program) for each in treatments]
+        for side in _SIDES:
+            costed = [
+                Costed(each.measured_ns[side], counts[side]) for each, counts in zip(treatments, counted, strict=True)
+            ]
+            try:
+                figures[side] = fit_costs(costed, others[side])
+            except ValueError as error:
+                raise NothingToFit(f"{treatments[0].protocol}: {error}") from error
+        before, costs = costs, {side: {name: each.ns for name, each in figures[side].items()} for side in _SIDES}
+        if all(_stay(before[side], costs[side]) for side in _SIDES):
+            break
+    counted = [_counts(each, costs, program) for each in treatments]
+    return figures, list(_checked(treatments, counted, costs))
+
+
+def _stay(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    return all(abs(after[name] - before[name]) <= max(1.0, _STAYS * before[name]) for name in before)
+
+
+def _checked(
+    treatments: list[Treatment], counted: list[dict[str, dict[str, float]]], costs: Mapping[str, Mapping[str, float]]
+) -> Iterator[Check]:
+    for each, counts in zip(treatments, counted, strict=True):
+        for side in _SIDES:
+            blocks = each.measured_ns[side]
+            spent_ns = sum(costs[side][name] * count for name, count in counts[side].items())
+            yield Check(each.name, side, sum(blocks.values()) / len(blocks), spent_ns)
+
+
+def _counts(
+    treatment: Treatment, costs: Mapping[str, Mapping[str, float]], program: Path
+) -> dict[str, dict[str, float]]:
+    """Side → name → how often it counts for an I/O, at these costs."""
+    document = dict(treatment.document)
+    for key, side in (("initiators", "initiator"), ("target", "target")):
+        document[key] = document[key] | {"costs": {f"{name}_ns": round(ns) for name, ns in costs[side].items()}}
+    result = run_load(program, document, lambda _: None, task="simulate", silence_s=SILENCE_S).result
+    assert result.simulated is not None, "the engine is of this version"
+    works = {"initiator": result.simulated.initiators, "target": result.simulated.target}
+    return {side: _per_io(work, result.ios) for side, work in works.items()}
+
+
+def _per_io(work: SiteWork, ios: int) -> dict[str, float]:
+    return {
+        "wake": work.wakes / ios,
+        "turn": work.turns / ios,
+        "send": work.sends / ios,
+        "io": 1.0,
+        "kib": work.bytes / 1024 / ios,
+        "segment": work.segments / ios,
+    }

@@ -1,0 +1,135 @@
+"""`iotax sim costs`: a table of costs from measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from iotax.calibration import Check, Made, NothingToFit, make_table
+from iotax.cli.console import console, say
+from iotax.cli.document import STDOUT, judged, write_document, write_output
+from iotax.cli.exits import Exit, leave
+from iotax.cli.notebooks import open_notebook
+from iotax.collected import study_data
+from iotax.engine import EngineError, find_engine
+from iotax.labs.base import TrialFailed
+from iotax.labs.sim.costs import told
+from iotax.notebook import Notebook, NotebookError
+from iotax.study.sim import Cost, CostsError, CostTable, read_costs
+
+
+def costs(path: Path | None, run: int | None, base: str, output: Path, document: Path | None) -> None:
+    with open_notebook(path) as notebook:
+        if output.exists():
+            leave(Exit.USAGE, f"{output} already exists; name another file with --output")
+        judged(output, notebook.path)
+        judged(document, notebook.path, output)
+        made = _made(notebook, run, base)
+        write_output(output, text_of(made.table), notebook.path)
+        if document != STDOUT:
+            _print(made, output)
+        if document is not None:
+            write_document(document, _document(made, output), notebook.path, output)
+
+
+def _made(notebook: Notebook, run: int | None, base: str) -> Made:
+    try:
+        table = read_costs(base)
+    except CostsError as error:
+        leave(Exit.USAGE, f"--base: {error}")
+    try:
+        found = notebook.run(run)
+        source = f"{notebook.path.name}, run {found.id} ({found.name})"
+        data = study_data(notebook, found.id)
+        return make_table(data, source, table, f"table {base}", find_engine(), _told)
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))
+    except NothingToFit as nothing:
+        leave(Exit.USAGE, str(nothing))
+    except (EngineError, TrialFailed) as error:
+        leave(Exit.LAB, f"a treatment could not be simulated: {error}")
+
+
+def _told(step: str) -> None:
+    typer.echo(f"{step[:1].upper()}{step[1:]}.", err=True)
+
+
+def text_of(table: CostTable) -> str:
+    """The file: a line for each figure."""
+    lines = [f"about: {json.dumps(table.about, ensure_ascii=False)}", "protocols:"]
+    for protocol, sides in table.protocols.items():
+        lines.append(f"  {protocol}:")
+        for side, own in told(sides).items():
+            lines.append(f"    {side}:")
+            lines += [f"      {name}: {{{_figure(cost)}}}" for name, cost in own.figures().items()]
+    return "\n".join(lines) + "\n"
+
+
+def _figure(cost: Cost) -> str:
+    parts = [f"ns: {cost.ns}"]
+    if cost.interval is not None:
+        parts.append("low_ns: {}, high_ns: {}".format(*cost.interval))
+    return ", ".join([*parts, f"source: {json.dumps(cost.source, ensure_ascii=False)}"])
+
+
+def _print(made: Made, output: Path) -> None:
+    out = console()
+    out.print(_figures(made.table))
+    out.print(_checks(made.checks))
+    close = sum(abs(each.off) <= 0.1 for each in made.checks)
+    say(
+        f"{close} of {len(made.checks)} CPU times per I/O that the table was made from come out within 10 %. "
+        "How well it predicts others is for other measurements to say."
+    )
+    for line in made.left_out:
+        say(f"Left out: {line}.")
+    typer.echo(f"Table of costs: {output}. Name it as `lab: {{sim: {{costs: {output}}}}}`.")
+
+
+def _figures(table: CostTable) -> Table:
+    shown = Table(title="Nanoseconds of CPU, with 95 % intervals where they were measured", title_justify="left")
+    names = list(next(iter(table.protocols.values())).initiator.figures())
+    for name in ("protocol", "side", *names):
+        shown.add_column(name, justify="left" if name in ("protocol", "side") else "right")
+    for protocol, sides in table.protocols.items():
+        for side, own in told(sides).items():
+            shown.add_row(protocol, side, *(_shown(cost) for cost in own.figures().values()))
+    return shown
+
+
+def _shown(cost: Cost) -> str:
+    return f"{cost.ns:,}" if cost.interval is None else "{:,}\n{:,}–{:,}".format(cost.ns, *cost.interval)
+
+
+def _checks(checks: list[Check]) -> Table:
+    shown = Table(title="CPU per I/O of what the table was made from", title_justify="left")
+    for name in ("treatment", "side"):
+        shown.add_column(name)
+    for name in ("measured µs", "by the table µs", "off"):
+        shown.add_column(name, justify="right")
+    for each in checks:
+        measured, simulated = (f"{ns / 1000:.2f}" for ns in (each.measured_ns, each.simulated_ns))
+        shown.add_row(escape(each.treatment), each.side, measured, simulated, f"{100 * each.off:+.0f} %")
+    return shown
+
+
+def _document(made: Made, output: Path) -> dict[str, Any]:
+    return {
+        "costs": str(output),
+        "table": made.table.model_dump(mode="json"),
+        "checks": [
+            {
+                "treatment": each.treatment,
+                "side": each.side,
+                "measured_ns": each.measured_ns,
+                "simulated_ns": each.simulated_ns,
+            }
+            for each in made.checks
+        ],
+        "left_out": made.left_out,
+    }

@@ -1,0 +1,70 @@
+"""What the work of one trial costs: the figures of the table, or a draw from their intervals.
+
+Figures with an interval are drawn anew for each replicate, each on its own, from the study's seed. The draws of a study
+are centred on the figure, and their standard deviation is the figure's standard error times the root of the number of
+replicates: the mean over the replicates is as uncertain as the figure itself, be they few or many, and stands where the
+table puts it. Without that factor, replicates would average away what is unknown of the costs.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+from iotax.design.random import derive_seed
+from iotax.study import Study
+from iotax.study.sim import Cost, Costs, Sides, Sim, read_costs
+from iotax.trial import Trial
+
+_NORMAL = statistics.NormalDist()
+_Z = _NORMAL.inv_cdf(0.975)
+_BITS = 53
+
+
+def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str, int]]:
+    """Side → the costs of its threads, as the engine's documents say them. Raises CostsError."""
+    assert study.lab.sim is not None, "a study of this lab"
+    sides = read_costs(study.lab.sim.costs).protocols[protocol]
+    count = study.design.replicates
+    # A run beside the comparison belongs to a block; one to none takes the figures as they are.
+    place = trial.replicate or (trial.block if trial.block <= count else 0)
+    return {
+        side: {
+            f"{name}_ns": _drawn(cost, deviates(study.design.seed, f"costs {protocol} {side} {name}", count), place)
+            for name, cost in costs.figures().items()
+        }
+        for side, costs in told(sides).items()
+    }
+
+
+def table_costs(lab: Sim, protocol: str) -> dict[str, dict[str, int]]:
+    """The same, as the table has them."""
+    sides = read_costs(lab.costs).protocols[protocol]
+    return {
+        side: {f"{name}_ns": cost.ns for name, cost in costs.figures().items()} for side, costs in told(sides).items()
+    }
+
+
+def told(sides: Sides) -> dict[str, Costs]:
+    """By the names of the sides."""
+    return {"initiator": sides.initiator, "target": sides.target}
+
+
+def _drawn(cost: Cost, standard: list[float], place: int) -> int:
+    if cost.interval is None or not 0 < place <= len(standard):
+        return cost.ns
+    low_ns, high_ns = cost.interval
+    deviate = standard[place - 1]
+    error_ns = (high_ns - cost.ns if deviate > 0 else cost.ns - low_ns) / _Z
+    return max(0, round(cost.ns + deviate * error_ns))
+
+
+def deviates(seed: int, name: str, count: int) -> list[float]:
+    """Normal draws with a mean of zero and, of the sample, a standard deviation of the root of `count`."""
+    stream = random.Random(derive_seed(seed, name))  # noqa: S311 - no secret depends on it
+    # getrandbits is the one method whose output is promised never to change.
+    drawn = [_NORMAL.inv_cdf((stream.getrandbits(_BITS) + 0.5) / (1 << _BITS)) for _ in range(count)]
+    if count < 2:
+        return [0.0] * count
+    mean, spread = statistics.fmean(drawn), statistics.stdev(drawn)
+    return [(each - mean) / spread * count**0.5 for each in drawn]

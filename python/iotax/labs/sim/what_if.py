@@ -1,0 +1,91 @@
+"""The same study in another world: more hosts, another link, another MTU, faster media."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from iotax.study import Settings, Study
+from iotax.study.sim import Sim
+from iotax.trial import TrialResult
+from iotax.units import format_bit_rate
+
+INITIATORS, TARGET = "initiators' processors", "target's processors"
+LINK, INITIATOR_LINKS, TARGET_LINK = "link", "initiators' links", "target's link"
+MEDIA = "media"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is different; what is None stays."""
+
+    hosts: float | None = None
+    """So many times as many."""
+    link_rate: int | None = None
+    """Bit/s."""
+    mtu: int | None = None
+    media: float | None = None
+    """So many times as fast."""
+
+    @property
+    def words(self) -> str:
+        """ "hosts ×2, link 25Gbit"."""
+        parts = [
+            f"hosts ×{self.hosts:g}" if self.hosts else "",
+            f"link {format_bit_rate(self.link_rate)}" if self.link_rate else "",
+            f"MTU {self.mtu}" if self.mtu else "",
+            f"media {self.media:g}× as fast" if self.media else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def reason_against(self, study: Study) -> str:
+        """Why the study cannot be so; empty where it can."""
+        lab = study.lab.sim
+        if lab is None:
+            return f"{study.name} runs in the {study.lab.name} lab; what-if is of studies with `lab: sim`"
+        if study.search is not None:
+            return f"{study.name} searches for a load; what-if is of a study whose loads are given"
+        if self.media and lab.media is None:
+            return f"the volume of {study.name} is memory, which takes no time: there are no media to be faster"
+        counts = {level.value for level in study.levels().get("clients", ())} or {study.load.clients or 1}
+        if self.hosts and any(float(count) * self.hosts != round(float(count) * self.hosts) for count in counts):
+            return f"{self.hosts:g} times the hosts is no whole number of hosts"
+        return ""
+
+    def of_study(self, study: Study) -> Study:
+        lab = study.lab.sim
+        if lab is None or lab.media is None or not self.media:
+            return study
+        media = lab.media.model_copy(update={"service": max(1, round(lab.media.service / self.media))})
+        changed = study.lab.model_copy(update={"sim": lab.model_copy(update={"media": media})})
+        return study.model_copy(update={"lab": changed})
+
+    def of_settings(self, settings: Settings) -> Settings:
+        topology: dict[str, Any] = {"link_rate": self.link_rate, "mtu": self.mtu}
+        topology = {name: value for name, value in topology.items() if value}
+        load = {"clients": round((settings.load.clients or 1) * self.hosts)} if self.hosts else {}
+        return replace(
+            settings,
+            load=settings.load.model_copy(update=load),
+            topology=settings.topology.model_copy(update=topology),
+        )
+
+
+def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, float]:
+    """Resource → busy share in the window. Processors that no thread can use do not count. What one side's ports carry
+    the other's do too: the busier stand for both."""
+    work, window_ns = result.simulated, result.window.duration_ns
+    assert work is not None, "a simulated trial"
+    machines = settings.load.clients or 1
+    threads = min(lab.cores, lab.vms * settings.load.threads) * machines
+    found = {
+        INITIATORS: (result.cpu_ns("initiator") or 0) / (window_ns * threads),
+        TARGET: (result.cpu_ns("target") or 0) / (window_ns * min(lab.target_cores, lab.threads)),
+    }
+    initiators = max(work.initiators.sent_ns, work.initiators.received_ns) / (window_ns * machines)
+    target = max(work.target.sent_ns, work.target.received_ns) / window_ns
+    busier = INITIATOR_LINKS if initiators > target else TARGET_LINK
+    found[LINK if machines == 1 else busier] = max(initiators, target)
+    if lab.media is not None and work.media_busy_ns is not None:
+        found[MEDIA] = work.media_busy_ns / (window_ns * lab.media.servers)
+    return found

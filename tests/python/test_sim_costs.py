@@ -1,0 +1,245 @@
+"""Tables of costs: their intervals, what they do to results, and how one is made from measurements."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import iotax
+from iotax.cli.app import app
+from iotax.cli.sim_costs import text_of
+from iotax.design import plan
+from iotax.labs.sim.costs import deviates, trial_costs
+from iotax.notebook import Notebook
+from iotax.study import Study, sim
+from iotax.study.sim import CostsError, CostTable, read_costs
+
+LOOPBACK = Path(sim.__file__).with_name("costs") / "loopback.yaml"
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "question": "What is drawn?",
+    "lab": {"sim": {"cores": 1, "target_cores": 1}},
+    "volume": {"size": "1MiB"},
+    "factors": {"protocol": ["iscsi", "nvme-tcp"]},
+    "load": {"outstanding": 8, "warmup": "1ms", "runtime": "2ms"},
+    "topology": {"link_rate": "25Gbit"},
+    "design": {"replicates": 4},
+    "baseline": {"protocol": "iscsi"},
+}
+
+
+def table(path: Path, **io: int) -> Path:
+    """The built-in table; an I/O of an NVMe/TCP initiator costs that instead."""
+    told = yaml.safe_load(LOOPBACK.read_text("utf-8"))
+    told["protocols"]["nvme-tcp"]["initiator"]["io"].update(io)
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    return path
+
+
+def study(costs: Path | str, **changes: Any) -> Study:
+    told = SMALL | changes
+    told["lab"] = {"sim": SMALL["lab"]["sim"] | {"costs": str(costs)}}
+    return Study.model_validate(yaml.safe_load(yaml.safe_dump(told)))
+
+
+def drawn(of: Study) -> list[dict[str, dict[str, int]]]:
+    """Of NVMe/TCP, one for each replicate."""
+    trials = [each for each in plan(of).trials if each.treatment["protocol"] == "nvme-tcp"]
+    return [trial_costs(of, "nvme-tcp", each) for each in sorted(trials, key=lambda each: each.replicate)]
+
+
+def test_a_table_without_intervals_is_taken_as_it_is() -> None:
+    first, *others = drawn(study("loopback"))
+    assert first["initiator"]["io_ns"] == 170
+    assert all(each == first for each in others)
+
+
+def test_draws_leave_the_mean_where_the_table_puts_it_and_as_uncertain(tmp_path: Path) -> None:
+    costs = table(tmp_path / "costs.yaml", ns=1000, low_ns=902, high_ns=1098)
+    for replicates in (2, 3, 10):
+        values = [each["initiator"]["io_ns"] for each in drawn(study(costs, design={"replicates": replicates}))]
+        assert statistics.fmean(values) == pytest.approx(1000, abs=1)
+        # The standard error of the mean is that of the figure: 98 ns are 1.96 of it.
+        assert statistics.stdev(values) / replicates**0.5 == pytest.approx(50, abs=1)
+
+
+def test_draws_come_from_the_studys_seed_and_no_two_figures_share_them(tmp_path: Path) -> None:
+    costs = table(tmp_path / "costs.yaml", ns=1000, low_ns=902, high_ns=1098)
+    assert drawn(study(costs)) == drawn(study(costs))
+    assert drawn(study(costs)) != drawn(study(costs, design={"replicates": 4, "seed": 7}))
+    assert deviates(42, "costs a", 4) != deviates(42, "costs b", 4)
+    assert deviates(42, "costs a", 1) == [0.0]
+
+
+def test_a_cost_is_never_drawn_below_zero(tmp_path: Path) -> None:
+    costs = table(tmp_path / "costs.yaml", ns=100, low_ns=0, high_ns=400)
+    values = [each["initiator"]["io_ns"] for each in drawn(study(costs, design={"replicates": 30}))]
+    assert min(values) == 0
+    assert max(values) > 400
+
+
+@pytest.mark.parametrize(
+    ("io", "reason"),
+    [
+        ({"ns": 5, "low_ns": 4}, "both low_ns and high_ns"),
+        ({"ns": 5, "low_ns": 6, "high_ns": 7}, "does not lie between"),
+    ],
+)
+def test_an_interval_that_cannot_be_is_refused(tmp_path: Path, io: dict[str, int], reason: str) -> None:
+    with pytest.raises(CostsError, match=reason):
+        read_costs(str(table(tmp_path / "costs.yaml", **io)))
+
+
+def test_the_costs_are_part_of_what_a_study_asks(tmp_path: Path) -> None:
+    costs = table(tmp_path / "costs.yaml", ns=170)
+    first = study(costs).digest()
+    costs.write_text("# a comment\n" + costs.read_text("utf-8"), encoding="utf-8")
+    assert study(costs).digest() == first
+    table(costs, ns=171)
+    assert study(costs).digest() != first
+    beside = study(costs)
+    assert beside.model_copy(update={"lab": study("loopback").lab}).digest() != beside.digest()
+    measured = Study.model_validate(SMALL | {"lab": "loopback", "topology": {}})
+    assert measured.digest() == measured.digest_but_costs()
+
+
+def test_a_run_is_not_continued_with_other_costs(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    costs, notebook = table(tmp_path / "costs.yaml", ns=170), tmp_path / "small.iotax"
+
+    def run(replicates: int, *options: str) -> Any:
+        file = tmp_path / "small.yaml"
+        told = study(costs, design={"replicates": replicates}).model_dump(mode="json")
+        file.write_text(
+            yaml.safe_dump(SMALL | {"lab": {"sim": told["lab"]["sim"]}, "design": {"replicates": replicates}})
+        )
+        return CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report", *options])
+
+    assert run(2).exit_code == 0
+    assert "Nothing was run" in run(2).output
+    table(costs, ns=500)
+    for replicates in (2, 3):
+        refused = run(replicates)
+        assert refused.exit_code == 5, refused.output
+        said = " ".join(refused.output.split())
+        assert "run 1 of small was simulated with another table of costs" in said
+        assert "--again" in said
+    assert run(2, "--again").exit_code == 0
+    with Notebook(notebook) as kept:
+        assert [each.id for each in kept.runs()] == [1, 2]
+        digests = [kept.environment(each.id)["costs"]["digest"] for each in kept.runs()]
+        spent = [each.result.cpu_per_io_ns("initiator") for each in kept.attempts(2) if each.result is not None]
+    assert len(set(digests)) == 2
+    assert all(spent)
+    # The first table is there again: the first run is the one that it belongs to.
+    table(costs, ns=170)
+    assert "Nothing was run" in run(2).output
+
+
+def test_intervals_hold_what_is_unknown_of_the_costs_and_the_report_says_so(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+
+    def shown(name: str, **io: int) -> tuple[str, str, float]:
+        costs, file, notebook = (
+            table(tmp_path / f"{name}-costs.yaml", **io),
+            tmp_path / f"{name}.yaml",
+            tmp_path / f"{name}.iotax",
+        )
+        file.write_text(yaml.safe_dump(SMALL | {"lab": {"sim": {"costs": str(costs), "cores": 1, "target_cores": 1}}}))
+        done = CliRunner().invoke(app, ["run", str(file), str(notebook)])
+        assert done.exit_code == 0, done.output
+        cells = iotax.open(notebook).cells().set_index("protocol").loc["nvme-tcp"]
+        width = cells["cpu_initiator_us_per_io_high"] - cells["cpu_initiator_us_per_io_low"]
+        return notebook.with_suffix(".html").read_text("utf-8"), done.output, width
+
+    report, said, narrow = shown("exact", ns=5000)
+    assert "drew its costs" not in report
+    assert "Better known costs" not in said
+    report, said, wide = shown("drew", ns=5000, low_ns=1000, high_ns=9000)
+    assert wide > 3 * narrow
+    assert "drew its costs" in " ".join(report.split())
+    assert "Better known costs would settle it, not more replicates" in " ".join(said.split())
+    assert "To settle it" not in said
+
+
+@pytest.fixture
+def measured(real_engine: Path, tmp_path: Path) -> Path:
+    """A notebook of two protocols, measured over loopback sockets for a moment."""
+    del real_engine
+    told = SMALL | {
+        "lab": "loopback",
+        "topology": {},
+        "factors": {"protocol": ["local", "iscsi", "nvme-tcp"], "outstanding": [1, 32]},
+        "load": {"warmup": "5ms", "runtime": "30ms"},
+        "design": {"replicates": 2},
+    }
+    file, notebook = tmp_path / "m.yaml", tmp_path / "m.iotax"
+    file.write_text(yaml.safe_dump(told), encoding="utf-8")
+    assert CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"]).exit_code == 0
+    return notebook
+
+
+def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_path: Path) -> None:
+    costs = tmp_path / "made.yaml"
+    done = CliRunner().invoke(app, ["sim", "costs", "--from", str(measured), "-o", str(costs)])
+    assert done.exit_code == 0, done.output
+    assert "local is not simulated" in done.output
+    made = read_costs(str(costs))
+    assert set(made.protocols) == {"iscsi", "nvme-tcp"}
+    assert made.has_intervals
+    for sides in made.protocols.values():
+        for side in (sides.initiator, sides.target):
+            figures = side.figures()
+            assert "m.iotax, run 1 (small)" in figures["io"].source
+            assert figures["wake"].interval is not None
+            assert "fitted to 2 treatments in 2 blocks" in figures["wake"].source
+            # One block size does not tell what a KiB costs.
+            assert figures["kib"].interval is None
+            assert figures["kib"].source.startswith("as in table loopback, since m.iotax")
+    assert CostTable.model_validate(yaml.safe_load(text_of(made))) == made
+    file = tmp_path / "small.yaml"
+    file.write_text(yaml.safe_dump(SMALL | {"lab": {"sim": {"costs": str(costs)}}}), encoding="utf-8")
+    done = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "sim.iotax"), "--no-report"])
+    assert done.exit_code == 0, done.output
+
+
+def test_making_a_table_overwrites_nothing_and_takes_no_simulation_for_a_measurement(
+    real_engine: Path, measured: Path, tmp_path: Path
+) -> None:
+    del real_engine
+
+    def costs(notebook: Path, *options: str) -> Any:
+        return CliRunner().invoke(app, ["sim", "costs", "--from", str(notebook), *options])
+
+    there = tmp_path / "there.yaml"
+    there.write_text("mine", encoding="utf-8")
+    refused = costs(measured, "-o", str(there))
+    assert (refused.exit_code, there.read_text("utf-8")) == (2, "mine")
+    assert "already exists" in refused.output
+    unknown = costs(measured, "--base", "nowhere", "-o", str(tmp_path / "new.yaml"))
+    assert unknown.exit_code == 2
+    assert "no built-in table" in unknown.output
+    file, notebook = tmp_path / "small.yaml", tmp_path / "sim.iotax"
+    file.write_text(yaml.safe_dump(SMALL), encoding="utf-8")
+    assert CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"]).exit_code == 0
+    refused = costs(notebook, "-o", str(tmp_path / "new.yaml"))
+    assert refused.exit_code == 2
+    assert "is simulated" in refused.output
+    assert not (tmp_path / "new.yaml").exists()
+
+
+def test_a_made_table_is_told_as_json(measured: Path, tmp_path: Path) -> None:
+    costs = tmp_path / "made.yaml"
+    done = CliRunner().invoke(app, ["sim", "costs", "--from", str(measured), "-o", str(costs), "--json", "-"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["costs"] == str(costs)
+    assert len(said["checks"]) == 8
+    assert said["table"]["protocols"]["iscsi"]["target"]["io"]["ns"] >= 0
+    assert CliRunner().invoke(app, ["sim", "costs", "--from", str(measured), "-o", str(costs)]).exit_code == 2
