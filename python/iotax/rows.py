@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Severity, against_rules, check_run, overall
 from iotax.notebook import Notebook, StudyRun
-from iotax.trial import Attempt, Second, Stream, TrialResult
+from iotax.trial import Attempt, Direction, Second, TrialResult
 
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99_9": 99.9, "p99_99": 99.99}
 
@@ -106,7 +106,7 @@ def _known(result: TrialResult, value_ns: float) -> float | None:
     return None if result.origin is not None and math.isnan(value_ns) else value_ns
 
 
-def _stream(name: str, stream: Stream | None, duration_s: float) -> Row:
+def _stream(name: str, stream: Direction | None, duration_s: float) -> Row:
     """Reads or writes alone; without latencies where there were none."""
     some = stream if stream is not None and stream.ios and stream.latency != "none" else None
     return {
@@ -118,7 +118,7 @@ def _stream(name: str, stream: Stream | None, duration_s: float) -> Row:
     }
 
 
-def _percentile(stream: Stream | None, percent: float) -> float | None:
+def _percentile(stream: Direction | None, percent: float) -> float | None:
     if stream is None:
         return None
     return None if math.isnan(value_ns := stream.percentile_ns(percent)) else value_ns

@@ -21,7 +21,7 @@ from iotax.analysis.search import next_trials
 from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Sample, Step, TrialFailed
+from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Sample, Step, TrialFailed
 from iotax.listener import Ending, Listener
 from iotax.notebook import Writer
 from iotax.preconditioning import precondition
@@ -123,7 +123,7 @@ def _precondition(study: Study, lab: Lab, writer: Writer, run: int, session: int
             listener.warning,
         )
     except TrialFailed as failed:
-        raise LabUnusable([Finding("error", "preconditioning", failed.reason)]) from failed
+        raise LabUnusable([CheckItem("error", "preconditioning", failed.reason)]) from failed
 
 
 def _plan_more(study: Study, writer: Writer, run: int, so_far: Ending | None = None) -> list[Trial]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from iotax.records import Core, CpuEvents, CpuTime, CpuUse, Facts, Negotiated, NothingAgreed, Origin, Record, understood
+from iotax.records import CpuTime, CpuUse, Facts, Negotiated, NothingAgreed, Origin, Record, understood
 
 LevelValue: TypeAlias = bool | int | float | str
 """A factor's level as the analysis sees it: a label (protocol, driver), a count, bytes, percent or nanoseconds."""
@@ -88,7 +88,7 @@ LatencyKnown: TypeAlias = Literal["histogram", "percentiles", "mean", "none"]
 may be percentiles only, which belong to one run and do not add up, a mean only, or nothing."""
 
 
-class Stream(Record):
+class Direction(Record):
     """The reads or the writes that completed inside the window."""
 
     ios: int
@@ -110,26 +110,6 @@ class Stream(Record):
         if self.latency != "histogram":
             return float(dict(self.percentiles).get(percent, float("nan")))
         return percentile(percent, self.histogram)
-
-
-class Cpu(Record):
-    """CPU time of one process over the window, from precise process clocks, as the engine gives it."""
-
-    pid: int
-    total_ns: int
-    user_ns: int
-    system_ns: int
-    run_queue_wait_ns: int | None = None
-    max_rss_bytes: int | None = None
-    events: CpuEvents | None = None
-    no_events: str | None = None
-
-
-class Machine(Record):
-    """The whole machine over the window, as the engine gives it."""
-
-    cores: list[Core]
-    busy_ns: int
 
 
 class Window(Record):
@@ -213,7 +193,7 @@ class Open(Arrived):
     """From when the generator could have submitted an I/O to when it did: its own, not the target's."""
 
 
-class StreamPart(Record):
+class StreamResult(Record):
     """One stream of a load with several."""
 
     name: str
@@ -222,8 +202,8 @@ class StreamPart(Record):
     read_percent: float
     random_percent: float
     rate_iops: float | None = None
-    read: Stream
-    write: Stream
+    read: Direction
+    write: Direction
     arrived: Arrived | None = None
 
 
@@ -321,12 +301,12 @@ class TrialResult(Record):
     driver: str
     endpoint: str
     window: Window
-    read: Stream
-    write: Stream
+    read: Direction
+    write: Direction
     """All streams of the load together."""
     percentiles: list[tuple[float, int]] = Field(default=[])
     """(percent, ns) of reads and writes together, where there is no histogram."""
-    streams: list[StreamPart] = Field(default=[])
+    streams: list[StreamResult] = Field(default=[])
     """One by one, where the load has several."""
     open: Open | None = None
     """Of an open loop."""
@@ -365,7 +345,7 @@ class TrialResult(Record):
         return (self.read.bytes + self.write.bytes) / self.duration_s
 
     @property
-    def active(self) -> list[Stream]:
+    def active(self) -> list[Direction]:
         """Reads and writes, as far as there were any."""
         return [each for each in (self.read, self.write) if each.ios]
 

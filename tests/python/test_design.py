@@ -29,7 +29,7 @@ from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
-from iotax.trial import Attempt, CpuUse, Outstanding, Stream, Trial, TrialResult, Window
+from iotax.trial import Attempt, CpuUse, Direction, Outstanding, Trial, TrialResult, Window
 
 TWO = {
     "protocol": ["nfs3", "iscsi"],
@@ -242,8 +242,8 @@ def test_rule_is_about_the_widest_interval() -> None:
 
 
 def attempt(trial: Trial, ios: int) -> Attempt:
-    def stream(count: int) -> Stream:
-        return Stream(ios=count, bytes=count * 512, latency_sum_ns=count, latency_min_ns=1, latency_max_ns=1)
+    def stream(count: int) -> Direction:
+        return Direction(ios=count, bytes=count * 512, latency_sum_ns=count, latency_min_ns=1, latency_max_ns=1)
 
     result = TrialResult(
         engine_version="0",

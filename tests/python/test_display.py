@@ -15,7 +15,7 @@ from iotax.design import Plan, plan
 from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
 from iotax.study.read import load_study
-from iotax.trial import Attempt, CpuUse, Outstanding, Stream, TrialResult, Window
+from iotax.trial import Attempt, CpuUse, Direction, Outstanding, TrialResult, Window
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,8 @@ def planned(tiny: Path) -> Plan:
 def result(iops: int) -> TrialResult:
     latencies = {"latency_sum_ns": iops * 20_000, "latency_min_ns": 20_000, "latency_max_ns": 20_000}
     histogram = {"counts": [(20_000, iops)]}
-    stream = Stream.model_validate({"ios": iops, "bytes": iops * 4096, **latencies, "histogram": histogram})
-    none = Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+    stream = Direction.model_validate({"ios": iops, "bytes": iops * 4096, **latencies, "histogram": histogram})
+    none = Direction(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
     return TrialResult(
         engine_version="0",
         driver="fake",

@@ -17,7 +17,7 @@ import pytest
 
 from engine_process import ready, started
 from iotax.design import plan as make_plan
-from iotax.labs.base import Finding, LabUnusable, TrialFailed
+from iotax.labs.base import CheckItem, LabUnusable, TrialFailed
 from iotax.labs.loopback import LoopbackLab
 from iotax.study.read import read_study
 
@@ -545,7 +545,7 @@ def test_volumes_without_a_file_take_no_path(real_engine: Path, place: Place, me
     assert found(place) == before
 
 
-def errors(text: str) -> list[Finding]:
+def errors(text: str) -> list[CheckItem]:
     with contextlib.closing(lab_of(text)) as lab:
         return [each for each in lab.check() if each.kind in ("error", "refused")]
 

@@ -15,7 +15,7 @@ from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
-from iotax.trial import Arrived, CpuUse, Histogram, Latency, Open, Outstanding, Stream, Trial, TrialResult, Window
+from iotax.trial import Arrived, CpuUse, Direction, Histogram, Latency, Open, Outstanding, Trial, TrialResult, Window
 
 MIXED = """\
 name: mixed
@@ -107,7 +107,7 @@ def open_run(achieved: float, lateness_us: int) -> Run:
             latency_sum_ns=ns * 1000, latency_min_ns=ns, latency_max_ns=ns, histogram=Histogram(counts=[(ns, 1000)])
         )
 
-    read = Stream(
+    read = Direction(
         ios=1000,
         bytes=4096000,
         latency_sum_ns=200_000_000,
@@ -116,7 +116,7 @@ def open_run(achieved: float, lateness_us: int) -> Run:
         histogram=Histogram(counts=[(200_000, 1000)]),
         service=latency(100),
     )
-    nothing = Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+    nothing = Direction(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
     result = TrialResult(
         engine_version="0",
         driver="",

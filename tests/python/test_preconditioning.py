@@ -11,7 +11,7 @@ from iotax.collected import study_data
 from iotax.design import plan
 from iotax.design.conditioning import conditioned, described
 from iotax.engine import find_engine
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, TrialFailed, Worked
+from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, TrialFailed, Worked
 from iotax.labs.loopback import LoopbackLab
 from iotax.listener import Listener
 from iotax.notebook import Notebook, Writer
@@ -78,7 +78,7 @@ class Played(Lab):
     def __init__(self, rates_iops: list[float]) -> None:
         self.rates_iops, self.did, self.seeds = rates_iops, [], []
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckItem]:
         return []
 
     def prepare(self, progress: Progress) -> None:

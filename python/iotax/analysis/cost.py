@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iotax.analysis.compare import Model
-from iotax.analysis.cpu_model import ALPHA, CpuModel, Load
+from iotax.analysis.cpu_model import ALPHA, CpuModel, LoadPoint
 from iotax.analysis.data import LOAD_FACTORS, RATE, Cell, Grid, StudyData
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, IOPS, CpuPart, Response, cpu_ns
@@ -179,10 +179,10 @@ _PART: dict[str, CpuPart] = {
 }
 
 
-def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[Load] | None:
+def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None:
     """None where a run lacks this part. Local has no target: it is left out where the target counts."""
     names = [name for name in grid.others if name not in LOAD_FACTORS]
-    loads: list[Load] = []
+    loads: list[LoadPoint] = []
     for order, run in enumerate(data.runs, start=1):
         cell = grid.cell(run.trial)
         if run.local and part in ("both", "target"):
@@ -192,16 +192,16 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[Load] | None:
             return None
         cores = busy / run.result.window.duration_ns
         if not run.result.ios:
-            loads.append(Load("", {}, 0.0, cores, None, run.trial.block, order))
+            loads.append(LoadPoint("", {}, 0.0, cores, None, run.trial.block, order))
             continue
         step = tuple(grid.level(cell, name) for name in grid.others if name in LOAD_FACTORS)
         levels = {name: grid.level(cell, name) for name in names}
-        loads.append(Load(grid.arm(cell), levels, run.result.rate_iops, cores, step, run.trial.block, order))
+        loads.append(LoadPoint(grid.arm(cell), levels, run.result.rate_iops, cores, step, run.trial.block, order))
     if all(load.arm for load in loads):
         for background in data.backgrounds:
             busy = _idle_ns(background.cpu, part)
             if busy is not None:
-                loads.append(Load("", {}, 0.0, busy / background.duration_ns, None, background.block))
+                loads.append(LoadPoint("", {}, 0.0, busy / background.duration_ns, None, background.block))
     return loads if any(load.arm for load in loads) else None
 
 

@@ -40,7 +40,7 @@ _ALL = slice(None)
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadPoint:
     """One measurement under load, or without any (`rate_iops` 0, `arm` empty)."""
 
     arm: str
@@ -56,7 +56,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Effect:
+class CostEffect:
     """What an I/O costs at one level of a factor against the factor's first."""
 
     arm: str
@@ -81,10 +81,10 @@ class Curvature:
 
 
 @dataclass(frozen=True)
-class Residual:
+class CostResidual:
     """How one run misses the line, as a share of what the line says."""
 
-    load: Load
+    load: LoadPoint
     fitted_cores: float
     share: float
     normal: float
@@ -95,7 +95,7 @@ class CpuModel:
     """The fitted model. Raises ValueError where the measurements cannot carry one."""
 
     def __init__(
-        self, loads: Sequence[Load], arms: Sequence[str] = (), levels: Mapping[str, Sequence[str]] | None = None
+        self, loads: Sequence[LoadPoint], arms: Sequence[str] = (), levels: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         """`arms` and `levels` give an order; without them it is that of the loads."""
         idle = [load for load in loads if load.rate_iops <= 0]
@@ -129,7 +129,7 @@ class CpuModel:
         self.has_background = self.background_p is None or self.background_p < ALPHA
 
     @property
-    def _busy(self) -> list[Load]:
+    def _busy(self) -> list[LoadPoint]:
         return [load for load in self.loads if load.rate_iops > 0]
 
     @property
@@ -176,7 +176,7 @@ class CpuModel:
         return float(np.mean(idle)) if idle else None
 
     @cached_property
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[CostEffect]:
         """Each factor's first level against each other, by protocol."""
         found = []
         for factor, levels in self.factors.items():
@@ -186,7 +186,7 @@ class CpuModel:
                 over, under = (self._at(arm, {factor: level}) for level in (high, levels[0]))
                 change = self._vector(over) - self._vector(under)
                 us = float(change @ self.chosen.coefficients)
-                found.append(Effect(arm, factor, levels[0], high, us, self._ratio(over, under), self._p(change)))
+                found.append(CostEffect(arm, factor, levels[0], high, us, self._ratio(over, under), self._p(change)))
         return found
 
     @cached_property
@@ -229,7 +229,7 @@ class CpuModel:
             without = self.background_cores.value if self.has_background else 0.0
         found = []
         for arm in self.arms:
-            steps: dict[Hashable, list[Load]] = {}
+            steps: dict[Hashable, list[LoadPoint]] = {}
             for load in self._busy:
                 if load.arm == arm:
                     steps.setdefault(load.step, []).append(load)
@@ -244,7 +244,7 @@ class CpuModel:
         return found
 
     @cached_property
-    def residuals(self) -> list[Residual]:
+    def residuals(self) -> list[CostResidual]:
         chosen = self.chosen
         spread = chosen.residual_sd or 1.0
         shares = chosen.residuals
@@ -252,7 +252,7 @@ class CpuModel:
         normal = ndtri((ranks + 0.625) / (len(shares) + 0.25))
         fitted = self._y - shares * self._scale
         return [
-            Residual(load, float(f), float(s), float(n))
+            CostResidual(load, float(f), float(s), float(n))
             for load, f, s, n in zip(self.loads, fitted, shares, normal, strict=True)
         ]
 
@@ -424,5 +424,5 @@ class CpuModel:
         return list(range(first, first + len(self.arms)))
 
 
-def _has(loads: Sequence[Load], arm: str) -> bool:
+def _has(loads: Sequence[LoadPoint], arm: str) -> bool:
     return any(load.arm == arm for load in loads)

@@ -10,7 +10,7 @@ from iotax.analysis.responses import Run
 from iotax.analysis.rounds import session_values
 from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.records import Conditioning
-from iotax.study import Level, Study
+from iotax.study import Level, Omissions, Study
 from iotax.study.endpoint import Endpoint
 from iotax.study.imported import ImportedStudy
 from iotax.trial import Attempt, Background, Trial, TrialResult
@@ -140,10 +140,11 @@ class Grid:
         common = {f for f in self.others if isinstance(study, ImportedStudy) and _is_one_name(self.factors[f])}
         self._told = [name for name in self.others if name not in common]
         self.hard = study.design.hard_to_change
+        omitted = Omissions(study)
         self.arms = [
-            " · ".join(labels)
-            for labels in product(*([x.label for x in self.factors[f]] for f in self.compared))
-            if not _left_out(study, dict(zip(self.compared, labels, strict=True)))
+            " · ".join(level.label for level in levels)
+            for levels in product(*(self.factors[f] for f in self.compared))
+            if dict(zip(self.compared, levels, strict=True)) not in omitted
         ]
         self.conditions = [
             " · ".join(f"{name.replace('_', ' ')} {label}" for name, label in zip(self._told, labels, strict=True))
@@ -232,13 +233,3 @@ def _floor(study: Study, endpoints: Mapping[str, Endpoint]) -> str | None:
     else is a path may hold anything, another protocol too."""
     served = [label for label, endpoint in endpoints.items() if endpoint.embedded and endpoint.protocol == "local"]
     return study.floor or (served[0] if len(served) == 1 else None)
-
-
-def _left_out(study: Study, labels: dict[str, str]) -> bool:
-    """Whether the design excludes these levels, whatever the other factors are."""
-    for combination in study.design.exclude:
-        if set(combination) <= set(labels):
-            levels = {name: study.level(name, value) for name, value in combination.items()}
-            if all(level is not None and level.label == labels[name] for name, level in levels.items()):
-                return True
-    return False

@@ -18,7 +18,7 @@ CURVE_PERCENT = (0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995
 
 
 @dataclass(frozen=True)
-class Histogram:
+class LatencyBins:
     """Counts in bins. A value is the highest that its bin stands for."""
 
     values_ns: np.ndarray
@@ -62,14 +62,14 @@ class Histogram:
         return float(self.values_ns[np.searchsorted(self._cumulative, n)])
 
 
-def of(*streams: trial.Histogram) -> Histogram:
+def of(*streams: trial.Histogram) -> LatencyBins:
     """The counts of one run's streams together."""
     pairs = [np.asarray(s.counts, dtype=np.int64).reshape(-1, 2) for s in streams]
     digits = min((s.significant_digits for s in streams if s.counts), default=3)
     return _sum(np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), 10.0**-digits)
 
 
-def merge(histograms: Iterable[Histogram]) -> Histogram:
+def merge(histograms: Iterable[LatencyBins]) -> LatencyBins:
     """Adds counts, bin by bin."""
     parts = list(histograms)
     if not parts:
@@ -85,11 +85,11 @@ def smallest_count(percent: float, confidence: float = 0.95) -> int:
     return int(np.ceil(np.log((1 - confidence) / 2) / np.log(extreme)))
 
 
-def _sum(pairs: np.ndarray, bin_error: float) -> Histogram:
+def _sum(pairs: np.ndarray, bin_error: float) -> LatencyBins:
     values, where = np.unique(pairs[:, 0], return_inverse=True)
     counts = np.zeros(len(values), dtype=np.int64)
     np.add.at(counts, where, pairs[:, 1])
-    return Histogram(values, counts, bin_error)
+    return LatencyBins(values, counts, bin_error)
 
 
 def _binomial_quantile(share: float, n: int, p: float) -> int:

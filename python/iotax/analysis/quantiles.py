@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 
 from iotax.analysis.estimate import Contrast, Estimate, combined, jackknife
-from iotax.analysis.histogram import Histogram, smallest_count
+from iotax.analysis.histogram import LatencyBins, smallest_count
 from iotax.analysis.multiplicity import holm
 from iotax.analysis.responses import Run
 from iotax.analysis.verdict import two_sided_p
@@ -103,7 +103,7 @@ class _Sample:
     A group is what is independent of the others: a run, or a block's runs.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Histogram]], percents: Sequence[float]) -> None:
+    def __init__(self, groups: Sequence[Sequence[LatencyBins]], percents: Sequence[float]) -> None:
         histograms = [each for group in groups for each in group]
         values = np.unique(np.concatenate([each.values_ns for each in histograms])) if histograms else np.empty(0)
         cumulative = np.zeros((len(groups), len(values)))

@@ -32,7 +32,7 @@ class Run:
     """Response → the value that its session's slices give, where it was measured in rounds."""
 
     @cached_property
-    def latency(self) -> histogram.Histogram:
+    def latency(self) -> histogram.LatencyBins:
         """Reads and writes together; empty where a part of them has no histogram."""
         merged = self.result.latency_known == "histogram"
         return histogram.of(*([self.result.read.histogram, self.result.write.histogram] if merged else []))

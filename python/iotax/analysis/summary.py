@@ -48,7 +48,7 @@ class CellSummary:
     doubt: Doubt
 
     @cached_property
-    def latency(self) -> histogram.Histogram:
+    def latency(self) -> histogram.LatencyBins:
         """The runs' counts added up."""
         return histogram.merge(run.latency for run in self.runs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from iotax.design import Plan
-from iotax.labs.base import Finding
+from iotax.labs.base import CheckItem
 from iotax.study import Study
 
 
@@ -31,7 +31,7 @@ def plan_document(study: Study, plan: Plan, notes: list[str]) -> dict[str, Any]:
     }
 
 
-def check_document(study: Study, plan: Plan, findings: list[Finding]) -> dict[str, Any]:
+def check_document(study: Study, plan: Plan, findings: list[CheckItem]) -> dict[str, Any]:
     kinds = [each.kind for each in findings]
     return {
         **_head(study, plan),

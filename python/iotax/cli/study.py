@@ -21,7 +21,7 @@ from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.engine import EngineError
 from iotax.labs import choice
-from iotax.labs.base import Finding, Lab
+from iotax.labs.base import CheckItem, Lab
 from iotax.notebook import Notebook, NotebookError
 from iotax.study import Study
 from iotax.study.asked import asked
@@ -193,7 +193,7 @@ def check(name: str, destroy: list[str], document: Path | None) -> None:
         raise typer.Exit(Exit.LAB)
 
 
-def _print_findings(made: Plan, findings: list[Finding]) -> None:
+def _print_findings(made: Plan, findings: list[CheckItem]) -> None:
     out = console()
     out.print(f"{_MARKS['ok']} study: {made.amount}")
     for finding in findings:

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, TypeAlias
 
 from iotax.design.fraction import Fraction, fraction
-from iotax.study import Level, Study
+from iotax.study import Level, Omissions, Study
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,17 +30,10 @@ def treatments(study: Study) -> list[Treatment]:
 
 
 def candidates(study: Study) -> list[Treatment]:
-    """The full factorial without what the study excludes."""
-    names = list(study.levels())
-    excluded = [
-        {names.index(name): study.level(name, value) for name, value in combination.items()}
-        for combination in study.design.exclude
-    ]
-    return [
-        treatment
-        for treatment in itertools.product(*study.levels().values())
-        if not any(all(treatment[at] == level for at, level in combination.items()) for combination in excluded)
-    ]
+    """The full factorial without what the design omits."""
+    levels = study.levels()
+    omitted = Omissions(study)
+    return [each for each in itertools.product(*levels.values()) if dict(zip(levels, each, strict=True)) not in omitted]
 
 
 def fraction_of(study: Study) -> Fraction:

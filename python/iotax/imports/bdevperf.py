@@ -8,7 +8,7 @@ from typing import Any
 from iotax.imports.json_text import read_documents
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, merged, reads_and_writes
 from iotax.imports.problems import Notes, Unreadable
-from iotax.trial import LevelValue, Stream
+from iotax.trial import Direction, LevelValue
 
 PROGRAM = "SPDK bdevperf"
 
@@ -19,7 +19,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     if not isinstance(jobs, list):
         raise Unreadable(path, "no results of bdevperf: keep what `bdevperf.py perform_tests` prints", at="results")
     try:
-        streams = [_stream(job) for job in jobs]
+        streams = [_direction(job) for job in jobs]
         seconds = max(float(job["runtime"]) for job in jobs)
         failed = sum(round(job.get("io_failed", 0) + job.get("io_timeout", 0)) for job in jobs)
         settings = _settings(jobs)
@@ -46,10 +46,10 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     ]
 
 
-def _stream(job: dict[str, Any]) -> Stream:
+def _direction(job: dict[str, Any]) -> Direction:
     ios = round(job["iops"] * job["runtime"])
     timed = "avg_latency_us" in job
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=round(job["mibps"] * (1 << 20) * job["runtime"]),
         latency="mean" if timed else "none",

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as Xml
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.records import CpuTime
-from iotax.trial import LevelValue, Stream
+from iotax.trial import Direction, LevelValue
 
 PROGRAM = "DiskSpd"
 _NS_PER_MS = 1e6
@@ -73,8 +73,8 @@ def _span(
         raise Unreadable(path, "it lasted no time", at="TimeSpan/TestTimeSeconds")
     targets = span.findall("Thread/Target")
     latency = span.find("Latency")
-    read = _stream(path, targets, latency, "Read")
-    write = _stream(path, targets, latency, "Write")
+    read = _direction(path, targets, latency, "Read")
+    write = _direction(path, targets, latency, "Write")
     said = [] if latency is not None else ["latency was not measured: run DiskSpd with -L"]
     settings, workers, per_worker = _settings(profile)
     warmup = profile.findtext("Warmup") if profile is not None else None
@@ -100,15 +100,15 @@ def _span(
     )
 
 
-def _stream(path: Path, targets: Iterable[Xml.Element], latency: Xml.Element | None, name: str) -> Stream:
+def _direction(path: Path, targets: Iterable[Xml.Element], latency: Xml.Element | None, name: str) -> Direction:
     ios = sum(int(_figure(path, each, f"{name}Count")) for each in targets)
     size = sum(int(_figure(path, each, f"{name}Bytes")) for each in targets)
     mean = latency.findtext(f"Average{name}Milliseconds") if latency is not None else None
     if not ios or mean is None:
-        return Stream(ios=ios, bytes=size, latency="none", latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+        return Direction(ios=ios, bytes=size, latency="none", latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
     percentiles = _percentiles(path, latency, name)
     extremes = dict(_percentiles(path, latency, name, ends=True))
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=size,
         latency="percentiles" if percentiles else "mean",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from iotax.imports import elbencho_json
 from iotax.imports.elbencho_json import PROGRAM, start_of, stragglers, workers_of
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, no_stream
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, no_direction
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import LevelValue, Stream
+from iotax.trial import Direction, LevelValue
 
 _NEEDED = ("operation", "time ms [last]", "IOPS [last]", "MiB/s [last]")
 
@@ -57,9 +57,9 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
     duration_s = figure("time ms [last]") / 1000
     if duration_s <= 0:
         raise Unreadable(path, "it lasted no time", line=line, at="time ms [last]")
-    own = _stream(row, "", duration_s, figure)
+    own = _direction(row, "", duration_s, figure)
     mixed = bool(row.get("rwmix read IOPS [last]", "").strip())
-    reads = _stream(row, "rwmix read ", duration_s, figure) if mixed else no_stream()
+    reads = _direction(row, "rwmix read ", duration_s, figure) if mixed else no_direction()
     writes = mixed or row["operation"].upper().startswith("WRITE")
     settings: dict[str, LevelValue] = {"operation": row["operation"].lower()}
     for column, name in (
@@ -81,7 +81,7 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
         version=row.get("version", ""),
         part=row["operation"].lower(),
         read=reads if writes else own,
-        write=own if writes else no_stream(),
+        write=own if writes else no_direction(),
         duration_ns=round(duration_s * 1e9),
         start_unix_ns=start_of(row.get("ISO date", "")),
         settings=settings,
@@ -93,10 +93,10 @@ def _phase(path: Path, line: int, row: Mapping[str, str]) -> Measured:
     )
 
 
-def _stream(row: Mapping[str, str], side: str, duration_s: float, figure: Callable[[str], float]) -> Stream:
+def _direction(row: Mapping[str, str], side: str, duration_s: float, figure: Callable[[str], float]) -> Direction:
     ios = round(figure(f"{side}IOPS [last]") * duration_s)
     timed = bool(row.get(f"{side}IO lat us [avg]", "").strip())
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=round(figure(f"{side}MiB/s [last]") * (1 << 20) * duration_s),
         latency="mean" if timed else "none",

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from iotax.imports.json_text import read_documents
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, bins_stream, no_stream
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, bins_direction, no_direction
 from iotax.imports.problems import Notes, Unreadable, number
-from iotax.trial import LevelValue, Stream
+from iotax.trial import Direction, LevelValue
 from iotax.units import parse_size
 
 PROGRAM = "elbencho"
@@ -61,11 +61,11 @@ def _phase(path: Path, phase: str, document: Mapping[str, Any], last: Mapping[st
     histogram = _part(io, "histogram")
     mixed = _part(last, "rwmix_read")
     duration_s = _lasted_s(path, phase, (last, mixed), (histogram, _part(histogram, "rwmix_read")), duration_s)
-    own = _stream(path, phase, last, duration_s, io, histogram)
+    own = _direction(path, phase, last, duration_s, io, histogram)
     reads = (
-        _stream(path, phase, mixed, duration_s, _part(io, "rwmix_read"), _part(histogram, "rwmix_read"))
+        _direction(path, phase, mixed, duration_s, _part(io, "rwmix_read"), _part(histogram, "rwmix_read"))
         if mixed
-        else no_stream()
+        else no_direction()
     )
     writes = bool(mixed) or phase.upper().startswith(("WRITE", "RWMIX"))
     config = {"version": document.get("version", "")} | _asked(document) | dict(_part(document, "config"))
@@ -82,7 +82,7 @@ def _phase(path: Path, phase: str, document: Mapping[str, Any], last: Mapping[st
         version=str(config.get("version", "")),
         part=phase.lower(),
         read=reads if writes else own,
-        write=own if writes else no_stream(),
+        write=own if writes else no_direction(),
         duration_ns=round(duration_s * 1e9),
         start_unix_ns=start_of(str(document.get("iso_start_date", ""))),
         settings=settings,
@@ -124,16 +124,16 @@ def _asked(document: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _stream(
+def _direction(
     path: Path,
     phase: str,
     totals: Mapping[str, Any],
     duration_s: float,
     latency: Mapping[str, Any],
     histogram: Mapping[str, Any],
-) -> Stream:
+) -> Direction:
     if "iops" not in totals:
-        return no_stream()
+        return no_direction()
     ios = round(_figure(path, phase, totals, "iops") * duration_s)
     size = round(_figure(path, phase, totals, "bytes")) if "bytes" in totals else 0
     timed = "avg_us" in latency
@@ -143,8 +143,8 @@ def _stream(
     if counts := _counts(path, phase, histogram, most_us):
         counted = sum(counts.values())
         sum_ns, worst_ns = (round(mean_us * 1e3 * counted), round(most_us * 1e3)) if timed else (None, None)
-        return bins_stream(counts, size, digits=_digits(counts), sum_ns=sum_ns, worst_ns=worst_ns)
-    return Stream(
+        return bins_direction(counts, size, digits=_digits(counts), sum_ns=sum_ns, worst_ns=worst_ns)
+    return Direction(
         ios=ios,
         bytes=size,
         latency="mean" if timed else "none",

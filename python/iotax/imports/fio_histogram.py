@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, Measured, bins_stream
+from iotax.imports.measured import BLOCK_SIZE, Measured, bins_direction
 from iotax.imports.problems import Notes, Unreadable
 
 PROGRAM = "fio"
@@ -70,7 +70,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     size = sizes.pop() if len(sizes) == 1 else 0
     if sizes:
         notes.add(path, "blocks of several sizes: no bandwidth can be had of counts alone")
-    streams = [bins_stream(own, size * sum(own.values()), digits=2) for own in counts]
+    streams = [bins_direction(own, size * sum(own.values()), digits=2) for own in counts]
     name = _NAME.match(path.name)
     return [
         Measured(

@@ -14,10 +14,10 @@ from typing import Any
 
 from iotax.imports.fio_options import Asked, asked_of
 from iotax.imports.json_text import read_documents
-from iotax.imports.measured import Measured, merged, no_stream
+from iotax.imports.measured import Measured, merged, no_direction
 from iotax.imports.problems import Notes, Unreadable
 from iotax.records import CpuTime
-from iotax.trial import Histogram, Stream
+from iotax.trial import Direction, Histogram
 
 PROGRAM = "fio"
 _DIGITS = 2
@@ -121,7 +121,7 @@ class _Side:
     """The reads or the writes of one job."""
 
     name: str
-    stream: Stream
+    stream: Direction
     runtime_ns: int
     remarks: list[str]
 
@@ -140,7 +140,7 @@ class _Side:
         runtime_ns = round(side["runtime"] * 1e6)
         ios = int(side.get("total_ios") or round(side.get("iops", 0) * runtime_ns / 1e9))
         if not ios:
-            return cls(name, no_stream(), runtime_ns, [])
+            return cls(name, no_direction(), runtime_ns, [])
         unit_ns = 1 if "lat_ns" in side or "clat_ns" in side else 1000
         suffix = "_ns" if unit_ns == 1 else ""
         lat, clat = side.get(f"lat{suffix}") or {}, side.get(f"clat{suffix}") or {}
@@ -156,7 +156,7 @@ class _Side:
         if not mean.get("mean"):
             return cls(
                 name,
-                Stream(ios=ios, bytes=size, latency="none", latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0),
+                Direction(ios=ios, bytes=size, latency="none", latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0),
                 runtime_ns,
                 ["fio recorded no latency (disable_lat)"],
             )
@@ -166,7 +166,7 @@ class _Side:
             for percent, value in basis.get("percentile", {}).items()
             if float(percent)  # fio 2 fills up with 0.00
         ]
-        stream = Stream(
+        stream = Direction(
             ios=ios,
             bytes=size,
             latency="histogram" if counts else "percentiles" if percentiles else "mean",
@@ -179,7 +179,7 @@ class _Side:
         return cls(name, stream, runtime_ns, remarks)
 
 
-def _merged_by_fio(path: Path, mine: Stream, together: Mapping[str, Any], name: str) -> Stream:
+def _merged_by_fio(path: Path, mine: Direction, together: Mapping[str, Any], name: str) -> Direction:
     """With the percentiles that fio made of all clients' histograms, where their rows have none to add up."""
     if mine.latency != "mean" or name not in together:
         return mine

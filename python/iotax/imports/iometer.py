@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, mean_stream
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, mean_direction
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.trial import LevelValue
 
@@ -83,7 +83,7 @@ def _test(
     # The run's length is in no column: the I/Os and their rate give it.
     duration_s = sum(ios.values()) / rate
     streams = {
-        side: mean_stream(
+        side: mean_direction(
             ios[side],
             round(figure(f"Bytes {'Read' if side == 'Read' else 'Written'}")),
             figure(f"Average {side} Response Time"),

@@ -11,13 +11,13 @@ from typing import Literal, TypeVar
 from iotax.records import CpuTime, CpuUse, Facts, Origin
 from iotax.trial import (
     Checks,
+    Direction,
     Histogram,
     LatencyKnown,
     LevelValue,
     Open,
     Outstanding,
     Second,
-    Stream,
     TrialResult,
     Window,
     merge_counts,
@@ -37,8 +37,8 @@ class Measured:
     path: Path
     program: str
     version: str
-    read: Stream
-    write: Stream
+    read: Direction
+    write: Direction
     duration_ns: int
     part: str = ""
     """Which of a file's results; empty where it holds one."""
@@ -111,16 +111,16 @@ class Measured:
         )
 
 
-def no_stream() -> Stream:
+def no_direction() -> Direction:
     """Of a direction in which there was no I/O."""
-    return Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+    return Direction(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
 
 
-def mean_stream(ios: int, size_bytes: int, mean_ms: float, worst_ms: float) -> Stream:
+def mean_direction(ios: int, size_bytes: int, mean_ms: float, worst_ms: float) -> Direction:
     """Of a program that gives mean and maximum in ms alone; NaN where it gives no maximum."""
     if not ios:
-        return no_stream()
-    return Stream(
+        return no_direction()
+    return Direction(
         ios=ios,
         bytes=size_bytes,
         latency="mean",
@@ -130,20 +130,20 @@ def mean_stream(ios: int, size_bytes: int, mean_ms: float, worst_ms: float) -> S
     )
 
 
-def reads_and_writes(whole: Stream, mix: str) -> tuple[Stream, Stream, list[str]]:
+def reads_and_writes(whole: Direction, mix: str) -> tuple[Direction, Direction, list[str]]:
     """Of a program that reports both together: reads, writes, and what is to be said of a mix in SPDK's words."""
     if mix.endswith("write"):
-        return no_stream(), whole, []
+        return no_direction(), whole, []
     mixed = mix in ("rw", "randrw")
-    return whole, no_stream(), ["reads and writes were reported together: all are shown as reads"] if mixed else []
+    return whole, no_direction(), ["reads and writes were reported together: all are shown as reads"] if mixed else []
 
 
-def merged(streams: Sequence[Stream]) -> Stream:
+def merged(streams: Sequence[Direction]) -> Direction:
     """Streams that ran at the same time, as one. Histograms add up; percentiles of several do not."""
     active = [each for each in streams if each.ios]
     if len(active) < 2:
-        return active[0] if active else no_stream()
-    return Stream(
+        return active[0] if active else no_direction()
+    return Direction(
         ios=sum(each.ios for each in active),
         bytes=sum(each.bytes for each in active),
         errors=sum(each.errors for each in active),
@@ -227,13 +227,13 @@ def _merged_known(parts: Sequence[LatencyKnown]) -> LatencyKnown:
     return "histogram" if set(parts) == {"histogram"} else "mean"
 
 
-def bins_stream(
+def bins_direction(
     counts: Mapping[int, int], size_bytes: int, *, digits: int, sum_ns: int | None = None, worst_ns: int | None = None
-) -> Stream:
+) -> Direction:
     """Of counts by latency in ns, where nothing else is known: mean and extremes are those of the bins."""
     pairs = sorted((value, count) for value, count in counts.items() if count)
     ios = sum(count for _, count in pairs)
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=size_bytes,
         latency_sum_ns=sum(value * count for value, count in pairs) if sum_ns is None else sum_ns,

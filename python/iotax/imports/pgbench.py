@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from iotax.imports.measured import WORKERS, Measured, bins_stream, no_stream
+from iotax.imports.measured import WORKERS, Measured, bins_direction, no_direction
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import LevelValue, Stream
+from iotax.trial import Direction, LevelValue
 
 PROGRAM = "pgbench"
 _EXACT_MAX = 20_000
@@ -58,7 +58,7 @@ def _log(path: Path, notes: Notes) -> Measured:
     if skipped:
         notes.add(path, f"{skipped} transactions were skipped for being late (-L)")
     worst_us = max(counts)
-    stream = bins_stream(
+    stream = bins_direction(
         {value * 1000: count for value, count in _grouped(counts).items()},
         0,
         digits=3,
@@ -71,7 +71,7 @@ def _log(path: Path, notes: Notes) -> Measured:
         program=PROGRAM,
         version="",
         read=stream,
-        write=no_stream(),
+        write=no_direction(),
         duration_ns=(last_us - first_us) * 1000,
         start_unix_ns=first_us * 1000,
         errors=failed,
@@ -124,7 +124,7 @@ def _printed(path: Path) -> Measured:
         path=path,
         program=PROGRAM,
         version=version[1] if version else "",
-        read=Stream(
+        read=Direction(
             ios=ios,
             bytes=0,
             latency="none" if mean_ms is None else "mean",
@@ -132,7 +132,7 @@ def _printed(path: Path) -> Measured:
             latency_min_ns=0,
             latency_max_ns=0,
         ),
-        write=no_stream(),
+        write=no_direction(),
         duration_ns=round(ios / tps * 1e9),
         settings=settings,
         workers=clients if isinstance(clients, int) else None,

@@ -23,7 +23,7 @@ _ESXTOP_TIME = "%m/%d/%Y %H:%M:%S"
 
 
 @dataclass(frozen=True)
-class Sample:
+class CpuSample:
     """How busy a machine was over an interval."""
 
     start_unix_ns: int
@@ -38,7 +38,7 @@ class Recorded:
     role: Role
     host: str
     processors: int
-    samples: Sequence[Sample]
+    samples: Sequence[CpuSample]
 
     def during(self, start_unix_ns: int, end_unix_ns: int) -> CpuTime | None:
         """Busy time over a run; None where the samples do not cover it."""
@@ -79,7 +79,7 @@ def recorded(word: str, notes: Notes) -> Recorded:
     return Recorded(role, host, processors, samples)  # ty: ignore[invalid-argument-type]
 
 
-def _sysstat(path: Path, notes: Notes) -> tuple[str, int, list[Sample]]:
+def _sysstat(path: Path, notes: Notes) -> tuple[str, int, list[CpuSample]]:
     try:
         host = json.loads(path.read_text(encoding="utf-8"))["sysstat"]["hosts"][0]
         statistics = host["statistics"]
@@ -88,7 +88,7 @@ def _sysstat(path: Path, notes: Notes) -> tuple[str, int, list[Sample]]:
         raise Unreadable(path, "the JSON ends in the middle: end mpstat with Ctrl-C once only", line=line) from None
     except (LookupError, TypeError):
         raise Unreadable(path, "no `sysstat` with hosts: name what `sadf -j` or `mpstat -o JSON` wrote") from None
-    samples: list[Sample] = []
+    samples: list[CpuSample] = []
     previous: datetime | None = None
     for each in statistics:
         loads = each.get("cpu-load") or each.get("cpu-load-all") or []
@@ -102,7 +102,7 @@ def _sysstat(path: Path, notes: Notes) -> tuple[str, int, list[Sample]]:
             continue
         end_ns = round(end.timestamp() * 1e9)
         idle = float(whole["idle"]) + float(whole.get("iowait", 0)) + float(whole.get("steal", 0))
-        samples.append(Sample(end_ns - round(seconds * 1e9), end_ns, max(0.0, 1 - idle / 100)))
+        samples.append(CpuSample(end_ns - round(seconds * 1e9), end_ns, max(0.0, 1 - idle / 100)))
     return str(host.get("nodename", "")), int(host.get("number-of-cpus", 0)), samples
 
 
@@ -149,7 +149,7 @@ def _interval_s(stamp: object, end: datetime, previous: datetime | None) -> floa
     return (end - previous).total_seconds() if previous is not None else 1.0
 
 
-def _esxtop(path: Path) -> tuple[str, int, list[Sample]]:
+def _esxtop(path: Path) -> tuple[str, int, list[CpuSample]]:
     """Streams: 300 MB and 50,000 columns are normal, of which one is wanted."""
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         rows = csv.reader(file)
@@ -172,7 +172,7 @@ def esxtop_columns(header: list[str]) -> tuple[str, int, int] | None:
     return None
 
 
-def _esxtop_samples(path: Path, rows: Iterator[list[str]], total: int) -> Iterator[Sample]:
+def _esxtop_samples(path: Path, rows: Iterator[list[str]], total: int) -> Iterator[CpuSample]:
     previous: int | None = None
     for line, row in enumerate(rows, start=2):
         if len(row) <= total:
@@ -185,5 +185,5 @@ def _esxtop_samples(path: Path, rows: Iterator[list[str]], total: int) -> Iterat
         if previous is not None and end_ns > previous:
             # Each row is of the interval that ends with it; the first one's is not known.
             share = number(path, row[total], line=line, at="Physical Cpu(_Total)") / 100
-            yield Sample(previous, end_ns, share)
+            yield CpuSample(previous, end_ns, share)
         previous = end_ns

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, merged, reads_and_writes
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import Histogram, LevelValue, Stream
+from iotax.trial import Direction, Histogram, LevelValue
 
 PROGRAM = "SPDK perf"
 _ROW = re.compile(r"^(?P<name>.+?)\s*:\s+(?P<figures>[\d.]+(?:\s+[\d.]+){4})\s*$")
@@ -35,7 +35,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         notes.add(path, "it ends before its total: the rows are added up", at="Total")
     asked = _asked(text)
     seconds = _seconds(path, printed.parts, asked)
-    streams = [_stream(part, seconds) for part in printed.parts]
+    streams = [_direction(part, seconds) for part in printed.parts]
     whole = merged(streams)
     reads, writes, said = reads_and_writes(whole, str(asked.get("rw", "read")))
     if "rw" not in asked:
@@ -117,10 +117,10 @@ def _key(name: str) -> str:
     return f"{head[:43].strip()} from core {core.strip()}"
 
 
-def _stream(part: _Part, seconds: float) -> Stream:
+def _direction(part: _Part, seconds: float) -> Direction:
     rate, mebibytes, mean_us, least_us, worst_us = part.figures
     ios = round(rate * seconds)
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=round(mebibytes * (1 << 20) * seconds),
         latency="histogram" if part.bins else "percentiles" if part.cutoffs else "mean",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, WORKERS, Measured, bins_stream, no_stream
+from iotax.imports.measured import BLOCK_SIZE, WORKERS, Measured, bins_direction, no_direction
 from iotax.imports.problems import Notes, Unreadable, number, text_of
-from iotax.trial import Histogram, LevelValue, Stream, percentile
+from iotax.trial import Direction, Histogram, LevelValue, percentile
 
 PROGRAM = "sysbench"
 _PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -39,7 +39,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     streams = (
         _files(path, text, seconds, mean_ms, worst_ms)
         if files
-        else (_transactions(int(events), mean_ms, worst_ms, bins, percentiles), no_stream())
+        else (_transactions(int(events), mean_ms, worst_ms, bins, percentiles), no_direction())
     )
     settings: dict[str, LevelValue] = {}
     if threads := _figure(path, text, r"Number of threads:\s+(\d+)", "Number of threads"):
@@ -72,30 +72,32 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     ]
 
 
-def _files(path: Path, text: str, seconds: float, mean_ms: float | None, worst_ms: float) -> tuple[Stream, Stream]:
+def _files(
+    path: Path, text: str, seconds: float, mean_ms: float | None, worst_ms: float
+) -> tuple[Direction, Direction]:
     found = []
     for rate, size in (("reads/s", "read, MiB/s"), ("writes/s", "written, MiB/s")):
         ios = round((_figure(path, text, rf"{rate}:\s+([\d.]+)", rate) or 0) * seconds)
         mebibytes = _figure(path, text, rf"{size}:\s+([\d.]+)", size) or 0
-        found.append(_stream(ios, round(mebibytes * (1 << 20) * seconds), mean_ms, worst_ms))
+        found.append(_direction(ios, round(mebibytes * (1 << 20) * seconds), mean_ms, worst_ms))
     return found[0], found[1]
 
 
 def _transactions(
     events: int, mean_ms: float | None, worst_ms: float, bins: dict[int, int], percentiles: list[tuple[float, int]]
-) -> Stream:
+) -> Direction:
     if not bins:
-        plain = _stream(events, 0, mean_ms, worst_ms)
+        plain = _direction(events, 0, mean_ms, worst_ms)
         known = "percentiles" if percentiles and plain.latency == "mean" else plain.latency
         return plain.model_copy(update={"latency": known, "percentiles": percentiles})
     sum_ns = None if mean_ms is None else round(mean_ms * 1e6 * events)
-    return bins_stream(bins, 0, digits=_DIGITS, sum_ns=sum_ns, worst_ns=round(worst_ms * 1e6))
+    return bins_direction(bins, 0, digits=_DIGITS, sum_ns=sum_ns, worst_ns=round(worst_ms * 1e6))
 
 
-def _stream(ios: int, size: int, mean_ms: float | None, worst_ms: float) -> Stream:
+def _direction(ios: int, size: int, mean_ms: float | None, worst_ms: float) -> Direction:
     if not ios:
-        return no_stream()
-    return Stream(
+        return no_direction()
+    return Direction(
         ios=ios,
         bytes=size,
         latency="none" if mean_ms is None else "mean",

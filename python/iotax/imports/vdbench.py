@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, RATE, Measured, bins_stream, mean_stream
+from iotax.imports.measured import BLOCK_SIZE, RATE, Measured, bins_direction, mean_direction
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.imports.vdbench_histogram import NAME as HISTOGRAM
 from iotax.imports.vdbench_histogram import Counts, counts_beside
 from iotax.imports.vdbench_rows import MAXIMUM, Row, Tables, tables_of
-from iotax.trial import LevelValue, Second, Stream
+from iotax.trial import Direction, LevelValue, Second
 
 PROGRAM = "vdbench"
 _AVERAGE = re.compile(r"avg_(\d+)-(\d+)")
@@ -120,7 +120,7 @@ class _Run:
             ],
         )
 
-    def _streams(self, duration_s: float, counts: Counts | None) -> list[Stream]:
+    def _streams(self, duration_s: float, counts: Counts | None) -> list[Direction]:
         ios = round(self._figure("rate") * duration_s)
         share = self._figure("read%") / 100 if "read%" in self.row.values else 1.0
         reads = round(ios * share)
@@ -129,7 +129,7 @@ class _Run:
         for side, own in (("read", reads), ("write", ios - reads)):
             mean_ms = self._figure(f"{side}_resp")
             worst_ms = self._figure(f"{side}_max")
-            stream = mean_stream(
+            stream = mean_direction(
                 own,
                 round(size * own / ios) if ios else 0,
                 self._figure("resp") if math.isnan(mean_ms) else mean_ms,
@@ -138,7 +138,7 @@ class _Run:
             found.append(self._with_counts(stream, side, counts))
         return found
 
-    def _with_counts(self, stream: Stream, side: str, counts: Counts | None) -> Stream:
+    def _with_counts(self, stream: Direction, side: str, counts: Counts | None) -> Direction:
         """Mean, maximum and I/Os as the table has them, the distribution as the histogram has it."""
         bins = counts.of(side, stream.latency_max_ns) if counts is not None and stream.ios else {}
         counted = sum(bins.values())
@@ -150,7 +150,7 @@ class _Run:
                 f"{counted:,} {side}s, where {self.path.name} has {stream.ios:,}: not of this run, left out",
             )
             return stream
-        own = bins_stream(bins, stream.bytes, digits=0)
+        own = bins_direction(bins, stream.bytes, digits=0)
         return stream.model_copy(update={"latency": "histogram", "histogram": own.histogram})
 
     def _settings(self, requested: float) -> dict[str, LevelValue]:

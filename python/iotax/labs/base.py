@@ -49,7 +49,7 @@ Progress: TypeAlias = Callable[[Sample | Step], None]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckItem:
     """What a preflight found about one thing. `error` and `refused` keep the study from running."""
 
     kind: Literal["ok", "warning", "error", "refused"]
@@ -117,7 +117,7 @@ class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
 class LabUnusable(Exception):  # noqa: N818 - an outcome, not a bug
     """The study cannot run in this lab: what was found, all of it."""
 
-    def __init__(self, findings: list[Finding]) -> None:
+    def __init__(self, findings: list[CheckItem]) -> None:
         self.findings = [each for each in findings if each.kind in ("error", "refused")]
         super().__init__("\n".join(f"{each.subject}: {each.message}" for each in self.findings))
 
@@ -131,7 +131,7 @@ class Lab(ABC):
     """Runs trials of one study, one after another."""
 
     @abstractmethod
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckItem]:
         """Looks whether every treatment can run. Writes nothing anywhere."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ with `--destroy`. The engine applies the same rule by itself where it opens a fi
 from __future__ import annotations
 
 from iotax.engine import EngineError
-from iotax.labs.base import Finding
+from iotax.labs.base import CheckItem
 from iotax.labs.feasible import impossible
 from iotax.labs.hints import hint
 from iotax.labs.load import Checked
@@ -29,9 +29,9 @@ def judge(
     *,
     destroy: bool,
     memory_free_bytes: int | None = None,
-) -> list[Finding]:
+) -> list[CheckItem]:
     """What stands in the way of running the study's treatments on an endpoint that is not ours."""
-    found: list[Finding] = []
+    found: list[CheckItem] = []
     subject = f"{label} ({endpoint})"
     for needed_bytes, what, less in (
         (settings.working_set_bytes, "the working set is", "`working_set:` under load"),
@@ -39,15 +39,15 @@ def judge(
     ):
         if checked.size_bytes < needed_bytes:
             said = f"holds {format_size(checked.size_bytes)}, but {what} {format_size(needed_bytes)}; say a smaller"
-            found.append(Finding("error", subject, f"{said} {less}"))
+            found.append(CheckItem("error", subject, f"{said} {less}"))
     limits = {"max_io_bytes": checked.max_io_bytes, "block_size_bytes": checked.block_size_bytes}
     reasons = impossible(settings, **limits, memory_free_bytes=memory_free_bytes)
-    found += [Finding("error", subject, reason) for reason in reasons]
+    found += [CheckItem("error", subject, reason) for reason in reasons]
     if settings.writes and checked.held:
-        found.append(Finding("refused", subject, _in_use(checked.held)))
+        found.append(CheckItem("refused", subject, _in_use(checked.held)))
     if settings.writes and checked.read_only:
         found.append(
-            Finding(
+            CheckItem(
                 "error",
                 subject,
                 "is read-only, and the study writes; say `read: 100%` and `verify: false` under load "
@@ -58,7 +58,7 @@ def judge(
         what = checked.what or "data"
         at = f" at byte {checked.at_bytes}" if checked.at_bytes is not None else ""
         found.append(
-            Finding(
+            CheckItem(
                 "refused",
                 subject,
                 f"holds {what}{at} that iotax did not write. Nothing was changed. "
@@ -70,37 +70,37 @@ def judge(
         overwrites = settings.writes and checked.holds not in ("zeros", "pattern")
         state = f"{format_size(checked.size_bytes)}, holds {checked.what or checked.holds}"
         found.append(
-            Finding("warning", subject, f"{state}: will be destroyed, as --destroy says")
+            CheckItem("warning", subject, f"{state}: will be destroyed, as --destroy says")
             if overwrites
-            else Finding("ok", subject, state)
+            else CheckItem("ok", subject, state)
         )
     return found
 
 
-def judge_volume(path: str, size_bytes: int, checked: Checked, *, destroy: bool) -> Finding:
+def judge_volume(path: str, size_bytes: int, checked: Checked, *, destroy: bool) -> CheckItem:
     """What stands in the way of a file volume, which its server opens for writing whatever the study does."""
     subject = f"volume ({path})"
     if checked.held:
-        return Finding("refused", subject, _in_use(checked.held))
+        return CheckItem("refused", subject, _in_use(checked.held))
     if checked.read_only:
-        return Finding("error", subject, "cannot be written by this user; name another file")
+        return CheckItem("error", subject, "cannot be written by this user; name another file")
     if checked.holds == "nothing":
-        return Finding("ok", subject, f"will be made, {format_size(size_bytes)}")
+        return CheckItem("ok", subject, f"will be made, {format_size(size_bytes)}")
     state = f"holds {checked.what or checked.holds}"
     if checked.holds == "foreign":
         if destroy:
-            return Finding("warning", subject, f"{state}: will be destroyed, as --destroy says")
+            return CheckItem("warning", subject, f"{state}: will be destroyed, as --destroy says")
         at = f" at byte {checked.at_bytes}" if checked.at_bytes is not None else ""
-        return Finding(
+        return CheckItem(
             "refused",
             subject,
             f"{state}{at} that iotax did not write. Nothing was changed. Name another file; to destroy this one, add "
             f"--destroy {path}",
         )
-    return Finding("ok", subject, state)
+    return CheckItem("ok", subject, state)
 
 
-def explain_volume(path: str, error: EngineError) -> Finding:
+def explain_volume(path: str, error: EngineError) -> CheckItem:
     """A file volume that cannot be, with what to do about it."""
     hints = _HINTS | {
         "not_found": "its folder is not there",
@@ -109,20 +109,20 @@ def explain_volume(path: str, error: EngineError) -> Finding:
     }
     said = f"{error.message}; {hints[error.kind]}" if error.kind in hints else error.message
     kind = "refused" if error.kind in ("foreign_data", "in_use", "swapped") else "error"
-    return Finding(kind, f"volume ({path})", said)
+    return CheckItem(kind, f"volume ({path})", said)
 
 
 def _in_use(holder: str) -> str:
     return f"is in use: {holder}; unmount or release it first, --destroy does not override this. Nothing was changed"
 
 
-def explain(label: str, endpoint: str, error: EngineError) -> Finding:
+def explain(label: str, endpoint: str, error: EngineError) -> CheckItem:
     """An endpoint that could not be checked, with what to do about it."""
     subject = f"{label} ({endpoint})"
     if error.kind in ("in_use", "swapped"):
-        return Finding("refused", subject, str(error))
+        return CheckItem("refused", subject, str(error))
     if error.kind == "foreign_data":
-        return Finding("refused", subject, f"{error}; to destroy it, add --destroy {endpoint}")
+        return CheckItem("refused", subject, f"{error}; to destroy it, add --destroy {endpoint}")
     said = error.message if error.where == endpoint else str(error)
     what_to_do = hint(endpoint, error) or _HINTS.get(error.kind, "")
-    return Finding("error", subject, f"{said}; {what_to_do}" if what_to_do else said)
+    return CheckItem("error", subject, f"{said}; {what_to_do}" if what_to_do else said)

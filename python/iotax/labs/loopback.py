@@ -20,7 +20,7 @@ from iotax.design.plan import trial_seed
 from iotax.design.rounds import rounds_of
 from iotax.engine import EngineError
 from iotax.labs import guard
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
+from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.conditioning import filling, overwriting, worked
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
@@ -78,7 +78,7 @@ class LoopbackLab(Lab):
             sorted(os.sched_getaffinity(0)), study.lab.loopback.threads, threads_max
         )
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckItem]:
         found = [*self._check_machine(), *self._check_fio(), *self._check_volumes(lambda _: None)]
         return [*found, *self._check_server(), *self._check_endpoints(lambda _: None)]
 
@@ -94,7 +94,7 @@ class LoopbackLab(Lab):
                 self._serve(self._embedded()[0])
             except TrialFailed as failed:
                 kind = "refused" if failed.kind in ("foreign_data", "in_use", "swapped") else "error"
-                raise LabUnusable([Finding(kind, "server", failed.reason)]) from failed
+                raise LabUnusable([CheckItem(kind, "server", failed.reason)]) from failed
         self._fill_endpoints(progress)
 
     def volumes(self) -> list[str]:
@@ -360,19 +360,21 @@ class LoopbackLab(Lab):
             return f"server {server.pid}"
         return settings.endpoint.uri
 
-    def _check_machine(self) -> list[Finding]:
-        found: list[Finding] = []
+    def _check_machine(self) -> list[CheckItem]:
+        found: list[CheckItem] = []
         if self._embedded():
             pinned = f"server on processor {_list(self.serve_cpus)}, load on {_list(self.load_cpus)}"
             found.append(
-                Finding("ok", "processors", pinned)
+                CheckItem("ok", "processors", pinned)
                 if self.serve_cpus
-                else Finding("warning", "processors", "too few for server and load to have their own; they will share")
+                else CheckItem(
+                    "warning", "processors", "too few for server and load to have their own; they will share"
+                )
             )
         found += self._check_memory()
         return found
 
-    def _check_memory(self) -> Iterator[Finding]:
+    def _check_memory(self) -> Iterator[CheckItem]:
         """Whether the memory volumes that stand at one time fit: in rounds all, else one after another."""
         servers: list[tuple[Volume, Polling]] = []
         for each in self._embedded():
@@ -384,14 +386,14 @@ class LoopbackLab(Lab):
         if needed and free_bytes is not None and needed + _SPARE_BYTES > free_bytes:
             several = together and len(servers) > 1
             what = f"{len(servers)} memory volumes of {{}} in all do" if several else "a memory volume of {} does"
-            yield Finding(
+            yield CheckItem(
                 "error",
                 "memory",
                 f"{what.format(format_size(needed))} not fit into the {free_bytes >> 20} MiB free; "
                 "say a smaller `size:` under volume",
             )
 
-    def _check_fio(self) -> list[Finding]:
+    def _check_fio(self) -> list[CheckItem]:
         """Whether this machine's fio reaches what the study asks of it."""
         protocols = [each.endpoint.protocol for each in self._settings.values() if each.load.generator == "fio"]
         if not protocols:
@@ -401,15 +403,15 @@ class LoopbackLab(Lab):
             for protocol in dict.fromkeys(protocols):
                 target_of(fio, protocol, "", driver=self._study.lab.loopback.driver)
         except NoFio as missing:
-            return [Finding("error", "fio", str(missing))]
-        return [Finding("ok", "fio", f"{fio.version} ({fio.path})")]
+            return [CheckItem("error", "fio", str(missing))]
+        return [CheckItem("ok", "fio", f"{fio.version} ({fio.path})")]
 
-    def _check_server(self) -> list[Finding]:
+    def _check_server(self) -> list[CheckItem]:
         """Brings the server up on a small volume and reaches it through each protocol of the study."""
         embedded = self._embedded()
         if not embedded:
             return []
-        found: list[Finding] = []
+        found: list[CheckItem] = []
         volume = embedded[0].volume
         if volume.media != "null":
             # What a file holds is judged beside this; the protocols are the same before memory.
@@ -418,7 +420,7 @@ class LoopbackLab(Lab):
         try:
             server = Server(self._program, volume, document)
         except (EngineError, ValidationError) as error:
-            return [Finding("error", "server", str(error))]
+            return [CheckItem("error", "server", str(error))]
         with contextlib.closing(server):
             for protocol in dict.fromkeys(settings.endpoint.protocol for settings in embedded):
                 asked = [each for each in embedded if each.endpoint.protocol == protocol]
@@ -426,12 +428,12 @@ class LoopbackLab(Lab):
                 try:
                     checked = run_check(self._program, some, server.endpoint(protocol), lambda _: None)
                 except (EngineError, ValidationError) as error:
-                    found.append(Finding("error", protocol, str(error)))
+                    found.append(CheckItem("error", protocol, str(error)))
                     continue
                 reasons = {reason: None for each in asked for reason in self._impossible(each, checked)}
-                found += [Finding("error", protocol, reason) for reason in reasons]
+                found += [CheckItem("error", protocol, reason) for reason in reasons]
                 if not reasons:
-                    found.append(Finding("ok", protocol, "the embedded server answers"))
+                    found.append(CheckItem("ok", protocol, "the embedded server answers"))
         return found
 
     def _impossible(self, settings: Settings, checked: Checked) -> Iterator[str]:
@@ -443,9 +445,9 @@ class LoopbackLab(Lab):
             memory_free_bytes=_memory_free_bytes(),
         )
 
-    def _check_volumes(self, progress: Progress) -> list[Finding]:
+    def _check_volumes(self, progress: Progress) -> list[CheckItem]:
         """Whose data the files of file volumes hold, and whether there is room for those that are not there."""
-        found: list[Finding] = []
+        found: list[CheckItem] = []
         for volume in {each.volume.path: each.volume for each in self._embedded()}.values():
             if not (uri := volume_uri(volume)):
                 continue
@@ -457,14 +459,16 @@ class LoopbackLab(Lab):
             except EngineError as error:
                 found.append(guard.explain_volume(uri.removeprefix("local:"), error))
             except ValidationError as error:
-                found.append(Finding("error", "volume", f"the engine's answer does not fit its own interface: {error}"))
+                found.append(
+                    CheckItem("error", "volume", f"the engine's answer does not fit its own interface: {error}")
+                )
             else:
                 found.append(guard.judge_volume(uri.removeprefix("local:"), volume.size, checked, destroy=destroy))
         return found
 
-    def _hold_endpoints(self) -> list[Finding]:
+    def _hold_endpoints(self) -> list[CheckItem]:
         """Local files and devices are this study's alone from here to its end."""
-        found: list[Finding] = []
+        found: list[CheckItem] = []
         writes = {uri: any(each.writes for each in asked) for uri, asked in self._external().items()}
         for uri in sorted(writes, key=lambda uri: not writes[uri]):
             try:
@@ -485,15 +489,15 @@ class LoopbackLab(Lab):
             raise EngineError("foreign_data", message, uri)
         self._held.touched(uri)
 
-    def _check_endpoints(self, progress: Progress) -> list[Finding]:
+    def _check_endpoints(self, progress: Progress) -> list[CheckItem]:
         """Each once for every label that goes there, which may have credentials of its own."""
-        found: list[Finding] = []
+        found: list[CheckItem] = []
         for uri, every in self._external().items():
             for label in dict.fromkeys(each.label for each in every):
                 found += self._check_endpoint(label, uri, [each for each in every if each.label == label], progress)
         return found
 
-    def _check_endpoint(self, label: str, uri: str, every: list[Settings], progress: Progress) -> list[Finding]:
+    def _check_endpoint(self, label: str, uri: str, every: list[Settings], progress: Progress) -> list[CheckItem]:
         """Every treatment that goes to the endpoint is judged; what they share is said once."""
         largest = _largest(every)
         # Of what is given away only the beginning is named.
@@ -504,8 +508,8 @@ class LoopbackLab(Lab):
         except EngineError as error:
             return [guard.explain(label, uri, error)]
         except ValidationError as error:
-            return [Finding("error", label, f"the engine's answer does not fit its own interface: {error}")]
-        findings: list[Finding] = []
+            return [CheckItem("error", label, f"the engine's answer does not fit its own interface: {error}")]
+        findings: list[CheckItem] = []
         for settings in every:
             destroy, free_bytes = self._may_destroy(uri), _memory_free_bytes()
             for each in guard.judge(settings, label, uri, checked, destroy=destroy, memory_free_bytes=free_bytes):

@@ -41,6 +41,19 @@ class CpuEvents(Record):
     kernel_cycles: int
 
 
+class ProcessCpu(Record):
+    """CPU time of one process over the window, from precise process clocks, as the engine gives it."""
+
+    pid: int
+    total_ns: int
+    user_ns: int
+    system_ns: int
+    run_queue_wait_ns: int | None = None
+    max_rss_bytes: int | None = None
+    events: CpuEvents | None = None
+    no_events: str | None = None
+
+
 class CpuTime(Record):
     """CPU time of one layer of one host over a window."""
 

@@ -11,6 +11,7 @@ from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
 from iotax.study.model import Level, Settings, Stream, Study, Vm, factor_names
+from iotax.study.omissions import Omissions
 from iotax.study.precondition import ROUNDS_MIN
 from iotax.study.sim import CostsError, Sim, read_costs
 from iotax.study.source import Place
@@ -193,7 +194,7 @@ _DIGESTS = ("header_digest", "data_digest")
 
 
 def _topology(study: Study) -> Iterator[tuple[Place, str]]:
-    """What a protocol cannot have, for every combination of levels that the study does not exclude."""
+    """What a protocol cannot have, for every combination of levels that the design does not omit."""
     if study.lab.hosts is not None:
         yield from _topology_of_hosts(study)
     elif study.lab.sim is not None:
@@ -230,7 +231,7 @@ def _topology_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str]]]) -> Iterator[tuple[Place, str]]:
-    """What is refused of any combination of levels that the study does not exclude, each once."""
+    """What is refused of any combination of levels that the design does not omit, each once."""
     told = set()
     for treatment in _combinations(study, ("protocol", *Topology.model_fields, *_DIGESTS)):
         for name, reason in of(study.settings(treatment)):
@@ -242,16 +243,12 @@ def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str
 
 
 def _combinations(study: Study, names: tuple[str, ...]) -> Iterator[dict]:
-    """Levels of those of these fields that are factors, without what is excluded whatever the other factors say."""
+    """Levels of those of these fields that are factors, without what the design omits whatever others say."""
     levels = {name: found for name, found in study.levels().items() if name in names}
-    excluded = [
-        {name: study.level(name, value) for name, value in combination.items()}
-        for combination in study.design.exclude
-        if set(combination) <= set(levels)
-    ]
+    omitted = Omissions(study)
     for chosen in itertools.product(*levels.values()):
         combination = dict(zip(levels, chosen, strict=True))
-        if not any(all(combination[name] == level for name, level in each.items()) for each in excluded):
+        if combination not in omitted:
             yield {name: level.value for name, level in combination.items()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from iotax.analysis.cpu_model import CpuModel, Load
+from iotax.analysis.cpu_model import CpuModel, LoadPoint
 from iotax.analysis.fieller import fieller
 
 BACKGROUND_MOST = 0.99
@@ -27,12 +27,12 @@ def study3(
     nfs_random_us: float = 0.0,
     bend: float = 0.0,
     block_cv: float = 0.02,
-) -> list[Load]:
+) -> list[LoadPoint]:
     """Study 3's design: protocol × block × read × random × rate in blocks; effects are half differences in µs."""
     loads, order = [], 0
     for block in range(1, replicates + 1):
         drift = rng.lognormal(0, block_cv)
-        loads.append(Load("", {}, 0.0, background * rng.normal(1, cv), block=block))
+        loads.append(LoadPoint("", {}, 0.0, background * rng.normal(1, cv), block=block))
         for arm, size, read, random, rate in itertools.product(
             prices, ("4KiB", "8KiB"), ("0%", "100%"), ("0%", "100%"), rates
         ):
@@ -43,7 +43,7 @@ def study3(
             busy = background + rate * 1e-6 * price * drift * rng.normal(1, cv)
             order += 1
             levels = {"block_size": size, "read": read, "random": random}
-            loads.append(Load(arm, levels, rate, busy, rate, block, order))
+            loads.append(LoadPoint(arm, levels, rate, busy, rate, block, order))
     return loads
 
 
@@ -171,7 +171,7 @@ def test_a_price_that_one_block_alone_carries_has_no_interval():
 
 def test_a_block_of_which_only_the_idle_machine_was_measured_changes_nothing_else():
     loads = study3(np.random.default_rng(14), replicates=3)
-    more = CpuModel([*loads, Load("", {}, 0.0, 0.03, block=4)])
+    more = CpuModel([*loads, LoadPoint("", {}, 0.0, 0.03, block=4)])
     assert more.cost_us("fcp").value == pytest.approx(CpuModel(loads).cost_us("fcp").value, rel=0.01)
     assert more.cost_us("fcp").high / more.cost_us("fcp").low < 1.5
 

@@ -64,7 +64,7 @@ def test_percentile_interval_covers_the_percentile_at_its_confidence():
     hits = 0
     for _ in range(1000):
         values, counts = np.unique(rng.integers(0, 1_000_000, 500), return_counts=True)
-        low, high = histogram.Histogram(values, counts, 0.0).percentile_interval_ns(95)
+        low, high = histogram.LatencyBins(values, counts, 0.0).percentile_interval_ns(95)
         hits += low <= 950_000 <= high
     assert 0.93 <= hits / 1000 <= 0.97
 

@@ -197,22 +197,22 @@ def test_snia_window(rounds, excursion, steady_state):
 def test_smallest_count_for_a_percentiles_interval(percent, n):
     assert histogram.smallest_count(percent) == n
     for count, known in ((n - 1, False), (n, True)):
-        ranks = histogram.Histogram(np.arange(1, count + 1), np.ones(count, dtype=np.int64), 0.0)
+        ranks = histogram.LatencyBins(np.arange(1, count + 1), np.ones(count, dtype=np.int64), 0.0)
         assert (ranks.percentile_interval_ns(percent) is not None) is known
 
 
 def test_stall_from_the_intended_start_shows_the_omission():
     """10,000 operations of 1 ms, then one stall of 100 s, one operation due every 10 ms."""
     ms = 1_000_000
-    naive = histogram.Histogram(np.array([ms, 100_000 * ms]), np.array([10_000, 1]), 0.0)
+    naive = histogram.LatencyBins(np.array([ms, 100_000 * ms]), np.array([10_000, 1]), 0.0)
     assert naive.mean_ns() / ms == pytest.approx(10.998, abs=0.003)
     assert naive.percentile_ns(99.99) == ms
     # Those due during the stall wait from when they were due: 100 s, 99.99 s, …, 10 ms.
     waited = np.arange(10, 100_001, 10) * ms
     intended = histogram.merge(
         [
-            histogram.Histogram(np.array([ms]), np.array([10_000]), 0.0),
-            histogram.Histogram(waited, np.ones(len(waited), dtype=np.int64), 0.0),
+            histogram.LatencyBins(np.array([ms]), np.array([10_000]), 0.0),
+            histogram.LatencyBins(waited, np.ones(len(waited), dtype=np.int64), 0.0),
         ]
     )
     assert intended.total == 20_000

@@ -21,7 +21,7 @@ class Drawn:
         drawn = np.sort(median_ns * np.exp(SPREAD * rng.standard_normal(ios)))
         digits = 10.0 ** (np.floor(np.log10(drawn)) - 3)
         values, counts = np.unique(np.ceil(drawn / digits) * digits, return_counts=True)
-        self.latency = histogram.Histogram(values, counts, 0.001)
+        self.latency = histogram.LatencyBins(values, counts, 0.001)
 
 
 def runs(rng, blocks, *, median_ns=50_000.0, run_sd=0.05, drift=None, ios=4_000):
@@ -110,7 +110,7 @@ def test_a_slow_tail_shows_in_the_tail_alone():
     for run in other:
         values = run.latency.values_ns.copy()
         values[np.cumsum(run.latency.counts) > 0.98 * run.latency.total] *= 3
-        run.latency = histogram.Histogram(values, run.latency.counts, 0.001)
+        run.latency = histogram.LatencyBins(values, run.latency.counts, 0.001)
     points = {point.percent: point for point in shift("b", "", other, base).points}
     assert points[50.0].p > 0.05
     assert points[99.0].p < 0.01

@@ -22,23 +22,20 @@ from iotax.design import plan as designed
 from iotax.notebook import Writer
 from iotax.older_results import completed
 from iotax.queueing import closed_mmc
-from iotax.records import Carrier, IscsiAgreed, NothingAgreed
+from iotax.records import Carrier, Core, IscsiAgreed, NothingAgreed
 from iotax.study import Study
 from iotax.trial import (
     Attempt,
     Background,
     Checks,
     Connected,
-    Core,
-    Cpu,
     CpuUse,
+    Direction,
     Histogram,
     Latency,
-    Machine,
     Open,
     Outstanding,
     Second,
-    Stream,
     Trial,
     TrialResult,
     Verify,
@@ -413,10 +410,10 @@ def _attempt(trial: Trial, number: int, at_ns: int, result: TrialResult | None) 
     )
 
 
-def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator) -> Stream:
+def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator) -> Direction:
     """Latencies around their mean with a tail of stalls, in bins of three significant digits."""
     if ios == 0:
-        return Stream(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
+        return Direction(ios=0, bytes=0, latency_sum_ns=0, latency_min_ns=0, latency_max_ns=0)
     drawn = rng.lognormal(-0.045, 0.3, min(ios, 20_000))
     drawn[rng.random(len(drawn)) < 0.002] *= 6
     drawn *= mean_us * 1e3 / drawn.mean()
@@ -424,7 +421,7 @@ def _stream(ios: int, size_bytes: int, mean_us: float, rng: np.random.Generator)
     values, counts = np.unique((np.round(drawn / digits) * digits).astype(np.int64), return_counts=True)
     scaled = np.maximum(1, counts * ios // max(1, len(drawn)))
     scaled[np.argmax(scaled)] += ios - int(scaled.sum())
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=ios * size_bytes,
         errors=0,
@@ -441,11 +438,12 @@ def _late(ios: int) -> Latency:
     return Latency(latency_sum_ns=100 * max(1, ios), latency_min_ns=100, latency_max_ns=100, histogram=histogram)
 
 
-def _cpu(pid: int, total_ns: int) -> Cpu:
-    return Cpu(pid=pid, total_ns=total_ns, user_ns=total_ns // 3, system_ns=total_ns - total_ns // 3)
+def _cpu(pid: int, total_ns: int) -> dict[str, Any]:
+    """Of a process, as the engine gives it; so the next, of the machine."""
+    return {"pid": pid, "total_ns": total_ns, "user_ns": total_ns // 3, "system_ns": total_ns - total_ns // 3}
 
 
-def _machine(busy_ns: int, duration_s: float) -> Machine:
+def _machine(busy_ns: int, duration_s: float) -> dict[str, Any]:
     per_core = busy_ns // CORES
     cores = [
         Core(
@@ -461,7 +459,7 @@ def _machine(busy_ns: int, duration_s: float) -> Machine:
         )
         for i in range(CORES)
     ]
-    return Machine(cores=cores, busy_ns=busy_ns)
+    return {"cores": cores, "busy_ns": busy_ns}
 
 
 def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:

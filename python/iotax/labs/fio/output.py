@@ -15,11 +15,11 @@ from iotax.records import CpuUse
 from iotax.study.model import Settings
 from iotax.trial import (
     Checks,
+    Direction,
     Histogram,
     Open,
     Outstanding,
-    Stream,
-    StreamPart,
+    StreamResult,
     TrialResult,
     Verify,
     Window,
@@ -58,7 +58,7 @@ def result_of(
     if failed := [job for job in jobs if job.get("error")]:
         raise TrialFailed(f"fio: error {failed[0]['error']} in job {failed[0]['jobname']}")
     duration_ns = max(job[side]["runtime"] for job in jobs for side in ("read", "write")) * 1_000_000
-    reads, writes = ([_stream(job[side]) for job in jobs] for side in ("read", "write"))
+    reads, writes = ([_direction(job[side]) for job in jobs] for side in ("read", "write"))
     read, write = _together(reads), _together(writes)
     ios = read.ios + write.ios
     if not ios:
@@ -71,7 +71,7 @@ def result_of(
     for group, one, other in zip(groups(settings), reads, writes, strict=True):
         access = group.access
         parts.append(
-            StreamPart(
+            StreamResult(
                 name=access.name,
                 workers=group.workers,
                 block_size_bytes=access.block_size,
@@ -112,12 +112,12 @@ def result_of(
     )
 
 
-def _stream(side: dict[str, Any]) -> Stream:
+def _direction(side: dict[str, Any]) -> Direction:
     latency = side["lat_ns"]
     counts = sorted((int(value), int(count)) for value, count in latency.get("bins", {}).items() if count)
     ios = sum(count for _, count in counts)
     # With `group_reporting` the I/Os of the ramp are in no histogram, and a few of them in `total_ios`.
-    return Stream(
+    return Direction(
         ios=ios,
         bytes=side["io_bytes"] * ios // side["total_ios"] if side["total_ios"] else 0,
         latency_sum_ns=round(latency["mean"] * ios),
@@ -127,9 +127,9 @@ def _stream(side: dict[str, Any]) -> Stream:
     )
 
 
-def _together(streams: list[Stream]) -> Stream:
+def _together(streams: list[Direction]) -> Direction:
     active = [each for each in streams if each.ios] or streams[:1]
-    return Stream(
+    return Direction(
         ios=sum(each.ios for each in active),
         bytes=sum(each.bytes for each in active),
         latency_sum_ns=sum(each.latency_sum_ns for each in active),

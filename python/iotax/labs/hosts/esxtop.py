@@ -9,7 +9,7 @@ import time
 
 import asyncssh
 
-from iotax.imports.processors import Recorded, Sample, esxtop_columns
+from iotax.imports.processors import CpuSample, Recorded, esxtop_columns
 from iotax.labs.hosts.ssh import HostFault, Link
 from iotax.records import CpuTime
 
@@ -25,7 +25,7 @@ class Esxtop:
 
     def __init__(self, host: str, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self.host, self._process = host, process
-        self._samples: list[Sample] = []
+        self._samples: list[CpuSample] = []
         self._read_unix_ns = 0
         self._total = self._processors = 0
 
@@ -55,7 +55,7 @@ class Esxtop:
                 share = float(row[self._total]) / 100
             except (IndexError, ValueError):
                 raise HostFault(self.host, "esxtop there wrote a row without processors", "wrong_kind") from None
-            self._samples.append(Sample(self._read_unix_ns, now_ns, share))
+            self._samples.append(CpuSample(self._read_unix_ns, now_ns, share))
             self._read_unix_ns = now_ns
 
     def during(self, start_unix_ns: int, end_unix_ns: int) -> CpuTime | None:

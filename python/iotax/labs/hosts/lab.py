@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
+from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hosts.agent import LEASE_NS, Agent, Hear
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
@@ -89,7 +89,7 @@ class HostsLab(Lab):
         self._background: dict[str, tuple[int, int]] = {}
         """Host → busy and window of the block under way, ns."""
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckItem]:
         found = self._await(self._check_hosts())
         if any(each.kind == "error" for each in found):
             return found
@@ -117,7 +117,7 @@ class HostsLab(Lab):
             self._prepared = True
             self._await(self._volumes.fill(progress))
         except HostFault as fault:
-            raise LabUnusable([Finding("error", fault.host, fault.message)]) from fault
+            raise LabUnusable([CheckItem("error", fault.host, fault.message)]) from fault
 
     def volumes(self) -> list[str]:
         return self._volumes.endpoints()
@@ -291,19 +291,21 @@ class HostsLab(Lab):
             for link in self._links():
                 group.create_task(link.run("true"))
 
-    async def _check_hosts(self) -> list[Finding]:
+    async def _check_hosts(self) -> list[CheckItem]:
         found = []
         for each in await survey(self._roles(), self._binary):
             if each.fault:
-                found.append(Finding("error", each.host, each.fault))
+                found.append(CheckItem("error", each.host, each.fault))
                 continue
-            found += [Finding("error", each.host, f"{what}, and this study needs it there") for what in each.obstacles]
+            found += [
+                CheckItem("error", each.host, f"{what}, and this study needs it there") for what in each.obstacles
+            ]
             if each.clock is None:
-                found.append(Finding("ok", each.host, f"{each.role}, {each.kernel}, read by esxtop"))
+                found.append(CheckItem("ok", each.host, f"{each.role}, {each.kernel}, read by esxtop"))
                 continue
             ahead_ms, error_ms = each.clock.ahead_ns / 1e6, each.clock.error_ns / 1e6
             said = f"{each.role}, Linux {each.kernel}, {each.cores} cores, clock {ahead_ms:+.2f} ms ± {error_ms:.2f} ms"
-            found.append(Finding("ok", each.host, said))
+            found.append(CheckItem("ok", each.host, said))
         return found
 
     async def _reach(self, settings: Settings, clients: int, progress: Progress) -> list[Reached]:

@@ -10,19 +10,18 @@ from pydantic import Field
 
 from iotax.labs.hosts.clock import Offset
 from iotax.records import CpuTime, CpuUse, Record
-from iotax.records.cpu import Role
+from iotax.records.cpu import ProcessCpu, Role
 from iotax.trial import (
     Arrived,
     Checks,
     Client,
-    Cpu,
+    Direction,
     Histogram,
     Latency,
     Open,
     Outstanding,
     Second,
-    Stream,
-    StreamPart,
+    StreamResult,
     TrialResult,
     Verify,
     merge_counts,
@@ -88,10 +87,10 @@ def _client(part: Part, first_ns: int) -> Client:
     )
 
 
-def _streams(streams: Sequence[Stream]) -> Stream:
+def _streams(streams: Sequence[Direction]) -> Direction:
     done = [each for each in streams if each.ios]
     services = [each.service for each in streams if each.service is not None]
-    return Stream(
+    return Direction(
         ios=sum(each.ios for each in streams),
         bytes=sum(each.bytes for each in streams),
         errors=sum(each.errors for each in streams),
@@ -119,7 +118,7 @@ def _histograms(parts: Sequence[Histogram]) -> Histogram:
     return Histogram(significant_digits=digits, counts=list(merge_counts(*parts).items()))
 
 
-def _parts(parts: Sequence[StreamPart]) -> StreamPart:
+def _parts(parts: Sequence[StreamResult]) -> StreamResult:
     rates = [each.rate_iops for each in parts if each.rate_iops is not None]
     arrived = [each.arrived for each in parts if each.arrived is not None]
     return parts[0].model_copy(
@@ -194,7 +193,7 @@ class Observed(Record):
     """A target's host over the window, as the engine's `observed` line gives it."""
 
     window: dict[str, int]
-    watched: dict[str, Cpu] = Field(default={})
+    watched: dict[str, ProcessCpu] = Field(default={})
     machine: dict[str, object]
 
 

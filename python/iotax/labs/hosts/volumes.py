@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from iotax.engine import EngineError
 from iotax.labs import guard
-from iotax.labs.base import Finding, Progress, Step, Worked
+from iotax.labs.base import CheckItem, Progress, Step, Worked
 from iotax.labs.conditioning import overwriting, worked
 from iotax.labs.hosts.agent import Agent
 from iotax.labs.hosts.measure import each_of
@@ -72,10 +72,10 @@ class Volumes:
         devices = any(path.kind != "nfs" for path in paths) or any(uri.startswith(f"{_LOCAL}/dev/") for uri in uris)
         return Asked(tuple(commands), devices, next(iter(peers), ""))
 
-    async def check(self, progress: Progress) -> list[Finding]:
+    async def check(self, progress: Progress) -> list[CheckItem]:
         """What stands at each endpoint. A volume that several hosts reach is looked at once, the others only see
         whether it is the same."""
-        found: list[Finding] = []
+        found: list[CheckItem] = []
         for settings in self._external():
             whole: dict[str, str] = {}
             for index in self._viewers(settings):
@@ -184,7 +184,9 @@ class Volumes:
         uri = settings.endpoint.uri
         return range(len(self._initiators)) if CLIENT in uri or _on_host(uri) else range(1)
 
-    async def _check(self, settings: Settings, index: int, whole: dict[str, str], progress: Progress) -> list[Finding]:
+    async def _check(
+        self, settings: Settings, index: int, whole: dict[str, str], progress: Progress
+    ) -> list[CheckItem]:
         """`whole` holds the identities that were looked at from end to end, and by whom."""
         link, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
         progress(Step(f"{link.name}: checking what data {uri} holds"))
@@ -200,10 +202,10 @@ class Volumes:
                 attached = await self.paths.up(link, uri, settings)
                 self._identities[link.name, uri] = attached.identity
                 if settings.endpoint.kernel and (first := whole.setdefault(attached.identity, link.name)) != link.name:
-                    return [Finding("ok", f"{label} ({uri})", f"the volume that {first} has, {attached.identity}")]
+                    return [CheckItem("ok", f"{label} ({uri})", f"the volume that {first} has, {attached.identity}")]
                 if CLIENT not in named and settings.endpoint.kernel and len(whole) > 1:
                     said = f"is {attached.identity}, and {next(iter(whole.values()))} has {next(iter(whole))}"
-                    return [Finding("error", f"{label} ({uri})", f"{said}: all must reach one volume")]
+                    return [CheckItem("error", f"{label} ({uri})", f"{said}: all must reach one volume")]
                 checked = await self._look(link, settings, attached, look_bytes)
         except HostFault as fault:
             error = EngineError(fault.kind, fault.message, named)

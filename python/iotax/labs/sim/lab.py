@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.design.plan import trial_seed
-from iotax.labs.base import Finding, Lab, Outcome, Progress, TrialFailed
+from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
 from iotax.labs.facts import Processors
 from iotax.labs.load import run_document, run_load
 from iotax.labs.server import serve_document
@@ -34,9 +34,9 @@ class SimLab(Lab):
         assert study.lab.sim is not None, "a study of this lab"
         self._study, self._spec, self._program = study, study.lab.sim, program
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckItem]:
         about = read_costs(self._spec.costs).about
-        return [Finding("ok", "simulation", f"nothing is measured; CPU costs are those of: {about}")]
+        return [CheckItem("ok", "simulation", f"nothing is measured; CPU costs are those of: {about}")]
 
     def prepare(self, progress: Progress) -> None:
         del progress

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from iotax.labs.base import Finding
+from iotax.labs.base import CheckItem
 from iotax.labs.vm.cache import cache_root, locked
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.libraries import FOLDERS, package_closure
@@ -28,11 +28,11 @@ _TRIALS = {
 """Block devices that nobody serves: to try them tells whether QEMU has the driver."""
 
 
-def finding(drivers: Collection[str]) -> Finding:
+def finding(drivers: Collection[str]) -> CheckItem:
     """Whether QEMU has these drivers, or where they will come from."""
     if any(_absence(driver, {}) for driver in drivers):
-        return Finding("warning", "initiators", f"{_PACKAGE}, QEMU's own, will be downloaded, not installed")
-    return Finding("ok", "initiators", f"QEMU's own: {', '.join(drivers)}")
+        return CheckItem("warning", "initiators", f"{_PACKAGE}, QEMU's own, will be downloaded, not installed")
+    return CheckItem("ok", "initiators", f"QEMU's own: {', '.join(drivers)}")
 
 
 def environment(drivers: Collection[str], version: str, report: Callable[[str], None]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
-from iotax.labs.base import Finding, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
+from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import malformed, run_document, sample_of
 from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
@@ -73,14 +73,14 @@ class VmLab(Lab):
         """What each guest spends when it has nothing to do."""
         self._idle_hypervisor_cores = 0.0
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckItem]:
         found = preflight.findings(list(self._settings.values()), self._volume_bytes())
         drivers = self._hypervisors_initiators()
         if drivers and not any(each.kind == "error" for each in found):
             found.append(initiators.finding(drivers))
         reasons = {self._obstacle(each) or datastore.ports_taken(each) for each in self._settings.values()}
         return found + [
-            Finding("warning", "some trials", f"will fail: {reason}") for reason in sorted(filter(None, reasons))
+            CheckItem("warning", "some trials", f"will fail: {reason}") for reason in sorted(filter(None, reasons))
         ]
 
     def prepare(self, progress: Progress) -> None:
@@ -109,7 +109,7 @@ class VmLab(Lab):
                 self._variables = initiators.environment(drivers, version, lambda text: progress(Step(text)))
             self._boot(progress)
         except VmFault as fault:
-            raise LabUnusable([Finding("error", fault.subject, _with_console(fault))]) from fault
+            raise LabUnusable([CheckItem("error", fault.subject, _with_console(fault))]) from fault
 
     def environment(self) -> dict[str, Any]:
         return self._told

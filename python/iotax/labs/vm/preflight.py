@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from iotax.labs.base import Finding
+from iotax.labs.base import CheckItem
 from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
@@ -19,17 +19,17 @@ _FIRST_BUILD_BYTES = 1 << 30
 """Packages, unpacked kernel, headers and source for fc-nvme, image."""
 
 
-def findings(settings: list[Settings], volume_bytes: int) -> list[Finding]:
+def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     protocols = list(dict.fromkeys(each.endpoint.protocol for each in settings))
-    found: list[Finding] = []
+    found: list[CheckItem] = []
     for look in (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes)):
         try:
             found.append(look())
         except VmFault as fault:
-            missing = Finding("error", fault.subject, fault.message)
+            missing = CheckItem("error", fault.subject, fault.message)
             found += [missing] if missing not in found else []
     found += [
-        Finding("warning", each, "initiator and target run in one kernel; its CPU is that of both together")
+        CheckItem("warning", each, "initiator and target run in one kernel; its CPU is that of both together")
         for each in protocols
         if each in recipe.ONE_GUEST
     ]
@@ -51,25 +51,25 @@ def require_memory(volume_bytes: int) -> int:
     return free_bytes >> 20
 
 
-def _qemu() -> Finding:
-    return Finding("ok", "qemu", f"QEMU {require_qemu()}; whether KVM works is found out by booting")
+def _qemu() -> CheckItem:
+    return CheckItem("ok", "qemu", f"QEMU {require_qemu()}; whether KVM works is found out by booting")
 
 
-def _packages() -> Finding:
+def _packages() -> CheckItem:
     root = cache_root()
     store = Store(root / "packages")
     if store.filled:
-        return Finding("ok", "packages", f"in {root}, with {store.kernel_package()}")
+        return CheckItem("ok", "packages", f"in {root}, with {store.kernel_package()}")
     require_tools()
     need_space(root, _FIRST_BUILD_BYTES)
-    return Finding(
+    return CheckItem(
         "warning",
         "packages",
         f"{store.kernel_package()} and tools will be downloaded to {root} (about 220 MB), not installed",
     )
 
 
-def _kernel(settings: list[Settings]) -> Finding:
+def _kernel(settings: list[Settings]) -> CheckItem:
     """What a path policy asks of the kernel."""
     package = Store(cache_root() / "packages").kernel_package()
     version = tuple(int(part) for part in re.findall(r"\d+", package)[:2])
@@ -81,8 +81,8 @@ def _kernel(settings: list[Settings]) -> Finding:
                 f"the NVMe path policy queue-depth came with Linux 6.11, and {package} is older; "
                 "say numa or round-robin",
             )
-    return Finding("ok", "kernel", package)
+    return CheckItem("ok", "kernel", package)
 
 
-def _memory(volume_bytes: int) -> Finding:
-    return Finding("ok", "memory", f"{require_memory(volume_bytes)} MiB free")
+def _memory(volume_bytes: int) -> CheckItem:
+    return CheckItem("ok", "memory", f"{require_memory(volume_bytes)} MiB free")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from iotax.analysis import CellSummary, Summary
-from iotax.analysis.histogram import Histogram
+from iotax.analysis.histogram import LatencyBins
 from iotax.report.charts.base import (
     PANEL_PX,
     Drawing,
@@ -83,7 +83,7 @@ def _draw(summary: Summary, looks: dict[str, Look], cells: Sequence[CellSummary]
     return picture([line, marks, text], width_px, HEIGHT_PX, heading)
 
 
-def _say(name: str, latency: Histogram, percent: float, ns: float) -> str:
+def _say(name: str, latency: LatencyBins, percent: float, ns: float) -> str:
     """The interval is that of independent I/Os; those of one queue are not quite, so it is unsure by that at least."""
     if percent == 100:
         return f"{name}, maximum: {figure(ns / 1e3)} µs"

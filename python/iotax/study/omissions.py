@@ -1,0 +1,27 @@
+"""Which treatments a design omits: `design: {exclude: …}`.
+
+A study's own `exclude` is another thing: it leaves out runs that were measured, by what was found of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from iotax.study.model import Level, Study
+
+
+class Omissions:
+    """The combinations of levels that do not run."""
+
+    def __init__(self, study: Study) -> None:
+        self._combinations = [
+            {name: study.level(name, value) for name, value in combination.items()}
+            for combination in study.design.exclude
+        ]
+
+    def __contains__(self, levels: Mapping[str, Level]) -> bool:
+        """Whether nothing runs at these levels of some factors, whatever those of the others are."""
+        return any(
+            all(name in levels and levels[name] == level for name, level in combination.items())
+            for combination in self._combinations
+        )
