@@ -67,7 +67,7 @@ def _group(
     parts: int,
 ) -> Measured:
     asked = asked_of(rows, output.get("global options"))
-    sides = [_Side.of(path, row, name) for row in rows for name in ("read", "write", "mixed") if name in row]
+    sides = [_Side.of(path, row, name) for row in rows for name in _sides(row)]
     said = [remark for side in sides for remark in side.remarks]
     if any(side.name == "mixed" and side.stream.ios for side in sides):
         said.append("reads and writes were reported together (unified_rw_reporting): all are shown as reads")
@@ -75,7 +75,8 @@ def _group(
     writes = [side.stream for side in sides if side.name == "write"]
     duration_ns = max((side.runtime_ns for side in sides), default=0)
     if not duration_ns:
-        raise Unreadable(path, "no job ran for any time", at="runtime")
+        trims = any(row.get("trim", {}).get("total_ios") for row in rows)
+        raise Unreadable(path, "it only trims: no read or write" if trims else "no job ran for any time", at="runtime")
     read_all, write_all = merged(reads), merged(writes)
     if together is not None:
         read_all, write_all = (
@@ -99,6 +100,7 @@ def _group(
         read=read_all,
         write=write_all,
         duration_ns=duration_ns,
+        percentiles=_together_by_fio(path, rows),
         start_unix_ns=_start_unix_ns(output, rows, duration_ns) if parts == 1 or "job_start" in rows[0] else None,
         settings=asked.settings,
         workers=asked.workers,
@@ -114,6 +116,19 @@ def _group(
         notes=tuple(dict.fromkeys(said)),
         counted_in="ns and bytes" if any("io_kbytes" in row.get("read", {}) for row in rows) else "µs and KiB",
     )
+
+
+def _sides(row: Mapping[str, Any]) -> list[str]:
+    """What counts the job's I/Os once: `unified_rw_reporting=both` adds reads and writes together to both apart."""
+    apart = [name for name in ("read", "write") if name in row]
+    return apart or [name for name in ("mixed",) if name in row]
+
+
+def _together_by_fio(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, int]]:
+    """Percentiles of one job's reads and writes together, where fio reported both ways."""
+    if len(rows) != 1 or "mixed" not in rows[0] or _sides(rows[0]) == ["mixed"]:
+        return []
+    return list(_Side.of(path, rows[0], "mixed").stream.percentiles)
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,29 @@ def test_percentiles_that_fio_made_of_all_clients_are_taken_where_theirs_cannot_
     assert one(path).result([]).latency_ns(99) == 400_000
 
 
+def test_reads_and_writes_that_fio_reports_apart_and_together_count_once(tmp_path: Path) -> None:
+    """unified_rw_reporting=both; its percentiles of both together are the run's."""
+    both = fio_side(1500) | {"clat_ns": fio_side()["clat_ns"] | {"percentile": {"99.000000": 777_000}}}
+    result = one(fio_file(tmp_path / "a.json", fio_job(write=fio_side(500), mixed=both))).result([])
+    assert (result.read.ios, result.write.ios) == (1000, 500)
+    assert result.latency_ns(99) == 777_000
+    assert result.read.percentile_ns(99) == 400_000
+
+
+def test_reads_and_writes_that_fio_reports_together_only_are_told(tmp_path: Path) -> None:
+    job = fio_job(mixed=fio_side(1500))
+    del job["read"], job["write"]
+    measured = one(fio_file(tmp_path / "a.json", job))
+    assert measured.read.ios == 1500
+    assert any("unified_rw_reporting" in note for note in measured.notes)
+
+
+def test_a_file_of_trims_alone_is_told_as_such(tmp_path: Path) -> None:
+    path = fio_file(tmp_path / "a.json", fio_job(read=IDLE, trim=fio_side()))
+    with pytest.raises(Unreadable, match="it only trims: no read or write"):
+        read(path)
+
+
 def test_stonewalled_groups_are_results_of_their_own(tmp_path: Path) -> None:
     path = fio_file(tmp_path / "a.json", fio_job("read"), fio_job("write", groupid=1, read=IDLE, write=fio_side(500)))
     measured, _ = read(path)
