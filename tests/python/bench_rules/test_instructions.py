@@ -37,6 +37,10 @@ calls=1 20
 """
 
 
+_LONG = ("--digests", "--block 65536", "read --block")
+"""Of rows of the same code those that are counted by `make test-long` alone."""
+
+
 def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
     text = COUNTS.replace("+700", "700")
     assert instructions.parse(text.splitlines()) == {"initiator": 4000, "target": 700}
@@ -45,7 +49,10 @@ def test_calls_of_both_sides_are_summed_wherever_they_are_made() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "arguments",
-    [pytest.param(each, marks=pytest.mark.long if "--digests" in each else ()) for each in instructions.limits()],
+    [
+        pytest.param(each, marks=pytest.mark.long if any(more in each for more in _LONG) else ())
+        for each in instructions.limits()
+    ],
 )
 def test_an_io_takes_no_more_instructions_than_allowed(arguments: str) -> None:
     try:
