@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.disturbance import FOREIGN_LOAD_MAX, RUN_QUEUE_WAIT_MAX
 from bench.document import Document
 from bench.results import Result
 from bench.table import HEADINGS, accounting, rows, skipped
+from iotax.analysis.validity import FOREIGN_CORES_MAX, RUN_QUEUE_WAIT_MAX
 
 _LIMITS = Path(__file__).with_name("what-limits.md")
 """The text on what limits the rest: people's, not of one run."""
@@ -33,7 +33,7 @@ def page(document: Document) -> str:
         " page only.",
         "",
         "A sample is disturbed when a thread of either side waited for others than its siblings more than"
-        f" {RUN_QUEUE_WAIT_MAX:g} of its window, or other processes kept more than {FOREIGN_LOAD_MAX:g} cores busy."
+        f" {RUN_QUEUE_WAIT_MAX:g} of its window, or other processes kept more than {FOREIGN_CORES_MAX:g} cores busy."
         " Pairs with one are left out, whatever their figures.",
         "",
         *_machine(document),

@@ -195,7 +195,10 @@ class Engine:
 
     def _read_events(self, pipe: IO[bytes]) -> None:
         while line := pipe.readline(LINE_BYTES_MAX):
-            self._events.put(_parse(line))
+            try:
+                self._events.put(event_of(line))
+            except EngineError as error:
+                self._events.put(error)
         self._events.put(None)
 
     def _read_log(self, pipe: IO[bytes]) -> None:
@@ -206,16 +209,17 @@ class Engine:
                 self._on_log(text)
 
 
-def _parse(line: bytes) -> dict[str, Any] | EngineError:
+def event_of(line: bytes) -> dict[str, Any]:
+    """What a line says, whatever process or host it came from. Raises EngineError for an error line, and for none."""
     try:
         event = json.loads(line)
     except ValueError:
         event = None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         quoted = line[:80].decode(errors="replace").strip()
-        return EngineError("malformed", f"the engine wrote a line that is no event: {quoted!r}")
+        raise EngineError("malformed", f"the engine wrote a line that is no event: {quoted!r}")
     if event["event"] == "error":
-        return EngineError(
+        raise EngineError(
             str(event.get("kind", "internal")), str(event.get("message", "")), str(event.get("where", ""))
         )
     return event

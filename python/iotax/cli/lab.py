@@ -21,6 +21,7 @@ from iotax.labs.vm.guests import Guests, StepFailed
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.image import build as build_image
 from iotax.labs.vm.qemu import require_qemu
+from iotax.protocols import without_transport
 
 _VOLUME_BYTES = 64 << 20
 _COMMAND_S = 600.0
@@ -109,7 +110,7 @@ def _bring_up(booted: _Booted, protocol: str) -> None:
         leave(Exit.USAGE, f"{protocol} is not a protocol of the vm lab; it has {', '.join(recipe.PROTOCOLS)}")
     if reason := booted.image.unavailable.get(protocol):
         leave(Exit.LAB, f"{protocol} is not available: {reason}")
-    target = booted.guests["initiator" if protocol in recipe.ONE_GUEST else "storage"]
+    target = booted.guests["initiator" if protocol in without_transport() else "storage"]
     target.run(f"volume_up {_VOLUME_BYTES}; step {protocol} target_up")
     for line in booted.guests["initiator"].run(f"step {protocol} initiator_up"):
         typer.echo(line)

@@ -5,7 +5,17 @@ imports it at each press of Tab.
 """
 
 from iotax.protocols.base import Protocol, Scheme, is_port
-from iotax.protocols.table import colours, kernel_modules, knowing, known, names, schemes, titles
+from iotax.protocols.table import (
+    colours,
+    kernel_modules,
+    knowing,
+    known,
+    names,
+    of_family,
+    schemes,
+    titles,
+    without_transport,
+)
 
 __all__ = [
     "Protocol",
@@ -16,6 +26,8 @@ __all__ = [
     "knowing",
     "known",
     "names",
+    "of_family",
     "schemes",
     "titles",
+    "without_transport",
 ]

@@ -47,6 +47,8 @@ class Protocol:
     """Which labs serve it themselves: loopback, vm, hosts, sim."""
     carrier: Literal["none", "tcp", "rdma", "fcoe", "loop"] = "tcp"
     """What transports it in the labs."""
+    family: Literal["", "nfs", "scsi", "nvme"] = ""
+    """Whose commands it carries."""
     bracket: str = ""
     """What it stands for together with another row: one has all of the transport in software, the other none of it."""
     scheme: Scheme | None = None

@@ -26,11 +26,32 @@ _SCHEME = Scheme(
     kernel_form="kernel:fc://WWPN/LUN",
 )
 _SCSI = "SCSI over Fibre Channel"
-FCP = Protocol(name="fcp", title="FCP", colour="purple", labs=("vm",), carrier="fcoe", scheme=_SCHEME, bracket=_SCSI)
+FCP = Protocol(
+    name="fcp",
+    title="FCP",
+    family="scsi",
+    colour="purple",
+    labs=("vm",),
+    carrier="fcoe",
+    scheme=_SCHEME,
+    bracket=_SCSI,
+)
 FCP_LOOP = Protocol(
-    name="fcp-loop", title="FCP (no transport)", colour="plum", labs=("vm",), carrier="loop", bracket=_SCSI
+    name="fcp-loop",
+    title="FCP (no transport)",
+    family="scsi",
+    colour="plum",
+    labs=("vm",),
+    carrier="loop",
+    bracket=_SCSI,
 )
 """The SCSI stack on both sides with a call between them: what an adapter that does all of the transport leaves."""
 FC_NVME = Protocol(
-    name="fc-nvme", title="FC-NVMe", colour="ochre", labs=("vm",), carrier="loop", kernel_module="nvme_fc"
+    name="fc-nvme",
+    title="FC-NVMe",
+    family="nvme",
+    colour="ochre",
+    labs=("vm",),
+    carrier="loop",
+    kernel_module="nvme_fc",
 )

@@ -51,6 +51,7 @@ _SCHEME = Scheme(
 ISCSI = Protocol(
     name="iscsi",
     title="iSCSI",
+    family="scsi",
     colour="blue",
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=_SCHEME,
@@ -58,4 +59,4 @@ ISCSI = Protocol(
     kernel_module="iscsi_tcp",
     client=_client,
 )
-ISER = Protocol(name="iser", title="iSER", colour="sky", carrier="rdma", labs=("vm",))
+ISER = Protocol(name="iser", title="iSER", colour="sky", family="scsi", carrier="rdma", labs=("vm",))

@@ -50,6 +50,7 @@ NFS = Scheme(
 NFS3 = Protocol(
     name="nfs3",
     title="NFSv3",
+    family="nfs",
     colour="vermilion",
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=NFS,
@@ -57,6 +58,6 @@ NFS3 = Protocol(
     kernel_module="nfs",
     client=_client,
 )
-NFS41 = Protocol(name="nfs4.1", title="NFSv4.1", colour="wine", labs=("vm",))
-NFS42 = Protocol(name="nfs4.2", title="NFSv4.2", colour="pine")
+NFS41 = Protocol(name="nfs4.1", title="NFSv4.1", colour="wine", family="nfs", labs=("vm",))
+NFS42 = Protocol(name="nfs4.2", title="NFSv4.2", colour="pine", family="nfs")
 """Only as a path of a host's own kernel."""

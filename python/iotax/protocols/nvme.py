@@ -45,6 +45,7 @@ _SCHEME = Scheme(
 NVME_TCP = Protocol(
     name="nvme-tcp",
     title="NVMe/TCP",
+    family="nvme",
     colour="green",
     labs=("loopback", "vm", "hosts", "sim"),
     scheme=_SCHEME,
@@ -52,4 +53,4 @@ NVME_TCP = Protocol(
     kernel_module="nvme_tcp",
     client=_client,
 )
-NVME_RDMA = Protocol(name="nvme-rdma", title="NVMe/RDMA", colour="olive", carrier="rdma", labs=("vm",))
+NVME_RDMA = Protocol(name="nvme-rdma", title="NVMe/RDMA", colour="olive", family="nvme", carrier="rdma", labs=("vm",))

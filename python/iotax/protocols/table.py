@@ -32,6 +32,16 @@ def names(lab: str | None = None) -> tuple[str, ...]:
     return tuple(each.name for each in PROTOCOLS if (each.labs if lab is None else lab in each.labs))
 
 
+def of_family(name: str) -> tuple[str, ...]:
+    """Those that carry its commands: nfs, scsi or nvme."""
+    return tuple(each.name for each in PROTOCOLS if each.family == name)
+
+
+def without_transport() -> tuple[str, ...]:
+    """Those whose two ends stand in one kernel, with a call between them."""
+    return tuple(each.name for each in PROTOCOLS if each.carrier == "loop")
+
+
 def knowing(option: str) -> tuple[str, ...]:
     """Those that know an option of a study's `connection`."""
     return tuple(each.name for each in PROTOCOLS if option in each.options)

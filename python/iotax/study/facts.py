@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iotax.protocols import known
+from iotax.protocols import known, without_transport
 from iotax.records import Carrier, Facts, Link
 from iotax.study.hosts import Hosts
 from iotax.study.model import Settings, Study
@@ -18,7 +18,7 @@ _CARRIERS = {
 """Of the labs' own protocols."""
 _FIBRE_CHANNEL = Carrier(kind="hardware", usual="hardware", name="Fibre Channel")
 """Of a path that a host's own ports make."""
-_ONE_KERNEL = ("local", "fcp-loop", "fc-nvme")
+_ONE_KERNEL = ("local", *without_transport())
 """Whose two ends always stand in one guest."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from iotax.protocols import knowing
+from iotax.protocols import knowing, of_family
 from iotax.study.endpoint import Endpoint
 from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
 from iotax.study.hosts import CLIENT
@@ -81,10 +81,9 @@ _HOSTS_POLICIES = {
     "nvme-tcp": ("numa", "round-robin", "queue-depth"),
 }
 _OWN_OF = {"nconnect": "nfs", "io_queues": "nvme-tcp"}
-_SCSI = ("iscsi", "iser", "fcp")
-_NVME = ("nvme-tcp", "nvme-rdma", "fc-nvme")
-_NFS = ("nfs3", "nfs4.1")
+_SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
+"""Those that the vm lab sets up over two links."""
 _DIGESTS = knowing("header_digest")
 
 

@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 import zlib
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from conftest import wait_for
 from engine_process import ready, started
 from raw_iscsi import Session, cdb_16
 from raw_nvme import DISCOVERY, Queue
@@ -60,10 +60,8 @@ def test_status_tells_the_connections_of_now() -> None:
         with contextlib.ExitStack() as stack:
             for count in (1, 2, 3):
                 stack.enter_context(socket.create_connection(address))
-                time.sleep(0.2)
-                assert status(process)["connections"] == count
-        time.sleep(0.2)
-        assert status(process)["connections"] == 0
+                wait_for(lambda count=count: status(process)["connections"] == count, f"{count} connections")
+        wait_for(lambda: status(process)["connections"] == 0, "all to be gone")
 
 
 def command(opcode: int, cid: int, sgl: tuple[int, int], **dwords: int) -> bytearray:

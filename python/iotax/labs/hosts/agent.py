@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import asyncssh
 
+from iotax.engine import EngineError, event_of
 from iotax.labs.hosts.ssh import HostFault, Link
 
 LEASE_NS = 15_000_000_000
@@ -60,10 +61,10 @@ class Agent:
             raise HostFault(self.host, f"the connection was lost: {error}") from error
         except asyncio.IncompleteReadError:
             raise HostFault(self.host, await self._ending(), "died") from None
-        event = json.loads(line)
-        if event["event"] == "error":
-            raise HostFault(self.host, f"{event['message']} ({event['where']})", event["kind"])
-        return event
+        try:
+            return event_of(line)
+        except EngineError as error:
+            raise HostFault(self.host, str(error), error.kind) from error
 
     async def expect(self, name: str, within_s: float, hear: Hear | None = None) -> dict[str, Any]:
         """The next event of that name; those before it go to `hear`."""

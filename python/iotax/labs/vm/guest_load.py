@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from iotax.engine import EngineError
+from iotax.engine import EngineError, event_of
 from iotax.labs.vm.guests import Guest, StepFailed
 from iotax.labs.vm.image import ENGINE
 
@@ -32,13 +32,7 @@ def run_engine(guest: Guest, document: dict[str, Any], each: Callable[[Event], N
     def hear(line: str) -> None:
         nonlocal deadline_s
         deadline_s = max(deadline_s, time.monotonic() + _SILENCE_S)
-        try:
-            event = json.loads(line)
-        except ValueError:
-            raise EngineError("malformed", f"the engine wrote a line that is no event: {line[:80]!r}") from None
-        if event.get("event") == "error":
-            raise EngineError(str(event.get("kind")), str(event.get("message", "")), str(event.get("where", "")))
-        each(event)
+        each(event_of(line.encode()))
 
     try:
         guest.stream(script, hear, lambda: deadline_s)

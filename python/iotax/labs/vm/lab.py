@@ -21,7 +21,7 @@ from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import malformed, run_document, sample_of
-from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe, topology
+from iotax.labs.vm import accelerator, datastore, initiators, preflight, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
@@ -29,6 +29,7 @@ from iotax.labs.vm.guest_load import Event, fill, run_engine
 from iotax.labs.vm.guests import Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
+from iotax.protocols import without_transport
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
@@ -342,7 +343,7 @@ class VmLab(Lab):
         return (connected or Connected()).told(_endpoint(settings), facts)
 
     def _in_one_guest(self, protocol: str) -> bool:
-        return self._vm.guests == 1 or protocol in recipe.ONE_GUEST
+        return self._vm.guests == 1 or protocol in without_transport()
 
     def _target_guest(self, protocol: str) -> Role:
         return "initiator" if self._in_one_guest(protocol) else "storage"

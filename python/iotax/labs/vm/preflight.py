@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from iotax.labs.base import CheckItem
-from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Store, require_tools
 from iotax.labs.vm.qemu import require_qemu
+from iotax.protocols import without_transport
 from iotax.study import Settings
 
 _QUEUE_DEPTH_SINCE = (6, 11)
@@ -31,7 +31,7 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     found += [
         CheckItem("warning", each, "initiator and target run in one kernel; its CPU is that of both together")
         for each in protocols
-        if each in recipe.ONE_GUEST
+        if each in without_transport()
     ]
     return found
 

@@ -68,9 +68,6 @@ CONTROLLERS: dict[str, Part] = {
 }
 """Every controller behind which a datastore's disk may stand."""
 
-ONE_GUEST = frozenset({"fcp-loop", "fc-nvme"})
-"""Protocols whose initiator and target share a kernel."""
-
 
 def parts() -> dict[str, Part]:
     """What one image holds, by the name of what it serves."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from iotax.protocols import of_family
 from iotax.study import Settings
 from iotax.study.model import format_level
 from iotax.study.topology import Topology
@@ -17,7 +18,6 @@ _DIGESTS = ("header_digest", "data_digest")
 _ROUNDED = 0.01
 _EVEN = ("round-robin",)
 """Policies that promise every path an equal share."""
-_NFS = ("nfs3", "nfs4.1")
 
 
 def environment(settings: Settings, guests: int) -> str:
@@ -84,7 +84,7 @@ def paths_used(settings: Settings, before: dict[str, PathUse], after: dict[str, 
     if len(after) < 2:
         return None
     # The Linux RPC client deals requests to the connections of a mount in turn.
-    policy = "round-robin" if settings.endpoint.protocol in _NFS else settings.topology.path_policy or ""
+    policy = "round-robin" if settings.endpoint.protocol in of_family("nfs") else settings.topology.path_policy or ""
     none = PathUse(name="", ios=0, bytes=0)
     used = [
         use.model_copy(
