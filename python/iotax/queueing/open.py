@@ -47,10 +47,6 @@ class MMc:
         """Mean number in the system, by Little's law."""
         return self.arrivals_per_s * self.response_s if self.utilisation < 1 else math.inf
 
-    @property
-    def customers_waiting(self) -> float:
-        return self.arrivals_per_s * self.wait_s if self.utilisation < 1 else math.inf
-
     def response_exceeds(self, time_s: float) -> float:
         """P(response > time). Wait and service are independent; their sum is convolved in closed form."""
         if self.utilisation >= 1:
@@ -85,13 +81,3 @@ class MMc:
             else:
                 upper_s = middle_s
         return middle_s
-
-
-def mgc_wait_s(queue: MMc, arrival_cv2: float, service_cv2: float) -> float:
-    """Mean wait for other variabilities by Allen and Cunneen: an approximation, exact for M/M/c and M/G/1.
-
-    `arrival_cv2`, `service_cv2`: squared coefficients of variation of the time between arrivals and of service.
-    """
-    if arrival_cv2 < 0 or service_cv2 < 0:
-        raise ValueError("a squared coefficient of variation is not negative")
-    return queue.wait_s * (arrival_cv2 + service_cv2) / 2

@@ -5,7 +5,6 @@ size meets a utilisation cap **and** a response-time target, in the M/M/c model.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,23 +70,6 @@ def size_range(
     """Sizes at both ends of the interval of the service time: the cores are known no better than the cost per I/O."""
     low, high = service_interval_s
     return size(rate_per_s, low, target, storage_s), size(rate_per_s, high, target, storage_s)
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    utilisation: float
-    response_s: float
-    response_p95_s: float
-    response_p99_s: float
-
-
-def response_curve(service_s: float, servers: int, utilisations: Sequence[float]) -> tuple[CurvePoint, ...]:
-    """Response time over utilisation, mean and percentiles."""
-    queues = (MMc(u * servers / service_s, service_s, servers) for u in utilisations)
-    return tuple(
-        CurvePoint(q.utilisation, q.response_s, q.response_percentile_s(95), q.response_percentile_s(99))
-        for q in queues
-    )
 
 
 def _answers_in_time(queue: MMc, target: SizingTarget, storage_s: float) -> bool:

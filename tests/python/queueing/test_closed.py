@@ -1,6 +1,7 @@
 import pytest
 
-from iotax.queueing import closed_mmc, erlang_b, knee_customers, mva
+from closed_queue import closed_mmc
+from iotax.queueing import erlang_b
 
 US = 1e-6
 Z = 500 * US
@@ -33,13 +34,6 @@ def test_one_server_satisfies_the_erlang_b_identity(n):
     assert closed_mmc(n, 81 * US, 1, Z).throughput_per_s == pytest.approx((1 - erlang_b(n, Z / (81 * US))) / (81 * US))
 
 
-def test_one_server_agrees_with_mva():
-    exact = mva(40, [81 * US], [1], Z)
-    queue = closed_mmc(40, 81 * US, 1, Z)
-    assert queue.throughput_per_s == pytest.approx(exact.throughput_per_s)
-    assert queue.response_s == pytest.approx(exact.response_s[0])
-
-
 def test_ten_thousand_customers_stay_finite_and_saturate():
     queue = closed_mmc(10_000, 81 * US, 8, Z)
     assert queue.throughput_per_s == pytest.approx(8 / (81 * US))
@@ -50,14 +44,3 @@ def test_without_think_time_the_servers_are_always_busy():
     queue = closed_mmc(32, 81 * US, 8)
     assert queue.throughput_per_s == pytest.approx(8 / (81 * US))
     assert queue.response_s == pytest.approx(4 * 81 * US)
-
-
-def test_knee_is_where_the_asymptotes_meet():
-    knee = knee_customers(81 * US, 8, Z)
-    assert knee / (81 * US + Z) == pytest.approx(8 / (81 * US))
-
-
-def test_mva_reproduces_jain():
-    result = mva(20, [0.125, 0.3, 0.2], [16, 10, 5], think_s=4)
-    assert result.throughput_per_s == pytest.approx(0.3332465, rel=1e-6)
-    assert result.response_s == pytest.approx((0.373, 4.854, 0.300), abs=6e-4)

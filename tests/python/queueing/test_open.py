@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from iotax.queueing import MMc, erlang_b, erlang_c, mgc_wait_s
+from iotax.queueing import MMc, erlang_b, erlang_c
 
 US = 1e-6
 
@@ -35,7 +35,7 @@ def test_mm8_reproduces_published_table(rho, c, wait, response, response_41, p95
 def test_mm1_of_the_textbook():
     queue = MMc(1 / 4, 3.0, 1)
     assert queue.customers == pytest.approx(3)
-    assert queue.customers_waiting == pytest.approx(2.25)
+    assert queue.arrivals_per_s * queue.wait_s == pytest.approx(2.25)
     assert queue.response_s == pytest.approx(12)
     assert queue.wait_s == pytest.approx(9)
 
@@ -43,7 +43,7 @@ def test_mm1_of_the_textbook():
 def test_mm2_of_the_textbook():
     queue = MMc(5, 0.1, 2)
     assert queue.customers == pytest.approx(0.5333333, rel=1e-6)
-    assert queue.customers_waiting == pytest.approx(0.0333333, rel=1e-5)
+    assert queue.arrivals_per_s * queue.wait_s == pytest.approx(0.0333333, rel=1e-5)
     assert queue.response_s == pytest.approx(0.1066667, rel=1e-6)
     assert queue.wait_probability == pytest.approx(0.1)
 
@@ -75,17 +75,3 @@ def test_overloaded_queue_never_answers():
     assert math.isinf(queue.response_s)
     assert math.isinf(queue.response_percentile_s(50))
     assert queue.wait_probability == 1.0
-
-
-@pytest.mark.parametrize(("rho", "exact"), [(0.5, 0.009321), (0.8, 0.151954), (0.9, 0.449973)])
-def test_allen_cunneen_is_near_the_exact_m_d_8(rho, exact):
-    queue = MMc(rho * 8, 1.0, 8)
-    approximate = mgc_wait_s(queue, arrival_cv2=1, service_cv2=0)
-    assert approximate == pytest.approx(queue.wait_s / 2)
-    assert approximate == pytest.approx(exact, rel=0.25)
-    assert approximate != pytest.approx(exact, rel=0.01)
-
-
-def test_allen_cunneen_is_exact_for_m_g_1():
-    # Pollaczek and Khinchine: Wq = ρS(1 + Cs²) / (2(1 - ρ)).
-    assert mgc_wait_s(MMc(0.6, 1.0, 1), 1, 2.5) == pytest.approx(0.6 * 3.5 / (2 * 0.4))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iotax.queueing import MMc, SizingTarget, response_curve, size, size_range
+from iotax.queueing import MMc, SizingTarget, size, size_range
 
 US = 1e-6
 NFS, FC = 81 * US, 41 * US
@@ -54,6 +54,6 @@ def test_interval_of_the_cost_gives_an_interval_of_cores():
 
 
 def test_response_curve_is_the_published_one():
-    curve = response_curve(NFS, 8, [0, 0.2, 0.4, 0.6, 0.8])
-    assert [round(p.response_s / US) for p in curve] == [81, 81, 81, 85, 104]
-    assert all(p.response_s < p.response_p95_s < p.response_p99_s for p in curve)
+    curve = [MMc(busy * 8 / NFS, NFS, 8) for busy in (0, 0.2, 0.4, 0.6, 0.8)]
+    assert [round(queue.response_s / US) for queue in curve] == [81, 81, 81, 85, 104]
+    assert all(q.response_s < q.response_percentile_s(95) < q.response_percentile_s(99) for q in curve)

@@ -16,12 +16,12 @@ from unittest import mock
 
 import numpy as np
 
+from closed_queue import closed_mmc
 from iotax.analysis import StudyData
 from iotax.analysis.search import next_trials
 from iotax.design import plan as designed
 from iotax.notebook import Writer
 from iotax.older_results import completed
-from iotax.queueing import closed_mmc
 from iotax.records import Carrier, Core, IscsiAgreed, NothingAgreed
 from iotax.study import Study
 from iotax.trial import (

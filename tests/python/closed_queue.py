@@ -1,7 +1,6 @@
-"""Closed queues: a set number of customers that think, ask, wait and think again."""
+"""A closed queue: customers that think, ask, wait and think again. The truth behind the studies that tests invent."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,35 +36,3 @@ def closed_mmc(customers: int, service_s: float, servers: int, think_s: float = 
     p = np.exp(log_weight - logsumexp(log_weight))
     throughput = float(p @ busy) / service_s
     return ClosedQueue(throughput, float(p @ n) / throughput, float(p @ busy) / servers)
-
-
-def knee_customers(service_s: float, servers: int, think_s: float) -> float:
-    """N*: where the light-load and the saturated asymptote of throughput meet."""
-    return servers * (service_s + think_s) / service_s
-
-
-@dataclass(frozen=True)
-class Mva:
-    throughput_per_s: float
-    response_s: tuple[float, ...]
-    """Residence per visit at each station."""
-    queue: tuple[float, ...]
-    """Mean customers at each station."""
-
-
-def mva(customers: int, service_s: Sequence[float], visits: Sequence[float], think_s: float = 0.0) -> Mva:
-    """Exact mean value analysis of single-server stations in a chain (product form: exponential or processor sharing).
-
-    For a station of several servers use `closed_mmc`.
-    """
-    if customers < 1 or len(service_s) != len(visits) or not service_s:
-        raise ValueError("mean value analysis needs at least one customer and a visit count for each station")
-    service = np.asarray(service_s, dtype=float)
-    visit = np.asarray(visits, dtype=float)
-    queue = np.zeros_like(service)
-    throughput, response = 0.0, service
-    for n in range(1, customers + 1):
-        response = service * (1 + queue)
-        throughput = n / (think_s + float(visit @ response))
-        queue = throughput * visit * response
-    return Mva(throughput, tuple(map(float, response)), tuple(map(float, queue)))
