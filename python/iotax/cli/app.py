@@ -18,6 +18,7 @@ from iotax.cli.options import (
     JsonFile,
     NotebookPath,
     OldNotebook,
+    OtherLab,
     PollingChoice,
     RunNumber,
     Rw,
@@ -70,6 +71,7 @@ def run(
     driver: Annotated[
         Driver | None, typer.Option(help="How the engine does I/O; overrides the study.", show_default=False)
     ] = None,
+    lab: OtherLab = None,
     again: Annotated[
         bool,
         typer.Option("--again", help="Start a new run, even if an earlier one is finished or could be resumed."),
@@ -130,6 +132,7 @@ def run(
         live=live,
         otlp=otlp,
         quiet=quiet,
+        simulated=lab is not None,
     )
 
 
@@ -345,22 +348,22 @@ def import_(
 
 
 @app.command(cls=JsonCommand)
-def plan(study: StudyName, document: JsonFile = None) -> None:
+def plan(study: StudyName, lab: OtherLab = None, document: JsonFile = None) -> None:
     """Show the trials of a study in run order; run nothing."""
     from iotax.cli import study as command
 
-    command.plan(study, document)
+    command.plan(study, document, simulated=lab is not None)
 
 
 @app.command(cls=JsonCommand)
-def check(study: StudyName, destroy: Destroy = None, document: JsonFile = None) -> None:
+def check(study: StudyName, destroy: Destroy = None, lab: OtherLab = None, document: JsonFile = None) -> None:
     """Check whether a study can run here; write nothing.
 
     Checks processors, memory, the server, and every endpoint: whether it answers, its size, and what data it holds.
     """
     from iotax.cli import study as command
 
-    command.check(study, destroy or [], document)
+    command.check(study, destroy or [], document, simulated=lab is not None)
 
 
 @app.command(cls=JsonCommand)

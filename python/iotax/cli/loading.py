@@ -8,21 +8,25 @@ import typer
 
 from iotax.cli.exits import Exit, leave
 from iotax.study import Study
+from iotax.study.as_simulated import load_simulated
 from iotax.study.notes import notes
 from iotax.study.read import load_study
 from iotax.study.source import StudyError
 
 
-def load(name: str, driver: str | None = None) -> tuple[Study, str]:
-    """The study and its text, with the command line's driver over the study's. Ends with everything that is wrong."""
+def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tuple[Study, str]:
+    """The study and its text, with the command line's driver over the study's, or as one of the sim lab. Ends with
+    everything that is wrong."""
     _refuse_notebook(name)
+    if simulated and driver is not None:
+        leave(Exit.USAGE, "--driver: the sim lab does no I/O that a driver could do; leave it out")
     try:
-        study, source = load_study(name)
+        study, source, said = load_simulated(name) if simulated else (*load_study(name), [])
     except StudyError as error:
         for line in error.lines():
             typer.echo(line, err=True)
         raise typer.Exit(Exit.USAGE) from None
-    for line in notes(source):
+    for line in [*notes(source), *said]:
         typer.echo(f"note: {line}", err=True)
     if driver is not None and study.lab.vm is not None:
         leave(

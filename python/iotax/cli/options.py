@@ -40,6 +40,20 @@ JsonFile = Annotated[
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="Which run in the notebook; the latest when not given.", show_default=False)
 ]
+
+
+class LabChoice(StrEnum):
+    SIM = "sim"
+
+
+OtherLab = Annotated[
+    LabChoice | None,
+    typer.Option(
+        "--lab",
+        help="Simulate the study in place of measuring it (docs/guide/simulator.md), as NAME-sim.",
+        show_default=False,
+    ),
+]
 Destroy = Annotated[
     list[str] | None,
     typer.Option(

@@ -39,8 +39,9 @@ def run(
     live: str | None = None,
     otlp: str | None = None,
     quiet: bool = False,
+    simulated: bool = False,
 ) -> None:
-    study, source = load(name, driver)
+    study, source = load(name, driver, simulated=simulated)
     path = notebook or OUT / f"{study.name}.iotax"
     if path.suffix == ".html":
         leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")

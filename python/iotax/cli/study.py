@@ -51,10 +51,10 @@ def planned(study: Study) -> Plan:
         leave(Exit.USAGE, f"{study.name}: design: {error}")
 
 
-def plan(name: str, document: Path | None) -> None:
+def plan(name: str, document: Path | None, *, simulated: bool = False) -> None:
     from iotax.design.describe import describe
 
-    study, _ = load(name)
+    study, _ = load(name, simulated=simulated)
     judged(document, Path(name))
     made = planned(study)
     remarks = [*describe(study, made), *_by_earlier_scatter(study, OUT / f"{study.name}.iotax")]
@@ -170,8 +170,8 @@ def _difference(ratio: float) -> str:
     return f"{ratio - 1:.1%}" if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
 
 
-def check(name: str, destroy: list[str], document: Path | None) -> None:
-    study, _ = load(name)
+def check(name: str, destroy: list[str], document: Path | None, *, simulated: bool = False) -> None:
+    study, _ = load(name, simulated=simulated)
     judged(document, Path(name))
     made = planned(study)
     try:
