@@ -1,7 +1,8 @@
 """fio's JSON, JSON+ and the output of its client mode, of fio 2 and 3.
 
-fio 2 counts latency in µs (`clat`) and bytes in KiB, fio 3 in ns (`clat_ns`) and bytes: the names of the fields tell
-which, not the version. JSON+ adds histograms, whose bins are 1/64 of a power of two wide and named by their middle.
+fio 2 counts latency in µs (`clat`) and `io_bytes` in KiB, later ones of it in bytes, fio 3 in ns (`clat_ns`) and bytes:
+the fields tell which, not the version. JSON+ adds histograms, whose bins are 1/64 of a power of two wide and named by
+their middle.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _DIGITS = 2
 """A bin's middle is within 1/128 of what it holds."""
 _TOGETHER = "All clients"
 """fio's own sum of all clients: it would count everything twice."""
+_BETWEEN = 32
+"""Halfway between bytes and KiB, as a ratio."""
 _TOGETHER_MIN = 0.9
 """Share of the longest job that all must have run together; less is no load that ever was."""
 
@@ -114,7 +117,7 @@ def _group(
         driver=asked.engine,
         cpu=_cpu(rows, duration_ns, asked),
         notes=tuple(dict.fromkeys(said)),
-        counted_in="ns and bytes" if any("io_kbytes" in row.get("read", {}) for row in rows) else "µs and KiB",
+        counted_in=_counted_in(rows),
     )
 
 
@@ -122,6 +125,22 @@ def _sides(row: Mapping[str, Any]) -> list[str]:
     """What counts the job's I/Os once: `unified_rw_reporting=both` adds reads and writes together to both apart."""
     apart = [name for name in ("read", "write") if name in row]
     return apart or [name for name in ("mixed",) if name in row]
+
+
+def _io_bytes_unit(side: Mapping[str, Any]) -> int:
+    """Bytes of one of `io_bytes`: fio 3 has KiB apart from it; fio 2 began with KiB and ended with bytes, of which
+    `bw`, always in KiB/s, tells which."""
+    by_rate_kib = side.get("bw", 0) * side["runtime"] / 1000
+    in_bytes = "io_kbytes" in side or (by_rate_kib and side["io_bytes"] > _BETWEEN * by_rate_kib)
+    return 1 if in_bytes else 1024
+
+
+def _counted_in(rows: Sequence[Mapping[str, Any]]) -> str:
+    sides = [row[name] for row in rows for name in _sides(row) if row[name].get("io_bytes")]
+    if not sides:
+        return ""
+    size = "bytes" if _io_bytes_unit(sides[0]) == 1 else "KiB"
+    return f"{'ns' if 'lat_ns' in sides[0] or 'clat_ns' in sides[0] else 'µs'} and {size}"
 
 
 def _together_by_fio(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, int]]:
@@ -159,7 +178,7 @@ class _Side:
         unit_ns = 1 if "lat_ns" in side or "clat_ns" in side else 1000
         suffix = "_ns" if unit_ns == 1 else ""
         lat, clat = side.get(f"lat{suffix}") or {}, side.get(f"clat{suffix}") or {}
-        size = side["io_bytes"] if "io_kbytes" in side else side["io_bytes"] * 1024
+        size = side["io_bytes"] * _io_bytes_unit(side)
         basis = lat if lat.get("bins") or lat.get("percentile") else clat
         remarks = []
         if basis is clat and (clat.get("bins") or clat.get("percentile")):

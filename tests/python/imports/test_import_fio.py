@@ -14,6 +14,8 @@ from iotax.imports import fio_json
 from iotax.imports.measured import Measured
 from iotax.imports.problems import Notes, Unreadable
 
+REAL = Path(__file__).parent / "real"
+
 
 def read(path: Path) -> tuple[list[Measured], list[str]]:
     notes = Notes()
@@ -59,6 +61,14 @@ def test_fio_2_counts_microseconds_and_kibibytes(tmp_path: Path) -> None:
     assert result.latency_mean_ns == pytest.approx(180_500)
     assert result.own_percentiles == {99.0: 400_000}
     assert result.rate_bytes_per_s == pytest.approx(1000 * 4096)
+
+
+def test_later_versions_of_fio_2_count_bytes() -> None:
+    """2.21: 41,855 reads of 4 KiB at 166,919 KiB/s, with latency in µs."""
+    (measured,), _ = read(REAL / "fio-2.21.json")
+    assert (measured.read.ios, measured.read.bytes, measured.write.bytes) == (41_855, 171_438_080, 56_655_872)
+    assert measured.read.percentiles and dict(measured.read.percentiles)[99.0] == 141_000
+    assert measured.counted_in == "µs and bytes"
 
 
 def test_text_before_the_json_is_skipped_with_its_line(tmp_path: Path) -> None:

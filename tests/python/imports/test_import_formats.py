@@ -414,6 +414,21 @@ def test_sysbench(tmp_path: Path) -> None:
     assert result.own_percentiles == {95.0: 20_500_000}
 
 
+def test_the_mean_of_sysbench_is_that_of_its_sum(tmp_path: Path) -> None:
+    """A mean of two places says nothing of events that take less than 5 µs."""
+    text = SYSBENCH.replace("8.00\n", "0.00\n", 1).replace("8000.00", "1.23")
+    (measured,), _ = read("sysbench", tmp_path / "a.txt", text)
+    assert measured.result([]).latency_mean_ns == pytest.approx(1230)
+
+
+def test_sysbench_at_a_rate_is_an_open_loop(tmp_path: Path) -> None:
+    text = SYSBENCH.replace("SQL statistics", "Target transaction rate: 625/sec\nSQL statistics")
+    (measured,), _ = read("sysbench", tmp_path / "a.txt", text)
+    held = measured.result([]).open
+    assert held is not None and held.achieved == pytest.approx(0.8)
+    assert (measured.loop, measured.per_worker) == ("open", None)
+
+
 def test_sysbench_histogram(tmp_path: Path) -> None:
     bins = "Latency histogram (values are in milliseconds)\n       7.000 |****   900\n      20.000 |*       100\n"
     (measured,), _ = read("sysbench", tmp_path / "a.txt", SYSBENCH + bins)

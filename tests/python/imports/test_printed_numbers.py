@@ -83,6 +83,17 @@ FIO_CLIENTS = Printed(
     },
     page=("4,000", "302"),
 )
+# Reads 41,730 and writes 13,791 IOPS, 166,919 and 55,162 KiB/s, 21.13 and 4.42 µs.
+FIO_2 = Printed(
+    "fio",
+    {"fio.json": "@fio-2.21.json"},
+    {
+        "iops": (41729.81 + 13790.63, 0.01),
+        "bandwidth": ((166919 + 55162) / 1024, 2 / 1024),
+        "latency": ((41855 * 21.133174 + 13832 * 4.424378) / (41855 + 13832), 0.001),
+    },
+    page=("55,500",),
+)
 # Half of the reads, and of the writes, took up to 0.2 ms, the next bin ends at 0.4 ms.
 VDBENCH_VALUES = {
     "iops": (333.25, 0.1),
@@ -237,6 +248,7 @@ BY_HAND = {
 }
 REAL_FILES = {
     "fio": FIO,
+    "fio 2": FIO_2,
     "fio client mode": FIO_CLIENTS,
     "fio histogram log": FIO_HISTOGRAM,
     "vdbench flatfile": VDBENCH_FLATFILE,
