@@ -16,7 +16,7 @@ from iotax.study.read import load_study, read_study
 from iotax.study.rules import broken_rules
 from iotax.study.source import StudyError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TARGET = {"name": "t", "address": "10.0.0.5"}
 
 

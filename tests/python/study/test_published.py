@@ -16,7 +16,7 @@ from iotax.study.schema import study_schema
 from iotax.study.source import StudyError
 from iotax.units import show_minutes
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "studies.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "studies.md"
 
 STUDY = """\
 name: published

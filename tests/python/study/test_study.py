@@ -13,7 +13,7 @@ from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.study.reference import reference
 from iotax.study.schema import schema_text, study_schema
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "schema" / "study.schema.json"
 SHIPPED = {
     **builtin_studies(),
