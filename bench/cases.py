@@ -90,19 +90,19 @@ def cases(file: Path) -> list[Case]:
                 ("NFSv3", "nfs3", nfs),
             )
         ),
-        Case("tricks", "NVMe/TCP", Read(1), polling, nvme),
+        Case("optimisations", "NVMe/TCP", Read(1), polling, nvme),
         *(
-            Case("tricks", "NVMe/TCP", load(32), nvme, both_sides("nvme-tcp", "iotax, epoll", driver="epoll"))
+            Case("optimisations", "NVMe/TCP", load(32), nvme, both_sides("nvme-tcp", "iotax, epoll", driver="epoll"))
             for load in (Read, Write)
         ),
         *(
-            Case("tricks", "no protocol", Read(depth), RawLimit(), RawLimit("without pieces", ("--without", "pieces")))
+            Case("optimisations", "no protocol", Read(depth), RawLimit(), RawLimit("without pieces", ("--without", "pieces")))
             for depth in (32, 128)
         ),
         # A volume's size: what few blocks there are lie in the processor's cache.
         *(
             Case(
-                "tricks",
+                "optimisations",
                 "no protocol",
                 Read(depth),
                 RawLimit("512 MiB", ("--region-mib", "512")),
@@ -110,8 +110,8 @@ def cases(file: Path) -> list[Case]:
             )
             for depth in (32, 128)
         ),
-        Case("tricks", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))),
-        Case("tricks", "file", Read(32), least, unregistered, prepare=cached),
+        Case("optimisations", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))),
+        Case("optimisations", "file", Read(32), least, unregistered, prepare=cached),
         Case("local", "file", Read(32), local, io_uring, 2, prepare=cached),
         Case("local", "file", Read(32), local, least, 0.85, prepare=cached),
         Case("local", "file", Read(32), local, libaio, prepare=cached),

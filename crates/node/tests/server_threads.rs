@@ -16,8 +16,8 @@ use iotax_node::{
 use iotax_proto::{
     Instant, Transmit,
     iscsi::pdu::{
-        Bhs, DataOut, Framer, LoginRequest, LoginResponse, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse, Sender, Step,
-        TaskManagement, TaskManagementResponse,
+        Bhs, DataOut, Fragment, Framer, LoginRequest, LoginResponse, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse,
+        Sender, TaskManagement, TaskManagementResponse,
         control::{function, function_response},
         login::stage,
     },
@@ -99,7 +99,7 @@ impl Thread {
         let bytes = self.node.transmit(CONN).expect("a connection").take_bytes();
         let (mut input, mut answers) = (&bytes[..], Vec::new());
         while let Some(step) = self.framer.next(&mut input).expect("PDUs") {
-            if let Step::Header(bhs) = step {
+            if let Fragment::Header(bhs) = step {
                 answers.push(bhs);
             }
         }

@@ -151,7 +151,7 @@ fn hash_or_group_that_only_one_side_allows_is_refused() {
 // ------------------------------------------------------------------------------------------------------- hostile hosts
 
 /// A queue after Connect, before authentication.
-fn gated(server: &mut Server) -> Raw {
+fn unproven(server: &mut Server) -> Raw {
     let mut raw = Raw::open(server, &TargetConfig::default());
     let cqe = raw.connect(server, &connect(0, 31), &connect_data(0xffff));
     assert_eq!((cqe.status, cqe.result >> 16), (Status::SUCCESS, 2), "ATR");
@@ -179,7 +179,7 @@ fn receive(raw: &mut Raw, server: &mut Server) -> Message {
 /// The controller ends what these messages began, for this reason, and closes.
 fn fails_with(failure: Failure, messages: &[&[u8]]) {
     let mut server = server(policy());
-    let mut raw = gated(&mut server);
+    let mut raw = unproven(&mut server);
     for (at, message) in messages.iter().enumerate() {
         assert_eq!(send(&mut raw, &mut server, message), Status::SUCCESS);
         if at + 1 < messages.len() {
@@ -195,7 +195,7 @@ fn fails_with(failure: Failure, messages: &[&[u8]]) {
 #[test]
 fn nothing_but_authentication_comes_through_the_gate() {
     let mut server = server(policy());
-    let mut raw = gated(&mut server);
+    let mut raw = unproven(&mut server);
     for sqe in [
         Sqe::new(admin::IDENTIFY, 1, 0),
         Sqe::new(admin::KEEP_ALIVE, 1, 0),
@@ -260,12 +260,12 @@ fn reply_of_another_connection_does_not_get_in() {
 #[test]
 fn host_that_gives_up_or_takes_its_time_is_let_go() {
     let mut server = server(policy());
-    let mut raw = gated(&mut server);
+    let mut raw = unproven(&mut server);
     let failure = Message::Failure2 { transaction: 5, explanation: 1 }.encode();
     assert_eq!(send(&mut raw, &mut server, &failure), Status::SUCCESS);
     assert!(Target::<Server>::is_closing(&raw.target));
 
-    let mut raw = gated(&mut server);
+    let mut raw = unproven(&mut server);
     send(&mut raw, &mut server, &negotiate(Some(offer())));
     raw.now = Target::<Server>::poll_timeout(&raw.target).expect("a deadline");
     assert_eq!(raw.now.since(iotax_proto::Instant(0)), Duration::from_secs(10));
@@ -277,7 +277,7 @@ fn host_that_gives_up_or_takes_its_time_is_let_go() {
 #[test]
 fn room_too_small_for_the_message_ends_the_connection() {
     let mut server = server(policy());
-    let mut raw = gated(&mut server);
+    let mut raw = unproven(&mut server);
     send(&mut raw, &mut server, &negotiate(Some(offer())));
     assert_eq!(raw.status(&mut server, &auth::receive(1, 20)).code(), Status::INVALID_FIELD.code());
     assert!(Target::<Server>::is_closing(&raw.target));
@@ -344,7 +344,7 @@ fn transaction() -> u16 {
 fn message_is_answered_when_its_arithmetic_is_done_elsewhere() {
     let mut server = server(Policy { group: Some(DhGroup::Ffdhe2048), ..policy() });
     server.works = Some(Vec::new());
-    let mut raw = gated(&mut server);
+    let mut raw = unproven(&mut server);
     let offer = Offer { hashes: vec![1], groups: vec![DhGroup::Ffdhe2048.id()] };
     let message = negotiate(Some(offer));
     let answers = raw.send(&mut server, &capsule(&auth::send(5, message.len() as u32), &message)).expect("stands");
@@ -374,7 +374,7 @@ fn host_without_a_name_has_no_secret() {
 #[test]
 fn connects_that_prove_nothing_leave_the_rightful_host_its_place() {
     let mut server = server(policy());
-    let strangers: Vec<Raw> = (0..300).map(|_| gated(&mut server)).collect();
+    let strangers: Vec<Raw> = (0..300).map(|_| unproven(&mut server)).collect();
     session(&mut server, &config(Some(host(true))), Cut::Never);
     drop(strangers);
 }

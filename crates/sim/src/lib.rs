@@ -27,4 +27,4 @@ pub use load::{add_load, settings};
 pub use options::{Canary, Fault, Options, PROTOCOLS};
 pub use server::{Exporter, Store, Volume};
 pub use trace::Trace;
-pub use world::{Costs, HostId, Step, Work, WorkAsked, World};
+pub use world::{Costs, HostId, Work, WorkAsked, World, WorldStep};

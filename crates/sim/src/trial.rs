@@ -12,7 +12,7 @@ use crate::{
     names::Names,
     options::{Canary, Fault, Options},
     server::{Exporter, Store, Volume},
-    world::{HostId, Step, World},
+    world::{HostId, World, WorldStep},
 };
 
 const SIZE: usize = 256 << 10;
@@ -257,8 +257,8 @@ impl<'a> Trial<'a> {
             return false;
         }
         match self.world.step() {
-            Some(Step::Happened) => {}
-            Some(Step::Call(number)) => self.called(number),
+            Some(WorldStep::Happened) => {}
+            Some(WorldStep::Call(number)) => self.called(number),
             None => return false,
         }
         for (host, connect) in self.world.take_left() {

@@ -41,7 +41,7 @@ pub struct HostId(pub usize);
 
 /// What `World::step` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WorldStep {
     Happened,
     /// It is the time that `call_at` was given for this number.
     Call(u64),
@@ -57,7 +57,7 @@ pub struct World {
     nics: Vec<Nic>,
     machines: Vec<processors::Machine>,
     listeners: Vec<Listener>,
-    pipes: Vec<Slot>,
+    pipes: Vec<PipeSlot>,
     free_pipes: Vec<u32>,
     disks: Vec<Disk>,
     /// See `take_left`.
@@ -103,7 +103,7 @@ struct Listener {
     id: ListenerId,
 }
 
-struct Slot {
+struct PipeSlot {
     generation: u32,
     pipe: Option<Pipe>,
 }
@@ -248,7 +248,7 @@ impl World {
         self.bells.push((bell, hosts.iter().map(|host| host.0).collect()));
     }
 
-    /// `step` says `Step::Call` at that time.
+    /// `step` says `WorldStep::Call` at that time.
     pub fn call_at(&mut self, at: Instant, number: u64) {
         self.events.push(at.max(self.now), Event::Call(number));
     }
@@ -256,19 +256,19 @@ impl World {
     // --------------------------------------------------------------------------------------------------------- what happens
 
     /// The next event, if there is any.
-    pub fn step(&mut self) -> Option<Step> {
+    pub fn step(&mut self) -> Option<WorldStep> {
         let (at, event) = self.events.pop()?;
         debug_assert!(at >= self.now, "time does not go back");
         self.now = at;
         if let Event::Call(number) = event {
-            return Some(Step::Call(number));
+            return Some(WorldStep::Call(number));
         }
         match self.thread_of(&event) {
             Some(host) => self.queue(host, event),
             None => self.happen(event),
         }
         self.ring();
-        Some(Step::Happened)
+        Some(WorldStep::Happened)
     }
 
     fn happen(&mut self, event: Event) {

@@ -195,7 +195,7 @@ def test_every_case_has_a_way_to_the_volume_and_a_load(tmp_path) -> None:
         "initiator",
         "raw",
         "scale",
-        "tricks",
+        "optimisations",
         "local",
         "verify",
     }

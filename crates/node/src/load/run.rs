@@ -31,7 +31,7 @@ pub(super) struct RunTask {
     pacer: Pacer,
     pub(super) arrived: Option<Arrived>,
     ledger: Ledger,
-    slots: Vec<Slot>,
+    slots: Vec<RunningIo>,
     pub(super) tally: Tally,
     pub(super) wrong: Option<Wrong>,
     /// The first I/O that the target refused, for the message.
@@ -40,7 +40,7 @@ pub(super) struct RunTask {
 
 /// What is under way with one tag.
 #[derive(Debug)]
-struct Slot {
+struct RunningIo {
     direction: Direction,
     offset: u64,
     intended: Instant,
@@ -77,7 +77,7 @@ impl RunTask {
             buffer.copy_in(0, &bytes);
         }
         let mut buffers = buffers.into_iter();
-        let slot = |_| Slot {
+        let slot = |_| RunningIo {
             direction: Direction::Read,
             offset: 0,
             intended: Instant(0),

@@ -13,14 +13,14 @@ pub(super) struct ScanTask {
     next: u64,
     end: u64,
     io_bytes: u32,
-    slots: Vec<Slot>,
+    slots: Vec<ScanRead>,
     pub(super) scanned_bytes: u64,
     pub(super) total_bytes: u64,
     content: Content,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ScanRead {
     offset: u64,
     len: usize,
     bytes: Vec<u8>,
@@ -28,7 +28,8 @@ struct Slot {
 
 impl ScanTask {
     pub(super) fn new(pool: Rc<Pool>, end: u64, io_bytes: u32, outstanding: u32) -> Self {
-        let slots = (0..outstanding).map(|_| Slot { bytes: vec![0; io_bytes as usize], ..Slot::default() }).collect();
+        let slots =
+            (0..outstanding).map(|_| ScanRead { bytes: vec![0; io_bytes as usize], ..ScanRead::default() }).collect();
         Self { pool, next: 0, end, io_bytes, slots, scanned_bytes: 0, total_bytes: end, content: Content::Zeros }
     }
 

@@ -26,7 +26,7 @@ pub struct Operations {
     conn: ConnId,
     volumes: Rc<Volumes>,
     disks: Rc<RefCell<Disks>>,
-    slots: Vec<Slot>,
+    slots: Vec<OperationState>,
     /// Operations that are done and made to wait, by the time when they may be told.
     delayed: BinaryHeap<Reverse<(Instant, u64, IoId)>>,
     delays: u64,
@@ -34,7 +34,7 @@ pub struct Operations {
 
 /// Where an operation stands, by its `IoId`.
 #[derive(Debug)]
-enum Slot {
+enum OperationState {
     Idle,
     /// Data go straight to their place in memory.
     Place {
@@ -147,12 +147,12 @@ impl Operations {
             return;
         };
         match slot {
-            Slot::Place { volume, offset: begin } => {
+            OperationState::Place { volume, offset: begin } => {
                 if let Store::Memory(region) = &self.volumes.all[*volume].store {
                     region.copy_in(*begin + offset as usize, bytes);
                 }
             }
-            Slot::Compare { volume, offset: begin, differs } => {
+            OperationState::Compare { volume, offset: begin, differs } => {
                 if let Store::Memory(region) = &self.volumes.all[*volume].store
                     && let Some(at) = memory::first_difference(region.as_ref(), *begin + offset as usize, bytes)
                 {
@@ -160,41 +160,45 @@ impl Operations {
                     *differs = Some(differs.map_or(at, |known| known.min(at)));
                 }
             }
-            Slot::Stage { buffer, .. } => buffer.copy_in(offset as usize, bytes),
-            Slot::Idle
-            | Slot::Discard { .. }
-            | Slot::Barred { .. }
-            | Slot::Disk { .. }
-            | Slot::Long { .. }
-            | Slot::Delayed { .. } => {}
+            OperationState::Stage { buffer, .. } => buffer.copy_in(offset as usize, bytes),
+            OperationState::Idle
+            | OperationState::Discard { .. }
+            | OperationState::Barred { .. }
+            | OperationState::Disk { .. }
+            | OperationState::Long { .. }
+            | OperationState::Delayed { .. } => {}
         }
     }
 
     pub fn finish(&mut self, now: Instant, id: IoId) -> Started {
         let Some(slot) = self.slots.get_mut(id as usize) else { return Started::Done(Err(UnitError::Aborted)) };
-        match std::mem::replace(slot, Slot::Idle) {
-            Slot::Place { volume, .. } | Slot::Discard { volume } => self.end(now, id, volume, Ok(None)),
-            Slot::Compare { volume, differs, .. } => {
+        match std::mem::replace(slot, OperationState::Idle) {
+            OperationState::Place { volume, .. } | OperationState::Discard { volume } => {
+                self.end(now, id, volume, Ok(None))
+            }
+            OperationState::Compare { volume, differs, .. } => {
                 self.end(now, id, volume, differs.map_or(Ok(None), |at| Err(UnitError::Miscompare(at))))
             }
-            Slot::Stage { volume, staged, buffer } => match self.admit(now, id, volume, staged, buffer) {
+            OperationState::Stage { volume, staged, buffer } => match self.admit(now, id, volume, staged, buffer) {
                 Ok(started) => started,
                 Err(error) => self.end(now, id, volume, Err(error)),
             },
-            Slot::Idle | Slot::Barred { .. } | Slot::Disk { .. } | Slot::Long { .. } | Slot::Delayed { .. } => {
-                Started::Done(Err(UnitError::Aborted))
-            }
+            OperationState::Idle
+            | OperationState::Barred { .. }
+            | OperationState::Disk { .. }
+            | OperationState::Long { .. }
+            | OperationState::Delayed { .. } => Started::Done(Err(UnitError::Aborted)),
         }
     }
 
     /// Forgets an operation. What a disk has under way of it keeps `ending`, and its blocks.
     pub fn abort(&mut self, id: IoId, ending: Option<Ending>) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        match std::mem::replace(slot, Slot::Idle) {
-            Slot::Disk { state: DiskState::Disk(token), work, .. } => {
+        match std::mem::replace(slot, OperationState::Idle) {
+            OperationState::Disk { state: DiskState::Disk(token), work, .. } => {
                 self.disks.borrow_mut().abandon(token, ending, work.claim);
             }
-            Slot::Barred { .. } | Slot::Disk { state: DiskState::Claim, .. } => {
+            OperationState::Barred { .. } | OperationState::Disk { state: DiskState::Claim, .. } => {
                 self.disks.borrow_mut().forget_claim(self.conn, id);
             }
             _ => {}
@@ -211,7 +215,7 @@ impl Operations {
 
     /// A disk operation of `id` ended; its operation's result if that was its last.
     pub fn disk_done(&mut self, now: Instant, id: IoId, result: Result<u32, i32>) -> Option<Finished> {
-        let Some(Slot::Disk { volume, work, .. }) = self.slots.get_mut(id as usize) else { return None };
+        let Some(OperationState::Disk { volume, work, .. }) = self.slots.get_mut(id as usize) else { return None };
         let volume = *volume;
         let after = match work.after_flush.take() {
             Some(op) if result.is_ok() => After::Next(op),
@@ -228,7 +232,7 @@ impl Operations {
                 None
             }
             After::Done(result) => {
-                self.slots[id as usize] = Slot::Idle;
+                self.slots[id as usize] = OperationState::Idle;
                 finished(self.end(now, id, volume, result))
             }
         }
@@ -237,24 +241,24 @@ impl Operations {
     /// It is this operation's turn with long work; its result if that was the last of it.
     pub fn take_turn(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
-            Slot::Long { volume, left, pattern } => {
+            OperationState::Long { volume, left, pattern } => {
                 let volume = *volume;
                 if let Store::Memory(region) = &self.volumes.all[volume].store {
                     fill_piece(region.as_ref(), left, pattern.as_ref());
                 }
                 if left.is_over() {
-                    self.slots[id as usize] = Slot::Idle;
+                    self.slots[id as usize] = OperationState::Idle;
                     return finished(self.end(now, id, volume, Ok(None)));
                 }
                 self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
                 None
             }
-            Slot::Disk { volume, state: DiskState::Turn, .. } => {
+            OperationState::Disk { volume, state: DiskState::Turn, .. } => {
                 let volume = *volume;
                 match self.start_piece(id, volume) {
                     Ok(()) => None,
                     Err(error) => {
-                        self.slots[id as usize] = Slot::Idle;
+                        self.slots[id as usize] = OperationState::Idle;
                         finished(self.end(now, id, volume, Err(error)))
                     }
                 }
@@ -267,18 +271,20 @@ impl Operations {
     /// Goes on with an operation whose claim may have been granted; its result if it is done.
     pub fn look_at_claim(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
-            slot @ Slot::Barred { .. } => {
-                if !matches!(slot, Slot::Barred { claim, .. } if claim.is_granted()) {
+            slot @ OperationState::Barred { .. } => {
+                if !matches!(slot, OperationState::Barred { claim, .. } if claim.is_granted()) {
                     self.disks.borrow_mut().wait_for_claim(self.conn, id);
                     return None;
                 }
-                let Slot::Barred { volume, staged, buffer, claim } = std::mem::replace(slot, Slot::Idle) else {
+                let OperationState::Barred { volume, staged, buffer, claim } =
+                    std::mem::replace(slot, OperationState::Idle)
+                else {
                     return None;
                 };
                 let done = self.perform(now, id, volume, staged, buffer, Some(claim));
                 finished(done.unwrap_or_else(|error| self.end(now, id, volume, Err(error))))
             }
-            Slot::Disk { state: DiskState::Claim, work, .. } => {
+            OperationState::Disk { state: DiskState::Claim, work, .. } => {
                 if work.claim.as_ref().is_some_and(Claim::is_granted) {
                     self.wait_for_turn(id);
                 } else {
@@ -302,8 +308,8 @@ impl Operations {
             let Reverse((_, due, id)) = self.delayed.pop()?;
             // An aborted operation leaves its entry behind.
             if let Some(slot) = self.slots.get_mut(id as usize)
-                && matches!(slot, Slot::Delayed { number, .. } if *number == due)
-                && let Slot::Delayed { result, .. } = std::mem::replace(slot, Slot::Idle)
+                && matches!(slot, OperationState::Delayed { number, .. } if *number == due)
+                && let OperationState::Delayed { result, .. } = std::mem::replace(slot, OperationState::Idle)
             {
                 return Some((id, result));
             }
@@ -347,7 +353,7 @@ impl Operations {
                     self.end(now, id, index, Ok(Some(zeros)))
                 }
                 UnitOp::Read { .. } => return Err(UnitError::OutOfRange),
-                op if op.data_len() > 0 => self.hold(id, Slot::Discard { volume: index }),
+                op if op.data_len() > 0 => self.hold(id, OperationState::Discard { volume: index }),
                 _ => self.end(now, id, index, Ok(None)),
             }),
             Store::Disk => self.start_disk(now, id, index, op),
@@ -369,9 +375,11 @@ impl Operations {
                 self.end(now, id, index, Ok(Some(payload)))
             }
             UnitOp::Write { len: 0, .. } | UnitOp::Flush => self.end(now, id, index, Ok(None)),
-            UnitOp::Write { offset, .. } => self.hold(id, Slot::Place { volume: index, offset: offset as usize }),
+            UnitOp::Write { offset, .. } => {
+                self.hold(id, OperationState::Place { volume: index, offset: offset as usize })
+            }
             UnitOp::Compare { offset, .. } => {
-                self.hold(id, Slot::Compare { volume: index, offset: offset as usize, differs: None })
+                self.hold(id, OperationState::Compare { volume: index, offset: offset as usize, differs: None })
             }
             UnitOp::WriteZeroes { offset, len, .. } => self.fill(now, id, index, vec![(offset, len)], None),
             UnitOp::Unmap { ranges, .. } => self.fill(now, id, index, ranges, None),
@@ -449,7 +457,7 @@ impl Operations {
         };
         match claim {
             Some(claim) if !claim.is_granted() => {
-                *self.slot(id) = Slot::Barred { volume: index, staged, buffer, claim };
+                *self.slot(id) = OperationState::Barred { volume: index, staged, buffer, claim };
                 self.disks.borrow_mut().wait_for_claim(self.conn, id);
                 Ok(Started::Queued)
             }
@@ -521,7 +529,7 @@ impl Operations {
             }
             return self.end(now, id, index, Ok(None));
         }
-        *self.slot(id) = Slot::Long { volume: index, left: Box::new(left), pattern };
+        *self.slot(id) = OperationState::Long { volume: index, left: Box::new(left), pattern };
         self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
         Started::Queued
     }
@@ -536,23 +544,23 @@ impl Operations {
         self.delays += 1;
         let number = self.delays;
         self.delayed.push(Reverse((now + Duration::from_nanos(delay_ns), number, id)));
-        *self.slot(id) = Slot::Delayed { number, result };
+        *self.slot(id) = OperationState::Delayed { number, result };
         Started::Queued
     }
 
-    fn hold(&mut self, id: IoId, slot: Slot) -> Started {
+    fn hold(&mut self, id: IoId, slot: OperationState) -> Started {
         *self.slot(id) = slot;
         Started::NeedData
     }
 
     fn stage(&mut self, id: IoId, volume: usize, staged: Staged, len: u32) -> Result<Started, UnitError> {
         let buffer = self.disks.borrow_mut().buffers.take(self.conn, len as usize).ok_or(UnitError::Busy)?;
-        Ok(self.hold(id, Slot::Stage { volume, staged, buffer }))
+        Ok(self.hold(id, OperationState::Stage { volume, staged, buffer }))
     }
 
     fn begin(&mut self, id: IoId, volume: usize, task: DiskTask, op: DiskOp, claim: Option<Claim>) -> Started {
         let work = Box::new(OnDisk { task, claim, after_flush: None });
-        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work };
+        *self.slot(id) = OperationState::Disk { volume, state: DiskState::Turn, work };
         self.ask(id, op);
         Started::Queued
     }
@@ -560,7 +568,7 @@ impl Operations {
     /// Reads what is on stable storage.
     fn begin_flushed(&mut self, id: IoId, volume: usize, task: DiskTask, op: DiskOp) -> Started {
         let work = Box::new(OnDisk { task, claim: None, after_flush: Some(op) });
-        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work };
+        *self.slot(id) = OperationState::Disk { volume, state: DiskState::Turn, work };
         self.ask(id, DiskOp::Sync);
         Started::Queued
     }
@@ -570,13 +578,13 @@ impl Operations {
             return self.end(now, id, volume, Ok(None));
         }
         let work = Box::new(OnDisk { task, claim: None, after_flush: None });
-        *self.slot(id) = Slot::Disk { volume, state: DiskState::Turn, work };
+        *self.slot(id) = OperationState::Disk { volume, state: DiskState::Turn, work };
         self.wait_for_turn(id);
         Started::Queued
     }
 
     fn wait_for_turn(&mut self, id: IoId) {
-        if let Some(Slot::Disk { state, .. }) = self.slots.get_mut(id as usize) {
+        if let Some(OperationState::Disk { state, .. }) = self.slots.get_mut(id as usize) {
             *state = DiskState::Turn;
             self.disks.borrow_mut().wait_for_turn(Place::Disk, self.conn, id);
         }
@@ -584,7 +592,7 @@ impl Operations {
 
     /// Has the disk do the next piece of long work, or waits for its blocks.
     fn start_piece(&mut self, id: IoId, volume: usize) -> Result<(), UnitError> {
-        let Some(Slot::Disk { state, work, .. }) = self.slots.get_mut(id as usize) else { return Ok(()) };
+        let Some(OperationState::Disk { state, work, .. }) = self.slots.get_mut(id as usize) else { return Ok(()) };
         let Some((offset, len)) = work.task.next_piece() else { return Ok(()) };
         let claim = match work.claim.take() {
             Some(claim) => claim,
@@ -604,7 +612,7 @@ impl Operations {
 
     /// Asks the disk for what an operation in its slot does next.
     fn ask(&mut self, id: IoId, op: DiskOp) {
-        let Some(Slot::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else {
+        let Some(OperationState::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else {
             debug_assert!(false, "an operation on a disk in its slot");
             return;
         };
@@ -614,10 +622,10 @@ impl Operations {
         }
     }
 
-    fn slot(&mut self, id: IoId) -> &mut Slot {
+    fn slot(&mut self, id: IoId) -> &mut OperationState {
         let index = id as usize;
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, || Slot::Idle);
+            self.slots.resize_with(index + 1, || OperationState::Idle);
         }
         &mut self.slots[index]
     }

@@ -10,7 +10,7 @@ use super::{
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
     property,
-    subsystem::{HostIdentity, Pulse, with_subsystem},
+    subsystem::{Generation, HostIdentity, with_subsystem},
 };
 use crate::{Instant, Shared, Violation, ViolationKind};
 
@@ -78,8 +78,8 @@ pub struct AdminController {
     cntlid: u16,
     host: HostIdentity,
     limits: ControllerLimits,
-    pulse: Pulse,
-    /// The pulse's number when `known` was made.
+    generation: Generation,
+    /// The generation's number when `known` was made.
     seen: u64,
     known: Vec<Namespace>,
     configuration: u32,
@@ -115,15 +115,15 @@ impl AdminController {
             let made = subsystem.create_controller(&host, address, must_prove);
             (subsystem.is_discovery(), made, subsystem.namespaces().to_vec(), subsystem.config().max_io_queues)
         });
-        let (cntlid, pulse) = made?;
+        let (cntlid, generation) = made?;
         let mut controller = Self {
-            seen: pulse.get(),
+            seen: generation.get(),
             subsystem,
             is_discovery,
             cntlid,
             host,
             limits,
-            pulse,
+            generation,
             known,
             configuration: 0,
             status: 0,
@@ -294,10 +294,10 @@ impl AdminController {
     /// Controller reset (NVMe base 2.1 §3.7.2): I/O queues end, features go back to their defaults.
     fn reset(&mut self) {
         let cntlid = self.cntlid;
-        let (pulse, io_queues) = with_subsystem(&*self.subsystem, |subsystem| {
+        let (generation, io_queues) = with_subsystem(&*self.subsystem, |subsystem| {
             (subsystem.reset_controller(cntlid), subsystem.config().max_io_queues)
         });
-        self.pulse = pulse;
+        self.generation = generation;
         self.io_queues = io_queues;
         self.status = 0;
         self.event_config = 0;
@@ -518,8 +518,8 @@ impl AdminController {
     }
 
     fn look_for_changes(&mut self) {
-        let generation = self.pulse.get();
-        if generation == self.seen || generation == Pulse::DEAD {
+        let generation = self.generation.get();
+        if generation == self.seen || generation == Generation::DEAD {
             return;
         }
         self.seen = generation;

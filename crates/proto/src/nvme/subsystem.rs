@@ -1,7 +1,7 @@
 //! What the connections of one NVM subsystem share: namespaces, controllers, who may connect.
 //!
-//! Reached through `Shared<Subsystem>`, by the control path only. An I/O queue holds a `Pulse` of its controller and a copy of
-//! the namespaces; it looks at the pulse with one relaxed load a command and comes back here only when that changed.
+//! Reached through `Shared<Subsystem>`, by the control path only. An I/O queue holds a `Generation` of its controller and a copy of
+//! the namespaces; it looks at the generation with one relaxed load a command and comes back here only when that changed.
 
 use alloc::{rc::Rc, string::String, sync::Arc, vec::Vec};
 use core::{
@@ -115,9 +115,9 @@ impl SubsystemConfig {
 
 /// How a controller's queues learn of changes: a number that rises with every change of the namespaces and ends at `DEAD`.
 #[derive(Clone, Debug)]
-pub struct Pulse(Arc<AtomicU64>);
+pub struct Generation(Arc<AtomicU64>);
 
-impl Pulse {
+impl Generation {
     pub const DEAD: u64 = u64::MAX;
 
     fn new(generation: u64) -> Self {
@@ -150,7 +150,7 @@ struct Controller {
     host: HostIdentity,
     /// `None` until the host has proved itself: such a controller counts for nothing and keeps nobody out.
     origin: Option<Origin>,
-    pulse: Pulse,
+    generation: Generation,
     is_ready: bool,
     io_queues: u16,
     /// I/O queues that are connected now.
@@ -214,7 +214,7 @@ impl Subsystem {
     pub fn announce(&mut self) {
         self.generation += 1;
         for controller in &self.controllers {
-            controller.pulse.set(self.generation);
+            controller.generation.set(self.generation);
         }
     }
 
@@ -229,7 +229,7 @@ impl Subsystem {
         host: &HostIdentity,
         address: IpAddr,
         must_prove: bool,
-    ) -> Option<(u16, Pulse)> {
+    ) -> Option<(u16, Generation)> {
         let origin = (!must_prove).then(|| Origin::of_address(address));
         if origin.as_ref().is_some_and(|origin| !self.has_room(origin)) {
             return None;
@@ -242,17 +242,17 @@ impl Subsystem {
         }
         let cntlid = self.next_cntlid;
         self.advance_cntlid();
-        let pulse = Pulse::new(self.generation);
+        let generation = Generation::new(self.generation);
         self.controllers.push(Controller {
             cntlid,
             host: host.clone(),
             origin,
-            pulse: pulse.clone(),
+            generation: generation.clone(),
             is_ready: false,
             io_queues: 0,
             connected: Vec::new(),
         });
-        Some((cntlid, pulse))
+        Some((cntlid, generation))
     }
 
     /// The controller's host has proved itself; false where there are as many controllers as may be.
@@ -273,11 +273,11 @@ impl Subsystem {
             && counted().filter(|known| *known == origin).count() < usize::from(self.config.max_controllers_of_origin)
     }
 
-    /// Ends a controller; its I/O queues see a dead pulse.
+    /// Ends a controller; its I/O queues see a dead generation.
     pub(super) fn destroy_controller(&mut self, cntlid: u16) {
         self.controllers.retain(|controller| {
             if controller.cntlid == cntlid {
-                controller.pulse.set(Pulse::DEAD);
+                controller.generation.set(Generation::DEAD);
             }
             controller.cntlid != cntlid
         });
@@ -291,11 +291,11 @@ impl Subsystem {
     }
 
     /// Controller reset: its I/O queues end, the controller stays.
-    pub(super) fn reset_controller(&mut self, cntlid: u16) -> Pulse {
-        let fresh = Pulse::new(self.generation);
+    pub(super) fn reset_controller(&mut self, cntlid: u16) -> Generation {
+        let fresh = Generation::new(self.generation);
         if let Some(controller) = self.controller(cntlid) {
-            controller.pulse.set(Pulse::DEAD);
-            controller.pulse = fresh.clone();
+            controller.generation.set(Generation::DEAD);
+            controller.generation = fresh.clone();
             controller.is_ready = false;
             controller.connected.clear();
         }
@@ -308,7 +308,7 @@ impl Subsystem {
     }
 
     /// Makes I/O queue `qid` one of the controller's.
-    pub fn attach_io_queue(&mut self, cntlid: u16, qid: u16, host: &HostIdentity) -> Result<Pulse, AttachError> {
+    pub fn attach_io_queue(&mut self, cntlid: u16, qid: u16, host: &HostIdentity) -> Result<Generation, AttachError> {
         let controller = self.controller(cntlid).ok_or(AttachError::NoController)?;
         if controller.host.nqn != host.nqn {
             return Err(AttachError::OtherHostNqn);
@@ -326,12 +326,14 @@ impl Subsystem {
             return Err(AttachError::QidInUse);
         }
         controller.connected.push(qid);
-        Ok(controller.pulse.clone())
+        Ok(controller.generation.clone())
     }
 
     /// Gives up what `attach_io_queue` gave; harmless where the controller was reset or ended meanwhile.
-    pub fn detach_io_queue(&mut self, cntlid: u16, qid: u16, pulse: &Pulse) {
-        if let Some(controller) = self.controller(cntlid).filter(|known| Arc::ptr_eq(&known.pulse.0, &pulse.0)) {
+    pub fn detach_io_queue(&mut self, cntlid: u16, qid: u16, generation: &Generation) {
+        if let Some(controller) =
+            self.controller(cntlid).filter(|known| Arc::ptr_eq(&known.generation.0, &generation.0))
+        {
             controller.connected.retain(|connected| *connected != qid);
         }
     }
@@ -387,21 +389,21 @@ mod tests {
         assert_eq!(subsystem.attach_io_queue(cntlid + 1, 1, &host("nqn.h")).err(), Some(AttachError::NoController));
         assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.x")).err(), Some(AttachError::OtherHostNqn));
         assert_eq!(subsystem.attach_io_queue(cntlid, 3, &host("nqn.h")).err(), Some(AttachError::QidTooHigh));
-        let pulse = subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).expect("attached");
+        let generation = subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).expect("attached");
         assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).err(), Some(AttachError::QidInUse));
-        subsystem.detach_io_queue(cntlid, 1, &pulse);
+        subsystem.detach_io_queue(cntlid, 1, &generation);
         assert!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).is_ok());
     }
 
     #[test]
-    fn queues_learn_of_changes_and_of_the_end_by_the_pulse() {
+    fn queues_learn_of_changes_and_of_the_end_by_its_number() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        let (cntlid, pulse) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
-        let before = pulse.get();
+        let (cntlid, generation) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
+        let before = generation.get();
         subsystem.announce();
-        assert!(pulse.get() > before);
+        assert!(generation.get() > before);
         let fresh = subsystem.reset_controller(cntlid);
-        assert!(pulse.is_dead() && !fresh.is_dead());
+        assert!(generation.is_dead() && !fresh.is_dead());
         subsystem.destroy_controller(cntlid);
         assert!(fresh.is_dead());
         assert_eq!(subsystem.controller_count(), 0);
@@ -429,7 +431,7 @@ mod tests {
                 cntlid,
                 host: host("nqn.h"),
                 origin: None,
-                pulse: Pulse::new(1),
+                generation: Generation::new(1),
                 is_ready: false,
                 io_queues: 0,
                 connected: Vec::new(),

@@ -19,7 +19,7 @@ pub(super) const fn types(kinds: &[u8]) -> u16 {
 }
 
 /// What the bytes received come to.
-pub(super) enum Step<'a> {
+pub(super) enum Fragment<'a> {
     /// A PDU begins; `data_len` bytes of data follow (none where 0).
     Header { header: Header, data_len: u32 },
     /// The next bytes of the PDU's data.
@@ -88,7 +88,7 @@ impl Receiver {
     /// Takes the next step off the front of `bytes`; `None` when more bytes are needed.
     #[allow(clippy::inline_always)] // As `Link::step`.
     #[inline(always)]
-    pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Step<'a>>, Fault> {
+    pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Fault> {
         match self.stage {
             Stage::Header => {
                 self.assembled = 0;
@@ -123,7 +123,7 @@ impl Receiver {
 
     /// Puts a header together that came in parts.
     #[cold]
-    fn assemble<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Step<'a>>, Fault> {
+    fn assemble<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Fault> {
         if !self.fill(bytes, COMMON_LEN) {
             return Ok(None);
         }
@@ -207,7 +207,7 @@ impl Receiver {
 
     /// Checks the header's digest and decodes it.
     #[inline]
-    fn begin<'a>(&mut self, frame: Frame, whole: &[u8]) -> Result<Step<'a>, Fault> {
+    fn begin<'a>(&mut self, frame: Frame, whole: &[u8]) -> Result<Fragment<'a>, Fault> {
         let header_len = usize::from(frame.common.header_len);
         if let Some(digest) = whole.get(header_len..).and_then(|rest| rest.first_chunk::<DIGEST_LEN>()) {
             let digest = u32::from_le_bytes(*digest);
@@ -230,11 +230,11 @@ impl Receiver {
                 self.crc = Crc32c::default();
             }
         }
-        Ok(Step::Header { header, data_len: frame.data_len })
+        Ok(Fragment::Header { header, data_len: frame.data_len })
     }
 
     #[inline]
-    fn data<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Step<'a>> {
+    fn data<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Fragment<'a>> {
         if self.padding > 0 {
             let (skipped, rest) = bytes.split_at((self.padding as usize).min(bytes.len()));
             self.padding -= skipped.len() as u32;
@@ -246,7 +246,7 @@ impl Receiver {
                 return self.digest(bytes);
             }
             self.stage = Stage::Header;
-            return Some(Step::End { digest_ok: true });
+            return Some(Fragment::End { digest_ok: true });
         }
         if bytes.is_empty() {
             return None;
@@ -257,17 +257,17 @@ impl Receiver {
         if self.digests.data {
             self.crc.update(piece);
         }
-        Some(Step::Data(piece))
+        Some(Fragment::Data(piece))
     }
 
-    fn digest<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Step<'a>> {
+    fn digest<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Fragment<'a>> {
         if !self.fill(bytes, DIGEST_LEN) {
             return None;
         }
         self.held = 0;
         self.stage = Stage::Header;
         let [d0, d1, d2, d3, ..] = self.buffer;
-        Some(Step::End { digest_ok: self.crc.finish() == u32::from_le_bytes([d0, d1, d2, d3]) })
+        Some(Fragment::End { digest_ok: self.crc.finish() == u32::from_le_bytes([d0, d1, d2, d3]) })
     }
 }
 

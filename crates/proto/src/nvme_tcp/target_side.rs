@@ -4,7 +4,7 @@ use core::{fmt, time::Duration};
 
 use super::{
     pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, R2t, kind},
-    receiver::{Receiver, Step, types},
+    receiver::{Fragment, Receiver, types},
     sender::Sender,
 };
 use crate::{
@@ -110,21 +110,21 @@ impl TargetQueue {
     fn on_step<B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
-        step: &Step<'_>,
+        step: &Fragment<'_>,
         backend: &mut B,
     ) -> Result<(), Fault> {
         match step {
-            Step::Header { header: Header::Command(sqe), data_len } => {
+            Fragment::Header { header: Header::Command(sqe), data_len } => {
                 let taken = self.queue.on_command(now, sqe, *data_len, &mut self.connection, backend);
                 self.destination = taken.map_err(|violation| Fault::sequence(violation.rule))?;
             }
-            Step::Data(piece) => self.queue.on_data(self.destination, piece, backend),
-            Step::End { digest_ok } => {
+            Fragment::Data(piece) => self.queue.on_data(self.destination, piece, backend),
+            Fragment::End { digest_ok } => {
                 self.queue.on_data_end(now, self.destination, *digest_ok, &mut self.connection, backend);
             }
-            Step::Header { header: Header::HostData(data), data_len } => self.on_host_data(data, *data_len)?,
-            Step::Header { header: Header::IcReq(req), .. } => self.on_ic_req(req)?,
-            Step::Header { .. } => return Err(Fault::sequence("NVMe/TCP: the PDU is not for a controller")),
+            Fragment::Header { header: Header::HostData(data), data_len } => self.on_host_data(data, *data_len)?,
+            Fragment::Header { header: Header::IcReq(req), .. } => self.on_ic_req(req)?,
+            Fragment::Header { .. } => return Err(Fault::sequence("NVMe/TCP: the PDU is not for a controller")),
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
             let before = bytes;
             let fault = match self.connection.rx.step(&mut bytes) {
                 Ok(None) => return Ok(given),
-                Ok(Some(Step::Header { header: Header::HostTerm(term), .. })) => {
+                Ok(Some(Fragment::Header { header: Header::HostTerm(term), .. })) => {
                     self.queue.end(backend);
                     return Err(term.violation());
                 }

@@ -3,7 +3,7 @@
 use iotax_proto::{
     Instant, Target, Transmit, Violation,
     iscsi::{
-        pdu::{Bhs, Framer, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand, Sender, Step, login::stage},
+        pdu::{Bhs, Fragment, Framer, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand, Sender, login::stage},
         target_side::{Config, Connection},
         text,
     },
@@ -92,9 +92,9 @@ impl Peer {
         let mut answers: Vec<(Bhs, Vec<u8>)> = Vec::new();
         while let Some(step) = self.framer.next(&mut input).unwrap() {
             match step {
-                Step::Header(bhs) => answers.push((bhs, Vec::new())),
-                Step::Data { bytes, .. } => answers.last_mut().unwrap().1.extend_from_slice(bytes),
-                Step::End { intact } => assert!(intact),
+                Fragment::Header(bhs) => answers.push((bhs, Vec::new())),
+                Fragment::Data { bytes, .. } => answers.last_mut().unwrap().1.extend_from_slice(bytes),
+                Fragment::End { intact } => assert!(intact),
             }
         }
         answers

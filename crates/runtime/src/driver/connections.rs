@@ -23,7 +23,7 @@ pub(super) trait Connection {
 /// A dense table. An id is in use from `insert` or `reserve` until `release`, even after its connection was removed.
 #[derive(Debug)]
 pub(super) struct Connections<C> {
-    slots: Vec<Slot<C>>,
+    slots: Vec<ConnectionSlot<C>>,
     /// Connections present.
     len: usize,
     /// Those that may have something for the node.
@@ -41,7 +41,7 @@ pub(super) struct Connections<C> {
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about an id, not the states of a machine")]
-struct Slot<C> {
+struct ConnectionSlot<C> {
     conn: Option<C>,
     in_use: bool,
     generation: u32,
@@ -121,12 +121,19 @@ impl<C> Connections<C> {
         let index = id.0 as usize;
         while self.slots.len() <= index {
             let generation = 0;
-            self.slots.push(Slot { conn: None, in_use: false, generation, queued: false, dirty: false, paused: false });
+            self.slots.push(ConnectionSlot {
+                conn: None,
+                in_use: false,
+                generation,
+                queued: false,
+                dirty: false,
+                paused: false,
+            });
         }
         let slot = &mut self.slots[index];
         assert!(!slot.in_use, "{id:?} is in use");
         let generation = (slot.generation + 1) & GENERATION_MASK;
-        *slot = Slot { conn: None, in_use: true, generation, queued: false, dirty: false, paused: false };
+        *slot = ConnectionSlot { conn: None, in_use: true, generation, queued: false, dirty: false, paused: false };
     }
 
     #[inline]
@@ -173,7 +180,7 @@ impl<C> Connections<C> {
     }
 
     #[inline]
-    fn slot_of_present(&mut self, id: ConnId) -> Option<&mut Slot<C>> {
+    fn slot_of_present(&mut self, id: ConnId) -> Option<&mut ConnectionSlot<C>> {
         self.slots.get_mut(id.0 as usize).filter(|slot| slot.conn.is_some())
     }
 

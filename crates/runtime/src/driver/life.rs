@@ -17,7 +17,7 @@ pub(super) struct Life {
 
 /// What is to be done next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LifeStep {
     Stay,
     /// Send what is left, then end.
     Close,
@@ -52,33 +52,33 @@ impl Life {
     }
 
     /// An end of file arrived.
-    pub(super) fn peer_ended(&mut self) -> Step {
+    pub(super) fn peer_ended(&mut self) -> LifeStep {
         self.drained = true;
         match self.send_error {
-            Some(error) => Step::End(CloseReason::Failed(error)),
-            None if self.shut => Step::End(CloseReason::Ended),
-            None => Step::Close,
+            Some(error) => LifeStep::End(CloseReason::Failed(error)),
+            None if self.shut => LifeStep::End(CloseReason::Ended),
+            None => LifeStep::Close,
         }
     }
 
     /// A receive failed. Where a send failed before, that is the reason.
-    pub(super) fn receive_failed(&self, error: i32) -> Step {
-        Step::End(CloseReason::Failed(self.send_error.unwrap_or(error)))
+    pub(super) fn receive_failed(&self, error: i32) -> LifeStep {
+        LifeStep::End(CloseReason::Failed(self.send_error.unwrap_or(error)))
     }
 
     /// A send failed: nothing more can be sent, but the peer's last words may be waiting.
-    pub(super) fn set_send_error(&mut self, error: i32) -> Step {
+    pub(super) fn set_send_error(&mut self, error: i32) -> LifeStep {
         self.send_error = Some(error);
-        if self.drained { Step::End(CloseReason::Failed(error)) } else { Step::Stay }
+        if self.drained { LifeStep::End(CloseReason::Failed(error)) } else { LifeStep::Stay }
     }
 
     /// Nothing is queued to be sent.
-    pub(super) fn all_sent(&mut self) -> Step {
+    pub(super) fn all_sent(&mut self) -> LifeStep {
         if !self.closing || self.shut || self.send_failed() {
-            return Step::Stay;
+            return LifeStep::Stay;
         }
         self.shut = true;
-        if self.drained { Step::End(CloseReason::Ended) } else { Step::ShutDown }
+        if self.drained { LifeStep::End(CloseReason::Ended) } else { LifeStep::ShutDown }
     }
 
     /// The peer's time to take the last bytes and to end is up.
@@ -94,31 +94,31 @@ mod tests {
     #[test]
     fn our_close_sends_then_shuts_down_then_waits_for_the_peer() {
         let mut life = Life::default();
-        assert_eq!(life.all_sent(), Step::Stay);
+        assert_eq!(life.all_sent(), LifeStep::Stay);
         assert!(life.start_closing() && !life.start_closing());
         assert_eq!(life.overdue(), CloseReason::Failed(libc::ETIMEDOUT));
-        assert_eq!(life.all_sent(), Step::ShutDown);
-        assert_eq!(life.all_sent(), Step::Stay);
+        assert_eq!(life.all_sent(), LifeStep::ShutDown);
+        assert_eq!(life.all_sent(), LifeStep::Stay);
         assert_eq!(life.overdue(), CloseReason::Ended);
-        assert_eq!(life.peer_ended(), Step::End(CloseReason::Ended));
+        assert_eq!(life.peer_ended(), LifeStep::End(CloseReason::Ended));
     }
 
     #[test]
     fn the_peers_end_lets_us_send_what_is_left() {
         let mut life = Life::default();
-        assert_eq!(life.peer_ended(), Step::Close);
+        assert_eq!(life.peer_ended(), LifeStep::Close);
         assert!(life.start_closing() && !life.receives());
-        assert_eq!(life.all_sent(), Step::End(CloseReason::Ended));
+        assert_eq!(life.all_sent(), LifeStep::End(CloseReason::Ended));
     }
 
     #[test]
     fn a_failed_send_is_the_reason_whatever_ends_the_receiving() {
         let mut life = Life::default();
-        assert_eq!(life.set_send_error(libc::EPIPE), Step::Stay);
-        assert_eq!(life.receive_failed(libc::ECONNRESET), Step::End(CloseReason::Failed(libc::EPIPE)));
-        assert_eq!(life.peer_ended(), Step::End(CloseReason::Failed(libc::EPIPE)));
+        assert_eq!(life.set_send_error(libc::EPIPE), LifeStep::Stay);
+        assert_eq!(life.receive_failed(libc::ECONNRESET), LifeStep::End(CloseReason::Failed(libc::EPIPE)));
+        assert_eq!(life.peer_ended(), LifeStep::End(CloseReason::Failed(libc::EPIPE)));
         let mut life = Life::default();
         life.peer_ended();
-        assert_eq!(life.set_send_error(libc::EPIPE), Step::End(CloseReason::Failed(libc::EPIPE)));
+        assert_eq!(life.set_send_error(libc::EPIPE), LifeStep::End(CloseReason::Failed(libc::EPIPE)));
     }
 }

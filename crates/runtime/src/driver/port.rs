@@ -9,7 +9,7 @@ use super::{
     DriverConfig,
     connections::{Connection, Connections},
     gather::Gather,
-    life::Step,
+    life::LifeStep,
     optimisations::Optimisations,
     socket::{self, SocketOptions},
     waker::{Handed, Waker},
@@ -112,19 +112,19 @@ pub(super) trait Port {
         common.conns.queue(id);
     }
 
-    fn take_step(&mut self, id: ConnId, step: Step) {
+    fn take_step(&mut self, id: ConnId, step: LifeStep) {
         match step {
-            Step::Stay => {}
-            Step::Close => {
+            LifeStep::Stay => {}
+            LifeStep::Close => {
                 self.close(id);
                 self.common().conns.has_bytes(id);
             }
-            Step::ShutDown => {
+            LifeStep::ShutDown => {
                 if let Some(conn) = self.common().conns.get(id) {
                     socket::end_sending(conn.socket());
                 }
             }
-            Step::End(reason) => self.end(id, reason),
+            LifeStep::End(reason) => self.end(id, reason),
         }
     }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use iotax_node::{CloseReason, ConnId, Input};
 use iotax_proto::Instant;
 
-use super::{CLOSE_TIMEOUT, ECONNREFUSED, ECONNRESET, Event, HostId, SYN_AGAIN, Slot, World};
+use super::{CLOSE_TIMEOUT, ECONNREFUSED, ECONNRESET, Event, HostId, PipeSlot, SYN_AGAIN, World};
 use crate::link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, take_front};
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
         let connect = self.hosts[host].connects;
         let pipe = Pipe { connect, ends: [client, server], flows: [Flow::default(), Flow::default()] };
         let slot = self.free_pipes.pop().unwrap_or_else(|| {
-            self.pipes.push(Slot { generation: 0, pipe: None });
+            self.pipes.push(PipeSlot { generation: 0, pipe: None });
             self.pipes.len() as u32 - 1
         });
         self.pipes[slot as usize].pipe = Some(pipe);

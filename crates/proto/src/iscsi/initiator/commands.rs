@@ -26,7 +26,7 @@ const INVALID_OPCODE: u32 = 0x05_2000;
 pub(super) struct Commands {
     lun: u64,
     geometry: Geometry,
-    slots: Vec<Slot>,
+    slots: Vec<TaskSlot>,
     outstanding: usize,
     /// Tags whose commands wait for the window to be sent again.
     resend: Vec<Tag>,
@@ -35,7 +35,7 @@ pub(super) struct Commands {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct TaskSlot {
     /// The command, while it is outstanding.
     job: Option<Job>,
     /// High half of the ITT: tells an answer to an earlier command of this tag.
@@ -61,7 +61,7 @@ impl Commands {
         Self {
             lun,
             geometry,
-            slots: (0..depth.clamp(1, 4096)).map(|_| Slot::default()).collect(),
+            slots: (0..depth.clamp(1, 4096)).map(|_| TaskSlot::default()).collect(),
             outstanding: 0,
             resend: Vec::new(),
             zero_block,
@@ -239,7 +239,7 @@ impl Commands {
     }
 
     /// The outstanding command that an ITT names.
-    fn find(&mut self, itt: u32) -> Result<(Tag, &mut Slot), Violation> {
+    fn find(&mut self, itt: u32) -> Result<(Tag, &mut TaskSlot), Violation> {
         let tag = itt & 0xffff;
         let slot = self.slots.get_mut(tag as usize);
         let slot = slot.filter(|slot| slot.job.is_some() && u32::from(slot.generation) == itt >> 16);

@@ -11,7 +11,7 @@ use crate::{
     Instant, Transmit, Violation, ViolationKind,
     iscsi::{
         DiscoveredTarget,
-        pdu::{Bhs, Framer, LogoutResponse, NopIn, RESERVED_TAG, Step, TextRequest, TextResponse},
+        pdu::{Bhs, Fragment, Framer, LogoutResponse, NopIn, RESERVED_TAG, TextRequest, TextResponse},
         text::{DEFAULT_SEGMENT_LEN, pairs},
     },
     wire::printable,
@@ -64,15 +64,15 @@ impl Discovery {
         while !matches!(self.phase, Phase::Done) {
             let Some(step) = self.framer.next(&mut input)? else { break };
             match step {
-                Step::Header(bhs) => {
+                Fragment::Header(bhs) => {
                     self.header = Some(bhs);
                     self.segment.clear();
                 }
-                Step::Data { bytes, .. } => self.segment.extend_from_slice(bytes),
-                Step::End { intact: false } => {
+                Fragment::Data { bytes, .. } => self.segment.extend_from_slice(bytes),
+                Fragment::End { intact: false } => {
                     return Err(Violation::malformed("RFC 7143 §7.8: data digest error"));
                 }
-                Step::End { intact: true } => {
+                Fragment::End { intact: true } => {
                     if let Some(bhs) = self.header.take() {
                         self.pdu(&bhs)?;
                     }

@@ -13,7 +13,7 @@ use crate::{
     iscsi::{
         Agreed,
         pdu::{
-            AsyncMessage, Bhs, DataIn, Framer, LogoutResponse, NopIn, R2t, Reject, ScsiCommand, ScsiResponse, Step,
+            AsyncMessage, Bhs, DataIn, Fragment, Framer, LogoutResponse, NopIn, R2t, Reject, ScsiCommand, ScsiResponse,
             TaskManagement, TaskManagementResponse,
             command::COMPLETED_AT_TARGET,
             control::{async_event, reject_reason},
@@ -140,10 +140,10 @@ impl Session {
         true
     }
 
-    fn step(&mut self, now: Instant, step: Step<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+    fn step(&mut self, now: Instant, step: Fragment<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         match step {
-            Step::Header(bhs) => self.header(&bhs),
-            Step::Data { offset, bytes } => match (&mut self.phase, self.current) {
+            Fragment::Header(bhs) => self.header(&bhs),
+            Fragment::Data { offset, bytes } => match (&mut self.phase, self.current) {
                 (_, Current::Data(tag, data)) => {
                     events.data(tag, data.buffer_offset + offset, bytes);
                     Ok(())
@@ -161,8 +161,8 @@ impl Session {
                 }
             },
             // RFC 7143 §7.8: at error recovery level 0 the data cannot be asked for again; the session ends.
-            Step::End { intact: false } => Err(Violation::malformed("RFC 7143 §7.8: data digest error")),
-            Step::End { intact: true } => match core::mem::replace(&mut self.current, Current::None) {
+            Fragment::End { intact: false } => Err(Violation::malformed("RFC 7143 §7.8: data digest error")),
+            Fragment::End { intact: true } => match core::mem::replace(&mut self.current, Current::None) {
                 Current::Data(_, data) => self.data_end(now, &data, events),
                 Current::Probe(data) => {
                     self.link.learn_window(data.exp_cmd_sn, data.max_cmd_sn);

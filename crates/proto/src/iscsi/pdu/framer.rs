@@ -12,7 +12,7 @@ const DIGEST_LEN: usize = 4;
 
 /// What came next in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum Fragment<'a> {
     /// A header, its digest right.
     Header(Bhs),
     /// A piece of the data segment, `offset` bytes into it.
@@ -70,7 +70,7 @@ impl Framer {
     }
 
     /// Takes the next step out of `input`; `None` when it holds no more of one.
-    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Step<'a>>, Violation> {
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
         match self.state {
             State::Head => {
                 let Some(bhs) = self.head(input)? else { return Ok(None) };
@@ -86,7 +86,7 @@ impl Framer {
                     self.crc = Crc32c::default();
                 }
                 self.state = if self.data_len > 0 { State::Data } else { State::Tail };
-                Ok(Some(Step::Header(bhs)))
+                Ok(Some(Fragment::Header(bhs)))
             }
             State::Data => {
                 if input.is_empty() {
@@ -103,13 +103,13 @@ impl Framer {
                 if self.data_seen == self.data_len {
                     self.state = State::Tail;
                 }
-                Ok(Some(Step::Data { offset, bytes }))
+                Ok(Some(Fragment::Data { offset, bytes }))
             }
             State::Tail => {
                 let Some(intact) = self.tail(input) else { return Ok(None) };
                 self.state = State::Head;
                 self.head.clear();
-                Ok(Some(Step::End { intact }))
+                Ok(Some(Fragment::End { intact }))
             }
         }
     }
@@ -210,13 +210,13 @@ mod tests {
             let mut input = *delivery;
             while let Some(step) = framer.next(&mut input).expect("a good stream") {
                 match step {
-                    Step::Header(_) => len = 0,
-                    Step::Data { offset, bytes } => {
+                    Fragment::Header(_) => len = 0,
+                    Fragment::Data { offset, bytes } => {
                         assert_eq!(offset as usize, len);
                         assert!(bytes.iter().enumerate().all(|(at, byte)| *byte as usize == len + at));
                         len += bytes.len();
                     }
-                    Step::End { intact } => seen.push((len, intact)),
+                    Fragment::End { intact } => seen.push((len, intact)),
                 }
             }
             assert!(input.is_empty());

@@ -13,7 +13,7 @@ pub use bhs::{BHS_LEN, Bhs, RESERVED_TAG};
 pub use command::{ScsiCommand, ScsiResponse};
 pub use control::{AsyncMessage, NopIn, NopOut, Reject, Snack, TaskManagement, TaskManagementResponse};
 pub use data::{DataIn, DataOut, R2t};
-pub use framer::{Framer, Step};
+pub use framer::{Fragment, Framer};
 pub use login::{LoginRequest, LoginResponse, LogoutRequest, LogoutResponse};
 pub use sender::Sender;
 pub use text::{TextRequest, TextResponse};

@@ -17,7 +17,7 @@ use crate::{
     iscsi::{
         Agreed,
         pdu::{
-            Bhs, Framer, LoginRequest, LoginResponse, Step,
+            Bhs, Fragment, Framer, LoginRequest, LoginResponse,
             login::{login_status, stage},
         },
         text::DEFAULT_SEGMENT_LEN,
@@ -69,9 +69,9 @@ impl Connection {
     }
 
     #[inline]
-    fn step<B: IscsiBackend>(&mut self, now: Instant, step: Step<'_>, backend: &mut B) -> Result<(), Violation> {
+    fn step<B: IscsiBackend>(&mut self, now: Instant, step: Fragment<'_>, backend: &mut B) -> Result<(), Violation> {
         match (&mut self.phase, step) {
-            (Phase::Login(_, header), Step::Header(bhs)) => {
+            (Phase::Login(_, header), Fragment::Header(bhs)) => {
                 if bhs.opcode() != LoginRequest::OPCODE {
                     // RFC 7143 §6.3: nothing but logins before the full feature phase.
                     return Err(
@@ -81,21 +81,21 @@ impl Connection {
                 *header = Some(bhs);
                 self.control.clear();
             }
-            (Phase::Login(..), Step::Data { bytes, .. }) => self.control.extend_from_slice(bytes),
-            (Phase::Login(login, header), Step::End { .. }) => {
+            (Phase::Login(..), Fragment::Data { bytes, .. }) => self.control.extend_from_slice(bytes),
+            (Phase::Login(login, header), Fragment::End { .. }) => {
                 let Some(bhs) = header.take() else { return Ok(()) };
                 let request = LoginRequest::parse(&bhs);
                 let reply = login.request(&request, &self.control, &mut self.link, backend);
                 self.login_reply(&request, reply, backend)?;
             }
-            (Phase::Full(full), Step::Header(bhs)) => {
+            (Phase::Full(full), Fragment::Header(bhs)) => {
                 self.control.clear();
                 full.header(now, &bhs, &mut self.link, backend)?;
             }
-            (Phase::Full(full), Step::Data { offset, bytes }) => {
+            (Phase::Full(full), Fragment::Data { offset, bytes }) => {
                 full.data(offset, bytes, &mut self.control, backend);
             }
-            (Phase::Full(full), Step::End { intact }) => {
+            (Phase::Full(full), Fragment::End { intact }) => {
                 if let Some(bhs) = full.end(now, intact, &mut self.link, backend)? {
                     let flow = full.control(now, &bhs, &self.control, &mut self.link, backend)?;
                     if flow == Flow::Close {
@@ -242,7 +242,7 @@ impl<B: IscsiBackend> Target<B> for Connection {
         while may_go_on {
             let Some(step) = self.framer.next(&mut input)? else { break };
             // Asked once for each PDU, which ends with its answer.
-            let is_end = matches!(step, Step::End { .. });
+            let is_end = matches!(step, Fragment::End { .. });
             self.step(now, step, backend)?;
             may_go_on = !is_end || self.may_go_on();
         }

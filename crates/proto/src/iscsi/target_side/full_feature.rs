@@ -10,7 +10,7 @@ use super::{
     link::{Admission, Link},
     respond::{Answered, respond},
     tasks::{Announced, Task, Tasks, Work},
-    wait::{Managed, Outcome, Wait},
+    wait::{Managed, Wait, WaitOutcome},
 };
 use crate::{
     Ending, Instant, IoId, Payload, Started, UnitError, Violation,
@@ -430,12 +430,12 @@ impl FullFeature {
             unreachable!("asked of those that wait only")
         };
         match wait.outcome(now) {
-            Outcome::Waits => {
+            WaitOutcome::Waits => {
                 task.work = Work::Await(wait, response);
                 self.awaits = true;
             }
-            Outcome::Ended => self.finish(id, &response, link),
-            Outcome::TooLong => {
+            WaitOutcome::Ended => self.finish(id, &response, link),
+            WaitOutcome::TooLong => {
                 let failed = check_condition(Sense::INTERNAL_TARGET_FAILURE);
                 self.finish(id, &Response { data_out_len: response.data_out_len, ..failed }, link);
             }

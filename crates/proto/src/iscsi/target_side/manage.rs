@@ -5,7 +5,7 @@ use super::{
     full_feature::FullFeature,
     link::{Admission, Flow, Link},
     tasks::{Task, Work},
-    wait::{Managed, Outcome, Wait},
+    wait::{Managed, Wait, WaitOutcome},
 };
 use crate::{
     Ending, Endings, Instant, Violation,
@@ -61,13 +61,13 @@ impl FullFeature {
         let mut at = 0;
         while let Some(managed) = self.managed.get_mut(at) {
             let response = match managed.wait.outcome(now) {
-                Outcome::Waits => {
+                WaitOutcome::Waits => {
                     self.awaits = true;
                     at += 1;
                     continue;
                 }
-                Outcome::Ended => function_response::COMPLETE,
-                Outcome::TooLong => function_response::REJECTED,
+                WaitOutcome::Ended => function_response::COMPLETE,
+                WaitOutcome::TooLong => function_response::REJECTED,
             };
             let Managed { itt, closes, .. } = self.managed.remove(at);
             respond(itt, response, link);

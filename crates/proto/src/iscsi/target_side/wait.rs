@@ -26,7 +26,7 @@ pub(super) struct Managed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum WaitOutcome {
     Waits,
     Ended,
     TooLong,
@@ -40,13 +40,13 @@ impl Wait {
         Self { endings, until: now + WAIT_MAX }
     }
 
-    pub(super) fn outcome(&mut self, now: Instant) -> Outcome {
+    pub(super) fn outcome(&mut self, now: Instant) -> WaitOutcome {
         if self.endings.are_over() {
-            Outcome::Ended
+            WaitOutcome::Ended
         } else if now >= self.until {
-            Outcome::TooLong
+            WaitOutcome::TooLong
         } else {
-            Outcome::Waits
+            WaitOutcome::Waits
         }
     }
 }

@@ -145,7 +145,7 @@ pub struct Failure {
     pub context: FailureContext,
 }
 
-pub type Outcome<'a> = Result<Results<'a>, Failure>;
+pub type Reply<'a> = Result<Results<'a>, Failure>;
 
 impl Failure {
     /// A failure that says nothing but its status, in the form that the procedure's reply has.
@@ -203,7 +203,7 @@ impl Failure {
 
 impl<'a> Results<'a> {
     /// Reads status and results; of a READ, up to its data.
-    pub fn decode(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Outcome<'a>, Garbage> {
+    pub fn decode(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Reply<'a>, Garbage> {
         if procedure == Procedure::Null {
             return Ok(Ok(Self::Null));
         }

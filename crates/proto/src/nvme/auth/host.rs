@@ -29,7 +29,7 @@ pub struct Entropy(pub [u8; 32]);
 
 /// What the host does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum AuthStep {
     /// Authentication Send, then `sent`.
     Send(Vec<u8>),
     /// Authentication Receive, then `received`.
@@ -98,12 +98,12 @@ impl Host {
     }
 
     /// The controller took our message.
-    pub fn sent(&self) -> Step {
-        if matches!(self.state, State::Done(_)) { Step::Done } else { Step::Receive }
+    pub fn sent(&self) -> AuthStep {
+        if matches!(self.state, State::Done(_)) { AuthStep::Done } else { AuthStep::Receive }
     }
 
     /// The controller's message.
-    pub fn received(&mut self, bytes: &[u8]) -> Result<Step, Ended> {
+    pub fn received(&mut self, bytes: &[u8]) -> Result<AuthStep, Ended> {
         let Some(message) = Message::decode(bytes) else {
             return Err(self.refuse(Failure::IncorrectPayload, "NVMe base 2.1 §8.3.4: no message of DH-HMAC-CHAP"));
         };
@@ -127,20 +127,27 @@ impl Host {
                 let agreed = Agreed { hash: *hash, group: *group, is_mutual: controller.is_some() };
                 let Some(wanted) = controller else {
                     self.state = State::Done(agreed);
-                    return Ok(Step::Done);
+                    return Ok(AuthStep::Done);
                 };
                 if response.is_none_or(|response| !same(&response, wanted)) {
                     let rule = "NVMe base 2.1 §8.3.4.5.5: the controller failed to authenticate itself";
                     return Err(self.refuse(Failure::Failed, rule));
                 }
                 self.state = State::Done(agreed);
-                Ok(Step::Send(Message::Success2 { transaction }.encode()))
+                Ok(AuthStep::Send(Message::Success2 { transaction }.encode()))
             }
             _ => Err(self.refuse(Failure::IncorrectMessage, "NVMe base 2.1 §8.3.4: a message out of turn")),
         }
     }
 
-    fn reply(&mut self, hash: u8, group: u8, sequence: u32, challenge: &[u8], public: &[u8]) -> Result<Step, Ended> {
+    fn reply(
+        &mut self,
+        hash: u8,
+        group: u8,
+        sequence: u32,
+        challenge: &[u8],
+        public: &[u8],
+    ) -> Result<AuthStep, Ended> {
         let allowed_hash = Hash::from_id(hash).filter(|hash| self.config.hash.is_none_or(|only| only == *hash));
         let Some(hash) = allowed_hash.filter(|hash| hash.digest_len() == challenge.len()) else {
             let rule = "NVMe base 2.1 §8.3.4.5.3: the controller chose a hash that was not offered, or not its length";
@@ -190,7 +197,7 @@ impl Host {
         });
         let is_mutual = controller.is_some();
         self.state = State::Replied { hash, group, controller };
-        Ok(Step::Send(
+        Ok(AuthStep::Send(
             Message::Reply {
                 transaction,
                 response,

@@ -26,7 +26,7 @@ mod secret;
 pub use controller::{Controller, Policy, Progress};
 pub use group::{DhGroup, Work, Worked};
 pub use hash::Hash;
-pub use host::{Agreed, Ended, Entropy, Host, HostConfig, Step};
+pub use host::{Agreed, AuthStep, Ended, Entropy, Host, HostConfig};
 pub use message::{Failure, Message, Offer};
 pub use secret::{Secret, SecretError};
 

@@ -9,7 +9,7 @@ use crate::{
     },
     nvme_tcp::{
         pdu::{Fault, Header},
-        receiver::Step,
+        receiver::Fragment,
     },
 };
 
@@ -59,21 +59,21 @@ impl Connection for Link {
 }
 
 impl Link {
-    fn on_step(&mut self, step: &Step<'_>) -> Result<Came, Fault> {
+    fn on_step(&mut self, step: &Fragment<'_>) -> Result<Came, Fault> {
         match step {
-            Step::Header { header: Header::IcResp(resp), .. } => {
+            Fragment::Header { header: Header::IcResp(resp), .. } => {
                 self.on_ic_resp(resp)?;
                 return Ok(Came::Open);
             }
-            Step::Header { header: Header::Response(cqe), .. } => return Ok(Came::Completion(*cqe)),
-            Step::Header { header: Header::ControllerData(data), data_len } => {
+            Fragment::Header { header: Header::Response(cqe), .. } => return Ok(Came::Completion(*cqe)),
+            Fragment::Header { header: Header::ControllerData(data), data_len } => {
                 self.on_exchange_data_header(data, *data_len)?;
             }
-            Step::Data(piece) => self.on_exchange_data(piece),
-            Step::End { digest_ok } => {
+            Fragment::Data(piece) => self.on_exchange_data(piece),
+            Fragment::End { digest_ok } => {
                 return Ok(self.on_exchange_data_end(*digest_ok).map_or(Came::Nothing, Came::Completion));
             }
-            Step::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for this command")),
+            Fragment::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for this command")),
         }
         Ok(Came::Nothing)
     }

@@ -17,7 +17,7 @@ use crate::{
     },
     nvme_tcp::{
         pdu::{DataHeader, Fault, Header, R2t},
-        receiver::Step,
+        receiver::Fragment,
     },
 };
 
@@ -46,7 +46,7 @@ enum Transfer {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct IoSlot {
     transfer: Transfer,
     /// A data digest was wrong.
     is_spoilt: bool,
@@ -61,7 +61,7 @@ pub struct IoQueue {
     commands: IoCommands,
     in_capsule_bytes: u32,
     /// Index: tag and command identifier.
-    slots: Vec<Slot>,
+    slots: Vec<IoSlot>,
     outstanding: usize,
     /// The read whose data are coming: its tag, and whether its end completes the command.
     reading: Option<(u16, bool)>,
@@ -81,7 +81,7 @@ impl IoQueue {
     pub fn new(now: Instant, config: &ConnectConfig, controller: &ControllerInfo, qid: u16) -> Self {
         let depth = config.session.depth.min(controller.max_sq_size);
         let mut slots = Vec::new();
-        slots.resize_with(usize::from(depth), Slot::default);
+        slots.resize_with(usize::from(depth), IoSlot::default);
         Self {
             link: Link::new(config.digests),
             deadline: Some(now + config.session.admin_timeout),
@@ -132,7 +132,7 @@ impl IoQueue {
     /// NVMe/TCP transport 1.1 §3.6.2.10: the controller asks for data of a write.
     fn on_r2t(&mut self, r2t: &R2t) -> Result<(), Fault> {
         let slot = self.slots.get_mut(usize::from(r2t.cid));
-        let Some(Slot { transfer: Transfer::Out { data, sent }, .. }) = slot else {
+        let Some(IoSlot { transfer: Transfer::Out { data, sent }, .. }) = slot else {
             return Err(Fault::field(8, "NVMe/TCP: R2T for no write outstanding that waits for one"));
         };
         let left = data.len() as u32 - *sent;
@@ -152,11 +152,11 @@ impl IoQueue {
     // -------------------------------------------------------------------------------------------------------- receiving
 
     #[inline]
-    fn on_step(&mut self, now: Instant, step: &Step<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
+    fn on_step(&mut self, now: Instant, step: &Fragment<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
         match step {
-            Step::Data(piece) => {
+            Fragment::Data(piece) => {
                 if let Some((tag, _)) = self.reading
-                    && let Some(Slot { transfer: Transfer::In { received, .. }, .. }) =
+                    && let Some(IoSlot { transfer: Transfer::In { received, .. }, .. }) =
                         self.slots.get_mut(usize::from(tag))
                 {
                     events.data(Tag::from(tag), *received, piece);
@@ -165,10 +165,10 @@ impl IoQueue {
                     self.link.on_exchange_data(piece);
                 }
             }
-            Step::Header { header: Header::ControllerData(data), data_len } => {
+            Fragment::Header { header: Header::ControllerData(data), data_len } => {
                 self.on_controller_data(data, *data_len)?;
             }
-            Step::End { digest_ok } => {
+            Fragment::End { digest_ok } => {
                 if let Some((tag, completes)) = self.reading.take() {
                     if let Some(slot) = self.slots.get_mut(usize::from(tag)) {
                         slot.is_spoilt |= !*digest_ok;
@@ -180,13 +180,13 @@ impl IoQueue {
                     self.on_control_response(now, cqe, events)?;
                 }
             }
-            Step::Header { header: Header::Response(cqe), .. } => self.on_response(now, cqe, events)?,
-            Step::Header { header: Header::R2t(r2t), .. } => self.on_r2t(r2t)?,
-            Step::Header { header: Header::IcResp(resp), .. } => {
+            Fragment::Header { header: Header::Response(cqe), .. } => self.on_response(now, cqe, events)?,
+            Fragment::Header { header: Header::R2t(r2t), .. } => self.on_r2t(r2t)?,
+            Fragment::Header { header: Header::IcResp(resp), .. } => {
                 self.link.on_ic_resp(resp)?;
                 self.control.connect(&self.config, &mut self.link);
             }
-            Step::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for a host")),
+            Fragment::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for a host")),
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl IoQueue {
     #[inline]
     fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
         let slot = self.slots.get(usize::from(data.cid));
-        let Some(Slot { transfer: Transfer::In { len, received }, .. }) = slot else {
+        let Some(IoSlot { transfer: Transfer::In { len, received }, .. }) = slot else {
             return self.link.on_exchange_data_header(data, data_len);
         };
         if data.len != data_len || data_len == 0 {

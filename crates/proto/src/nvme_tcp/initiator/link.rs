@@ -12,7 +12,7 @@ use crate::{
     },
     nvme_tcp::{
         pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, kind},
-        receiver::{Receiver, Step, types},
+        receiver::{Fragment, Receiver, types},
         sender::Sender,
     },
 };
@@ -88,13 +88,13 @@ impl Link {
     /// The next step of what was received. Terminate requests and the handshake's faults are dealt with here.
     #[allow(clippy::inline_always)] // Whether `inline` is heeded hangs on what else is compiled: 80 instructions of a read.
     #[inline(always)]
-    pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Step<'a>>, Violation> {
+    pub(super) fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
         if self.is_failed {
             return Ok(None);
         }
         let before = *bytes;
         match self.rx.step(bytes) {
-            Ok(Some(Step::Header { header: Header::ControllerTerm(term), .. })) => {
+            Ok(Some(Fragment::Header { header: Header::ControllerTerm(term), .. })) => {
                 self.is_failed = true;
                 Err(term.violation())
             }

@@ -15,7 +15,7 @@ const ANSWER_LEN_MAX: u8 = 252;
 
 /// The commands, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum ProbeStep {
     TestUnitReady,
     Inquiry,
     ReadCapacity16,
@@ -43,7 +43,7 @@ pub enum Probed {
 /// The questions under way.
 #[derive(Debug)]
 pub struct Probe {
-    step: Step,
+    step: ProbeStep,
     tries: u32,
     answer: Vec<u8>,
     max_io_len: u32,
@@ -58,7 +58,7 @@ impl Probe {
     /// With the first question.
     pub fn begin(max_io_len: u32) -> (Self, Question) {
         let mut probe = Self {
-            step: Step::TestUnitReady,
+            step: ProbeStep::TestUnitReady,
             tries: 0,
             answer: Vec::new(),
             max_io_len,
@@ -68,7 +68,7 @@ impl Probe {
             inquiry: None,
             serial: None,
         };
-        let first = probe.ask(Step::TestUnitReady);
+        let first = probe.ask(ProbeStep::TestUnitReady);
         (probe, first)
     }
 
@@ -98,35 +98,35 @@ impl Probe {
         };
         let answer = core::mem::take(&mut self.answer);
         let next = match (self.step, failed) {
-            (Step::TestUnitReady, None) => Step::Inquiry,
-            (Step::Inquiry, None) => {
+            (ProbeStep::TestUnitReady, None) => ProbeStep::Inquiry,
+            (ProbeStep::Inquiry, None) => {
                 let inquiry = parse_inquiry(&answer).ok_or(SHORT)?;
                 if !inquiry.is_connected || inquiry.device_type != 0 {
                     return Err(Violation::refused(Refusal::WrongKind, "the LUN is no block device"));
                 }
                 self.inquiry = Some(inquiry);
-                Step::ReadCapacity16
+                ProbeStep::ReadCapacity16
             }
-            (Step::ReadCapacity16, Some(_)) => Step::ReadCapacity10,
-            (Step::ReadCapacity16, None) => {
+            (ProbeStep::ReadCapacity16, Some(_)) => ProbeStep::ReadCapacity10,
+            (ProbeStep::ReadCapacity16, None) => {
                 self.capacity = Some(parse_capacity_16(&answer).ok_or(SHORT)?);
-                Step::ModeSense
+                ProbeStep::ModeSense
             }
-            (Step::ReadCapacity10, None) => {
+            (ProbeStep::ReadCapacity10, None) => {
                 self.capacity = Some(parse_capacity_10(&answer).ok_or(SHORT)?);
-                Step::ModeSense
+                ProbeStep::ModeSense
             }
             // What a device need not have is taken as not limited.
-            (Step::ModeSense, failed) => {
+            (ProbeStep::ModeSense, failed) => {
                 self.read_only = failed.is_none() && parse_write_protect(&answer) == Some(true);
-                Step::BlockLimits
+                ProbeStep::BlockLimits
             }
-            (Step::BlockLimits, failed) => {
+            (ProbeStep::BlockLimits, failed) => {
                 let limits = parse_block_limits(&answer).filter(|_| failed.is_none()).unwrap_or_default();
                 self.max_transfer_blocks = limits.max_transfer_blocks;
-                Step::SerialNumber
+                ProbeStep::SerialNumber
             }
-            (Step::SerialNumber, failed) => {
+            (ProbeStep::SerialNumber, failed) => {
                 self.serial = parse_serial(&answer).filter(|_| failed.is_none());
                 return self.geometry(self.max_transfer_blocks).map(Probed::Known);
             }
@@ -144,16 +144,16 @@ impl Probe {
         Ok(Geometry { size_bytes, block_size: capacity.block_size, max_io_bytes, read_only: self.read_only })
     }
 
-    fn ask(&mut self, step: Step) -> Question {
+    fn ask(&mut self, step: ProbeStep) -> Question {
         let len = ANSWER_LEN_MAX;
         let (cdb, len): (CdbBytes, u8) = match step {
-            Step::TestUnitReady => (test_unit_ready(), 0),
-            Step::Inquiry => (inquiry(len.into()), len),
-            Step::ReadCapacity16 => (read_capacity_16(32), 32),
-            Step::ReadCapacity10 => (read_capacity_10(), 8),
-            Step::ModeSense => (mode_sense_6(ALL_PAGES, len), len),
-            Step::BlockLimits => (inquiry_vpd(BLOCK_LIMITS, len.into()), len),
-            Step::SerialNumber => (inquiry_vpd(UNIT_SERIAL_NUMBER, len.into()), len),
+            ProbeStep::TestUnitReady => (test_unit_ready(), 0),
+            ProbeStep::Inquiry => (inquiry(len.into()), len),
+            ProbeStep::ReadCapacity16 => (read_capacity_16(32), 32),
+            ProbeStep::ReadCapacity10 => (read_capacity_10(), 8),
+            ProbeStep::ModeSense => (mode_sense_6(ALL_PAGES, len), len),
+            ProbeStep::BlockLimits => (inquiry_vpd(BLOCK_LIMITS, len.into()), len),
+            ProbeStep::SerialNumber => (inquiry_vpd(UNIT_SERIAL_NUMBER, len.into()), len),
         };
         self.step = step;
         self.tries += 1;

@@ -1,6 +1,6 @@
 //! I/Os: READ, WRITE and COMMIT. Nothing here allocates or searches once it is warm.
 
-use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::Step};
+use super::{CONTROL_TAG, Incoming, Mount, failed, rpc_failed, setup::MountStep};
 use crate::{
     InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Violation,
     nfs::{
@@ -28,7 +28,7 @@ const JUKEBOX_DELAY: Duration = Duration::from_millis(100);
 
 /// An I/O under way, at its tag's place.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct IoSlot {
     xid: u32,
     work: Option<Work>,
     /// The server answered `Jukebox`: send the call again then.
@@ -42,7 +42,7 @@ enum Work {
     Flush,
 }
 
-impl Slot {
+impl IoSlot {
     pub(super) fn again_at(&self) -> Option<Instant> {
         self.again_at
     }
@@ -73,7 +73,7 @@ impl ReadUnderway {
 
 impl Mount {
     pub(super) fn submit_io(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
-        if self.step != Step::Ready {
+        if self.step != MountStep::Ready {
             return Err(Misuse::NoCredit);
         }
         let slot = self.slots.get(tag as usize).ok_or(Misuse::BadTag)?;
@@ -122,7 +122,7 @@ impl Mount {
     ) -> Result<bool, Violation> {
         let tag = xid & CONTROL_TAG;
         let work = match self.slots.get(tag as usize) {
-            Some(Slot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
+            Some(IoSlot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
             _ => return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call")),
         };
         if let (Work::Read { len, done, .. }, Ok(())) = (work, outcome) {

@@ -16,8 +16,8 @@ use crate::{
     rpc::{Encoder, HeadError, Piece, Records, RpcError, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
 };
-use io::{ReadUnderway, Slot};
-use setup::Step;
+use io::{IoSlot, ReadUnderway};
+use setup::MountStep;
 use templates::Templates;
 
 /// Low half of the xid of every call that is no I/O; I/Os have their tag there.
@@ -84,7 +84,7 @@ pub struct Mount {
     held: Vec<u8>,
     scratch: Encoder,
     identity: Vec<u8>,
-    step: Step,
+    step: MountStep,
     /// `close` came before the file was ready.
     closing: bool,
     /// A NULL is under way that keeps an idle connection.
@@ -93,7 +93,7 @@ pub struct Mount {
     info: Option<FsInfo>,
     geometry: Geometry,
     templates: Templates,
-    slots: Vec<Slot>,
+    slots: Vec<IoSlot>,
     outstanding: usize,
     /// Slots whose call the server wants to be sent again later.
     delayed: usize,
@@ -126,14 +126,14 @@ impl Mount {
             held: Vec::new(),
             scratch: Encoder::default(),
             identity,
-            step: Step::Closed,
+            step: MountStep::Closed,
             closing: false,
             pinging: false,
             control_xid: 0,
             info: None,
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
             templates: Templates::default(),
-            slots: (0..config.depth).map(|_| Slot::default()).collect(),
+            slots: (0..config.depth).map(|_| IoSlot::default()).collect(),
             outstanding: 0,
             delayed: 0,
             unsupported: Vec::with_capacity(config.depth),
@@ -247,7 +247,7 @@ impl Mount {
     }
 
     fn is_idle(&self) -> bool {
-        self.step == Step::Ready && self.outstanding == 0 && !self.pinging
+        self.step == MountStep::Ready && self.outstanding == 0 && !self.pinging
     }
 }
 
@@ -262,7 +262,7 @@ impl Initiator for Mount {
     }
 
     fn credits(&self) -> usize {
-        if self.step == Step::Ready { self.slots.len() - self.outstanding - self.unsupported.len() } else { 0 }
+        if self.step == MountStep::Ready { self.slots.len() - self.outstanding - self.unsupported.len() } else { 0 }
     }
 
     fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
@@ -278,7 +278,7 @@ impl Initiator for Mount {
             return Some(self.last_progress);
         }
         let silence = (self.awaits_something() || self.is_idle()).then(|| self.last_progress + self.config.timeout);
-        let again = if self.delayed > 0 { self.slots.iter().filter_map(Slot::again_at).min() } else { None };
+        let again = if self.delayed > 0 { self.slots.iter().filter_map(IoSlot::again_at).min() } else { None };
         match (silence, again) {
             (Some(silence), Some(again)) => Some(silence.min(again)),
             (silence, again) => silence.or(again),
@@ -310,7 +310,7 @@ impl Initiator for Mount {
     }
 
     fn disconnected(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
-        self.step = Step::Closed;
+        self.step = MountStep::Closed;
         self.lose_all(now, events);
     }
 }

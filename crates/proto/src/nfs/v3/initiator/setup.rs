@@ -12,7 +12,7 @@ use crate::{
         v3::{
             MAX_IO_BYTES, Procedure, VERSION,
             arguments::{Arguments, Place},
-            results::{Outcome, Results},
+            results::{Reply, Results},
             types::Status,
         },
     },
@@ -22,7 +22,7 @@ use crate::{
 
 /// Where a mount stands: the call under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum MountStep {
     Mount,
     /// Looks for the part of the path that ends before byte `end` of the file's path.
     Lookup {
@@ -51,7 +51,7 @@ pub(super) enum Step {
     Closed,
 }
 
-impl Step {
+impl MountStep {
     /// True where a control call is under way.
     pub(super) fn awaits_reply(&self) -> bool {
         !matches!(self, Self::Ready | Self::Draining | Self::Closed)
@@ -62,7 +62,7 @@ impl Mount {
     pub(super) fn begin_setup(&mut self) {
         match self.config.root {
             Root::MountHere => {
-                self.step = Step::Mount;
+                self.step = MountStep::Mount;
                 self.call_mount(MountProcedure::Mnt);
             }
             Root::Handle(root) => self.look_up(root, 0),
@@ -81,8 +81,8 @@ impl Mount {
             return Ok(());
         }
         let step = self.step.clone();
-        if step == Step::Leave {
-            self.step = Step::Closed;
+        if step == MountStep::Leave {
+            self.step = MountStep::Closed;
             events.closed(now);
             return Ok(());
         }
@@ -92,14 +92,14 @@ impl Mount {
         }
         outcome.map_err(|error| refused_call(error, &step))?;
         match step {
-            Step::Mount => {
+            MountStep::Mount => {
                 let root = decode_mounted(reader).map_err(malformed)?.map_err(refused_mount)?;
                 self.look_up(root, 0);
             }
-            Step::Lookup { directory, end } => {
+            MountStep::Lookup { directory, end } => {
                 self.take_lookup(&decode(Procedure::Lookup, reader)?, directory, end)?;
             }
-            Step::Create => match decode(Procedure::Create, reader)? {
+            MountStep::Create => match decode(Procedure::Create, reader)? {
                 Ok(Results::Create { object: Some(file), .. }) => self.ask_for_info(file),
                 Ok(_) => {
                     return Err(Violation::new(
@@ -109,7 +109,7 @@ impl Mount {
                 }
                 Err(failure) => return Err(refused("RFC 1813 §3.3.8: the file cannot be made", failure.status)),
             },
-            Step::FsInfo { file } => {
+            MountStep::FsInfo { file } => {
                 let info = match decode(Procedure::FsInfo, reader)? {
                     Ok(Results::FsInfo { info, .. }) => info,
                     Ok(_) => return Err(malformed(Garbage)),
@@ -120,32 +120,32 @@ impl Mount {
                     return Err(Violation::misbehaved("RFC 1813 §3.3.19: rtmax or wtmax is zero"));
                 }
                 self.info = Some(info);
-                self.step = Step::Access { file };
+                self.step = MountStep::Access { file };
                 self.call(&Arguments::Access { file, rights: access::READ | access::MODIFY | access::EXTEND });
             }
-            Step::Access { file } => {
+            MountStep::Access { file } => {
                 if let Ok(Results::Access { rights, .. }) = decode(Procedure::Access, reader)? {
                     if rights & access::READ == 0 {
                         return Err(refused("RFC 1813 §3.3.4: the file may not be read", Status::Access));
                     }
                     self.geometry.read_only = rights & access::MODIFY == 0;
                 }
-                self.step = Step::Size { file };
+                self.step = MountStep::Size { file };
                 self.call(&Arguments::GetAttr { file });
             }
-            Step::Size { file } => {
+            MountStep::Size { file } => {
                 let outcome = decode(Procedure::GetAttr, reader)?;
                 self.take_size(now, &outcome, file, events)?;
             }
-            Step::Grow { file } => {
+            MountStep::Grow { file } => {
                 if let Err(failure) = decode(Procedure::SetAttr, reader)? {
                     return Err(refused("RFC 1813 §3.3.2: the file cannot be made larger", failure.status));
                 }
                 self.config.create = None;
-                self.step = Step::Size { file };
+                self.step = MountStep::Size { file };
                 self.call(&Arguments::GetAttr { file });
             }
-            Step::Ready | Step::Draining | Step::Leave | Step::Closed => {}
+            MountStep::Ready | MountStep::Draining | MountStep::Leave | MountStep::Closed => {}
         }
         Ok(())
     }
@@ -153,18 +153,18 @@ impl Mount {
     /// Ends I/O; what is outstanding goes on to its end.
     pub(super) fn begin_close(&mut self) {
         match self.step {
-            Step::Ready => {
-                self.step = Step::Draining;
+            MountStep::Ready => {
+                self.step = MountStep::Draining;
                 self.end_if_drained();
             }
-            Step::Draining | Step::Leave | Step::Closed => {}
+            MountStep::Draining | MountStep::Leave | MountStep::Closed => {}
             // The call under way is waited for, since its reply will come.
             _ => self.closing = true,
         }
     }
 
     pub(super) fn end_if_drained(&mut self) {
-        if self.step == Step::Draining && self.outstanding == 0 && self.unsupported.is_empty() && !self.pinging {
+        if self.step == MountStep::Draining && self.outstanding == 0 && self.unsupported.is_empty() && !self.pinging {
             self.leave();
         }
     }
@@ -176,7 +176,7 @@ impl Mount {
     }
 
     fn leave(&mut self) {
-        self.step = Step::Leave;
+        self.step = MountStep::Leave;
         if self.config.root == Root::MountHere {
             self.call_mount(MountProcedure::Umnt);
         } else {
@@ -192,12 +192,12 @@ impl Mount {
         if start == end {
             return self.ask_for_info(directory);
         }
-        self.step = Step::Lookup { directory, end };
+        self.step = MountStep::Lookup { directory, end };
         let name = String::from(&path[start..end]);
         self.call(&Arguments::Lookup(Place { directory, name: name.as_bytes() }));
     }
 
-    fn take_lookup(&mut self, outcome: &Outcome<'_>, directory: FileHandle, end: usize) -> Result<(), Violation> {
+    fn take_lookup(&mut self, outcome: &Reply<'_>, directory: FileHandle, end: usize) -> Result<(), Violation> {
         let is_last = self.config.file[end..].bytes().all(|byte| byte == b'/');
         match (outcome, self.config.create) {
             (Ok(Results::Lookup { object, .. }), _) => {
@@ -205,7 +205,7 @@ impl Mount {
                 Ok(())
             }
             (Err(failure), Some(size)) if failure.status == Status::NoEntry && is_last => {
-                self.step = Step::Create;
+                self.step = MountStep::Create;
                 let name = self.config.file[..end].rsplit('/').next().map(String::from).unwrap_or_default();
                 let attributes = SetAttributes { mode: Some(0o644), size: Some(size), ..SetAttributes::default() };
                 let how = CreateHow::Unchecked(attributes);
@@ -218,14 +218,14 @@ impl Mount {
     }
 
     fn ask_for_info(&mut self, file: FileHandle) {
-        self.step = Step::FsInfo { file };
+        self.step = MountStep::FsInfo { file };
         self.call(&Arguments::FsInfo { root: file });
     }
 
     fn take_size(
         &mut self,
         now: Instant,
-        outcome: &Outcome<'_>,
+        outcome: &Reply<'_>,
         file: FileHandle,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
@@ -238,14 +238,14 @@ impl Mount {
             return Err(Violation::refused(Refusal::WrongKind, "RFC 1813 §3.3.1: not a regular file"));
         }
         if let Some(size) = self.config.create.filter(|size| *size > attributes.size) {
-            self.step = Step::Grow { file };
+            self.step = MountStep::Grow { file };
             let attributes = SetAttributes { size: Some(size), ..SetAttributes::default() };
             self.call(&Arguments::SetAttr { file, attributes, guard: None });
             return Ok(());
         }
         self.geometry.size_bytes = attributes.size;
         self.templates = Templates::new(&file, &self.identity, self.config.stability);
-        self.step = Step::Ready;
+        self.step = MountStep::Ready;
         events.ready(now, &self.geometry);
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Mount {
     }
 }
 
-fn decode<'a>(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Outcome<'a>, Violation> {
+fn decode<'a>(procedure: Procedure, reader: &mut Reader<'a>) -> Result<Reply<'a>, Violation> {
     Results::decode(procedure, reader).map_err(malformed)
 }
 
@@ -299,10 +299,10 @@ fn refused_mount(error: MountError) -> Violation {
     Violation::refused(error.refusal(), rule)
 }
 
-fn refused_call(error: RpcError, step: &Step) -> Violation {
+fn refused_call(error: RpcError, step: &MountStep) -> Violation {
     let rule = match error {
         RpcError::Authentication(_) => "RFC 5531 §9: the server refuses the credential",
-        RpcError::ProgramUnavailable if *step == Step::Mount => {
+        RpcError::ProgramUnavailable if *step == MountStep::Mount => {
             "RFC 5531 §9: no MOUNT on this port; the server has it on another"
         }
         RpcError::ProgramUnavailable => "RFC 5531 §9: no NFS on this port",

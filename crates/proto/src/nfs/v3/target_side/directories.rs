@@ -5,7 +5,7 @@ use crate::{
         common::{Attributes, Caller, ExportId, FileId, Handles, NameSpace},
         v3::{
             MAX_LISTING_LEN,
-            results::{Entries, Entry, Failure, FailureContext, Outcome, Results},
+            results::{Entries, Entry, Failure, FailureContext, Reply, Results},
             types::Status,
         },
     },
@@ -33,7 +33,7 @@ pub(super) fn list<'r>(
     directory: FileId,
     wanted: &Listing,
     entries: &'r mut Encoder,
-) -> Outcome<'r> {
+) -> Reply<'r> {
     let attributes = names.attributes(directory).ok();
     let failure = |status| Failure { status, context: FailureContext::PostOp(attributes) };
     let room = (wanted.all.min(MAX_LISTING_LEN) as usize).saturating_sub(FRAME_LEN);

@@ -15,7 +15,7 @@ use crate::{
         v3::{
             MAX_IO_BYTES, MAX_LISTING_LEN, Procedure,
             arguments::{Arguments, Place},
-            results::{Failure, FailureContext, FsInfo, Outcome, PostOp, PreOp, Results, Wcc, properties},
+            results::{Failure, FailureContext, FsInfo, PostOp, PreOp, Reply, Results, Wcc, properties},
             types::Status,
         },
     },
@@ -125,7 +125,7 @@ struct Operation<'a, 'f> {
 }
 
 impl Operation<'_, '_> {
-    fn carry_out<'r>(&'r mut self, file: FileId, arguments: &Arguments<'_>) -> Outcome<'r> {
+    fn carry_out<'r>(&'r mut self, file: FileId, arguments: &Arguments<'_>) -> Reply<'r> {
         match arguments {
             Arguments::GetAttr { .. } => self
                 .files
@@ -184,7 +184,7 @@ impl Operation<'_, '_> {
         }
     }
 
-    fn set_attributes(&mut self, file: FileId, set: &SetAttributes, guard: Option<Time>) -> Outcome<'static> {
+    fn set_attributes(&mut self, file: FileId, set: &SetAttributes, guard: Option<Time>) -> Reply<'static> {
         let before = self.post_op(file);
         let in_step = match (guard, &before) {
             (Some(guard), Some(before)) if before.changed != guard => Err(Status::NotSynchronized),
@@ -196,7 +196,7 @@ impl Operation<'_, '_> {
         result.map(|()| Results::SetAttr(wcc)).map_err(|status| wcc_failure(status, wcc))
     }
 
-    fn lookup(&mut self, directory: FileId, place: &Place<'_>) -> Outcome<'static> {
+    fn lookup(&mut self, directory: FileId, place: &Place<'_>) -> Reply<'static> {
         let found = check_name(place.name).and_then(|()| self.files.names.lookup(&self.caller, directory, place.name));
         let attributes = self.post_op(directory);
         let object = found.map_err(|status| post_op_failure(status, attributes))?;
@@ -207,7 +207,7 @@ impl Operation<'_, '_> {
         })
     }
 
-    fn create(&mut self, directory: FileId, place: &Place<'_>, how: &CreateHow) -> Outcome<'static> {
+    fn create(&mut self, directory: FileId, place: &Place<'_>, how: &CreateHow) -> Reply<'static> {
         self.make(directory, place, |files, caller| Ok(files.names.create(caller, directory, place.name, how)?))
     }
 
@@ -216,7 +216,7 @@ impl Operation<'_, '_> {
         directory: FileId,
         place: &Place<'_>,
         how: impl FnOnce(&mut Files<'_>, &Caller) -> Result<FileId, Status>,
-    ) -> Outcome<'static> {
+    ) -> Reply<'static> {
         let before = self.post_op(directory);
         let made = check_name(place.name).map_err(Status::from).and_then(|()| how(self.files, &self.caller));
         let directory = self.wcc(directory, &before);
@@ -228,7 +228,7 @@ impl Operation<'_, '_> {
         })
     }
 
-    fn remove(&mut self, directory: FileId, place: &Place<'_>, is_directory: bool) -> Outcome<'static> {
+    fn remove(&mut self, directory: FileId, place: &Place<'_>, is_directory: bool) -> Reply<'static> {
         let before = self.post_op(directory);
         let removed = check_name(place.name).and_then(|()| {
             if is_directory {
@@ -241,7 +241,7 @@ impl Operation<'_, '_> {
         removed.map(|()| Results::Remove { directory }).map_err(|status| wcc_failure(status, directory))
     }
 
-    fn rename(&mut self, from_directory: FileId, from: &Place<'_>, to: &Place<'_>) -> Outcome<'static> {
+    fn rename(&mut self, from_directory: FileId, from: &Place<'_>, to: &Place<'_>) -> Reply<'static> {
         let to_directory = match self.same_export(&to.directory) {
             Ok(directory) => directory,
             Err(status) => return Err(Failure::bare(Procedure::Rename, status)),
@@ -256,7 +256,7 @@ impl Operation<'_, '_> {
         renamed.map(|()| Results::Rename { from, to }).map_err(|error| Failure { status: error.into(), context })
     }
 
-    fn link(&mut self, file: FileId, link: &Place<'_>) -> Outcome<'static> {
+    fn link(&mut self, file: FileId, link: &Place<'_>) -> Reply<'static> {
         let directory = match self.same_export(&link.directory) {
             Ok(directory) => directory,
             Err(status) => return Err(Failure::bare(Procedure::Link, status)),
@@ -286,7 +286,7 @@ impl Operation<'_, '_> {
         file: FileId,
         result: Result<T, FileError>,
         results: impl FnOnce(PostOp, T) -> Results<'static>,
-    ) -> Outcome<'static> {
+    ) -> Reply<'static> {
         let attributes = self.post_op(file);
         result.map(|value| results(attributes, value)).map_err(|status| post_op_failure(status, attributes))
     }

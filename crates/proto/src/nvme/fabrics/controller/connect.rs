@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, rc::Rc};
 use core::net::IpAddr;
 
-use super::{Destination, Gate, IoQueueState, Phase, Queue, SqHead, Transport, slots::Control};
+use super::{Destination, IoQueueState, Phase, Queue, SqHead, Transport, Unproven, slots::Control};
 use crate::{
     Instant, Shared,
     nvme::{
@@ -73,8 +73,12 @@ impl Queue {
                         transport.set_max_command_data(max_command_data);
                     }
                     Some(auth) => {
-                        self.phase =
-                            Phase::Gated(Box::new(Gate { auth, behind: phase, max_command_data, working: None }));
+                        self.phase = Phase::Authenticating(Box::new(Unproven {
+                            auth,
+                            behind: phase,
+                            max_command_data,
+                            working: None,
+                        }));
                         self.deadline = Some(now + self.config.connect_timeout);
                     }
                 }
@@ -163,8 +167,8 @@ impl Queue {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }
         let qid = connect.qid;
-        let pulse = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, host));
-        let pulse = pulse.map_err(|error| match error {
+        let generation = with_subsystem(&*subsystem, |subsystem| subsystem.attach_io_queue(cntlid, qid, host));
+        let generation = generation.map_err(|error| match error {
             AttachError::NoController => wrong_data(ConnectData::CNTLID_AT),
             AttachError::OtherHostNqn => wrong_data(ConnectData::HOSTNQN_AT),
             AttachError::OtherHostId => wrong_data(ConnectData::HOST_ID_AT),
@@ -172,7 +176,7 @@ impl Queue {
             AttachError::QidTooHigh => wrong_field(Connect::QID_AT),
             AttachError::QidInUse => (0, Status::INVALID_QUEUE),
         })?;
-        let io = IoQueueState::new(now, subsystem, cntlid, qid, pulse);
+        let io = IoQueueState::new(now, subsystem, cntlid, qid, generation);
         Ok((Phase::Io(Box::new(io)), cntlid, self.config.limits.in_capsule_bytes))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         NvmeBackend, Sqe, Status, Subsystem,
         command::{Sgl, fabrics},
         io::{Command, NamespaceTable, RANGES_LEN_MAX},
-        subsystem::{Pulse, with_subsystem},
+        subsystem::{Generation, with_subsystem},
     },
 };
 
@@ -25,16 +25,22 @@ pub(super) struct IoQueueState {
     subsystem: Rc<dyn Shared<Subsystem>>,
     cntlid: u16,
     qid: u16,
-    pulse: Pulse,
-    /// The pulse's number when `namespaces` was made; 0 before.
+    generation: Generation,
+    /// The generation's number when `namespaces` was made; 0 before.
     seen: u64,
     namespaces: NamespaceTable,
     last_look: Instant,
 }
 
 impl IoQueueState {
-    pub(super) fn new(now: Instant, subsystem: Rc<dyn Shared<Subsystem>>, cntlid: u16, qid: u16, pulse: Pulse) -> Self {
-        Self { subsystem, cntlid, qid, pulse, seen: 0, namespaces: NamespaceTable::default(), last_look: now }
+    pub(super) fn new(
+        now: Instant,
+        subsystem: Rc<dyn Shared<Subsystem>>,
+        cntlid: u16,
+        qid: u16,
+        generation: Generation,
+    ) -> Self {
+        Self { subsystem, cntlid, qid, generation, seen: 0, namespaces: NamespaceTable::default(), last_look: now }
     }
 
     pub(super) fn qid(&self) -> u16 {
@@ -47,22 +53,24 @@ impl IoQueueState {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<(), Violation> {
         self.last_look = now;
-        if self.pulse.is_dead() { Err(GONE) } else { Ok(()) }
+        if self.generation.is_dead() { Err(GONE) } else { Ok(()) }
     }
 
     pub(super) fn detach(&self) {
-        with_subsystem(&*self.subsystem, |subsystem| subsystem.detach_io_queue(self.cntlid, self.qid, &self.pulse));
+        with_subsystem(&*self.subsystem, |subsystem| {
+            subsystem.detach_io_queue(self.cntlid, self.qid, &self.generation)
+        });
     }
 
     /// Reads the namespaces again after a change.
     #[cold]
-    fn reload<B: NvmeBackend + ?Sized>(&mut self, pulse: u64, backend: &B) -> Result<(), Violation> {
-        if pulse == Pulse::DEAD {
+    fn reload<B: NvmeBackend + ?Sized>(&mut self, generation: u64, backend: &B) -> Result<(), Violation> {
+        if generation == Generation::DEAD {
             return Err(GONE);
         }
         let namespaces = with_subsystem(&*self.subsystem, |subsystem| subsystem.namespaces().to_vec());
         self.namespaces.load(&namespaces, backend);
-        self.seen = pulse;
+        self.seen = generation;
         Ok(())
     }
 }
@@ -95,9 +103,9 @@ impl Queue {
         backend: &mut B,
     ) -> Result<Destination, Violation> {
         let Phase::Io(io) = &mut self.phase else { return Ok(Destination::Nowhere) };
-        let pulse = io.pulse.get();
-        if pulse != io.seen {
-            io.reload(pulse, backend)?;
+        let generation = io.generation.get();
+        if generation != io.seen {
+            io.reload(generation, backend)?;
         }
         if sqe.is_fabrics() {
             self.on_io_fabrics(sqe, transport, backend);

@@ -1,7 +1,7 @@
 //! A controller's queue on one connection: Connect, authentication, then an admin queue or an I/O queue.
 
+mod authenticate;
 mod connect;
-mod gate;
 mod io;
 mod sgl;
 mod slots;
@@ -10,11 +10,11 @@ mod transport;
 use alloc::boxed::Box;
 use core::{fmt, mem, time::Duration};
 
-pub use slots::Slot;
+pub use slots::CommandSlot;
 pub use transport::{Destination, Transport};
 
 use self::{
-    gate::Gate,
+    authenticate::Unproven,
     io::IoQueueState,
     sgl::{check_controller_data, check_host_data},
     slots::{Control, Slots, State},
@@ -44,7 +44,7 @@ enum Phase {
     /// Before Connect.
     Connecting,
     /// Connected, and before the host has proved itself.
-    Gated(Box<Gate>),
+    Authenticating(Box<Unproven>),
     Admin(Box<AdminController>),
     Io(Box<IoQueueState>),
     /// Logged out, refused or at fault: nothing more is taken.
@@ -86,7 +86,7 @@ impl Queue {
         match &self.phase {
             Phase::Admin(_) => Some(0),
             Phase::Io(io) => Some(io.qid()),
-            Phase::Connecting | Phase::Gated(_) | Phase::Closing => None,
+            Phase::Connecting | Phase::Authenticating(_) | Phase::Closing => None,
         }
     }
 
@@ -131,13 +131,13 @@ impl Queue {
                 self.on_admin_command(now, sqe, transport, backend);
                 Destination::Nowhere
             }
-            Phase::Gated(_) => self.on_gate_command(now, sqe, data_len, transport, backend),
+            Phase::Authenticating(_) => self.on_authentication_command(now, sqe, data_len, transport, backend),
             Phase::Connecting | Phase::Closing => self.on_first_command(sqe, data_len, transport),
         })
     }
 
     /// The command in `slot`, where its data were asked for and are still coming.
-    pub fn solicited(&mut self, slot: u16) -> Option<&Slot> {
+    pub fn solicited(&mut self, slot: u16) -> Option<&CommandSlot> {
         self.slots.get_mut(slot).filter(|slot| slot.state == State::Receiving && slot.is_solicited).map(|slot| &*slot)
     }
 
@@ -222,7 +222,7 @@ impl Queue {
         match self.phase {
             Phase::Io(_) => self.on_ranges(now, cid, control, transport, backend),
             Phase::Connecting => self.on_connect(now, control, transport, backend),
-            Phase::Gated(_) => self.on_gate_data(now, control, transport, backend),
+            Phase::Authenticating(_) => self.on_authentication_data(now, control, transport, backend),
             Phase::Admin(_) | Phase::Closing => {}
         }
     }
@@ -381,7 +381,7 @@ impl Queue {
         match &self.phase {
             Phase::Admin(admin) => admin.poll_timeout(),
             Phase::Io(io) => Some(io.next_look()),
-            Phase::Connecting | Phase::Gated(_) | Phase::Closing => self.deadline,
+            Phase::Connecting | Phase::Authenticating(_) | Phase::Closing => self.deadline,
         }
     }
 
@@ -397,10 +397,10 @@ impl Queue {
             Phase::Connecting if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 Err(Violation::new(ViolationKind::TimedOut, "no Connect command in time"))
             }
-            Phase::Gated(_) if self.deadline.is_some_and(|deadline| now >= deadline) => {
+            Phase::Authenticating(_) if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 Err(Violation::new(ViolationKind::TimedOut, "the host did not authenticate itself in time"))
             }
-            Phase::Connecting | Phase::Gated(_) | Phase::Closing => Ok(()),
+            Phase::Connecting | Phase::Authenticating(_) | Phase::Closing => Ok(()),
         };
         match result {
             Ok(()) => self.tell_events(transport),
@@ -421,7 +421,7 @@ impl Phase {
     /// Gives up what other connections know of.
     fn end(self) {
         match self {
-            Self::Gated(gate) => gate.behind.end(),
+            Self::Authenticating(unproven) => unproven.behind.end(),
             Self::Admin(mut admin) => admin.destroy(),
             Self::Io(io) => io.detach(),
             Self::Connecting | Self::Closing => {}

@@ -24,7 +24,7 @@ pub(super) struct Control {
 
 /// A command outstanding.
 #[derive(Debug, Default)]
-pub struct Slot {
+pub struct CommandSlot {
     pub(super) cid: u16,
     pub(super) state: State,
     /// Its data were asked for, and do not come in its capsule.
@@ -42,13 +42,13 @@ pub struct Slot {
 #[derive(Debug)]
 pub(super) struct Slots {
     /// Grows as slots are first taken: most queues use few of their entries.
-    table: Vec<Slot>,
+    table: Vec<CommandSlot>,
     free: Vec<u16>,
     /// Command identifiers outstanding: a bit for each of the 65,536, since hosts put what they like into them.
     cids: Box<[u64]>,
 }
 
-impl Slot {
+impl CommandSlot {
     pub fn cid(&self) -> u16 {
         self.cid
     }
@@ -91,11 +91,11 @@ impl Slots {
     }
 
     /// Takes the slot last peeked for the command `cid`.
-    pub(super) fn take(&mut self, cid: u16, state: State) -> &mut Slot {
+    pub(super) fn take(&mut self, cid: u16, state: State) -> &mut CommandSlot {
         let index = self.free.pop().expect("a slot was peeked");
         self.mark_cid(cid);
         if self.table.len() == usize::from(index) {
-            self.table.push(Slot::default());
+            self.table.push(CommandSlot::default());
         }
         let slot = &mut self.table[usize::from(index)];
         slot.cid = cid;
@@ -119,12 +119,12 @@ impl Slots {
     }
 
     /// `None` for an index beyond the table: it may come from the peer.
-    pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut Slot> {
+    pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut CommandSlot> {
         self.table.get_mut(usize::from(index))
     }
 
     /// A slot whose index is ours.
-    pub(super) fn slot(&mut self, index: u16) -> &mut Slot {
+    pub(super) fn slot(&mut self, index: u16) -> &mut CommandSlot {
         &mut self.table[usize::from(index)]
     }
 

@@ -7,7 +7,7 @@ use crate::{
     Refusal, Violation, ViolationKind,
     nvme::{
         Status,
-        auth::{self, Agreed, Host, Step},
+        auth::{self, Agreed, AuthStep, Host},
     },
 };
 
@@ -64,15 +64,15 @@ impl Authentication {
         }
         let step = if data.is_empty() { Ok(self.host.sent()) } else { self.host.received(data) };
         match step {
-            Ok(Step::Send(message)) => {
+            Ok(AuthStep::Send(message)) => {
                 send(capsules, cid, &message);
                 Ok(Next::Wait)
             }
-            Ok(Step::Receive) => {
+            Ok(AuthStep::Receive) => {
                 capsules.send(&auth::receive(cid, auth::MESSAGE_LEN_MAX), &[], auth::MESSAGE_LEN_MAX);
                 Ok(Next::Wait)
             }
-            Ok(Step::Done) => Ok(Next::Done(self.host.agreed().expect("a transaction that is done"))),
+            Ok(AuthStep::Done) => Ok(Next::Done(self.host.agreed().expect("a transaction that is done"))),
             Err(ended) => {
                 if let Some(last) = ended.last {
                     send(capsules, cid, &last);

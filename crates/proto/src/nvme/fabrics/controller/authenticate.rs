@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// A queue whose host has not proved itself, and what it becomes then.
-pub(super) struct Gate {
+pub(super) struct Unproven {
     pub(super) auth: auth::Controller,
     pub(super) behind: Phase,
-    /// Most bytes of data in a capsule, once the gate is open.
+    /// Most bytes of data in a capsule, once it has.
     pub(super) max_command_data: u32,
     /// The Authentication Send that is answered when its arithmetic is done.
     pub(super) working: Option<u16>,
@@ -23,7 +23,7 @@ pub(super) struct Gate {
 
 impl Queue {
     /// Until authentication has passed, its two commands are the only ones that may come (NVMe base 2.1 §6.3, AUTHREQ).
-    pub(super) fn on_gate_command<T: Transport, B: NvmeBackend + ?Sized>(
+    pub(super) fn on_authentication_command<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         sqe: &Sqe,
@@ -37,7 +37,7 @@ impl Queue {
             return Destination::Nowhere;
         }
         // The host's turn comes when its last message is answered.
-        if matches!(&self.phase, Phase::Gated(gate) if gate.working.is_some()) {
+        if matches!(&self.phase, Phase::Authenticating(unproven) if unproven.working.is_some()) {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
             return Destination::Nowhere;
         }
@@ -48,25 +48,25 @@ impl Queue {
         if kind == Some(fabrics::AUTHENTICATION_SEND) {
             return self.take_control_data(sqe, data_len, len, transport);
         }
-        self.on_gate_receive(now, sqe, len, transport, backend);
+        self.on_authentication_receive(now, sqe, len, transport, backend);
         Destination::Nowhere
     }
 
     /// The data of an Authentication Send.
-    pub(super) fn on_gate_data<T: Transport, B: NvmeBackend + ?Sized>(
+    pub(super) fn on_authentication_data<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         control: &Control,
         transport: &mut T,
         backend: &mut B,
     ) {
-        let Phase::Gated(gate) = &mut self.phase else {
-            debug_assert!(false, "the gate is asked only while it stands");
+        let Phase::Authenticating(unproven) = &mut self.phase else {
+            debug_assert!(false, "asked only while the host has not proved itself");
             return;
         };
         let cid = control.sqe.cid();
-        if let Some(work) = gate.auth.take(&control.data, &mut |bytes| backend.random(bytes)) {
-            gate.working = Some(cid);
+        if let Some(work) = unproven.auth.take(&control.data, &mut |bytes| backend.random(bytes)) {
+            unproven.working = Some(cid);
             self.slots.mark_cid(cid);
             if let Some(worked) = backend.work(work) {
                 self.worked(now, worked, transport, backend);
@@ -86,15 +86,15 @@ impl Queue {
         backend: &mut B,
     ) {
         // The connection may have ended while others did the arithmetic; what nobody asked for changes nothing.
-        let Phase::Gated(gate) = &mut self.phase else { return };
-        let Some(cid) = gate.working.take() else { return };
-        gate.auth.worked(worked);
+        let Phase::Authenticating(unproven) = &mut self.phase else { return };
+        let Some(cid) = unproven.working.take() else { return };
+        unproven.auth.worked(worked);
         self.slots.clear_cid(cid);
         self.respond(cid, Status::SUCCESS, transport);
         self.look_at_gate(now, transport, backend);
     }
 
-    fn on_gate_receive<T: Transport, B: NvmeBackend + ?Sized>(
+    fn on_authentication_receive<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         sqe: &Sqe,
@@ -106,11 +106,11 @@ impl Queue {
             self.respond(sqe.cid(), status, transport);
             return;
         }
-        let Phase::Gated(gate) = &mut self.phase else {
-            debug_assert!(false, "the gate is asked only while it stands");
+        let Phase::Authenticating(unproven) = &mut self.phase else {
+            debug_assert!(false, "asked only while the host has not proved itself");
             return;
         };
-        let Some(mut message) = gate.auth.give() else {
+        let Some(mut message) = unproven.auth.give() else {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
             return;
         };
@@ -125,24 +125,24 @@ impl Queue {
         self.look_at_gate(now, transport, backend);
     }
 
-    /// Opens the gate, or closes the connection, where authentication has come to its end.
+    /// Lets the host in, or closes the connection, where authentication has come to its end.
     fn look_at_gate<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
         transport: &mut T,
         backend: &mut B,
     ) {
-        let Phase::Gated(gate) = &mut self.phase else {
-            debug_assert!(false, "the gate is asked only while it stands");
+        let Phase::Authenticating(unproven) = &mut self.phase else {
+            debug_assert!(false, "asked only while the host has not proved itself");
             return;
         };
-        match gate.auth.progress() {
+        match unproven.auth.progress() {
             Progress::Open => {}
             Progress::Failed => self.end(backend),
             Progress::Passed => {
-                transport.set_max_command_data(gate.max_command_data);
+                transport.set_max_command_data(unproven.max_command_data);
                 self.deadline = None;
-                self.phase = core::mem::replace(&mut gate.behind, Phase::Closing);
+                self.phase = core::mem::replace(&mut unproven.behind, Phase::Closing);
                 if let Phase::Admin(admin) = &mut self.phase {
                     admin.heard(now);
                     // Only now does it count: those that proved nothing take nobody's place.
