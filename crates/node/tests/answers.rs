@@ -13,7 +13,7 @@ use iotax_proto::{
         mount::PROGRAM as MOUNT_PROGRAM,
         v3::{Arguments, FileRange, Place},
     },
-    nvme::{Sqe, command::Sgl},
+    nvme::{CommandId, Sqe, command::Sgl},
 };
 use support::{
     peers::{
@@ -35,7 +35,7 @@ const ASKED_BYTES: usize = 24 << 20;
 
 fn identify(selector: u32, nsid: u32) -> impl Fn(u32) -> Vec<u8> {
     move |number| {
-        let mut sqe = Sqe::new(6, number as u16 & 0x7fff, nsid);
+        let mut sqe = Sqe::new(6, CommandId(number as u16 & 0x7fff), nsid);
         sqe.set_cdw(10, selector);
         sqe.set_sgl(Sgl::Transport { len: 4096 });
         capsule(&sqe, &[])
@@ -65,7 +65,7 @@ fn nvme_reads_are_bounded() {
         nvme_connect(peer, VOLUME_NQN, 1, cntlid);
     };
     let read = |number: u32| {
-        let mut sqe = Sqe::new(2, number as u16 & 0x7fff, 1);
+        let mut sqe = Sqe::new(2, CommandId(number as u16 & 0x7fff), 1);
         sqe.set_range(0, (1 << 20) / 512);
         sqe.set_sgl(Sgl::Transport { len: 1 << 20 });
         capsule(&sqe, &[])

@@ -16,8 +16,8 @@ use iotax_node::{
 use iotax_proto::{
     Instant, Transmit,
     iscsi::pdu::{
-        Bhs, DataOut, Fragment, Framer, LoginRequest, LoginResponse, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse,
-        Sender, TaskManagement, TaskManagementResponse,
+        Bhs, DataOut, Fragment, Framer, LoginRequest, LoginResponse, R2t, ScsiCommand, ScsiResponse, Sender,
+        TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
         control::{function, function_response},
         login::stage,
     },
@@ -112,14 +112,14 @@ impl Thread {
     }
 
     fn test_unit_ready(&mut self) -> u8 {
-        self.command(ScsiCommand { itt: 7, ..ScsiCommand::default() });
+        self.command(ScsiCommand { itt: TaskTag(7), ..ScsiCommand::default() });
         let [response] = self.answers()[..] else { panic!("one response") };
         ScsiResponse::parse(&response).status
     }
 
     /// Begins a write of one block; gives its TTT.
-    fn begin_write(&mut self) -> u32 {
-        let mut write = ScsiCommand { write: true, itt: 8, expected_data_len: 512, ..ScsiCommand::default() };
+    fn begin_write(&mut self) -> TransferTag {
+        let mut write = ScsiCommand { write: true, itt: TaskTag(8), expected_data_len: 512, ..ScsiCommand::default() };
         (write.cdb[0], write.cdb[8]) = (0x2a, 1);
         self.command(write);
         let [r2t] = self.answers()[..] else { panic!("one R2T") };
@@ -130,10 +130,10 @@ impl Thread {
         let request = TaskManagement {
             immediate: true,
             last: true,
-            itt: 9,
+            itt: TaskTag(9),
             cmd_sn: self.cmd_sn,
             function: function::LOGICAL_UNIT_RESET,
-            referenced_itt: RESERVED_TAG,
+            referenced_itt: TaskTag::RESERVED,
             ..TaskManagement::default()
         };
         self.send(request.encode(), &[]);
@@ -163,7 +163,7 @@ fn reset_is_answered_when_the_other_thread_has_ended_its_commands() {
             goes_on.recv().expect("the other");
             other.node.handle(other.now, Input::Woken);
             ended.send(()).expect("the other");
-            other.send(DataOut { last: true, itt: 8, ttt, ..DataOut::default() }.encode(), &[9; 512]);
+            other.send(DataOut { last: true, itt: TaskTag(8), ttt, ..DataOut::default() }.encode(), &[9; 512]);
             assert!(other.answers().is_empty());
             assert_eq!(other.memory.bytes()[..512], [0; 512]);
             assert_eq!(other.test_unit_ready(), status::CHECK_CONDITION);

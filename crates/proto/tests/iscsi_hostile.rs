@@ -15,8 +15,8 @@ use iotax_proto::{
         initiator::{Discovery, Session},
         pdu::{
             AsyncMessage, Bhs, DataIn, DataOut, LoginRequest, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t,
-            RESERVED_TAG, Reject, ScsiCommand, ScsiResponse, Snack, TaskManagement, TaskManagementResponse,
-            TextRequest, TextResponse,
+            Reject, ScsiCommand, ScsiResponse, Snack, TaskManagement, TaskManagementResponse, TextRequest,
+            TextResponse, TransferTag,
         },
         target_side::{Config, Connection},
     },
@@ -140,7 +140,7 @@ fn any_sequence_of_pdus_does_not_hurt_the_target() {
         let mut peer = Peer::logged_in(config, MemoryBackend::new(1 << 16), u.choose(&keys)?);
         peer.clear_attentions();
         peer.backend.queues = u.arbitrary()?;
-        let mut ttts = vec![RESERVED_TAG];
+        let mut ttts = vec![TransferTag::RESERVED];
         let mut max_cmd_sn = peer.cmd_sn;
         while !u.is_empty() {
             let opcode = if u.ratio(2, 3)? { *u.choose(&[0x01, 0x05])? } else { *u.choose(&OPCODES)? };
@@ -148,7 +148,7 @@ fn any_sequence_of_pdus_does_not_hurt_the_target() {
             bhs.0[0] = opcode | if u.ratio(1, 4)? { 0x40 } else { 0 };
             bhs.0[1] = *u.choose(&[0x80, 0xa0, 0xc0, 0x20, 0x81, 0x85, 0x86, 0x00])?;
             bhs.0[19] = u.int_in_range(0..=3)?;
-            let ttt = if u.ratio(1, 8)? { u.arbitrary()? } else { *u.choose(&ttts)? };
+            let ttt = if u.ratio(1, 8)? { TransferTag(u.arbitrary()?) } else { *u.choose(&ttts)? };
             let near = |u: &mut Unstructured<'_>| if u.ratio(1, 8)? { u.arbitrary() } else { Ok(0_u32) };
             match opcode {
                 ScsiCommand::OPCODE => {
@@ -158,12 +158,12 @@ fn any_sequence_of_pdus_does_not_hurt_the_target() {
                     bhs.0[40] = u.int_in_range(0..=8)?;
                 }
                 DataOut::OPCODE => {
-                    bhs.0[20..24].copy_from_slice(&ttt.to_be_bytes());
+                    bhs.0[20..24].copy_from_slice(&ttt.0.to_be_bytes());
                     bhs.0[36..40].copy_from_slice(&near(u)?.to_be_bytes());
                     let offset = u32::from(u.int_in_range(0..=8_u8)?) * 512 + near(u)?;
                     bhs.0[40..44].copy_from_slice(&offset.to_be_bytes());
                 }
-                _ => bhs.0[20..24].copy_from_slice(&ttt.to_be_bytes()),
+                _ => bhs.0[20..24].copy_from_slice(&ttt.0.to_be_bytes()),
             }
             if opcode != DataOut::OPCODE {
                 let cmd_sn = if u.ratio(1, 16)? { u.arbitrary()? } else { peer.cmd_sn };

@@ -10,8 +10,8 @@ use iotax_proto::{
         decode::describe,
         initiator::{self, Session},
         pdu::{
-            AsyncMessage, Bhs, DataIn, DataOut, LogoutRequest, NopIn, NopOut, R2t, RESERVED_TAG, Reject, ScsiCommand,
-            ScsiResponse, Sender, TaskManagement, TaskManagementResponse,
+            AsyncMessage, Bhs, DataIn, DataOut, LogoutRequest, NopIn, NopOut, R2t, Reject, ScsiCommand, ScsiResponse,
+            Sender, TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
             control::{async_event, function, function_response, reject_reason},
         },
         target_side::Config,
@@ -67,7 +67,7 @@ impl Stage {
         self.stat_sn - 1
     }
 
-    fn respond(&mut self, itt: u32, status: u8, sense: Option<Sense>) -> Result<(), Violation> {
+    fn respond(&mut self, itt: TaskTag, status: u8, sense: Option<Sense>) -> Result<(), Violation> {
         self.exp_cmd_sn += 1;
         let response = ScsiResponse {
             last: true,
@@ -108,7 +108,7 @@ fn unit_attentions_and_a_busy_target_are_tried_again() {
     let mut sent = stage.submit(1, Io::Flush);
     for _ in 0..4 {
         assert_eq!(stage.completed(), None);
-        stage.respond(sent.first().map_or(0, |(bhs, _)| bhs.itt()), status::BUSY, None).unwrap();
+        stage.respond(sent.first().map_or(TaskTag(0), |(bhs, _)| bhs.itt()), status::BUSY, None).unwrap();
         sent = stage.sent();
     }
     assert_eq!(
@@ -168,19 +168,19 @@ fn an_r2t_gets_exactly_what_it_asks_for_once() {
     let sent = stage.submit(0, Io::Write { offset: 0, data: Payload::from_vec(data.clone()) });
     assert_eq!((sent.len(), sent[0].1.len()), (1, 0));
     let itt = sent[0].0.itt();
-    let r2t = R2t { last: true, itt, ttt: 7, desired_len: 2048, ..R2t::default() };
+    let r2t = R2t { last: true, itt, ttt: TransferTag(7), desired_len: 2048, ..R2t::default() };
     stage.receive(r2t.encode(), &[]).unwrap();
     let sent = stage.sent();
     let outs: Vec<_> = sent.iter().map(|(bhs, _)| DataOut::parse(bhs)).collect();
     let seen: Vec<_> = outs.iter().map(|out| (out.ttt, out.data_sn, out.buffer_offset, out.last)).collect();
-    assert_eq!(seen, [(7, 0, 0, false), (7, 1, 1024, true)]);
+    assert_eq!(seen, [(TransferTag(7), 0, 0, false), (TransferTag(7), 1, 1024, true)]);
     assert_eq!([&sent[0].1[..], &sent[1].1].concat(), data[..2048]);
     for wrong in [
         r2t,
         R2t { r2t_sn: 1, ..r2t },
         R2t { r2t_sn: 1, buffer_offset: 2048, desired_len: 2052, ..r2t },
         R2t { r2t_sn: 1, buffer_offset: 2048, desired_len: 0, ..r2t },
-        R2t { r2t_sn: 1, buffer_offset: 2048, ttt: RESERVED_TAG, ..r2t },
+        R2t { r2t_sn: 1, buffer_offset: 2048, ttt: TransferTag::RESERVED, ..r2t },
     ] {
         assert_eq!(stage.receive(wrong.encode(), &[]).unwrap_err().kind, ViolationKind::Misbehaved);
         assert!(stage.sent().is_empty());
@@ -198,16 +198,18 @@ fn a_status_that_is_missing_is_a_violation() {
 #[test]
 fn a_target_that_pings_is_answered() {
     let mut stage = Stage::new(Wishes::default());
-    let ping = NopIn { last: true, itt: RESERVED_TAG, ttt: 9, stat_sn: stage.stat_sn, ..NopIn::default() };
+    let ping =
+        NopIn { last: true, itt: TaskTag::RESERVED, ttt: TransferTag(9), stat_sn: stage.stat_sn, ..NopIn::default() };
     stage.receive(ping.encode(), &[]).unwrap();
     let answer = NopOut::parse(&stage.sent()[0].0);
-    assert_eq!((answer.itt, answer.ttt, answer.immediate), (RESERVED_TAG, 9, true));
+    assert_eq!((answer.itt, answer.ttt, answer.immediate), (TaskTag::RESERVED, TransferTag(9), true));
 }
 
 #[test]
 fn a_target_that_pings_and_does_not_read_is_given_up() {
     let mut stage = Stage::new(Wishes::default());
-    let ping = NopIn { last: true, itt: RESERVED_TAG, ttt: 9, stat_sn: stage.stat_sn, ..NopIn::default() };
+    let ping =
+        NopIn { last: true, itt: TaskTag::RESERVED, ttt: TransferTag(9), stat_sn: stage.stat_sn, ..NopIn::default() };
     let pings = (0..100_000).take_while(|_| stage.receive(ping.encode(), &[]).is_ok()).count();
     assert!((10_000..30_000).contains(&pings), "{pings} answers of 48 bytes wait");
     assert!(stage.session.transmit().len() <= 2 << 20);
@@ -272,7 +274,7 @@ fn a_rejected_command_fails_and_a_digest_error_ends_the_session() {
     let (bhs, _) = stage.submit(0, Io::Flush).remove(0);
     let reject = |stage: &mut Stage, reason| {
         let stat_sn = stage.take_stat_sn();
-        let reject = Reject { last: true, reason, itt: RESERVED_TAG, stat_sn, ..Reject::default() };
+        let reject = Reject { last: true, reason, itt: TaskTag::RESERVED, stat_sn, ..Reject::default() };
         stage.receive(reject.encode(), &bhs.0)
     };
     reject(&mut stage, reject_reason::COMMAND_NOT_SUPPORTED).unwrap();
@@ -287,7 +289,7 @@ fn a_target_that_asks_for_a_logout_gets_it_once_all_is_done() {
     let itt = stage.submit(0, Io::Flush)[0].0.itt();
     let message = AsyncMessage {
         last: true,
-        itt: RESERVED_TAG,
+        itt: TaskTag::RESERVED,
         stat_sn: stage.take_stat_sn(),
         event: async_event::LOGOUT_REQUESTED,
         ..AsyncMessage::default()
@@ -305,7 +307,7 @@ fn a_target_that_drops_the_session_is_believed() {
     for event in [async_event::CONNECTION_DROPPED, async_event::SESSION_DROPPED] {
         let mut stage = Stage::new(Wishes::default());
         let stat_sn = stage.take_stat_sn();
-        let message = AsyncMessage { last: true, itt: RESERVED_TAG, stat_sn, event, ..AsyncMessage::default() };
+        let message = AsyncMessage { last: true, itt: TaskTag::RESERVED, stat_sn, event, ..AsyncMessage::default() };
         assert_eq!(stage.receive(message.encode(), &[]).unwrap_err().kind, ViolationKind::Refused(Refusal::Other));
     }
 }

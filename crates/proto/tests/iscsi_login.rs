@@ -9,7 +9,7 @@ use iotax_proto::{
         Credentials, DigestWish, DiscoveredTarget, Wishes,
         initiator::{self, Chap, Discovery, Mutual},
         pdu::{
-            LoginRequest,
+            LoginRequest, TaskTag,
             login::{login_status, stage},
         },
         target_side::{AuthPolicy, Config, Connection, LoginRefusal},
@@ -172,7 +172,7 @@ fn a_login_without_end_is_refused() {
 #[test]
 fn anything_but_a_login_before_the_login_is_refused() {
     let mut peer = Peer::new(Config::default(), MemoryBackend::new(512));
-    let read = peer.read_command(1, 1, 512);
+    let read = peer.read_command(TaskTag(1), 1, 512);
     assert_eq!(peer.send(read.encode(), &[]).unwrap_err().kind, ViolationKind::Misbehaved);
 }
 
@@ -181,7 +181,7 @@ fn a_second_session_of_the_same_port_ends_the_first() {
     let mut peer = Peer::logged_in(Config::default(), MemoryBackend::new(8192), &[]);
     peer.clear_attentions();
     peer.backend.queues = true;
-    let read = peer.read_command(1, 1, 512);
+    let read = peer.read_command(TaskTag(1), 1, 512);
     peer.send(read.encode(), &[]).unwrap();
     assert_eq!(peer.backend.open_operations(), 1);
 

@@ -10,7 +10,7 @@ use iotax_proto::{
     Instant, Target,
     iscsi::{
         pdu::{
-            DataOut, R2t, RESERVED_TAG, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse,
+            DataOut, R2t, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
             control::{function, function_response},
         },
         target_side::Config,
@@ -35,11 +35,11 @@ fn sessions() -> (Peer, Peer) {
 }
 
 /// A read with the backend, and a write that waits for its data: its R2T's TTT.
-fn occupy(peer: &mut Peer) -> u32 {
+fn occupy(peer: &mut Peer) -> TransferTag {
     peer.backend.queues = true;
-    let read = peer.read_command(1, 1, 512);
+    let read = peer.read_command(TaskTag(1), 1, 512);
     peer.send(read.encode(), &[]).unwrap();
-    let write = peer.write_command(2, 1, 512);
+    let write = peer.write_command(TaskTag(2), 1, 512);
     R2t::parse(&peer.ask(write.encode(), &[]).0).ttt
 }
 
@@ -48,10 +48,10 @@ fn manage(peer: &mut Peer, function: u8) -> Option<u8> {
     let request = TaskManagement {
         immediate: true,
         last: true,
-        itt: 0x4000,
+        itt: TaskTag(0x4000),
         cmd_sn: peer.cmd_sn,
         function,
-        referenced_itt: RESERVED_TAG,
+        referenced_itt: TaskTag::RESERVED,
         ..TaskManagement::default()
     };
     peer.send(request.encode(), &[]).unwrap();
@@ -80,13 +80,13 @@ fn time_out(peer: &mut Peer, at: Instant) {
     peer.target.handle_timeout(peer.now, &mut peer.backend).unwrap();
 }
 
-fn data_out(ttt: u32) -> DataOut {
-    DataOut { last: true, itt: 2, ttt, ..DataOut::default() }
+fn data_out(ttt: TransferTag) -> DataOut {
+    DataOut { last: true, itt: TaskTag(2), ttt, ..DataOut::default() }
 }
 
 /// The status of TEST UNIT READY, and the unit attention that it brings.
 fn ready(peer: &mut Peer) -> Option<u32> {
-    let test = ScsiCommand { last: true, itt: 77, cmd_sn: peer.take_cmd_sn(), ..ScsiCommand::default() };
+    let test = ScsiCommand { last: true, itt: TaskTag(77), cmd_sn: peer.take_cmd_sn(), ..ScsiCommand::default() };
     let (bhs, data) = peer.ask(test.encode(), &[]);
     match ScsiResponse::parse(&bhs).status {
         status::GOOD => None,
@@ -113,7 +113,7 @@ fn clear_task_set_and_resets_end_the_commands_of_other_sessions() {
         assert_eq!(other.backend.bytes[..512], [0; 512]);
         assert_eq!((ready(&mut other), ready(&mut other)), (Some(told.kcq()), None));
         // The window is whole again.
-        let read = other.read_command(1, 1, 512);
+        let read = other.read_command(TaskTag(1), 1, 512);
         other.send(read.encode(), &[]).unwrap();
         assert_eq!(other.backend.open_operations(), 1);
     }
@@ -257,7 +257,7 @@ fn begin_persistent(peer: &mut Peer, action: u8, key: u64, action_key: u64) {
     let command = ScsiCommand {
         last: true,
         write: true,
-        itt: 50,
+        itt: TaskTag(50),
         cmd_sn: peer.take_cmd_sn(),
         expected_data_len: 24,
         cdb,
@@ -265,7 +265,7 @@ fn begin_persistent(peer: &mut Peer, action: u8, key: u64, action_key: u64) {
     };
     let list = [&key.to_be_bytes()[..], &action_key.to_be_bytes(), &[0; 8]].concat();
     let ttt = R2t::parse(&peer.ask(command.encode(), &[]).0).ttt;
-    peer.send(DataOut { last: true, itt: 50, ttt, ..DataOut::default() }.encode(), &list).unwrap();
+    peer.send(DataOut { last: true, itt: TaskTag(50), ttt, ..DataOut::default() }.encode(), &list).unwrap();
 }
 
 /// Status and sense, once they come.

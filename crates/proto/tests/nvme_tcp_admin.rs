@@ -7,7 +7,7 @@ use std::time::Duration;
 use iotax_proto::{
     Initiator, Instant, Refusal, Target, ViolationKind,
     nvme::{
-        DISCOVERY_NQN, Sqe, Status, SubsystemConfig,
+        CommandId, DISCOVERY_NQN, Sqe, Status, SubsystemConfig,
         command::{Connect, ConnectData, Sgl, admin, fabrics, feature, log_id},
         identify::{self, cns},
         log::GetLogPage,
@@ -24,40 +24,40 @@ use nvme_support::{
 };
 
 fn set_feature(id: u8, value: u32) -> Sqe {
-    let mut sqe = Sqe::new(admin::SET_FEATURES, 2, 0);
+    let mut sqe = Sqe::new(admin::SET_FEATURES, CommandId(2), 0);
     sqe.set_cdw(10, u32::from(id));
     sqe.set_cdw(11, value);
     sqe
 }
 
 fn get_feature(id: u8, select: u32) -> Sqe {
-    let mut sqe = Sqe::new(admin::GET_FEATURES, 2, 0);
+    let mut sqe = Sqe::new(admin::GET_FEATURES, CommandId(2), 0);
     sqe.set_cdw(10, u32::from(id) | select << 8);
     sqe
 }
 
 fn identify_command(selector: u8, nsid: u32) -> Sqe {
-    let mut sqe = Sqe::new(admin::IDENTIFY, 2, nsid);
+    let mut sqe = Sqe::new(admin::IDENTIFY, CommandId(2), nsid);
     sqe.set_cdw(10, u32::from(selector));
     sqe.set_sgl(Sgl::Transport { len: identify::LEN as u32 });
     sqe
 }
 
 fn log_command(id: u8, len: u32, offset: u64) -> Sqe {
-    let mut sqe = GetLogPage::sqe(id, len, offset, 2);
+    let mut sqe = GetLogPage::sqe(id, len, offset, CommandId(2));
     sqe.set_sgl(Sgl::Transport { len });
     sqe
 }
 
 fn property_set(value: u32) -> Sqe {
-    let mut sqe = Sqe::fabrics(fabrics::PROPERTY_SET, 2);
+    let mut sqe = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(2));
     sqe.set_cdw(11, property::CC);
     sqe.set_cdw(12, value);
     sqe
 }
 
 fn property_get(offset: u32) -> Sqe {
-    let mut sqe = Sqe::fabrics(fabrics::PROPERTY_GET, 2);
+    let mut sqe = Sqe::fabrics(fabrics::PROPERTY_GET, CommandId(2));
     sqe.0[40] = u8::from(offset == property::CAP);
     sqe.set_cdw(11, offset);
     sqe
@@ -89,7 +89,7 @@ fn handshake_offers_what_the_configuration_allows() {
 #[test]
 fn handshake_out_of_order_or_of_another_version_ends_the_connection() {
     let mut server = Server::new();
-    let early = capsule(&connect(0, 31).sqe(0), &[]);
+    let early = capsule(&connect(0, 31).sqe(CommandId(0)), &[]);
     let (term, _) = Raw::new(&TargetConfig::default()).send_fatal(&mut server, &early);
     assert_eq!(term.status, Fes::SequenceError as u16);
 
@@ -200,11 +200,11 @@ fn io_queue_connects_once_to_a_granted_identifier_of_an_enabled_controller_of_it
 fn connect_data_may_come_after_an_r2t() {
     let mut server = Server::new();
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let mut sqe = connect(0, 31).sqe(4);
+    let mut sqe = connect(0, 31).sqe(CommandId(4));
     sqe.set_sgl(Sgl::Transport { len: 1024 });
     let r2t = raw.one(&mut server, &sqe, &[]).r2t();
     let data = connect_data(0xffff).encode();
-    let answers = raw.send(&mut server, &h2c_data(4, r2t.ttag, 0, true, &data)).expect("stands");
+    let answers = raw.send(&mut server, &h2c_data(CommandId(4), r2t.ttag, 0, true, &data)).expect("stands");
     assert_eq!(answers[0].status(), 0);
 }
 
@@ -214,8 +214,11 @@ fn only_connect_may_come_first() {
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
     assert_eq!(raw.status(&mut server, &property_get(property::CAP)).code(), Status::SEQUENCE_ERROR.code());
     assert!(raw.connect(&mut server, &connect(0, 31), &connect_data(0xffff)).status.is_success());
-    assert_eq!(raw.status(&mut server, &connect(0, 31).sqe(0)).code(), Status::SEQUENCE_ERROR.code());
-    assert_eq!(raw.status(&mut server, &Sqe::new(admin::KEEP_ALIVE, 1, 0)).code(), Status::SEQUENCE_ERROR.code());
+    assert_eq!(raw.status(&mut server, &connect(0, 31).sqe(CommandId(0))).code(), Status::SEQUENCE_ERROR.code());
+    assert_eq!(
+        raw.status(&mut server, &Sqe::new(admin::KEEP_ALIVE, CommandId(1), 0)).code(),
+        Status::SEQUENCE_ERROR.code()
+    );
 }
 
 #[test]
@@ -352,7 +355,7 @@ fn log_pages_have_their_sizes_and_offsets() {
 
 // ---------------------------------------------------------------------------------------------------------------- events
 
-fn event_request(cid: u16) -> Vec<u8> {
+fn event_request(cid: CommandId) -> Vec<u8> {
     capsule(&Sqe::new(admin::ASYNC_EVENT, cid, 0), &[])
 }
 
@@ -368,52 +371,55 @@ fn change_of_namespaces_is_told_once_until_the_log_is_read() {
     let (mut server, mut raw, _) = queue();
     assert!(raw.status(&mut server, &set_feature(feature::ASYNC_EVENT_CONFIG, 0x100)).is_success());
     for cid in [20, 21] {
-        assert!(raw.send(&mut server, &event_request(cid)).expect("stands").is_empty());
+        assert!(raw.send(&mut server, &event_request(CommandId(cid))).expect("stands").is_empty());
     }
     add_namespace(&server, 5);
     let due = Target::<Server>::poll_timeout(&raw.target).expect("events are looked for");
     raw.target.handle_timeout(due, &mut server).expect("stands");
     let told = raw.answers();
-    assert_eq!((told.len(), told[0].response().cid, told[0].response().result), (1, 20, 0x0004_0002));
+    assert_eq!((told.len(), told[0].response().cid, told[0].response().result), (1, CommandId(20), 0x0004_0002));
     add_namespace(&server, 6);
     raw.target.handle_timeout(due + Duration::from_secs(1), &mut server).expect("stands");
     assert!(raw.answers().is_empty(), "the log was not read");
     let answers =
         raw.send(&mut server, &capsule(&log_command(log_id::CHANGED_NAMESPACES, 4096, 0), &[])).expect("stands");
     assert_eq!(answers[0].data[..8], [5, 0, 0, 0, 6, 0, 0, 0]);
-    assert_eq!(answers.last().expect("the second event").response().cid, 21);
+    assert_eq!(answers.last().expect("the second event").response().cid, CommandId(21));
 }
 
 #[test]
 fn event_requests_are_limited_and_can_be_aborted() {
     let (mut server, mut raw, _) = queue();
     for cid in 20..24 {
-        assert!(raw.send(&mut server, &event_request(cid)).expect("stands").is_empty());
+        assert!(raw.send(&mut server, &event_request(CommandId(cid))).expect("stands").is_empty());
     }
-    let refused = raw.send(&mut server, &event_request(24)).expect("stands");
+    let refused = raw.send(&mut server, &event_request(CommandId(24))).expect("stands");
     assert_eq!(refused[0].status(), Status::AER_LIMIT_EXCEEDED.code());
-    let mut abort = Sqe::new(admin::ABORT, 30, 0);
+    let mut abort = Sqe::new(admin::ABORT, CommandId(30), 0);
     abort.set_cdw(10, 22 << 16);
     let answers = raw.send(&mut server, &capsule(&abort, &[])).expect("stands");
-    assert_eq!((answers[0].response().cid, answers[0].status()), (22, Status::ABORT_REQUESTED.code()));
-    assert_eq!((answers[1].response().cid, answers[1].response().result), (30, 0));
+    assert_eq!((answers[0].response().cid, answers[0].status()), (CommandId(22), Status::ABORT_REQUESTED.code()));
+    assert_eq!((answers[1].response().cid, answers[1].response().result), (CommandId(30), 0));
     assert_eq!(raw.one(&mut server, &abort, &[]).response().result, 1, "there is no such command any more");
-    assert!(raw.send(&mut server, &event_request(22)).expect("stands").is_empty());
+    assert!(raw.send(&mut server, &event_request(CommandId(22))).expect("stands").is_empty());
 }
 
 #[test]
 fn identifier_of_an_event_request_may_be_used_again_and_the_request_is_forgotten() {
     let (mut server, mut raw, _) = queue();
     assert!(raw.status(&mut server, &set_feature(feature::ASYNC_EVENT_CONFIG, 0x100)).is_success());
-    assert!(raw.send(&mut server, &event_request(20)).expect("stands").is_empty());
+    assert!(raw.send(&mut server, &event_request(CommandId(20))).expect("stands").is_empty());
     let mut get = property_get(property::CC);
-    get.set_cid(20);
+    get.set_cid(CommandId(20));
     let answer = raw.one(&mut server, &get, &[]).response();
     assert!(answer.status.is_success() && answer.result as u32 & property::CC_ENABLE != 0, "{answer:?}");
     add_namespace(&server, 5);
     raw.target.handle_timeout(Instant(10_000_000_000), &mut server).expect("stands");
     assert!(raw.answers().is_empty(), "nothing is told to a command that was answered");
-    assert!(raw.send(&mut server, &event_request(20)).expect("stands").len() == 1, "the next is told at once");
+    assert!(
+        raw.send(&mut server, &event_request(CommandId(20))).expect("stands").len() == 1,
+        "the next is told at once"
+    );
 }
 
 #[test]
@@ -425,12 +431,15 @@ fn admin_queue_and_other_io_queues_outlive_an_io_queue() {
         match lost {
             0 => first.target.disconnected(Instant(5), &mut server),
             1 => _ = first.send_fatal(&mut server, &[0xff; 200]),
-            _ => assert!(first.status(&mut server, &Sqe::fabrics(fabrics::DISCONNECT, 3)).is_success()),
+            _ => assert!(first.status(&mut server, &Sqe::fabrics(fabrics::DISCONNECT, CommandId(3))).is_success()),
         }
         let due = Instant(2_000_000_000);
         second.target.handle_timeout(due, &mut server).expect("the other queue stands");
         admin.target.handle_timeout(due, &mut server).expect("the admin queue stands");
-        assert!(second.status(&mut server, &Sqe::new(0, 9, 1)).is_success(), "{what}: flush on the other queue");
+        assert!(
+            second.status(&mut server, &Sqe::new(0, CommandId(9), 1)).is_success(),
+            "{what}: flush on the other queue"
+        );
         assert!(admin.status(&mut server, &property_get(property::CC)).is_success(), "{what}");
         first = Raw::io(&mut server, &TargetConfig::default(), cntlid, 1);
     }
@@ -451,10 +460,10 @@ fn host_without_a_name_comes_in_where_every_host_does() {
 #[test]
 fn reset_forgets_event_requests() {
     let (mut server, mut raw, _) = queue();
-    assert!(raw.send(&mut server, &event_request(20)).expect("stands").is_empty());
+    assert!(raw.send(&mut server, &event_request(CommandId(20))).expect("stands").is_empty());
     assert!(raw.status(&mut server, &property_set(0)).is_success());
     assert!(raw.status(&mut server, &property_set(property::CC_ENABLE)).is_success());
-    assert!(raw.send(&mut server, &event_request(20)).expect("stands").is_empty());
+    assert!(raw.send(&mut server, &event_request(CommandId(20))).expect("stands").is_empty());
 }
 
 // ---------------------------------------------------------------------------------------------------------------- timers
@@ -467,7 +476,7 @@ fn silent_host_loses_its_controller() {
     assert!(raw.connect(&mut server, &command, &connect_data(0xffff)).status.is_success());
     assert!(raw.status(&mut server, &property_set(property::CC_ENABLE)).is_success());
     raw.now = Instant(400_000_000);
-    assert!(raw.status(&mut server, &Sqe::new(admin::KEEP_ALIVE, 1, 0)).is_success());
+    assert!(raw.status(&mut server, &Sqe::new(admin::KEEP_ALIVE, CommandId(1), 0)).is_success());
     assert_eq!(Target::<Server>::poll_timeout(&raw.target), Some(Instant(900_000_000)));
     let violation = raw.target.handle_timeout(Instant(900_000_000), &mut server).expect_err("given up");
     assert_eq!(violation.kind, ViolationKind::TimedOut);
@@ -564,7 +573,7 @@ fn discovery_controller_is_no_io_controller() {
     assert_eq!(due, Instant(0) + Duration::from_secs(120));
 
     assert!(raw.status(&mut server, &set_feature(feature::ASYNC_EVENT_CONFIG, 1 << 31)).is_success());
-    assert!(raw.send(&mut server, &event_request(9)).expect("stands").is_empty());
+    assert!(raw.send(&mut server, &event_request(CommandId(9))).expect("stands").is_empty());
     server.discovery.0.borrow_mut().announce();
     raw.target.handle_timeout(Instant(1_000_000_000), &mut server).expect("stands");
     assert_eq!(raw.answers()[0].response().result, 0x0070_f002);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iotax_proto::{
     Initiator, Io, Refusal, Target, Violation, ViolationKind,
     nvme::{
-        Sqe, Status,
+        CommandId, Sqe, Status,
         auth::{self, DhGroup, Entropy, Failure, Hash, HostConfig, Message, Offer, Policy, Secret},
         command::{ConnectData, admin, fabrics},
     },
@@ -167,11 +167,12 @@ fn offer() -> Offer {
 }
 
 fn send(raw: &mut Raw, server: &mut Server, message: &[u8]) -> Status {
-    raw.one(server, &auth::send(1, message.len() as u32), message).response().status
+    raw.one(server, &auth::send(CommandId(1), message.len() as u32), message).response().status
 }
 
 fn receive(raw: &mut Raw, server: &mut Server) -> Message {
-    let pdus = raw.send(server, &nvme_support::raw::capsule(&auth::receive(2, 4096), &[])).expect("an answer");
+    let pdus =
+        raw.send(server, &nvme_support::raw::capsule(&auth::receive(CommandId(2), 4096), &[])).expect("an answer");
     assert_eq!(pdus[0].data.len(), 4096, "the room is filled");
     Message::decode(&pdus[0].data).expect("a message")
 }
@@ -197,26 +198,29 @@ fn nothing_but_authentication_comes_through_the_gate() {
     let mut server = server(policy());
     let mut raw = unproven(&mut server);
     for sqe in [
-        Sqe::new(admin::IDENTIFY, 1, 0),
-        Sqe::new(admin::KEEP_ALIVE, 1, 0),
-        Sqe::fabrics(fabrics::PROPERTY_GET, 1),
-        Sqe::fabrics(fabrics::PROPERTY_SET, 1),
-        Sqe::fabrics(fabrics::CONNECT, 1),
+        Sqe::new(admin::IDENTIFY, CommandId(1), 0),
+        Sqe::new(admin::KEEP_ALIVE, CommandId(1), 0),
+        Sqe::fabrics(fabrics::PROPERTY_GET, CommandId(1)),
+        Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1)),
+        Sqe::fabrics(fabrics::CONNECT, CommandId(1)),
     ] {
         assert_eq!(raw.status(&mut server, &sqe).code(), Status::AUTHENTICATION_REQUIRED.code());
     }
     // It is the host's turn, of another protocol, of nothing, of too much.
-    let mut other = auth::receive(1, 64);
+    let mut other = auth::receive(CommandId(1), 64);
     other.0[43] = 0xea;
     for (sqe, status) in [
-        (auth::receive(1, 64), Status::SEQUENCE_ERROR),
+        (auth::receive(CommandId(1), 64), Status::SEQUENCE_ERROR),
         (other, Status::INVALID_FIELD),
-        (auth::receive(1, 0), Status::INVALID_FIELD),
-        (auth::receive(1, auth::MESSAGE_LEN_MAX + 1), Status::INVALID_FIELD),
+        (auth::receive(CommandId(1), 0), Status::INVALID_FIELD),
+        (auth::receive(CommandId(1), auth::MESSAGE_LEN_MAX + 1), Status::INVALID_FIELD),
     ] {
         assert_eq!(raw.status(&mut server, &sqe).code(), status.code());
     }
-    assert_eq!(raw.one(&mut server, &auth::send(1, 5000), &[0; 5000]).status(), Status::INVALID_FIELD.code());
+    assert_eq!(
+        raw.one(&mut server, &auth::send(CommandId(1), 5000), &[0; 5000]).status(),
+        Status::INVALID_FIELD.code()
+    );
     assert_eq!(send(&mut raw, &mut server, &negotiate(Some(offer()))), Status::SUCCESS);
 }
 
@@ -279,7 +283,7 @@ fn room_too_small_for_the_message_ends_the_connection() {
     let mut server = server(policy());
     let mut raw = unproven(&mut server);
     send(&mut raw, &mut server, &negotiate(Some(offer())));
-    assert_eq!(raw.status(&mut server, &auth::receive(1, 20)).code(), Status::INVALID_FIELD.code());
+    assert_eq!(raw.status(&mut server, &auth::receive(CommandId(1), 20)).code(), Status::INVALID_FIELD.code());
     assert!(Target::<Server>::is_closing(&raw.target));
 }
 
@@ -347,14 +351,15 @@ fn message_is_answered_when_its_arithmetic_is_done_elsewhere() {
     let mut raw = unproven(&mut server);
     let offer = Offer { hashes: vec![1], groups: vec![DhGroup::Ffdhe2048.id()] };
     let message = negotiate(Some(offer));
-    let answers = raw.send(&mut server, &capsule(&auth::send(5, message.len() as u32), &message)).expect("stands");
+    let answers =
+        raw.send(&mut server, &capsule(&auth::send(CommandId(5), message.len() as u32), &message)).expect("stands");
     assert!(answers.is_empty(), "{answers:?}");
-    let early = raw.status(&mut server, &auth::receive(6, 4096));
+    let early = raw.status(&mut server, &auth::receive(CommandId(6), 4096));
     assert_eq!(early.code(), Status::SEQUENCE_ERROR.code());
     let work = server.works.as_mut().and_then(Vec::pop).expect("work");
     raw.target.worked(raw.now, work.run(), &mut server);
     let answers = raw.answers();
-    assert_eq!((answers[0].response().cid, answers[0].response().status.is_success()), (5, true));
+    assert_eq!((answers[0].response().cid, answers[0].response().status.is_success()), (CommandId(5), true));
     let Message::Challenge { public, .. } = receive(&mut raw, &mut server) else { panic!("no challenge") };
     assert_eq!(Some(public), work.run());
     // What nobody asked for changes nothing.

@@ -10,7 +10,7 @@ use std::{fmt::Write, fs, path::PathBuf, process::Command};
 use iotax_proto::{
     Initiator, Io, Payload, Target,
     nvme::{
-        Sqe,
+        CommandId, Sqe,
         command::{Sgl, admin, fabrics, feature, log_id},
         log::GetLogPage,
         property,
@@ -59,15 +59,21 @@ fn io_session(digests: Digests) -> Vec<(char, Vec<u8>)> {
 fn admin_session() -> Vec<(char, Vec<u8>)> {
     let mut server = Server::new();
     let mut raw = Raw::new(&TargetConfig::default());
-    let mut smart = GetLogPage::sqe(log_id::SMART, 512, 0, 4);
+    let mut smart = GetLogPage::sqe(log_id::SMART, 512, 0, CommandId(4));
     smart.set_sgl(Sgl::Transport { len: 512 });
-    let mut cap = Sqe::fabrics(fabrics::PROPERTY_GET, 1);
+    let mut cap = Sqe::fabrics(fabrics::PROPERTY_GET, CommandId(1));
     cap.0[40] = 1;
     cap.set_cdw(11, property::CAP);
-    let mut queues = Sqe::new(admin::SET_FEATURES, 2, 0);
+    let mut queues = Sqe::new(admin::SET_FEATURES, CommandId(2), 0);
     queues.set_cdw(10, u32::from(feature::QUEUE_COUNT));
     queues.set_cdw(11, 0x0003_0003);
-    let sqes = [cap, queues, Sqe::new(admin::KEEP_ALIVE, 3, 0), smart, Sqe::new(admin::ASYNC_EVENT, 5, 0)];
+    let sqes = [
+        cap,
+        queues,
+        Sqe::new(admin::KEEP_ALIVE, CommandId(3), 0),
+        smart,
+        Sqe::new(admin::ASYNC_EVENT, CommandId(5), 0),
+    ];
     let mut lines = Vec::new();
     let mut say = |raw: &mut Raw, bytes: Vec<u8>| {
         // A violation's terminate request is queued all the same.
@@ -77,17 +83,17 @@ fn admin_session() -> Vec<(char, Vec<u8>)> {
         lines.extend(split(&answer).into_iter().map(|pdu| ('<', pdu)));
     };
     say(&mut raw, ic_req(0, 0));
-    let mut sqe = connect(0, 31).sqe(0);
+    let mut sqe = connect(0, 31).sqe(CommandId(0));
     sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 1024 });
     say(&mut raw, capsule(&sqe, &connect_data(0xffff).encode()));
-    let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, 1);
+    let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
     enable.set_cdw(11, property::CC);
     enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
     say(&mut raw, capsule(&enable, &[]));
     for sqe in &sqes {
         say(&mut raw, capsule(sqe, &[]));
     }
-    let mut wrong = capsule(&Sqe::new(admin::KEEP_ALIVE, 6, 0), &[]);
+    let mut wrong = capsule(&Sqe::new(admin::KEEP_ALIVE, CommandId(6), 0), &[]);
     wrong[2] = 70;
     say(&mut raw, wrong);
     lines
@@ -238,7 +244,7 @@ fn descriptions_need_whole_pdus_and_never_panic() {
         let Ok(Some((_, line))) = describe(&pdu) else { panic!("a whole PDU") };
         assert!(!line.contains('\n'));
     }
-    let whole = capsule(&Sqe::new(admin::KEEP_ALIVE, 6, 0), &[]);
+    let whole = capsule(&Sqe::new(admin::KEEP_ALIVE, CommandId(6), 0), &[]);
     for at in 0..8 {
         for byte in 0..=255 {
             let mut mutated = whole.clone();

@@ -4,7 +4,7 @@ mod nvme_support;
 
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Target, ViolationKind,
-    nvme::{Cqe, Status},
+    nvme::{CommandId, Cqe, Status},
     nvme_tcp::{
         ConnectConfig, IoQueue, TargetConfig,
         pdu::{Digests, flags, kind},
@@ -21,20 +21,20 @@ fn queue(server: &mut Server, config: &ConnectConfig) -> Pair<IoQueue> {
     io(server, config, &controller, 1, &target, Cut::Never)
 }
 
-fn response(cid: u16) -> Vec<u8> {
+fn response(cid: CommandId) -> Vec<u8> {
     pdu(kind::RESPONSE, 0, &Cqe { result: 0, sq_head: 0, cid, status: Status::SUCCESS }.encode(), &[])
 }
 
 /// Command and transfer tag, offset and length of C2HData and R2T.
-fn body(cid: u16, tag: u16, offset: u32, len: u32) -> Vec<u8> {
-    [&cid.to_le_bytes()[..], &tag.to_le_bytes(), &offset.to_le_bytes(), &len.to_le_bytes(), &[0; 4]].concat()
+fn body(cid: CommandId, tag: u16, offset: u32, len: u32) -> Vec<u8> {
+    [&cid.0.to_le_bytes()[..], &tag.to_le_bytes(), &offset.to_le_bytes(), &len.to_le_bytes(), &[0; 4]].concat()
 }
 
-fn c2h_data(flags: u8, cid: u16, offset: u32, told: u32, len: usize) -> Vec<u8> {
+fn c2h_data(flags: u8, cid: CommandId, offset: u32, told: u32, len: usize) -> Vec<u8> {
     pdu(kind::C2H_DATA, flags, &body(cid, 0, offset, told), &vec![7; len])
 }
 
-fn r2t(cid: u16, offset: u32, len: u32) -> Vec<u8> {
+fn r2t(cid: CommandId, offset: u32, len: u32) -> Vec<u8> {
     pdu(kind::R2T, 0, &body(cid, 3, offset, len), &[])
 }
 
@@ -44,23 +44,23 @@ fn pdus_that_fit_no_command_end_the_connection_and_tell_nothing() {
     let last = flags::LAST | flags::SUCCESS;
     // Command 0 is a read, 1 a write, 2 a flush; 3 is not outstanding.
     let cases = [
-        ("data beyond the read", c2h_data(last, 0, 0, LEN + 4, BLOCK + 4)),
-        ("data behind a gap", c2h_data(flags::LAST, 0, 4, 4, 4)),
-        ("data of another length", c2h_data(last, 0, 0, LEN - 4, BLOCK)),
-        ("success before the end", c2h_data(last, 0, 0, 4, 4)),
-        ("data for a write", c2h_data(last, 1, 0, LEN, BLOCK)),
-        ("data for no command", c2h_data(last, 3, 0, LEN, BLOCK)),
-        ("data for no slot", c2h_data(last, 0x7fff, 0, LEN, BLOCK)),
-        ("R2T for a read", r2t(0, 0, LEN)),
-        ("R2T for no command", r2t(3, 0, LEN)),
-        ("R2T beyond the write", r2t(1, 0, LEN + 4)),
-        ("R2T behind a gap", r2t(1, 4, 4)),
-        ("R2T of nothing", r2t(1, 0, 0)),
-        ("success of a read without data", response(0)),
-        ("success of a write without data", response(1)),
-        ("response to no command", response(3)),
-        ("response to no slot", response(0x7fff)),
-        ("response of the Connect again", response(8)),
+        ("data beyond the read", c2h_data(last, CommandId(0), 0, LEN + 4, BLOCK + 4)),
+        ("data behind a gap", c2h_data(flags::LAST, CommandId(0), 4, 4, 4)),
+        ("data of another length", c2h_data(last, CommandId(0), 0, LEN - 4, BLOCK)),
+        ("success before the end", c2h_data(last, CommandId(0), 0, 4, 4)),
+        ("data for a write", c2h_data(last, CommandId(1), 0, LEN, BLOCK)),
+        ("data for no command", c2h_data(last, CommandId(3), 0, LEN, BLOCK)),
+        ("data for no slot", c2h_data(last, CommandId(0x7fff), 0, LEN, BLOCK)),
+        ("R2T for a read", r2t(CommandId(0), 0, LEN)),
+        ("R2T for no command", r2t(CommandId(3), 0, LEN)),
+        ("R2T beyond the write", r2t(CommandId(1), 0, LEN + 4)),
+        ("R2T behind a gap", r2t(CommandId(1), 4, 4)),
+        ("R2T of nothing", r2t(CommandId(1), 0, 0)),
+        ("success of a read without data", response(CommandId(0))),
+        ("success of a write without data", response(CommandId(1))),
+        ("response to no command", response(CommandId(3))),
+        ("response to no slot", response(CommandId(0x7fff))),
+        ("response of the Connect again", response(CommandId(8))),
         ("a command from a controller", pdu(kind::COMMAND, 0, &[0; 64], &[])),
         ("the handshake again", pdu(kind::IC_RESP, 0, &[0; 120], &[])),
     ];
@@ -86,16 +86,16 @@ fn response_and_r2t_cannot_come_twice() {
     let mut server = Server::new();
     let mut pair = queue(&mut server, &connect_config());
     pair.host.submit(pair.now, 2, Io::Flush).expect("credit");
-    pair.host.receive(pair.now, &response(2), &mut pair.events).expect("an answer");
+    pair.host.receive(pair.now, &response(CommandId(2)), &mut pair.events).expect("an answer");
     assert_eq!(pair.events.take(2), Ok(Vec::new()));
-    pair.host.receive(pair.now, &response(2), &mut pair.events).expect_err("replayed");
+    pair.host.receive(pair.now, &response(CommandId(2)), &mut pair.events).expect_err("replayed");
     assert!(pair.events.completions.is_empty());
 
     let mut pair = queue(&mut Server::new(), &connect_config());
     let data = Payload::from_vec(vec![1; BLOCK]);
     pair.host.submit(pair.now, 1, Io::Write { offset: 0, data }).expect("credit");
     let _ = pair.host.transmit().take_bytes();
-    let whole = r2t(1, 0, BLOCK as u32);
+    let whole = r2t(CommandId(1), 0, BLOCK as u32);
     pair.host.receive(pair.now, &whole, &mut pair.events).expect("asked for");
     assert!(pair.host.transmit().take_bytes().len() > BLOCK);
     pair.host.receive(pair.now, &whole, &mut pair.events).expect_err("replayed");

@@ -13,7 +13,8 @@ use iotax_node::{
 use iotax_proto::{Geometry, Instant};
 
 use crate::{
-    Carried, Costs, Disk, Exporter, HostId, Link, Media, Step, Store, Volume, Work, World, add_load, load::settings,
+    Carried, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Work, World, WorldStep, add_load,
+    load::settings,
 };
 
 /// In virtual time: how long connections may take to stand, and then I/Os to end.
@@ -256,7 +257,7 @@ impl<T: FnMut(Far)> Running<T> {
         (used, self.disk.map_or(0, |disk| self.world.disk_mut(disk).busy_ns))
     }
 
-    fn step(&mut self) -> Option<Step> {
+    fn step(&mut self) -> Option<WorldStep> {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(TELL_EVERY) {
             (self.tell)(Far { at: self.world.now(), until: self.until });

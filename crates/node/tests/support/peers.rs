@@ -12,7 +12,7 @@ use iotax_proto::{
         v3::{self, Arguments, Results},
     },
     nvme::{
-        Sqe,
+        CommandId, Sqe,
         command::{Connect, ConnectData, Sgl, fabrics},
         log::GetLogPage,
         property,
@@ -113,7 +113,7 @@ pub fn capsule(sqe: &Sqe, data: &[u8]) -> Vec<u8> {
 pub fn nvme_admin(peer: &mut Peer<'_>, subnqn: &str) -> u16 {
     peer.say(&[&[0, 0, 128, 0, 128, 0, 0, 0][..], &[0; 120]].concat());
     let cntlid = nvme_connect(peer, subnqn, 0, 0xffff);
-    let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, 1);
+    let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
     enable.set_cdw(11, property::CC);
     enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
     peer.say(&capsule(&enable, &[]));
@@ -123,7 +123,7 @@ pub fn nvme_admin(peer: &mut Peer<'_>, subnqn: &str) -> u16 {
 pub fn nvme_connect(peer: &mut Peer<'_>, subnqn: &str, qid: u16, cntlid: u16) -> u16 {
     let connect =
         Connect { record_format: 0, qid, sq_size: 31, disable_sq_flow_control: qid > 0, keep_alive_ms: 600_000 };
-    let mut sqe = connect.sqe(0);
+    let mut sqe = connect.sqe(CommandId(0));
     sqe.set_sgl(Sgl::InCapsule { offset: 0, len: ConnectData::LEN as u32 });
     let data = ConnectData { host_id: [9; 16], cntlid, subnqn: subnqn.into(), hostnqn: "nqn.2026-11.x:deaf".into() };
     let answer = peer.say(&capsule(&sqe, &data.encode()));
@@ -133,7 +133,7 @@ pub fn nvme_connect(peer: &mut Peer<'_>, subnqn: &str, qid: u16, cntlid: u16) ->
 
 pub fn log_page(id: u8) -> impl Fn(u32) -> Vec<u8> {
     move |number| {
-        let mut sqe = GetLogPage::sqe(id, 1 << 20, 0, number as u16 & 0x7fff);
+        let mut sqe = GetLogPage::sqe(id, 1 << 20, 0, CommandId(number as u16 & 0x7fff));
         sqe.set_sgl(Sgl::Transport { len: 1 << 20 });
         capsule(&sqe, &[])
     }

@@ -162,7 +162,10 @@ fn function_name(code: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Transmit, iscsi::pdu::Sender};
+    use crate::{
+        Transmit,
+        iscsi::pdu::{Sender, TaskTag},
+    };
 
     fn sent(bhs: Bhs, data: &[u8]) -> alloc::vec::Vec<u8> {
         let mut transmit = Transmit::default();
@@ -173,7 +176,7 @@ mod tests {
     #[test]
     fn pdus_are_described_with_their_length() {
         let mut command =
-            ScsiCommand { read: true, itt: 0x10, expected_data_len: 4096, cmd_sn: 7, ..Default::default() };
+            ScsiCommand { read: true, itt: TaskTag(0x10), expected_data_len: 4096, cmd_sn: 7, ..Default::default() };
         command.cdb[..10].copy_from_slice(&[0x28, 0, 0, 0, 0, 8, 0, 0, 8, 0]);
         let wanted = "SCSI Command READ(10) lba=8 blocks=8 lun=0x0 in edtl=4096 cmdsn=7 itt=0x10";
         assert_eq!(describe(&sent(command.encode(), &[])), Ok((48, wanted.into())));
@@ -189,7 +192,7 @@ mod tests {
     #[test]
     fn digests_are_skipped() {
         let mut transmit = Transmit::default();
-        let data = DataOut { last: true, itt: 1, buffer_offset: 512, ..Default::default() };
+        let data = DataOut { last: true, itt: TaskTag(1), buffer_offset: 512, ..Default::default() };
         Sender { header_digest: true, data_digest: true }.bytes(&mut transmit, data.encode(), &[0; 5]);
         let bytes = transmit.take_bytes();
         let wanted = "Data-Out offset=512 datasn=0 ttt=0x0 final itt=0x1 data=5";

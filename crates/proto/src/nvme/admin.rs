@@ -6,7 +6,7 @@ use core::{fmt, net::IpAddr, time::Duration};
 
 use super::{
     Namespace, NvmeBackend, Sqe, Status, Subsystem,
-    command::{NSID_ALL, admin, fabrics, feature, log_id},
+    command::{CommandId, NSID_ALL, admin, fabrics, feature, log_id},
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
     property,
@@ -17,7 +17,7 @@ use crate::{Instant, Shared, Violation, ViolationKind};
 /// A discovery controller without a keep-alive timeout is given up after this silence (NVMe base 2.1 §3.1.3.3: two minutes).
 const DISCOVERY_ACTIVITY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a controller looks for changes of its subsystem while events are wanted.
-const PULSE_INTERVAL: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Feature: volatile write cache enabled.
 const CACHE_ENABLED: u32 = 1;
 
@@ -91,9 +91,9 @@ pub struct AdminController {
     event_config: u32,
     io_queues: u16,
     /// CIDs of Asynchronous Event Requests outstanding.
-    event_requests: VecDeque<u16>,
+    event_requests: VecDeque<CommandId>,
     /// Event requests taken back, for `poll_released`.
-    released: VecDeque<(u16, Option<Status>)>,
+    released: VecDeque<(CommandId, Option<Status>)>,
     pending: Option<Event>,
     /// Told already, and not read yet: no second event of the kind until its log page is read.
     masked: bool,
@@ -153,7 +153,7 @@ impl AdminController {
     }
 
     /// Takes back the event request `cid`, where there is one: its host has forgotten it.
-    pub fn forget_event_request(&mut self, cid: u16) -> bool {
+    pub fn forget_event_request(&mut self, cid: CommandId) -> bool {
         let before = self.event_requests.len();
         self.event_requests.retain(|held| *held != cid);
         self.event_requests.len() < before
@@ -166,7 +166,7 @@ impl AdminController {
 
     pub fn poll_timeout(&self) -> Option<Instant> {
         let given_up = self.keep_alive.map(|keep_alive| self.last_activity + keep_alive);
-        let look = (!self.event_requests.is_empty()).then(|| self.last_look + PULSE_INTERVAL);
+        let look = (!self.event_requests.is_empty()).then(|| self.last_look + LOOK_INTERVAL);
         [given_up, look].into_iter().flatten().min()
     }
 
@@ -185,7 +185,7 @@ impl AdminController {
     }
 
     /// An event request that can be completed now: its CID and result.
-    pub fn poll_event(&mut self) -> Option<(u16, u64)> {
+    pub fn poll_event(&mut self) -> Option<(CommandId, u64)> {
         let event = self.pending.filter(|_| !self.masked)?;
         let cid = self.event_requests.pop_front()?;
         self.pending = None;
@@ -195,14 +195,14 @@ impl AdminController {
 
     /// An event request that is not held any more: its CID, and the status to complete it with, where it is to be completed.
     /// To be asked after `execute`, before its outcome is sent.
-    pub fn poll_released(&mut self) -> Option<(u16, Option<Status>)> {
+    pub fn poll_released(&mut self) -> Option<(CommandId, Option<Status>)> {
         self.released.pop_front()
     }
 
     /// Abort (NVMe base 2.1 §5.1.1) is the controller's best effort: of the commands outstanding it takes back event requests.
     fn abort(&mut self, sqe: &Sqe) -> AdminOutcome {
         const NOT_ABORTED: u64 = 1;
-        let (sqid, cid) = (sqe.cdw(10) as u16, (sqe.cdw(10) >> 16) as u16);
+        let (sqid, cid) = (sqe.cdw(10) as u16, CommandId((sqe.cdw(10) >> 16) as u16));
         match self.event_requests.iter().position(|known| *known == cid).filter(|_| sqid == 0) {
             Some(at) => {
                 self.event_requests.remove(at);

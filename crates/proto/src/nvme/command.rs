@@ -2,6 +2,7 @@
 
 use super::{Status, text};
 use alloc::string::String;
+use core::fmt;
 
 pub const SQE_LEN: usize = 64;
 pub const CQE_LEN: usize = 16;
@@ -97,23 +98,33 @@ const SGL_TRANSPORT: u8 = 0x5a;
 /// PSDT 01b: SGL for the data, metadata pointer a contiguous buffer; the only form in fabrics (NVMe base 2.1 §4.1.1).
 const PSDT_SGL: u8 = 1 << 6;
 
+/// CID: a host's name for a command that is outstanding in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandId(pub u16);
+
+impl fmt::LowerHex for CommandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
 /// A submission queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sqe(pub [u8; SQE_LEN]);
 
 impl Sqe {
-    pub fn new(opcode: u8, cid: u16, nsid: u32) -> Self {
+    pub fn new(opcode: u8, cid: CommandId, nsid: u32) -> Self {
         let mut sqe = Self([0; SQE_LEN]);
         sqe.0[0] = opcode;
         sqe.0[1] = PSDT_SGL;
-        sqe.put_u16(2, cid);
+        sqe.put_u16(2, cid.0);
         sqe.put_u32(4, nsid);
         sqe.set_sgl(Sgl::Transport { len: 0 });
         sqe
     }
 
     /// A fabrics command: the command type is in place of the namespace.
-    pub fn fabrics(kind: u8, cid: u16) -> Self {
+    pub fn fabrics(kind: u8, cid: CommandId) -> Self {
         Self::new(fabrics::OPCODE, cid, u32::from(kind))
     }
 
@@ -138,12 +149,12 @@ impl Sqe {
         self.is_fabrics() || self.0[1] >> 6 == 1
     }
 
-    pub fn cid(&self) -> u16 {
-        self.u16(2)
+    pub fn cid(&self) -> CommandId {
+        CommandId(self.u16(2))
     }
 
-    pub fn set_cid(&mut self, cid: u16) {
-        self.put_u16(2, cid);
+    pub fn set_cid(&mut self, cid: CommandId) {
+        self.put_u16(2, cid.0);
     }
 
     pub fn nsid(&self) -> u32 {
@@ -240,7 +251,7 @@ pub struct Cqe {
     /// Dwords 0 and 1.
     pub result: u64,
     pub sq_head: u16,
-    pub cid: u16,
+    pub cid: CommandId,
     pub status: Status,
 }
 
@@ -249,7 +260,7 @@ impl Cqe {
         let mut bytes = [0; CQE_LEN];
         bytes[..8].copy_from_slice(&self.result.to_le_bytes());
         bytes[8..10].copy_from_slice(&self.sq_head.to_le_bytes());
-        bytes[12..14].copy_from_slice(&self.cid.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.cid.0.to_le_bytes());
         bytes[14..].copy_from_slice(&self.status.field().to_le_bytes());
         bytes
     }
@@ -259,7 +270,7 @@ impl Cqe {
         Self {
             result: u64::from_le_bytes([r0, r1, r2, r3, r4, r5, r6, r7]),
             sq_head: u16::from_le_bytes([head0, head1]),
-            cid: u16::from_le_bytes([cid0, cid1]),
+            cid: CommandId(u16::from_le_bytes([cid0, cid1])),
             status: Status::from_field(u16::from_le_bytes([status0, status1])),
         }
     }
@@ -293,7 +304,7 @@ impl Connect {
         }
     }
 
-    pub fn sqe(&self, cid: u16) -> Sqe {
+    pub fn sqe(&self, cid: CommandId) -> Sqe {
         let mut sqe = Sqe::fabrics(fabrics::CONNECT, cid);
         sqe.put_u16(40, self.record_format);
         sqe.put_u16(42, self.qid);
@@ -357,10 +368,10 @@ mod tests {
 
     #[test]
     fn command_fields_survive_encoding() {
-        let mut sqe = Sqe::new(nvm::READ, 0x1234, 7);
+        let mut sqe = Sqe::new(nvm::READ, CommandId(0x1234), 7);
         sqe.set_range(0x1_0000_0001, 65_536);
         sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 4096 });
-        assert_eq!((sqe.cid(), sqe.nsid(), sqe.lba(), sqe.blocks()), (0x1234, 7, 0x1_0000_0001, 65_536));
+        assert_eq!((sqe.cid(), sqe.nsid(), sqe.lba(), sqe.blocks()), (CommandId(0x1234), 7, 0x1_0000_0001, 65_536));
         assert_eq!(sqe.sgl(), Sgl::InCapsule { offset: 0, len: 4096 });
         assert_eq!(sqe.direction(), Direction::ControllerToHost);
         assert!(sqe.says_sgl());
@@ -370,14 +381,14 @@ mod tests {
     fn connect_survives_encoding() {
         let connect =
             Connect { record_format: 0, qid: 3, sq_size: 127, disable_sq_flow_control: true, keep_alive_ms: 5000 };
-        assert_eq!(Connect::parse(&connect.sqe(9)), connect);
+        assert_eq!(Connect::parse(&connect.sqe(CommandId(9))), connect);
         let data = ConnectData { host_id: [7; 16], cntlid: 0xffff, subnqn: "nqn.a".into(), hostnqn: "nqn.b".into() };
         assert_eq!(ConnectData::parse(&data.encode()), data);
     }
 
     #[test]
     fn completion_survives_encoding() {
-        let cqe = Cqe { result: 5, sq_head: 2, cid: 77, status: Status::LBA_OUT_OF_RANGE.do_not_retry() };
+        let cqe = Cqe { result: 5, sq_head: 2, cid: CommandId(77), status: Status::LBA_OUT_OF_RANGE.do_not_retry() };
         assert_eq!(Cqe::decode(&cqe.encode()), cqe);
     }
 }

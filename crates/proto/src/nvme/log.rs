@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     Sqe,
-    command::{admin, log_id, nvm},
+    command::{CommandId, admin, log_id, nvm},
     subsystem::{Namespace, SubsystemConfig},
 };
 
@@ -42,7 +42,7 @@ impl GetLogPage {
     }
 
     /// `len` is a multiple of 4.
-    pub fn sqe(id: u8, len: u32, offset: u64, cid: u16) -> Sqe {
+    pub fn sqe(id: u8, len: u32, offset: u64, cid: CommandId) -> Sqe {
         let mut sqe = Sqe::new(admin::GET_LOG_PAGE, cid, 0);
         let dwords = len / 4 - 1;
         sqe.set_cdw(10, u32::from(id) | dwords << 16);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn get_log_page_fields_survive_encoding() {
-        let sqe = GetLogPage::sqe(log_id::DISCOVERY, 1 << 19, 0x1_0000_0400, 3);
+        let sqe = GetLogPage::sqe(log_id::DISCOVERY, 1 << 19, 0x1_0000_0400, CommandId(3));
         let parsed = GetLogPage::parse(&sqe);
         assert_eq!(
             parsed,

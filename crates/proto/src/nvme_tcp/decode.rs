@@ -68,13 +68,13 @@ fn describe_on(bytes: &[u8], queue: Queue) -> Result<Option<(usize, String)>, Vi
         Header::ControllerTerm(term) => format!("C2HTermReq {} fei={:#x}", fatal_status(term.status), term.information),
         Header::Command(sqe) => format!("CapsuleCmd {}", command(&sqe, queue)),
         Header::Response(cqe) => format!("CapsuleResp {}", completion(&cqe)),
-        Header::HostData(data) => format!("H2CData ttag={} {}", data.ttag, transfer(&data)),
+        Header::HostData(data) => format!("H2CData ttag={} {}", data.ttag.0, transfer(&data)),
         Header::ControllerData(data) => {
             let success = if data.is_success { " success" } else { "" };
             format!("C2HData {}{success}", transfer(&data))
         }
         Header::R2t(r2t) => {
-            format!("R2T cid={:#06x} ttag={} offset={} len={}", r2t.cid, r2t.ttag, r2t.offset, r2t.len)
+            format!("R2T cid={:#06x} ttag={} offset={} len={}", r2t.cid, r2t.ttag.0, r2t.offset, r2t.len)
         }
     };
     describe_rest(common, len, &mut line);

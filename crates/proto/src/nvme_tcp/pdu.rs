@@ -5,7 +5,7 @@ use core::fmt;
 use crate::{
     Refusal, Violation, ViolationKind,
     nvme::{
-        Cqe, Sqe,
+        CommandId, Cqe, Sqe,
         command::{CQE_LEN, SQE_LEN},
     },
 };
@@ -136,12 +136,16 @@ pub struct TermReq {
     pub information: u32,
 }
 
+/// TTAG: a controller's name for the data that it asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransferTag(pub u16);
+
 /// Header of H2CData or C2HData.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
-    pub cid: u16,
+    pub cid: CommandId,
     /// H2CData only.
-    pub ttag: u16,
+    pub ttag: TransferTag,
     pub offset: u32,
     pub len: u32,
     pub is_last: bool,
@@ -151,8 +155,8 @@ pub struct DataHeader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R2t {
-    pub cid: u16,
-    pub ttag: u16,
+    pub cid: CommandId,
+    pub ttag: TransferTag,
     pub offset: u32,
     pub len: u32,
 }
@@ -300,8 +304,8 @@ impl DataHeader {
     fn decode(common: Common, bytes: &[u8; SHORT_LEN]) -> Self {
         let [_, _, _, _, _, _, _, _, c0, c1, t0, t1, o0, o1, o2, o3, l0, l1, l2, l3, ..] = *bytes;
         Self {
-            cid: u16::from_le_bytes([c0, c1]),
-            ttag: u16::from_le_bytes([t0, t1]),
+            cid: CommandId(u16::from_le_bytes([c0, c1])),
+            ttag: TransferTag(u16::from_le_bytes([t0, t1])),
             offset: u32::from_le_bytes([o0, o1, o2, o3]),
             len: u32::from_le_bytes([l0, l1, l2, l3]),
             is_last: common.flags & flags::LAST != 0,

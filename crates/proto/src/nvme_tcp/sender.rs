@@ -1,11 +1,12 @@
 //! Puts PDUs into the transmit queue: headers inline, data by name.
 
 use super::pdu::{
-    COMMAND_LEN, COMMON_LEN, Common, Digests, Fault, IC_LEN, IcReq, IcResp, R2t, SHORT_LEN, TERM_DATA_MAX, flags, kind,
+    COMMAND_LEN, COMMON_LEN, Common, Digests, Fault, IC_LEN, IcReq, IcResp, R2t, SHORT_LEN, TERM_DATA_MAX, TransferTag,
+    flags, kind,
 };
 use crate::{
     Payload, Transmit,
-    nvme::{Cqe, Sqe, fabrics::Data},
+    nvme::{CommandId, Cqe, Sqe, fabrics::Data},
     wire::digest::{crc32c, crc32c_payload},
 };
 
@@ -72,15 +73,15 @@ impl Sender {
     }
 
     #[inline]
-    pub(super) fn h2c_data(&mut self, cid: u16, ttag: u16, offset: u32, is_last: bool, data: Payload) {
+    pub(super) fn h2c_data(&mut self, cid: CommandId, ttag: TransferTag, offset: u32, is_last: bool, data: Payload) {
         let header = transfer(cid, ttag, offset, data.len() as u32);
         self.pdu(kind::H2C_DATA, u8::from(is_last) * flags::LAST, header, Data::Payload(data));
     }
 
     /// All data of a read in one PDU.
     #[inline]
-    pub(super) fn c2h_data(&mut self, cid: u16, is_success: bool, data: Data<'_>) {
-        let header = transfer(cid, 0, 0, data.len() as u32);
+    pub(super) fn c2h_data(&mut self, cid: CommandId, is_success: bool, data: Data<'_>) {
+        let header = transfer(cid, TransferTag::default(), 0, data.len() as u32);
         self.pdu(kind::C2H_DATA, flags::LAST | (u8::from(is_success) * flags::SUCCESS), header, data);
     }
 
@@ -136,10 +137,10 @@ fn plain<const LEN: usize>(kind: u8, len: usize) -> [u8; LEN] {
 }
 
 #[inline]
-fn transfer(cid: u16, ttag: u16, offset: u32, len: u32) -> [u8; SHORT_LEN] {
+fn transfer(cid: CommandId, ttag: TransferTag, offset: u32, len: u32) -> [u8; SHORT_LEN] {
     let mut header = [0; SHORT_LEN];
-    header[8..10].copy_from_slice(&cid.to_le_bytes());
-    header[10..12].copy_from_slice(&ttag.to_le_bytes());
+    header[8..10].copy_from_slice(&cid.0.to_le_bytes());
+    header[10..12].copy_from_slice(&ttag.0.to_le_bytes());
     header[12..16].copy_from_slice(&offset.to_le_bytes());
     header[16..20].copy_from_slice(&len.to_le_bytes());
     header

@@ -3,14 +3,14 @@
 use core::{fmt, time::Duration};
 
 use super::{
-    pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, R2t, kind},
+    pdu::{DataHeader, Digests, Fault, Header, IcReq, IcResp, R2t, TransferTag, kind},
     receiver::{Fragment, Receiver, types},
     sender::Sender,
 };
 use crate::{
     Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     nvme::{
-        Cqe, NvmeBackend, auth,
+        CommandId, Cqe, NvmeBackend, auth,
         fabrics::{
             Data,
             controller::{Destination, Queue, QueueConfig, Transport},
@@ -152,7 +152,7 @@ impl TargetQueue {
 
     /// NVMe/TCP transport 1.1 §3.6.2.8.
     fn on_host_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
-        let Some(slot) = self.queue.solicited(data.ttag) else {
+        let Some(slot) = self.queue.solicited(data.ttag.0) else {
             return Err(Fault::field(10, "NVMe/TCP: H2CData with a TTAG that no R2T gave"));
         };
         if slot.cid() != data.cid {
@@ -169,7 +169,7 @@ impl TargetQueue {
         if data.is_last != (data_len == left) {
             return Err(Fault::field(1, "NVMe/TCP: LAST_PDU is not on the last H2CData of its R2T"));
         }
-        self.destination = self.queue.destination(data.ttag);
+        self.destination = self.queue.destination(data.ttag.0);
         Ok(())
     }
 }
@@ -181,12 +181,12 @@ impl Transport for Connection {
     }
 
     #[inline]
-    fn give(&mut self, cid: u16, is_success: bool, data: Data<'_>) {
+    fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>) {
         self.sender.c2h_data(cid, is_success, data);
     }
 
-    fn ask(&mut self, cid: u16, slot: u16, len: u32) {
-        self.sender.r2t(R2t { cid, ttag: slot, offset: 0, len });
+    fn ask(&mut self, cid: CommandId, slot: u16, len: u32) {
+        self.sender.r2t(R2t { cid, ttag: TransferTag(slot), offset: 0, len });
     }
 
     fn set_max_command_data(&mut self, bytes: u32) {

@@ -3,7 +3,7 @@
 use iotax_proto::{
     Instant, Target, Transmit, Violation,
     iscsi::{
-        pdu::{Bhs, Fragment, Framer, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand, Sender, login::stage},
+        pdu::{Bhs, Fragment, Framer, LoginRequest, LoginResponse, ScsiCommand, Sender, TaskTag, login::stage},
         target_side::{Config, Connection},
         text,
     },
@@ -60,7 +60,7 @@ impl Peer {
             csg,
             nsg,
             isid: self.isid,
-            itt: 0x77,
+            itt: TaskTag(0x77),
             cmd_sn: self.cmd_sn,
             ..LoginRequest::default()
         }
@@ -116,7 +116,8 @@ impl Peer {
     /// Takes the unit attention conditions that a new session finds.
     pub fn clear_attentions(&mut self) {
         for itt in 0..16 {
-            let test = ScsiCommand { last: true, itt, cmd_sn: self.take_cmd_sn(), ..ScsiCommand::default() };
+            let test =
+                ScsiCommand { last: true, itt: TaskTag(itt), cmd_sn: self.take_cmd_sn(), ..ScsiCommand::default() };
             let (bhs, _) = self.ask(test.encode(), &[]);
             if bhs.0[3] == 0 {
                 return;
@@ -126,7 +127,7 @@ impl Peer {
     }
 
     /// WRITE (10) of `blocks` at LBA 0, its lengths left to the caller.
-    pub fn write_command(&mut self, itt: u32, blocks: u16, expected_data_len: u32) -> ScsiCommand {
+    pub fn write_command(&mut self, itt: TaskTag, blocks: u16, expected_data_len: u32) -> ScsiCommand {
         let mut command = self.command(itt, &[0x2a], expected_data_len);
         command.cdb[7..9].copy_from_slice(&blocks.to_be_bytes());
         command.write = true;
@@ -134,15 +135,15 @@ impl Peer {
     }
 
     /// READ (10) of `blocks` at LBA 0.
-    pub fn read_command(&mut self, itt: u32, blocks: u16, expected_data_len: u32) -> ScsiCommand {
+    pub fn read_command(&mut self, itt: TaskTag, blocks: u16, expected_data_len: u32) -> ScsiCommand {
         let mut command = self.command(itt, &[0x28], expected_data_len);
         command.cdb[7..9].copy_from_slice(&blocks.to_be_bytes());
         command.read = true;
         command
     }
 
-    fn command(&mut self, itt: u32, opcode: &[u8], expected_data_len: u32) -> ScsiCommand {
-        assert_ne!(itt, RESERVED_TAG);
+    fn command(&mut self, itt: TaskTag, opcode: &[u8], expected_data_len: u32) -> ScsiCommand {
+        assert_ne!(itt, TaskTag::RESERVED);
         let mut command =
             ScsiCommand { last: true, itt, expected_data_len, cmd_sn: self.take_cmd_sn(), ..ScsiCommand::default() };
         command.cdb[..opcode.len()].copy_from_slice(opcode);

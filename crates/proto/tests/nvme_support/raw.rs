@@ -3,13 +3,13 @@
 use iotax_proto::{
     Instant, Target, Violation,
     nvme::{
-        Cqe, Sqe, Status,
+        CommandId, Cqe, Sqe, Status,
         command::{Connect, ConnectData, Sgl, fabrics},
         property,
     },
     nvme_tcp::{
         TargetConfig, TargetQueue,
-        pdu::{Common, DataHeader, Header, R2t, TermReq, kind},
+        pdu::{Common, DataHeader, Header, R2t, TermReq, TransferTag, kind},
     },
 };
 
@@ -73,7 +73,7 @@ impl Raw {
         let mut raw = Self::open(server, config);
         let cqe = raw.connect(server, &connect(0, 31), &connect_data(0xffff));
         assert!(cqe.status.is_success(), "{cqe:?}");
-        let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, 1);
+        let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
         enable.set_cdw(11, property::CC);
         enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
         assert!(raw.status(server, &enable).is_success());
@@ -108,7 +108,7 @@ impl Raw {
     }
 
     pub fn connect(&mut self, server: &mut Server, connect: &Connect, data: &ConnectData) -> Cqe {
-        let mut sqe = connect.sqe(0);
+        let mut sqe = connect.sqe(CommandId(0));
         sqe.set_sgl(Sgl::InCapsule { offset: 0, len: ConnectData::LEN as u32 });
         self.one(server, &sqe, &data.encode()).response()
     }
@@ -145,10 +145,10 @@ pub fn capsule(sqe: &Sqe, data: &[u8]) -> Vec<u8> {
     pdu(kind::COMMAND, 0, &sqe.0, data)
 }
 
-pub fn h2c_data(cid: u16, ttag: u16, offset: u32, is_last: bool, data: &[u8]) -> Vec<u8> {
+pub fn h2c_data(cid: CommandId, ttag: TransferTag, offset: u32, is_last: bool, data: &[u8]) -> Vec<u8> {
     let mut body = [0; 16];
-    body[..2].copy_from_slice(&cid.to_le_bytes());
-    body[2..4].copy_from_slice(&ttag.to_le_bytes());
+    body[..2].copy_from_slice(&cid.0.to_le_bytes());
+    body[2..4].copy_from_slice(&ttag.0.to_le_bytes());
     body[4..8].copy_from_slice(&offset.to_le_bytes());
     body[8..12].copy_from_slice(&(data.len() as u32).to_le_bytes());
     pdu(kind::H2C_DATA, u8::from(is_last) << 2, &body, data)

@@ -7,7 +7,7 @@ use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
     iscsi::{
         pdu::{
-            DataIn, DataOut, R2t, RESERVED_TAG, ScsiCommand, TaskManagement,
+            DataIn, DataOut, R2t, ScsiCommand, TaskManagement, TaskTag, TransferTag,
             command::ATTRIBUTE_SIMPLE,
             control::{function, function_response},
         },
@@ -109,7 +109,7 @@ impl Commands {
     pub(super) fn status(
         &mut self,
         now: Instant,
-        itt: u32,
+        itt: TaskTag,
         status: u8,
         sense: &[u8],
         link: &mut Link,
@@ -155,7 +155,7 @@ impl Commands {
         let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
             return Err(Violation::misbehaved("RFC 7143 §11.8: R2T for a command without data").at(16));
         };
-        if r2t.ttt == RESERVED_TAG || r2t.r2t_sn != slot.next_sn || r2t.buffer_offset != slot.moved {
+        if r2t.ttt == TransferTag::RESERVED || r2t.r2t_sn != slot.next_sn || r2t.buffer_offset != slot.moved {
             return Err(Violation::misbehaved("RFC 7143 §11.8: R2T out of order").at(36));
         }
         let end = r2t.buffer_offset.checked_add(r2t.desired_len).filter(|end| *end as usize <= data.len());
@@ -170,7 +170,7 @@ impl Commands {
     }
 
     /// The target rejected the command of this ITT, and will say no more about it.
-    pub(super) fn rejected(&mut self, now: Instant, itt: u32, error: IoError, events: &mut dyn InitiatorEvents) {
+    pub(super) fn rejected(&mut self, now: Instant, itt: TaskTag, error: IoError, events: &mut dyn InitiatorEvents) {
         if let Ok((tag, _)) = self.find(itt) {
             self.complete(now, tag, Err(error), events);
         }
@@ -190,7 +190,7 @@ impl Commands {
 
     /// A request that concerns all commands of the logical unit, or all of the target.
     pub(super) fn reset_request(&self, function: u8) -> TaskManagement {
-        TaskManagement { function, lun: self.lun, referenced_itt: RESERVED_TAG, ..TaskManagement::default() }
+        TaskManagement { function, lun: self.lun, referenced_itt: TaskTag::RESERVED, ..TaskManagement::default() }
     }
 
     /// The answer to such a request: what it aborted completes.
@@ -239,10 +239,10 @@ impl Commands {
     }
 
     /// The outstanding command that an ITT names.
-    fn find(&mut self, itt: u32) -> Result<(Tag, &mut TaskSlot), Violation> {
-        let tag = itt & 0xffff;
+    fn find(&mut self, itt: TaskTag) -> Result<(Tag, &mut TaskSlot), Violation> {
+        let tag = itt.0 & 0xffff;
         let slot = self.slots.get_mut(tag as usize);
-        let slot = slot.filter(|slot| slot.job.is_some() && u32::from(slot.generation) == itt >> 16);
+        let slot = slot.filter(|slot| slot.job.is_some() && u32::from(slot.generation) == itt.0 >> 16);
         Ok((tag, slot.ok_or(Violation::misbehaved("RFC 7143 §11.2.1.8: no task has this ITT").at(16))?))
     }
 
@@ -318,13 +318,13 @@ impl Commands {
             _ => link.header(&command.encode()),
         }
         if let (Some(data), true) = (&job.data, unsolicited > immediate) {
-            send_data(link, self.lun, command.itt, RESERVED_TAG, data, immediate, unsolicited);
+            send_data(link, self.lun, command.itt, TransferTag::RESERVED, data, immediate, unsolicited);
         }
     }
 }
 
 /// Sends bytes `from..to` of a command's data as one sequence of Data-Outs.
-fn send_data(link: &mut Link, lun: u64, itt: u32, ttt: u32, data: &Payload, from: u32, to: u32) {
+fn send_data(link: &mut Link, lun: u64, itt: TaskTag, ttt: TransferTag, data: &Payload, from: u32, to: u32) {
     let (mut at, mut data_sn) = (from, 0);
     while at < to {
         let len = (to - at).min(link.agreed.max_send_segment_len);
@@ -337,6 +337,6 @@ fn send_data(link: &mut Link, lun: u64, itt: u32, ttt: u32, data: &Payload, from
     }
 }
 
-fn itt(tag: Tag, generation: u16) -> u32 {
-    u32::from(generation) << 16 | tag
+fn itt(tag: Tag, generation: u16) -> TaskTag {
+    TaskTag(u32::from(generation) << 16 | tag)
 }

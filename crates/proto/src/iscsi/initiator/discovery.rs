@@ -11,7 +11,7 @@ use crate::{
     Instant, Transmit, Violation, ViolationKind,
     iscsi::{
         DiscoveredTarget,
-        pdu::{Bhs, Fragment, Framer, LogoutResponse, NopIn, RESERVED_TAG, TextRequest, TextResponse},
+        pdu::{Bhs, Fragment, Framer, LogoutResponse, NopIn, TextRequest, TextResponse, TransferTag},
         text::{DEFAULT_SEGMENT_LEN, pairs},
     },
     wire::printable,
@@ -107,7 +107,7 @@ impl Discovery {
             (Phase::Login(login), _) => {
                 if login.response(bhs, &self.segment, &mut self.link, &mut self.framer)? {
                     self.phase = Phase::Asked;
-                    self.ask(RESERVED_TAG, b"SendTargets=All\0");
+                    self.ask(TransferTag::RESERVED, b"SendTargets=All\0");
                 }
             }
             (_, NopIn::OPCODE) => self.link.nop_in(bhs)?,
@@ -144,7 +144,7 @@ impl Discovery {
         Ok(())
     }
 
-    fn ask(&mut self, ttt: u32, text: &[u8]) {
+    fn ask(&mut self, ttt: TransferTag, text: &[u8]) {
         let request = TextRequest {
             last: true,
             itt: control_itt::TEXT,

@@ -5,7 +5,7 @@ use crate::{
     iscsi::{
         Agreed,
         pdu::{
-            Bhs, LogoutRequest, NopIn, NopOut, RESERVED_TAG, ScsiCommand, Sender, command::ATTRIBUTE_SIMPLE,
+            Bhs, LogoutRequest, NopIn, NopOut, ScsiCommand, Sender, TaskTag, TransferTag, command::ATTRIBUTE_SIMPLE,
             login::logout_reason,
         },
         serial::is_before,
@@ -15,13 +15,15 @@ use crate::{
 
 /// ITTs of everything but I/Os: their low halves lie above every tag.
 pub(super) mod control_itt {
-    pub(in super::super) const LOGIN: u32 = 0xfff0;
-    pub(in super::super) const PROBE: u32 = 0xfff1;
-    pub(in super::super) const PING: u32 = 0xfff2;
-    pub(in super::super) const TEXT: u32 = 0xfff3;
-    pub(in super::super) const LOGOUT: u32 = 0xfff4;
+    use crate::iscsi::pdu::TaskTag;
+
+    pub(in super::super) const LOGIN: TaskTag = TaskTag(0xfff0);
+    pub(in super::super) const PROBE: TaskTag = TaskTag(0xfff1);
+    pub(in super::super) const PING: TaskTag = TaskTag(0xfff2);
+    pub(in super::super) const TEXT: TaskTag = TaskTag(0xfff3);
+    pub(in super::super) const LOGOUT: TaskTag = TaskTag(0xfff4);
     /// With the tag that is meant, or `0xffff`, in the high half.
-    pub(in super::super) const TASK_MANAGEMENT: u32 = 0xfff5;
+    pub(in super::super) const TASK_MANAGEMENT: TaskTag = TaskTag(0xfff5);
 }
 
 /// Bytes of headers waiting to be sent beyond which no NOP-In is answered. Those of the commands of the deepest queue are less.
@@ -129,7 +131,7 @@ impl Link {
             immediate: true,
             last: true,
             itt: control_itt::PING,
-            ttt: RESERVED_TAG,
+            ttt: TransferTag::RESERVED,
             cmd_sn: self.cmd_sn,
             exp_stat_sn: self.exp_stat_sn,
             ..NopOut::default()
@@ -141,10 +143,10 @@ impl Link {
     pub(super) fn nop_in(&mut self, bhs: &Bhs) -> Result<(), Violation> {
         let nop = NopIn::parse(bhs);
         self.learn_window(nop.exp_cmd_sn, nop.max_cmd_sn);
-        if nop.itt != RESERVED_TAG {
+        if nop.itt != TaskTag::RESERVED {
             return self.take_stat_sn(nop.stat_sn);
         }
-        if nop.ttt != RESERVED_TAG {
+        if nop.ttt != TransferTag::RESERVED {
             if self.transmit.inline_len() >= ANSWERS_MAX {
                 return Err(Violation::misbehaved(
                     "RFC 7143 §11.19: NOP-Ins without end, and their answers are not read",
@@ -154,7 +156,7 @@ impl Link {
                 immediate: true,
                 last: true,
                 lun: nop.lun,
-                itt: RESERVED_TAG,
+                itt: TaskTag::RESERVED,
                 ttt: nop.ttt,
                 cmd_sn: self.cmd_sn,
                 exp_stat_sn: self.exp_stat_sn,

@@ -1,10 +1,9 @@
 //! The Basic Header Segment that opens every PDU (RFC 7143 §11.2.1), and a macro that lays typed PDUs over it.
 
+use core::fmt;
+
 /// Bytes of a Basic Header Segment.
 pub const BHS_LEN: usize = 48;
-/// Initiator and target task tags that name nothing (RFC 7143 §11.2.1.8, §11.7.4).
-pub const RESERVED_TAG: u32 = 0xffff_ffff;
-
 /// A header as it stands on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bhs(pub [u8; BHS_LEN]);
@@ -33,8 +32,8 @@ impl Bhs {
         self.0[5..8].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
     }
 
-    pub fn itt(&self) -> u32 {
-        u32::get(&self.0, 16)
+    pub fn itt(&self) -> TaskTag {
+        TaskTag::get(&self.0, 16)
     }
 }
 
@@ -70,6 +69,42 @@ impl<const N: usize> Field for [u8; N] {
     fn put(self, bhs: &mut [u8; BHS_LEN], at: usize) {
         bhs[at..at + N].copy_from_slice(&self);
     }
+}
+
+macro_rules! tags {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// Names nothing.
+            pub const RESERVED: Self = Self(0xffff_ffff);
+        }
+
+        impl Field for $name {
+            fn get(bhs: &[u8; BHS_LEN], at: usize) -> Self {
+                Self(u32::get(bhs, at))
+            }
+
+            fn put(self, bhs: &mut [u8; BHS_LEN], at: usize) {
+                self.0.put(bhs, at);
+            }
+        }
+
+        impl fmt::LowerHex for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::LowerHex::fmt(&self.0, f)
+            }
+        }
+    )*};
+}
+
+tags! {
+    /// ITT: an initiator's name for a task (RFC 7143 §11.2.1.8).
+    TaskTag
+    /// TTT: a target's name for a transfer that it asked for, or for an exchange that it goes on with (RFC 7143 §11.7.4).
+    TransferTag
 }
 
 /// Declares a PDU: `bits` are parts of a byte (`name @ byte & mask`, `name @ byte & mask >> shift`), `fields` whole

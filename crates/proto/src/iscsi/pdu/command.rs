@@ -1,6 +1,6 @@
 //! SCSI Command and SCSI Response (RFC 7143 §11.3, §11.4).
 
-use super::bhs::pdu;
+use super::bhs::{TaskTag, pdu};
 
 pdu! {
     /// SCSI Command, RFC 7143 §11.3. A CDB beyond 16 bytes continues in an extended-CDB header segment.
@@ -9,7 +9,7 @@ pdu! {
     bits { attribute @ 1 & 0x07 >> 0, }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         expected_data_len @ 20: u32,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
@@ -28,7 +28,7 @@ pdu! {
     fields {
         response @ 2: u8,
         status @ 3: u8,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,

@@ -1,6 +1,6 @@
 //! NOP, task management, Async Message, Reject and SNACK (RFC 7143 §11.5, §11.6, §11.9, §11.16 to §11.19).
 
-use super::bhs::pdu;
+use super::bhs::{TaskTag, TransferTag, pdu};
 
 pdu! {
     /// NOP-Out, RFC 7143 §11.18.
@@ -9,8 +9,8 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
     }
@@ -23,8 +23,8 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
@@ -38,8 +38,8 @@ pdu! {
     bits { function @ 1 & 0x7f >> 0, }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        referenced_itt @ 20: u32,
+        itt @ 16: TaskTag,
+        referenced_itt @ 20: TaskTag,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
         ref_cmd_sn @ 32: u32,
@@ -70,7 +70,7 @@ pdu! {
     bits { }
     fields {
         response @ 2: u8,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
@@ -95,7 +95,7 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
@@ -123,7 +123,7 @@ pdu! {
     bits { }
     fields {
         reason @ 2: u8,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
@@ -181,8 +181,8 @@ pdu! {
     bits { kind @ 1 & 0x0f >> 0, }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         exp_stat_sn @ 28: u32,
         first @ 40: u32,
         count @ 44: u32,

@@ -1,6 +1,6 @@
 //! Data-Out, Data-In and R2T (RFC 7143 §11.7, §11.8).
 
-use super::bhs::pdu;
+use super::bhs::{TaskTag, TransferTag, pdu};
 
 pdu! {
     /// SCSI Data-Out, RFC 7143 §11.7.
@@ -9,8 +9,8 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         exp_stat_sn @ 28: u32,
         data_sn @ 36: u32,
         buffer_offset @ 40: u32,
@@ -31,8 +31,8 @@ pdu! {
     fields {
         status @ 3: u8,
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
@@ -49,8 +49,8 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,

@@ -1,6 +1,6 @@
 //! Login and Logout (RFC 7143 §11.12 to §11.15).
 
-use super::bhs::pdu;
+use super::bhs::{TaskTag, pdu};
 
 pdu! {
     /// Login Request, RFC 7143 §11.12. Always immediate; its text stands in the data segment.
@@ -12,7 +12,7 @@ pdu! {
         version_min @ 3: u8,
         isid @ 8: [u8; 6],
         tsih @ 14: u16,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         cid @ 20: u16,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
@@ -29,7 +29,7 @@ pdu! {
         version_active @ 3: u8,
         isid @ 8: [u8; 6],
         tsih @ 14: u16,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
@@ -110,7 +110,7 @@ pdu! {
     flags { immediate @ 0 & 0x40, last @ 1 & 0x80, }
     bits { reason @ 1 & 0x7f >> 0, }
     fields {
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         cid @ 20: u16,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
@@ -131,7 +131,7 @@ pdu! {
     bits { }
     fields {
         response @ 2: u8,
-        itt @ 16: u32,
+        itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,

@@ -1,6 +1,6 @@
 //! Text Request and Text Response (RFC 7143 §11.10, §11.11).
 
-use super::bhs::pdu;
+use super::bhs::{TaskTag, TransferTag, pdu};
 
 pdu! {
     /// Text Request, RFC 7143 §11.10.
@@ -9,8 +9,8 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
     }
@@ -23,8 +23,8 @@ pdu! {
     bits { }
     fields {
         lun @ 8: u64,
-        itt @ 16: u32,
-        ttt @ 20: u32,
+        itt @ 16: TaskTag,
+        ttt @ 20: TransferTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,

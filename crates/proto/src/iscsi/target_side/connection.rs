@@ -17,7 +17,7 @@ use crate::{
     iscsi::{
         Agreed,
         pdu::{
-            Bhs, Fragment, Framer, LoginRequest, LoginResponse,
+            Bhs, Fragment, Framer, LoginRequest, LoginResponse, TransferTag,
             login::{login_status, stage},
         },
         text::DEFAULT_SEGMENT_LEN,
@@ -28,7 +28,7 @@ use crate::{
 /// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
 const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
 /// TTT of our pings; there is one at a time.
-const PING_TTT: u32 = 2;
+const PING_TTT: TransferTag = TransferTag(2);
 /// TSIH of discovery sessions, which nobody can join (RFC 7143 §11.13.3 wants one that is not 0).
 const DISCOVERY_TSIH: u16 = 1;
 

@@ -15,8 +15,8 @@ use crate::{
         keys,
         negotiate::Negotiation,
         pdu::{
-            Bhs, LogoutRequest, LogoutResponse, NopIn, NopOut, RESERVED_TAG, Snack, TaskManagement, TextRequest,
-            TextResponse,
+            Bhs, LogoutRequest, LogoutResponse, NopIn, NopOut, Snack, TaskManagement, TaskTag, TextRequest,
+            TextResponse, TransferTag,
             control::reject_reason,
             login::{logout_reason, logout_response},
         },
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// TTT of a text exchange that goes on; there is one at a time.
-const TEXT_TTT: u32 = 1;
+const TEXT_TTT: TransferTag = TransferTag(1);
 
 impl FullFeature {
     /// Deals with a complete request and its data.
@@ -60,9 +60,9 @@ impl FullFeature {
         if link.admit(request.immediate, request.cmd_sn)? == Admission::Ignore {
             return Ok(());
         }
-        let continues = request.ttt != RESERVED_TAG;
+        let continues = request.ttt != TransferTag::RESERVED;
         let known = self.text.open == Some(request.itt) && request.ttt == TEXT_TTT;
-        if request.itt == RESERVED_TAG || request.last && request.continued || continues && !known {
+        if request.itt == TaskTag::RESERVED || request.last && request.continued || continues && !known {
             link.reject(reject_reason::INVALID_PDU_FIELD, bhs);
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl FullFeature {
             continued,
             lun: request.lun,
             itt: request.itt,
-            ttt: if last { RESERVED_TAG } else { TEXT_TTT },
+            ttt: if last { TransferTag::RESERVED } else { TEXT_TTT },
             stat_sn: link.take_stat_sn(),
             exp_cmd_sn: link.exp_cmd_sn,
             max_cmd_sn: link.max_cmd_sn(),
@@ -178,7 +178,7 @@ fn nop_out(bhs: &Bhs, data: &[u8], link: &mut Link) -> Result<(), Violation> {
         return Ok(());
     }
     // RFC 7143 §11.18: without an ITT it answers our NOP-In, or only brings its ExpStatSN.
-    if request.itt == RESERVED_TAG {
+    if request.itt == TaskTag::RESERVED {
         return Ok(());
     }
     let echo = data.get(..link.agreed.max_send_segment_len as usize).unwrap_or(data);
@@ -186,7 +186,7 @@ fn nop_out(bhs: &Bhs, data: &[u8], link: &mut Link) -> Result<(), Violation> {
         last: true,
         lun: request.lun,
         itt: request.itt,
-        ttt: RESERVED_TAG,
+        ttt: TransferTag::RESERVED,
         stat_sn: link.take_stat_sn(),
         exp_cmd_sn: link.exp_cmd_sn,
         max_cmd_sn: link.max_cmd_sn(),

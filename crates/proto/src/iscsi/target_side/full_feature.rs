@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Ending, Instant, IoId, Payload, Started, UnitError, Violation,
-    iscsi::pdu::{Bhs, DataOut, R2t, RESERVED_TAG, ScsiCommand, control::reject_reason},
+    iscsi::pdu::{Bhs, DataOut, R2t, ScsiCommand, TaskTag, TransferTag, control::reject_reason},
     scsi::{self, Next, Nexus, Response, Sense},
     wire::Transmit,
 };
@@ -244,8 +244,8 @@ impl FullFeature {
         if link.admit(command.immediate, command.cmd_sn)? == Admission::Ignore {
             return Ok(());
         }
-        if command.itt == RESERVED_TAG || self.tasks.find(command.itt).is_some() {
-            let reserved = command.itt == RESERVED_TAG;
+        if command.itt == TaskTag::RESERVED || self.tasks.find(command.itt).is_some() {
+            let reserved = command.itt == TaskTag::RESERVED;
             let reason = if reserved { reject_reason::INVALID_PDU_FIELD } else { reject_reason::TASK_IN_PROGRESS };
             link.reject(reason, bhs);
             return Ok(());
@@ -303,7 +303,7 @@ impl FullFeature {
     fn data_out(&mut self, bhs: &Bhs, link: &mut Link) {
         let data = DataOut::parse(bhs);
         self.current = Current::Drop;
-        let solicited = data.ttt != RESERVED_TAG;
+        let solicited = data.ttt != TransferTag::RESERVED;
         let id = if solicited {
             let (slot, r2t_sn) = split_ttt(data.ttt);
             // Data of a task aborted meanwhile may still come, and are dropped like those of an ignored command.
@@ -464,11 +464,11 @@ fn check_condition(sense: Sense) -> Response {
     Response { status: scsi::status::CHECK_CONDITION, sense: Some(sense), data: scsi::DataIn::None, data_out_len: 0 }
 }
 
-/// A TTT names the slot and, to tell R2Ts of one task and of its predecessors apart, the R2TSN. It is never `RESERVED_TAG`.
-fn make_ttt(id: IoId, r2t_sn: u32) -> u32 {
-    (r2t_sn & 0x7fff) << 16 | id
+/// A TTT names the slot and, to tell R2Ts of one task and of its predecessors apart, the R2TSN. It is never the reserved one.
+fn make_ttt(id: IoId, r2t_sn: u32) -> TransferTag {
+    TransferTag((r2t_sn & 0x7fff) << 16 | id)
 }
 
-fn split_ttt(ttt: u32) -> (IoId, u32) {
-    (ttt & 0xffff, ttt >> 16)
+fn split_ttt(ttt: TransferTag) -> (IoId, u32) {
+    (ttt.0 & 0xffff, ttt.0 >> 16)
 }

@@ -4,7 +4,7 @@ use crate::{
     Transmit, Violation,
     iscsi::{
         Agreed,
-        pdu::{Bhs, NopIn, RESERVED_TAG, Reject, Sender},
+        pdu::{Bhs, NopIn, Reject, Sender, TaskTag, TransferTag},
     },
 };
 
@@ -95,7 +95,7 @@ impl Link {
         let reject = Reject {
             last: true,
             reason,
-            itt: RESERVED_TAG,
+            itt: TaskTag::RESERVED,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.exp_cmd_sn,
             max_cmd_sn: self.max_cmd_sn(),
@@ -105,10 +105,10 @@ impl Link {
     }
 
     /// Asks the initiator for a NOP-Out; its StatSN is not used up (RFC 7143 §11.19.4).
-    pub(super) fn ping(&mut self, ttt: u32) {
+    pub(super) fn ping(&mut self, ttt: TransferTag) {
         let ping = NopIn {
             last: true,
-            itt: RESERVED_TAG,
+            itt: TaskTag::RESERVED,
             ttt,
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.exp_cmd_sn,

@@ -11,7 +11,7 @@ use crate::{
     Ending, Endings, Instant, Violation,
     iscsi::{
         pdu::{
-            Bhs, TaskManagement, TaskManagementResponse,
+            Bhs, TaskManagement, TaskManagementResponse, TaskTag,
             control::{function, function_response},
         },
         serial::is_before,
@@ -160,7 +160,7 @@ impl FullFeature {
     }
 }
 
-fn respond(itt: u32, response: u8, link: &mut Link) {
+fn respond(itt: TaskTag, response: u8, link: &mut Link) {
     let pdu = TaskManagementResponse {
         last: true,
         response,

@@ -3,14 +3,14 @@
 use super::{link::Link, tasks::Announced};
 use crate::{
     Payload,
-    iscsi::pdu::{Bhs, DataIn, RESERVED_TAG, ScsiResponse},
+    iscsi::pdu::{Bhs, DataIn, ScsiResponse, TaskTag, TransferTag},
     scsi::{self, Response, status},
 };
 
 /// What a response answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
-    pub(super) itt: u32,
+    pub(super) itt: TaskTag,
     pub(super) announced: Announced,
     pub(super) r2ts_sent: u32,
 }
@@ -81,7 +81,7 @@ fn send_data(
         let mut data = DataIn {
             last: ends || burst_left == 0,
             itt: answered.itt,
-            ttt: RESERVED_TAG,
+            ttt: TransferTag::RESERVED,
             exp_cmd_sn: link.exp_cmd_sn,
             max_cmd_sn: link.max_cmd_sn(),
             data_sn,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{collect::Collect, wait::Wait};
 use crate::{
     IoId,
-    iscsi::pdu::RESERVED_TAG,
+    iscsi::pdu::TaskTag,
     scsi::{AfterMedium, Response},
 };
 
@@ -55,8 +55,8 @@ impl Work {
 /// The table of tasks.
 #[derive(Debug)]
 pub(super) struct Tasks {
-    /// ITT of each slot, `RESERVED_TAG` where it is free; apart from the tasks, so that looking for one reads little memory.
-    itts: Vec<u32>,
+    /// ITT of each slot, `TaskTag::RESERVED` where it is free; apart from the tasks, so that looking for one reads little memory.
+    itts: Vec<TaskTag>,
     /// Grows as slots are first taken: most sessions use few of those that the window allows.
     slots: Vec<Task>,
     free: Vec<u16>,
@@ -67,7 +67,7 @@ pub(super) struct Tasks {
 impl Tasks {
     pub(super) fn new(count: u16) -> Self {
         Self {
-            itts: alloc::vec![RESERVED_TAG; count.into()],
+            itts: alloc::vec![TaskTag::RESERVED; count.into()],
             slots: Vec::new(),
             free: (0..count).rev().collect(),
             high: 0,
@@ -85,7 +85,7 @@ impl Tasks {
     }
 
     /// Takes the slot that `next_free` gave.
-    pub(super) fn insert(&mut self, id: IoId, itt: u32, task: Task) {
+    pub(super) fn insert(&mut self, id: IoId, itt: TaskTag, task: Task) {
         let slot = self.free.pop().map(usize::from);
         assert_eq!(slot, Some(id as usize), "the slot is the next that is free");
         self.itts[id as usize] = itt;
@@ -99,22 +99,22 @@ impl Tasks {
 
     /// Gives a slot back.
     pub(super) fn remove(&mut self, id: IoId) -> Task {
-        assert_ne!(self.itts[id as usize], RESERVED_TAG, "the slot is taken");
-        self.itts[id as usize] = RESERVED_TAG;
+        assert_ne!(self.itts[id as usize], TaskTag::RESERVED, "the slot is taken");
+        self.itts[id as usize] = TaskTag::RESERVED;
         self.free.push(id as u16);
-        while self.high > 0 && self.itts[self.high - 1] == RESERVED_TAG {
+        while self.high > 0 && self.itts[self.high - 1] == TaskTag::RESERVED {
             self.high -= 1;
         }
         core::mem::take(&mut self.slots[id as usize])
     }
 
-    pub(super) fn find(&self, itt: u32) -> Option<IoId> {
+    pub(super) fn find(&self, itt: TaskTag) -> Option<IoId> {
         let slot = self.itts[..self.high].iter().position(|other| *other == itt)?;
-        (itt != RESERVED_TAG).then_some(slot as IoId)
+        (itt != TaskTag::RESERVED).then_some(slot as IoId)
     }
 
-    pub(super) fn itt(&self, id: IoId) -> Option<u32> {
-        self.itts.get(id as usize).copied().filter(|itt| *itt != RESERVED_TAG)
+    pub(super) fn itt(&self, id: IoId) -> Option<TaskTag> {
+        self.itts.get(id as usize).copied().filter(|itt| *itt != TaskTag::RESERVED)
     }
 
     pub(super) fn get_mut(&mut self, id: IoId) -> &mut Task {
@@ -124,7 +124,7 @@ impl Tasks {
     /// The lowest slot at or above `from` that is taken and whose task `wanted` accepts.
     pub(super) fn next_where(&self, from: IoId, wanted: impl Fn(&Task) -> bool) -> Option<IoId> {
         (from as usize..self.high)
-            .find(|slot| self.itts[*slot] != RESERVED_TAG && wanted(&self.slots[*slot]))
+            .find(|slot| self.itts[*slot] != TaskTag::RESERVED && wanted(&self.slots[*slot]))
             .map(|slot| slot as IoId)
     }
 }
@@ -138,16 +138,16 @@ mod tests {
         let mut tasks = Tasks::new(3);
         for itt in [7, 8, 9] {
             assert_eq!(tasks.next_free(), Some(itt - 7));
-            tasks.insert(itt - 7, itt, Task::default());
+            tasks.insert(itt - 7, TaskTag(itt), Task::default());
         }
         assert_eq!(tasks.next_free(), None);
-        assert_eq!((tasks.find(8), tasks.find(10)), (Some(1), None));
+        assert_eq!((tasks.find(TaskTag(8)), tasks.find(TaskTag(10))), (Some(1), None));
         tasks.remove(1);
-        assert_eq!((tasks.find(8), tasks.itt(1), tasks.itt(99)), (None, None, None));
-        assert_eq!(tasks.find(RESERVED_TAG), None);
+        assert_eq!((tasks.find(TaskTag(8)), tasks.itt(1), tasks.itt(99)), (None, None, None));
+        assert_eq!(tasks.find(TaskTag::RESERVED), None);
         assert_eq!(tasks.next_where(1, |_| true), Some(2));
         assert_eq!(tasks.next_free(), Some(1));
-        tasks.insert(1, 11, Task::default());
-        assert_eq!(tasks.find(11), Some(1));
+        tasks.insert(1, TaskTag(11), Task::default());
+        assert_eq!(tasks.find(TaskTag(11)), Some(1));
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::IscsiBackend;
-use crate::{Endings, Instant};
+use crate::{Endings, Instant, iscsi::pdu::TaskTag};
 
 /// How long an answer waits; then it says that the function failed. open-iscsi gives it 15 s.
 const WAIT_MAX: Duration = Duration::from_secs(2);
@@ -20,7 +20,7 @@ pub(super) struct Wait {
 #[derive(Debug)]
 pub(super) struct Managed {
     pub(super) wait: Wait,
-    pub(super) itt: u32,
+    pub(super) itt: TaskTag,
     /// RFC 7143 §11.5.1: TARGET COLD RESET closes every connection to the target, this one too.
     pub(super) closes: bool,
 }

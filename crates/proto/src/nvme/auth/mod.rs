@@ -32,7 +32,7 @@ pub use secret::{Secret, SecretError};
 
 use super::{
     Sqe,
-    command::{Sgl, fabrics},
+    command::{CommandId, Sgl, fabrics},
 };
 
 /// Room that a host gives for any message: the longest, a reply in the 8192-bit group, has 1,168 bytes.
@@ -42,16 +42,16 @@ pub const MESSAGE_LEN_MAX: u32 = 4096;
 const SECURITY_PROTOCOL: [u8; 3] = [0x01, 0x01, 0xe9];
 
 /// Authentication Send with `len` bytes in its capsule.
-pub fn send(cid: u16, len: u32) -> Sqe {
+pub fn send(cid: CommandId, len: u32) -> Sqe {
     command(fabrics::AUTHENTICATION_SEND, cid, len, Sgl::InCapsule { offset: 0, len })
 }
 
 /// Authentication Receive of at most `len` bytes.
-pub fn receive(cid: u16, len: u32) -> Sqe {
+pub fn receive(cid: CommandId, len: u32) -> Sqe {
     command(fabrics::AUTHENTICATION_RECEIVE, cid, len, Sgl::Transport { len })
 }
 
-fn command(kind: u8, cid: u16, len: u32, sgl: Sgl) -> Sqe {
+fn command(kind: u8, cid: CommandId, len: u32, sgl: Sgl) -> Sqe {
     let mut sqe = Sqe::fabrics(kind, cid);
     sqe.0[41..44].copy_from_slice(&SECURITY_PROTOCOL);
     sqe.put_u32(44, len);

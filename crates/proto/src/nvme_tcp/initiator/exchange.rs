@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use crate::{
     Violation,
-    nvme::{Cqe, Status, fabrics::host::Answer},
+    nvme::{CommandId, Cqe, Status, fabrics::host::Answer},
     nvme_tcp::pdu::{DataHeader, Fault, Fes},
 };
 
 pub(super) struct Exchange {
-    cid: u16,
+    cid: CommandId,
     /// Bytes that the controller gives.
     reads: u32,
     data: Vec<u8>,
@@ -20,11 +20,11 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(cid: u16, reads: u32) -> Self {
+    pub(super) fn new(cid: CommandId, reads: u32) -> Self {
         Self { cid, reads, data: Vec::new(), is_spoilt: false, succeeds: false }
     }
 
-    pub(super) fn cid(&self) -> u16 {
+    pub(super) fn cid(&self) -> CommandId {
         self.cid
     }
 

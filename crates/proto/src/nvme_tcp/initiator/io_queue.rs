@@ -8,7 +8,7 @@ use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
     ViolationKind,
     nvme::{
-        Cqe, Status,
+        CommandId, Cqe, Status,
         command::Sgl,
         fabrics::{
             Data,
@@ -64,7 +64,7 @@ pub struct IoQueue {
     slots: Vec<IoSlot>,
     outstanding: usize,
     /// The read whose data are coming: its tag, and whether its end completes the command.
-    reading: Option<(u16, bool)>,
+    reading: Option<(CommandId, bool)>,
     /// When set-up, the next sign of life, or the end is due.
     deadline: Option<Instant>,
     /// When there is something to tell that needs no answer: `unsupported` I/Os, or `closed`.
@@ -87,7 +87,7 @@ impl IoQueue {
             deadline: Some(now + config.session.admin_timeout),
             config: config.session.clone(),
             stage: Stage::SetUp,
-            control: IoControl::new(controller, qid, depth),
+            control: IoControl::new(controller, qid, CommandId(depth)),
             commands: IoCommands::new(controller),
             in_capsule_bytes: controller.in_capsule_bytes,
             slots,
@@ -109,7 +109,7 @@ impl IoQueue {
     /// Sends an I/O: its data with the capsule where they fit, or held until the controller asks.
     #[inline]
     fn send(&mut self, tag: u16, io: Io) -> Result<Transfer, Misuse> {
-        let (mut sqe, moves) = self.commands.encode(tag, io)?;
+        let (mut sqe, moves) = self.commands.encode(CommandId(tag), io)?;
         let (data, transfer) = match moves {
             Moves::Nothing => (Data::None, Transfer::None),
             Moves::In(len) => {
@@ -131,7 +131,7 @@ impl IoQueue {
 
     /// NVMe/TCP transport 1.1 §3.6.2.10: the controller asks for data of a write.
     fn on_r2t(&mut self, r2t: &R2t) -> Result<(), Fault> {
-        let slot = self.slots.get_mut(usize::from(r2t.cid));
+        let slot = self.slots.get_mut(usize::from(r2t.cid.0));
         let Some(IoSlot { transfer: Transfer::Out { data, sent }, .. }) = slot else {
             return Err(Fault::field(8, "NVMe/TCP: R2T for no write outstanding that waits for one"));
         };
@@ -155,11 +155,11 @@ impl IoQueue {
     fn on_step(&mut self, now: Instant, step: &Fragment<'_>, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
         match step {
             Fragment::Data(piece) => {
-                if let Some((tag, _)) = self.reading
+                if let Some((cid, _)) = self.reading
                     && let Some(IoSlot { transfer: Transfer::In { received, .. }, .. }) =
-                        self.slots.get_mut(usize::from(tag))
+                        self.slots.get_mut(usize::from(cid.0))
                 {
-                    events.data(Tag::from(tag), *received, piece);
+                    events.data(Tag::from(cid.0), *received, piece);
                     *received += piece.len() as u32;
                 } else {
                     self.link.on_exchange_data(piece);
@@ -169,12 +169,12 @@ impl IoQueue {
                 self.on_controller_data(data, *data_len)?;
             }
             Fragment::End { digest_ok } => {
-                if let Some((tag, completes)) = self.reading.take() {
-                    if let Some(slot) = self.slots.get_mut(usize::from(tag)) {
+                if let Some((cid, completes)) = self.reading.take() {
+                    if let Some(slot) = self.slots.get_mut(usize::from(cid.0)) {
                         slot.is_spoilt |= !*digest_ok;
                     }
                     if completes {
-                        self.complete(now, tag, Status::SUCCESS, events)?;
+                        self.complete(now, cid, Status::SUCCESS, events)?;
                     }
                 } else if let Some(cqe) = self.link.on_exchange_data_end(*digest_ok) {
                     self.on_control_response(now, cqe, events)?;
@@ -194,7 +194,7 @@ impl IoQueue {
     /// NVMe/TCP transport 1.1 §3.6.2.9.
     #[inline]
     fn on_controller_data(&mut self, data: &DataHeader, data_len: u32) -> Result<(), Fault> {
-        let slot = self.slots.get(usize::from(data.cid));
+        let slot = self.slots.get(usize::from(data.cid.0));
         let Some(IoSlot { transfer: Transfer::In { len, received }, .. }) = slot else {
             return self.link.on_exchange_data_header(data, data_len);
         };
@@ -215,7 +215,7 @@ impl IoQueue {
     #[inline]
     fn on_response(&mut self, now: Instant, cqe: &Cqe, events: &mut dyn InitiatorEvents) -> Result<(), Fault> {
         // Commands other than I/O have an identifier above those of I/Os.
-        if usize::from(cqe.cid) == self.slots.len() {
+        if usize::from(cqe.cid.0) == self.slots.len() {
             return self.on_control_response(now, *cqe, events);
         }
         self.complete(now, cqe.cid, cqe.status, events)
@@ -225,11 +225,11 @@ impl IoQueue {
     fn complete(
         &mut self,
         now: Instant,
-        cid: u16,
+        cid: CommandId,
         status: Status,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Fault> {
-        let slot = self.slots.get_mut(usize::from(cid)).filter(|slot| !matches!(slot.transfer, Transfer::Free));
+        let slot = self.slots.get_mut(usize::from(cid.0)).filter(|slot| !matches!(slot.transfer, Transfer::Free));
         let Some(slot) = slot else {
             return Err(NO_COMMAND);
         };
@@ -245,7 +245,7 @@ impl IoQueue {
         let is_spoilt = mem::take(&mut slot.is_spoilt);
         let status = if is_spoilt { Status::TRANSIENT_TRANSPORT_ERROR } else { status };
         self.outstanding -= 1;
-        events.complete(now, Tag::from(cid), status.into_result());
+        events.complete(now, Tag::from(cid.0), status.into_result());
         if self.stage == Stage::Draining {
             self.disconnect_when_drained(now);
         }

@@ -7,7 +7,7 @@ use super::exchange::{Exchange, NO_READ};
 use crate::{
     Violation,
     nvme::{
-        Cqe, Sqe,
+        CommandId, Cqe, Sqe,
         fabrics::{Data, host::Capsules},
     },
     nvme_tcp::{
@@ -132,7 +132,7 @@ impl Link {
     }
 
     /// The command outstanding, where it is the one that was answered.
-    pub(super) fn take_exchange(&mut self, cid: u16) -> Option<Exchange> {
+    pub(super) fn take_exchange(&mut self, cid: CommandId) -> Option<Exchange> {
         self.exchange.take_if(|exchange| exchange.cid() == cid)
     }
 }

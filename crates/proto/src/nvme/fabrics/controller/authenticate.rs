@@ -4,7 +4,7 @@ use super::{Destination, Phase, Queue, Transport, check_controller_data, slots::
 use crate::{
     Instant,
     nvme::{
-        NvmeBackend, Sqe, Status,
+        CommandId, NvmeBackend, Sqe, Status,
         auth::{self, Progress},
         command::fabrics,
         fabrics::Data,
@@ -18,7 +18,7 @@ pub(super) struct Unproven {
     /// Most bytes of data in a capsule, once it has.
     pub(super) max_command_data: u32,
     /// The Authentication Send that is answered when its arithmetic is done.
-    pub(super) working: Option<u16>,
+    pub(super) working: Option<CommandId>,
 }
 
 impl Queue {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Instant, IoId, Shared, Started, UnitId, UnitOp, Violation, ViolationKind,
     nvme::{
-        NvmeBackend, Sqe, Status, Subsystem,
+        CommandId, NvmeBackend, Sqe, Status, Subsystem,
         command::{Sgl, fabrics},
         io::{Command, NamespaceTable, RANGES_LEN_MAX},
         subsystem::{Generation, with_subsystem},
@@ -58,7 +58,7 @@ impl IoQueueState {
 
     pub(super) fn detach(&self) {
         with_subsystem(&*self.subsystem, |subsystem| {
-            subsystem.detach_io_queue(self.cntlid, self.qid, &self.generation)
+            subsystem.detach_io_queue(self.cntlid, self.qid, &self.generation);
         });
     }
 
@@ -168,7 +168,7 @@ impl Queue {
     pub(super) fn on_ranges<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
-        cid: u16,
+        cid: CommandId,
         control: &Control,
         transport: &mut T,
         backend: &mut B,

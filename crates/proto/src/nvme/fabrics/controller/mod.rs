@@ -22,7 +22,7 @@ use self::{
 use crate::{
     Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
     nvme::{
-        Cqe, NvmeBackend, Sqe, Status,
+        CommandId, Cqe, NvmeBackend, Sqe, Status,
         admin::{AdminController, AdminOutcome},
         fabrics::Data,
         identify::ControllerLimits,
@@ -214,7 +214,7 @@ impl Queue {
     fn on_control_data<T: Transport, B: NvmeBackend + ?Sized>(
         &mut self,
         now: Instant,
-        cid: u16,
+        cid: CommandId,
         control: &Control,
         transport: &mut T,
         backend: &mut B,
@@ -299,7 +299,7 @@ impl Queue {
     /// Hosts take back their event requests without a word as they leave, and use the identifiers again (SPDK does). No such
     /// request is answered any more.
     #[cold]
-    fn forget_event_request(&mut self, cid: u16) -> bool {
+    fn forget_event_request(&mut self, cid: CommandId) -> bool {
         let Phase::Admin(admin) = &mut self.phase else { return false };
         let is_forgotten = admin.forget_event_request(cid);
         if is_forgotten {
@@ -320,19 +320,19 @@ impl Queue {
     // -------------------------------------------------------------------------------------------------------- answering
 
     #[inline]
-    fn respond<T: Transport>(&self, cid: u16, status: Status, transport: &mut T) {
+    fn respond<T: Transport>(&self, cid: CommandId, status: Status, transport: &mut T) {
         self.respond_with(cid, 0, status, transport);
     }
 
     #[inline]
-    fn respond_with<T: Transport>(&self, cid: u16, result: u64, status: Status, transport: &mut T) {
+    fn respond_with<T: Transport>(&self, cid: CommandId, result: u64, status: Status, transport: &mut T) {
         transport.respond(&Cqe { result, sq_head: self.sq.reported(), cid, status });
     }
 
     /// Data for the host and the command's success: together where SQ flow control is disabled (NVMe/TCP transport 1.1
     /// §3.6.2.9, SUCCESS), with a response where completions must report the queue's head.
     #[inline]
-    fn give_data<T: Transport>(&self, cid: u16, data: Data<'_>, transport: &mut T) {
+    fn give_data<T: Transport>(&self, cid: CommandId, data: Data<'_>, transport: &mut T) {
         transport.give(cid, self.sq.is_disabled, data);
         if !self.sq.is_disabled {
             self.respond(cid, Status::SUCCESS, transport);
@@ -359,7 +359,7 @@ impl Queue {
     #[inline]
     fn finish<T: Transport>(
         &self,
-        cid: u16,
+        cid: CommandId,
         read_len: u32,
         result: Result<Option<Payload>, UnitError>,
         transport: &mut T,

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
-use crate::nvme::Sqe;
+use crate::nvme::{CommandId, Sqe};
 
 /// Where a command stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct Control {
 /// A command outstanding.
 #[derive(Debug, Default)]
 pub struct CommandSlot {
-    pub(super) cid: u16,
+    pub(super) cid: CommandId,
     pub(super) state: State,
     /// Its data were asked for, and do not come in its capsule.
     pub(super) is_solicited: bool,
@@ -49,7 +49,7 @@ pub(super) struct Slots {
 }
 
 impl CommandSlot {
-    pub fn cid(&self) -> u16 {
+    pub fn cid(&self) -> CommandId {
         self.cid
     }
 
@@ -73,16 +73,16 @@ impl Slots {
         self.cids.fill(0);
     }
 
-    pub(super) fn is_cid_used(&self, cid: u16) -> bool {
-        self.cids[usize::from(cid >> 6)] >> (cid & 63) & 1 != 0
+    pub(super) fn is_cid_used(&self, cid: CommandId) -> bool {
+        self.cids[usize::from(cid.0 >> 6)] >> (cid.0 & 63) & 1 != 0
     }
 
-    pub(super) fn mark_cid(&mut self, cid: u16) {
-        self.cids[usize::from(cid >> 6)] |= 1 << (cid & 63);
+    pub(super) fn mark_cid(&mut self, cid: CommandId) {
+        self.cids[usize::from(cid.0 >> 6)] |= 1 << (cid.0 & 63);
     }
 
-    pub(super) fn clear_cid(&mut self, cid: u16) {
-        self.cids[usize::from(cid >> 6)] &= !(1 << (cid & 63));
+    pub(super) fn clear_cid(&mut self, cid: CommandId) {
+        self.cids[usize::from(cid.0 >> 6)] &= !(1 << (cid.0 & 63));
     }
 
     /// The slot that `take` would take.
@@ -91,7 +91,7 @@ impl Slots {
     }
 
     /// Takes the slot last peeked for the command `cid`.
-    pub(super) fn take(&mut self, cid: u16, state: State) -> &mut CommandSlot {
+    pub(super) fn take(&mut self, cid: CommandId, state: State) -> &mut CommandSlot {
         let index = self.free.pop().expect("a slot was peeked");
         self.mark_cid(cid);
         if self.table.len() == usize::from(index) {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Instant, Refusal, Transmit, Violation,
     nvme::{
-        Sqe, Status,
+        CommandId, Sqe, Status,
         auth::Agreed,
         command::{Sgl, admin, fabrics},
         identify::{self, ControllerFields, cns},
@@ -60,7 +60,7 @@ pub(super) struct AdminChannel<C> {
     agreed: Option<Agreed>,
     /// When the command outstanding must be answered.
     pending: Option<Instant>,
-    next_cid: u16,
+    next_cid: CommandId,
     /// When CSTS is to be read again.
     poll_at: Option<Instant>,
     /// When set-up or shut-down must be done.
@@ -80,7 +80,7 @@ impl<C: Connection> AdminChannel<C> {
             authentication: None,
             agreed: None,
             pending: None,
-            next_cid: 0,
+            next_cid: CommandId(0),
             poll_at: None,
             cap: 0,
             cntlid: 0,
@@ -229,7 +229,7 @@ impl<C: Connection> AdminChannel<C> {
             }
             Stage::WaitReady if cqe.result as u32 & property::CSTS_READY != 0 => {
                 self.stage = Stage::Identify;
-                let mut sqe = Sqe::new(admin::IDENTIFY, 0, 0);
+                let mut sqe = Sqe::new(admin::IDENTIFY, CommandId(0), 0);
                 sqe.set_cdw(10, u32::from(cns::CONTROLLER));
                 self.send(now, sqe, identify::LEN as u32);
             }
@@ -298,24 +298,24 @@ impl<C: Connection> AdminChannel<C> {
     }
 
     fn property_get(&mut self, now: Instant, offset: u32) {
-        let mut sqe = Sqe::fabrics(fabrics::PROPERTY_GET, 0);
+        let mut sqe = Sqe::fabrics(fabrics::PROPERTY_GET, CommandId(0));
         sqe.0[40] = u8::from(offset == property::CAP);
         sqe.set_cdw(11, offset);
         self.send(now, sqe, 0);
     }
 
     fn property_set(&mut self, now: Instant, value: u32) {
-        let mut sqe = Sqe::fabrics(fabrics::PROPERTY_SET, 0);
+        let mut sqe = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(0));
         sqe.set_cdw(11, property::CC);
         sqe.set_cdw(12, value);
         self.send(now, sqe, 0);
     }
 
     /// The identifier of a command that is sent now.
-    fn take_cid(&mut self, now: Instant) -> u16 {
+    fn take_cid(&mut self, now: Instant) -> CommandId {
         self.pending = Some(now + self.config.admin_timeout);
         let cid = self.next_cid;
-        self.next_cid = cid.wrapping_add(1);
+        self.next_cid = CommandId(cid.0.wrapping_add(1));
         cid
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
     nvme::{
-        Sqe,
+        CommandId, Sqe,
         command::{admin, feature},
         identify::{self, ControllerFields, NamespaceFields, cns},
         property,
@@ -97,7 +97,7 @@ impl<C: Connection> AdminQueue<C> {
         self.fields = Some(fields);
         self.stage = Stage::QueueCount;
         let count = u32::from(self.channel.config().io_queues.max(1) - 1);
-        let mut sqe = Sqe::new(admin::SET_FEATURES, 0, 0);
+        let mut sqe = Sqe::new(admin::SET_FEATURES, CommandId(0), 0);
         sqe.set_cdw(10, u32::from(feature::QUEUE_COUNT));
         sqe.set_cdw(11, count | count << 16);
         self.channel.submit(now, sqe, 0);
@@ -141,7 +141,7 @@ impl<C: Connection> AdminQueue<C> {
     fn identify(&mut self, now: Instant, stage: Stage, selector: u8) {
         self.stage = stage;
         let nsid = if stage == Stage::ActiveNamespaces { 0 } else { self.nsid };
-        let mut sqe = Sqe::new(admin::IDENTIFY, 0, nsid);
+        let mut sqe = Sqe::new(admin::IDENTIFY, CommandId(0), nsid);
         sqe.set_cdw(10, u32::from(selector));
         self.channel.submit(now, sqe, identify::LEN as u32);
     }
@@ -235,7 +235,7 @@ impl<C: Connection> Initiator for AdminQueue<C> {
         self.channel.handle_timeout(now)?;
         if self.keep_alive_at.is_some_and(|at| now >= at) {
             if self.channel.is_idle() {
-                self.channel.submit(now, Sqe::new(admin::KEEP_ALIVE, 0, 0), 0);
+                self.channel.submit(now, Sqe::new(admin::KEEP_ALIVE, CommandId(0), 0), 0);
             }
             self.schedule_keep_alive(now);
         }

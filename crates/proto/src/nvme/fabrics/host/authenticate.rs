@@ -6,7 +6,7 @@ use super::{Capsules, SessionConfig};
 use crate::{
     Refusal, Violation, ViolationKind,
     nvme::{
-        Status,
+        CommandId, Status,
         auth::{self, Agreed, AuthStep, Host},
     },
 };
@@ -47,7 +47,7 @@ impl Authentication {
     }
 
     /// Sends AUTH_Negotiate.
-    pub(super) fn begin(&self, capsules: &mut impl Capsules, cid: u16) {
+    pub(super) fn begin(&self, capsules: &mut impl Capsules, cid: CommandId) {
         send(capsules, cid, &self.host.first());
     }
 
@@ -55,7 +55,7 @@ impl Authentication {
     pub(super) fn proceed(
         &mut self,
         capsules: &mut impl Capsules,
-        cid: u16,
+        cid: CommandId,
         status: Status,
         data: &[u8],
     ) -> Result<Next, Violation> {
@@ -84,6 +84,6 @@ impl Authentication {
 }
 
 /// Messages are short enough for a capsule of every transport (NVMe/TCP transport 1.1 §3.5.1: 8,192 bytes).
-fn send(capsules: &mut impl Capsules, cid: u16, message: &[u8]) {
+fn send(capsules: &mut impl Capsules, cid: CommandId, message: &[u8]) {
     capsules.send(&auth::send(cid, message.len() as u32), message, 0);
 }

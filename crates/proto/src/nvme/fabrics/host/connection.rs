@@ -6,7 +6,7 @@ use super::SessionConfig;
 use crate::{
     Transmit, Violation, ViolationKind,
     nvme::{
-        Cqe, Sqe,
+        CommandId, Cqe, Sqe,
         command::{CNTLID_ANY, Connect, ConnectData, Sgl},
     },
 };
@@ -47,7 +47,7 @@ pub(super) fn connect(
     cntlid: Option<u16>,
     qid: u16,
     sq_size: u16,
-    cid: u16,
+    cid: CommandId,
 ) {
     let connect = Connect {
         record_format: 0,

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Instant, Transmit, Violation,
     nvme::{
-        DISCOVERY_NQN, DiscoveryEntry,
+        CommandId, DISCOVERY_NQN, DiscoveryEntry,
         command::log_id,
         discovery::{self, ENTRY_LEN, HEADER_LEN},
         log::GetLogPage,
@@ -143,7 +143,7 @@ impl<C: Connection> Discovery<C> {
     }
 
     fn get(&mut self, now: Instant, len: u32, offset: u64) {
-        self.channel.submit(now, GetLogPage::sqe(log_id::DISCOVERY, len, offset, 0), len);
+        self.channel.submit(now, GetLogPage::sqe(log_id::DISCOVERY, len, offset, CommandId(0)), len);
     }
 }
 

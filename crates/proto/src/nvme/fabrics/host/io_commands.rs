@@ -3,7 +3,7 @@
 use crate::{
     Geometry, Io, Misuse, Payload,
     nvme::{
-        Sqe,
+        CommandId, Sqe,
         command::nvm,
         identify::{ONCS_DATASET_MANAGEMENT, ONCS_WRITE_ZEROES},
         io,
@@ -58,7 +58,7 @@ impl IoCommands {
 
     /// The command of an I/O, but for where its data are, which its transport says.
     #[inline]
-    pub fn encode(&self, cid: u16, io: Io) -> Result<(Sqe, Moves), Misuse> {
+    pub fn encode(&self, cid: CommandId, io: Io) -> Result<(Sqe, Moves), Misuse> {
         let mut sqe = Sqe::new(nvm::READ, cid, self.nsid);
         let moves = match io {
             Io::Read { offset, len } => {

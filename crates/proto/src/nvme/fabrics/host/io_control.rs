@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Violation,
-    nvme::{Sqe, command::fabrics},
+    nvme::{CommandId, Sqe, command::fabrics},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct IoControl {
     stage: Stage,
     qid: u16,
     cntlid: u16,
-    cid: u16,
+    cid: CommandId,
     has_disconnect: bool,
     /// Under way in the stage of that name.
     authentication: Option<Box<Authentication>>,
@@ -44,7 +44,7 @@ pub struct IoControl {
 
 impl IoControl {
     /// For queue `qid` (1 to `controller.io_queues`); `cid` is above those of I/Os, and says how many there may be.
-    pub fn new(controller: &ControllerInfo, qid: u16, cid: u16) -> Self {
+    pub fn new(controller: &ControllerInfo, qid: u16, cid: CommandId) -> Self {
         assert!((1..=controller.io_queues).contains(&qid), "the controller did not grant this queue");
         Self {
             stage: Stage::Connect,
@@ -63,7 +63,7 @@ impl IoControl {
     /// Sends Connect.
     pub fn connect(&mut self, config: &SessionConfig, capsules: &mut impl Capsules) {
         // 0's based: one entry more than I/Os, so that a full queue still shows as one.
-        connection::connect(capsules, config, Some(self.cntlid), self.qid, self.cid, self.cid);
+        connection::connect(capsules, config, Some(self.cntlid), self.qid, self.cid.0, self.cid);
     }
 
     /// The command outstanding was answered.
