@@ -96,7 +96,13 @@ def cases(file: Path) -> list[Case]:
             for load in (Read, Write)
         ),
         *(
-            Case("optimisations", "no protocol", Read(depth), RawLimit(), RawLimit("without pieces", ("--without", "pieces")))
+            Case(
+                "optimisations",
+                "no protocol",
+                Read(depth),
+                RawLimit(),
+                RawLimit("without pieces", ("--without", "pieces")),
+            )
             for depth in (32, 128)
         ),
         # A volume's size: what few blocks there are lie in the processor's cache.
@@ -110,7 +116,9 @@ def cases(file: Path) -> list[Case]:
             )
             for depth in (32, 128)
         ),
-        Case("optimisations", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))),
+        Case(
+            "optimisations", "no protocol", Read(32, 65536), RawLimit(), RawLimit("without reno", ("--without", "reno"))
+        ),
         Case("optimisations", "file", Read(32), least, unregistered, prepare=cached),
         Case("local", "file", Read(32), local, io_uring, 2, prepare=cached),
         Case("local", "file", Read(32), local, least, 0.85, prepare=cached),
