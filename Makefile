@@ -56,7 +56,7 @@ test: install test-packages
 
 test-here: install test-packages
 	cargo test --locked --workspace --quiet
-	scripts/beside 'SECONDS_EACH=10 IF_POSSIBLE=1 nice -n 19 scripts/fuzz' $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
+	scripts/beside 'SECONDS_EACH=15 IF_POSSIBLE=1 nice -n 5 scripts/fuzz' $(BIN)/pytest $(PARALLEL) $(REASONS) --ignore tests/python/vm tests/python
 
 test-vm: install test-packages
 	PYTEST_XDIST_AUTO_NUM_WORKERS=$(VM_WORKERS) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
