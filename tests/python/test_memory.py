@@ -77,6 +77,7 @@ def test_a_load_of_640_outstanding_holds_less_than_32_mib(protocol: str) -> None
         long = {"runtime_ns": int(WAIT_S * 1e9), "sample_ns": 100_000_000}
         document = load_document(endpoint_of(target), workers=5, outstanding=128, **long)
         with Engine(find_engine(), "load", document) as load:
-            assert load.expect("sample", time.monotonic() + WAIT_S)["iops"] > 0
+            while load.expect("sample", time.monotonic() + WAIT_S)["iops"] == 0:
+                pass
             held = resident_bytes(load.pid)
     assert held < 32 * MIB, f"{held / MIB:.1f} MiB"
