@@ -30,5 +30,4 @@ def bottleneck(rate_iops: float, utilisation: Mapping[str, float]) -> Bottleneck
     then = following[0] if following and utilisation[following[0]] > 0 else None
     if then is None:
         return Bottleneck(rate_iops, utilisation, limit, None, None)
-    now = utilisation[limit] if limit else 1.0
-    return Bottleneck(rate_iops, utilisation, limit, then, max(0.0, min(1.0, now) / utilisation[then] - 1))
+    return Bottleneck(rate_iops, utilisation, limit, then, max(0.0, 1 / utilisation[then] - 1))
