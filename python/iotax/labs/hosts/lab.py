@@ -256,7 +256,7 @@ class HostsLab(Lab):
 
     def _await(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         """Runs it on the hosts' thread. An interrupt ends it, and what it started on hosts, first."""
-        future = asyncio.run_coroutine_threadsafe(_finished(work), self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -281,15 +281,11 @@ class HostsLab(Lab):
         return self._initiators[: settings.load.clients or len(self._initiators)]
 
     async def _connect(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for link in self._links():
-                group.create_task(link.install(self._binary))
+        await each_of([link.install(self._binary) for link in self._links()])
 
     async def _ask_all(self) -> None:
         """Whether each host still answers: a connection may stand long after its host is gone."""
-        async with asyncio.TaskGroup() as group:
-            for link in self._links():
-                group.create_task(link.run("true"))
+        await each_of([link.run("true") for link in self._links()])
 
     async def _check_hosts(self) -> list[CheckItem]:
         found = []
@@ -457,17 +453,6 @@ class HostsLab(Lab):
             serving, self._serving = self._serving, None
             serving.agent.send({"command": "stop"})
             await serving.agent.end()
-
-
-async def _finished(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """A group of faults is its first one."""
-    try:
-        return await work
-    except* HostFault as faults:
-        found: BaseException = faults
-        while isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
-        raise found from None
 
 
 def _data_address(host: Host) -> str:

@@ -98,17 +98,21 @@ async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:
     return Answer(armed.agent.host, armed.offset, armed.connected, result, observed, armed.agent.log)
 
 
-def _first(faults: BaseExceptionGroup[HostFault]) -> HostFault:
-    """A group may hold groups."""
-    found = faults.exceptions[0]
-    return found if isinstance(found, HostFault) else _first(found)
-
-
 async def each_of(work: Sequence[Any]) -> list[Any]:
     """All at once; the first that fails ends the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in work]
-    except* HostFault as faults:
+    except ExceptionGroup as failed:
+        # Not `except*`: before Python 3.11.4 what is raised there comes out as a group again.
+        faults, others = failed.split(HostFault)
+        if faults is None or others is not None:
+            raise
         raise _first(faults) from None
     return [task.result() for task in tasks]
+
+
+def _first(faults: ExceptionGroup[HostFault]) -> HostFault:
+    """A group may hold groups."""
+    found = faults.exceptions[0]
+    return found if isinstance(found, HostFault) else _first(found)
