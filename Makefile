@@ -49,9 +49,10 @@ check-python: $(VENV)/.installed
 	$(BIN)/pytest --quiet tests/python/test_import_rules.py
 
 # Everything that does not take too long: what needs no virtual machine, and beside it, on half as many workers as there are
-# processors, what does; last, what was skipped and why.
+# processors, what does; last, what was skipped and why. Compiled before, so that machines do not boot beside a compiler.
 test: export VM_WORKERS = $(shell expr $$(nproc) / 2 '|' 1)
 test: install test-packages
+	@cargo test --locked --workspace --quiet --no-run
 	@scripts/skipped scripts/beside '$(MAKE) --no-print-directory test-vm' $(MAKE) --no-print-directory test-here
 
 test-here: install test-packages

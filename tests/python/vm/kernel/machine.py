@@ -63,7 +63,7 @@ class KernelMachine:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
         try:
-            self._guest.boot(time.monotonic() + BOOT_S)
+            self._guest.boot(time.monotonic() + 2 * BOOT_S)  # other tests run beside
             self.run("net_up 1")
         except BaseException:
             self.close()
