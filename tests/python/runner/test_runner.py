@@ -11,6 +11,7 @@ from conftest import FakeEngine
 from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.labs import load as labs_load
+from iotax.labs import loopback
 from iotax.labs.base import LabUnusable, Step
 from iotax.labs.loopback import LoopbackLab, share_cpus
 from iotax.notebook import Notebook, Writer
@@ -184,9 +185,10 @@ def test_a_target_that_stays_away_ends_the_run_and_burns_no_trials(
 
 @pytest.mark.parametrize("fault", ["kill_server", "kill_server_later"])
 def test_a_server_that_dies_is_named_and_started_again(
-    engine: FakeEngine, tiny: Path, tmp_path: Path, fault: str
+    engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """Its load may hear of it before the system has ended it."""
+    monkeypatch.setattr(loopback, "_DYING_S", 30.0)
     tiny.write_text(tiny.read_text().replace("[local, iscsi]", "[nfs3, iscsi]"))
     engine.faults(run_3=fault)
     assert run(tmp_path / "n.iotax", tiny).done == 8
