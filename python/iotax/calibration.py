@@ -145,7 +145,7 @@ def _treatments(data: StudyData, base: CostTable, left_out: list[str]) -> list[T
         if reason:
             reasons[reason] = reasons.get(reason, 0) + 1
         else:
-            groups.setdefault(run.trial.id.rpartition("/")[0], []).append(run)
+            groups.setdefault(run.trial.levels, []).append(run)
     left_out += [f"{count} runs: {reason}" for reason, count in reasons.items()]
     return [_treatment(data, name, groups[name]) for name in sorted(groups)]
 
@@ -160,7 +160,7 @@ def _unfit(run: Run, base: CostTable) -> str:
         return f"{result.generator}'s own CPU time is in them"
     if facts.polling in ("auto", "always"):
         return "their threads polled, and were busy without work"
-    if not result.ios or any(not result.cpu_per_io_ns(side) for side in ("initiator", "target")):
+    if not result.ios or any(not result.cpu_per_io_ns(side) for side in _SIDES):
         return "CPU per I/O is not known of both sides"
     return ""
 
@@ -168,6 +168,7 @@ def _unfit(run: Run, base: CostTable) -> str:
 def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
     settings = data.study.settings(runs[0].trial.treatment)
     facts = runs[0].result.facts
+    burn_ns = settings.volume.burn
     window_ns = _WINDOW_NS
     if settings.load.rate_iops:
         window_ns = max(window_ns, _IOS_MIN * 1_000_000_000 // round(settings.load.rate_iops))
@@ -188,7 +189,6 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
             assert spent_ns is not None, "such runs were left out"
             measured[side].setdefault(run.trial.block, []).append(spent_ns)
     means = {side: {at: sum(each) / len(each) for at, each in blocks.items()} for side, blocks in measured.items()}
-    burn_ns = data.study.settings(runs[0].trial.treatment).volume.burn
     means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
     return Treatment(name, facts.protocol, _document(settings, facts.threads or 1, facts.target_threads or 1), means)
 

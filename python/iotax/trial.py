@@ -47,6 +47,11 @@ class Trial(Record):
         return self.replicate > 0
 
     @property
+    def levels(self) -> str:
+        """The labels of its levels, as its id begins: "nfs3/8"."""
+        return self.id.rpartition("/")[0]
+
+    @property
     def role(self) -> str:
         """`replicate`, `sentinel`, `probe` or `confirm`."""
         return "replicate" if self.compared else self.id.rpartition("/")[2].partition(" ")[0]

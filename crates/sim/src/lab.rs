@@ -252,7 +252,7 @@ impl<T: FnMut(Far)> Running<T> {
         }
         let used = std::iter::once(&self.target)
             .chain(&self.machines)
-            .map(|place| Usage { work: self.world.work(place.machine), carried: self.world.carried_ns(place.port) });
+            .map(|place| Usage { work: self.world.work(place.machine), carried: self.world.carried(place.port) });
         let used = used.collect();
         (used, self.disk.map_or(0, |disk| self.world.disk_mut(disk).busy_ns))
     }

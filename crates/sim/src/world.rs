@@ -198,7 +198,7 @@ impl World {
     }
 
     /// How long a link has been sending and receiving so far, with what it was given and has not sent yet.
-    pub fn carried_ns(&self, index: usize) -> Carried {
+    pub fn carried(&self, index: usize) -> Carried {
         self.nics[index].carried
     }
 

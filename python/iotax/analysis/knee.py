@@ -168,13 +168,8 @@ def _probes(search: Search, searched: _Searched) -> list[Probe]:
 def _is_repeated(trials: Sequence[Trial]) -> bool:
     """False of a study that an earlier version ran: it searched once, with each probe in a block of its own."""
     probes = [trial for trial in trials if trial.role == "probe"]
-    places = {(trial.block, _levels(trial)) for trial in probes}
+    places = {(trial.block, trial.levels) for trial in probes}
     return len(places) < len(probes) or all(trial.block == 1 for trial in probes)
-
-
-def _levels(trial: Trial) -> str:
-    """The labels of its levels, as its id begins."""
-    return trial.id.rpartition("/")[0]
 
 
 def _by_search(
@@ -185,7 +180,7 @@ def _by_search(
     results = {each.trial.id: each.result for each in attempts if each.status == "done" and each.result is not None}
     found: dict[tuple[Treatment, int], _Searched] = {}
     for trial in sorted(trials, key=lambda trial: trial.order):
-        treatment = known.get(_levels(trial))
+        treatment = known.get(trial.levels)
         if treatment is None or trial.role not in ("probe", "replicate"):
             continue
         searched = found.setdefault((treatment, trial.block if repeated else 1), _Searched())
