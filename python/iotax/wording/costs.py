@@ -6,6 +6,7 @@ from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
+from iotax.records import Carrier
 from iotax.wording.figures import figure
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding
@@ -38,7 +39,8 @@ def _against(summary: Summary, arm: str, base: str) -> str:
     own = f"{title(base)}’s"
     ratios = [_times(model.ratio(arm, end), f"{own} over {carrier}") for carrier, end in ends]
     told = " and ".join(ratios or [_times(model.ratio(arm, base), own)])
-    carriers = {summary.grid.arm(cell): carrier for cell, carrier in cpu.carriers.items()}
+    known = {summary.grid.arm(cell): carrier for cell, carrier in cpu.carriers.items()}
+    carriers = dict.fromkeys((arm, base), Carrier()) | known
     answered = ends and not carriers[arm].emulated
     withheld = None if answered else between(carriers[arm], carriers[base])
     return f", {told}" + (f"; no verdict: {because(withheld, title(arm), title(base))}" if withheld else "")

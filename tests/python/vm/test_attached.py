@@ -20,7 +20,7 @@ volume: {size: 16MiB, refill: block}
 factors:
   protocol: [iscsi, nvme-tcp]
   attach: [guest, virtio-blk, virtio-scsi, pvscsi, nvme]
-load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 400ms}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1200ms}
 design:
   replicates: 1
   exclude: [{protocol: nvme-tcp, attach: virtio-blk}, {protocol: nvme-tcp, attach: virtio-scsi}]
@@ -51,7 +51,6 @@ def test_datastores_carry_verified_data_and_what_cannot_be_attached_fails_alone(
         assert result.cpu.hypervisor is not None
         assert result.cpu.hypervisor.net_ns > 0
         initiator_ns[cell] = result.cpu_per_io_ns("initiator") or 0.0
-    # The protocol's work has left the guest. One treatment's figure is coarse: a guest's CPU time comes in ticks.
-    attached_ns = [initiator_ns["iscsi", attach] for attach in ("virtio-blk", "virtio-scsi", "pvscsi", "nvme")]
-    assert sorted(attached_ns)[1] < 0.8 * initiator_ns["iscsi", "guest"]
+    for attach in ("virtio-blk", "virtio-scsi", "pvscsi", "nvme"):  # the protocol's work has left the guest
+        assert initiator_ns["iscsi", attach] < 0.7 * initiator_ns["iscsi", "guest"]
     assert machines_of(tmp_path) == []
