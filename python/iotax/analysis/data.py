@@ -134,7 +134,7 @@ class Grid:
     def __init__(self, study: Study) -> None:
         self.factors: dict[str, tuple[Level, ...]] = study.levels()
         self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
-        self.compared = [name for name in self.factors if name in study.baseline] or list(self.factors)[:1]
+        self.compared = study.compared
         self.others = [name for name in self.factors if name not in self.compared]
         # A name that all results of other programs have in common tells no two of them apart.
         common = {f for f in self.others if isinstance(study, ImportedStudy) and _is_one_name(self.factors[f])}

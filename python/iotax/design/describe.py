@@ -85,9 +85,18 @@ def _rounds(study: Study) -> list[str]:
         "server and load exchange processors "
         f"in every second one. A session is {counted(slices.rounds, 'round')} of {counted(count, 'slice')}: each "
         f"treatment once per round, for {show_time(slices.slice_ns)} after {show_time(slices.settle_ns)} of load that "
-        "is not measured, "
-        "with each treatment following each other one equally often. The sample of the intervals is the sessions."
+        f"is not measured. {_neighbours(study)} The sample of the intervals is the sessions."
     ]
+
+
+def _neighbours(study: Study) -> str:
+    compared = set(study.compared)
+    if compared == set(study.levels()):
+        return "Each treatment follows each other one equally often."
+    return (
+        f"Those that differ only in {' and '.join(study.compared)} run side by side, and of these each follows each "
+        "other one equally often."
+    )
 
 
 def _search(study: Study, plan: Plan) -> list[str]:

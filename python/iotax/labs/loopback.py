@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
-from iotax.design.rounds import rounds_of
+from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
@@ -214,7 +214,7 @@ class LoopbackLab(Lab):
             raise TrialFailed(str(error), error.log, kind=error.kind) from error
         document = session_document(
             loads,
-            rounds_of(len(trials), slices.rounds, session, self._study.design.seed),
+            session_rounds(self._study, trials, session),
             settle_ns=slices.settle_ns,
             slice_ns=slices.slice_ns,
         )

@@ -264,8 +264,8 @@ class Design(Section):
     """Rounds: how often everything starts afresh, with new processes, memory and connections; with `stop` the most. \
 Intervals take the sessions as their sample. 6 when not given."""
     rounds: Count | None = None
-    """Rounds: how often each session measures every treatment, for a slice of time each, in an order in which each \
-treatment follows each other one equally often. 10 when not given."""
+    """Rounds: how often each session measures every treatment, for a slice of time each, those that are compared side \
+by side and in balanced order. 10 when not given."""
     slice: Duration | None = None
     """Rounds: how long a treatment is measured each time. 250 ms when not given."""
     settle: Duration | None = None
@@ -517,6 +517,12 @@ class Study(Section):
     def baseline_levels(self) -> tuple[Level, ...]:
         """The baseline as a treatment: of factors that it does not name, the first level."""
         return tuple(self.baseline_level(name) or levels[0] for name, levels in self.levels().items())
+
+    @property
+    def compared(self) -> list[str]:
+        """The factors whose levels are compared with each other: those that the baseline names."""
+        names = list(self.levels())
+        return [name for name in names if name in self.baseline] or names[:1]
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Level of `protocol` → where it goes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +18,15 @@ from iotax.wording.trust import _carried_over
 GRID: Any = SimpleNamespace(cell=lambda trial: (trial.name,))
 
 
-def runs(rng: np.random.Generator, effect: float, *, treatments: int = 6, sessions: int = 4, rounds: int = 6) -> list:
+def runs(
+    rng: np.random.Generator, effect: float, *, groups: Sequence[int] = (6,), sessions: int = 4, rounds: int = 6
+) -> list:
     """Heavy-tailed slices; those behind treatment 2 have `effect` more."""
     found = []
     for session in range(1, sessions + 1):
         parts: dict[int, list[Any]] = {}
         place, before = 0, -1
-        for number, row in enumerate(rounds_of(treatments, rounds, session, 42), start=1):
+        for number, row in enumerate(rounds_of(groups, rounds, session, 42), start=1):
             off = rng.normal(0, 0.1)
             for each in row:
                 place += 1
@@ -59,9 +62,10 @@ def test_carry_over_is_found_with_its_treatment_and_size() -> None:
     assert "after t2" in said
 
 
-def test_without_carry_over_one_in_twenty_is_an_alarm() -> None:
+@pytest.mark.parametrize("groups", [(6,), (3, 3), (2, 2, 2)])
+def test_without_carry_over_one_in_twenty_is_an_alarm(groups: Sequence[int]) -> None:
     rng = np.random.default_rng(3)
-    some = [carry_over(runs(rng, 0.0), GRID, IOPS) for _ in range(300)]
+    some = [carry_over(runs(rng, 0.0, groups=groups), GRID, IOPS) for _ in range(300)]
     alarms = sum(each is not None and each.p < 0.05 for each in some)
     assert alarms / 300 <= 0.05 + 0.03
     calm = next(each for each in some if each is not None and each.p >= 0.05)

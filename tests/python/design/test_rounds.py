@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -18,12 +21,13 @@ from iotax.cli.app import app
 from iotax.cli.run import run
 from iotax.design import plan
 from iotax.design.describe import describe
-from iotax.design.rounds import rounds_of, williams
+from iotax.design.rounds import rounds_of, session_rounds, williams
 from iotax.labs.loopback import LoopbackLab
 from iotax.notebook import Notebook
 from iotax.study import Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
+from iotax.trial import Trial
 
 ROUNDS = """\
 name: rounds
@@ -53,10 +57,76 @@ def test_each_treatment_follows_each_other_one_equally_often(count: int) -> None
 
 
 def test_sessions_go_on_in_the_square_where_the_one_before_stopped() -> None:
-    rows = [tuple(row) for session in (1, 2, 3) for row in rounds_of(6, 2, session, 42)]
+    rows = [tuple(row) for session in (1, 2, 3) for row in rounds_of([6], 2, session, 42)]
     followed = Counter(pair for row in rows for pair in itertools.pairwise(row))
     assert set(followed.values()) == {1}
-    assert rounds_of(6, 2, 2, 42) == rounds_of(6, 2, 2, 42) != rounds_of(6, 2, 2, 43)
+    assert rounds_of([6], 2, 2, 42) == rounds_of([6], 2, 2, 42) != rounds_of([6], 2, 2, 43)
+
+
+@pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 4), (2, 5), (5, 3), (6, 2), (4, 1)])
+def test_what_is_compared_runs_side_by_side_and_balanced(groups: int, size: int) -> None:
+    """In one pass through all rounds; of each group in every few of them, whatever the order of groups."""
+    orders, within = len(williams(groups)), len(williams(size))
+    rows = rounds_of([size] * groups, 2 * math.lcm(orders, max(1, within // 2)), 1, 42)
+    assert all(sorted(row) == list(range(groups * size)) for row in rows)
+    cut = [[row[at : at + size] for at in range(0, len(row), size)] for row in rows]
+    assert all(len({each // size for each in part}) == 1 for row in cut for part in row)
+    order_of_groups = [[part[0] // size for part in row] for row in cut]
+    assert_balanced(order_of_groups, range(groups))
+    for group in range(groups):
+        own = [next(part for part in row if part[0] // size == group) for row in cut]
+        for start in range(0, len(own), within):
+            assert_balanced(own[start : start + within] if size > 1 else own, range(group * size, (group + 1) * size))
+    # A group begins with the treatment with which another one ended: no treatment follows any other more often.
+    borders = Counter((before[-1] % size, after[0] % size) for row in cut for before, after in itertools.pairwise(row))
+    assert all(before == after for before, after in borders)
+    assert len(borders) == size
+    assert len(set(borders.values())) == 1
+
+
+def assert_balanced(rows: list[list[int]], treatments: range) -> None:
+    """Each at each place, and each behind each other one, equally often."""
+    for column in zip(*rows, strict=True):
+        assert sorted(Counter(column)) == list(treatments)
+        assert len(set(Counter(column).values())) == 1
+    followed = Counter(pair for row in rows for pair in itertools.pairwise(row))
+    assert len(followed) == len(treatments) * (len(treatments) - 1)
+    assert len(set(followed.values())) <= 1
+
+
+@pytest.mark.parametrize(("groups", "size"), [(3, 4), (9, 2), (4, 3)])
+def test_ratios_scatter_less_side_by_side_where_neighbours_are_disturbed_alike(groups: int, size: int) -> None:
+    """By the autocorrelation seen of real slices: 0.45 from one to the next, 0.2 after ten."""
+
+    def variance(rows: list[list[int]]) -> float:
+        order = np.array([each for row in rows for each in row])
+        apart = np.abs(np.subtract.outer(np.arange(len(order)), np.arange(len(order))))
+        together = np.where(apart == 0, 1, 0.2 * 0.985**apart + 0.35 * 0.7**apart)
+        ratios = [(order == arm) * 1.0 - (order == arm // size * size) for arm in range(groups * size) if arm % size]
+        return float(np.mean([ratio @ together @ ratio for ratio in ratios]))
+
+    side_by_side = [variance(rounds_of([size] * groups, 8, session, 42)) for session in range(1, 7)]
+    apart = [variance(rounds_of([groups * size], 8, session, 42)) for session in range(1, 7)]
+    assert sum(side_by_side) < 0.95 * sum(apart)
+
+
+def test_groups_of_which_treatments_are_left_out_are_balanced_too() -> None:
+    rows = rounds_of([3, 2, 3], 36, 1, 7)
+    assert all(sorted(row) == list(range(8)) for row in rows)
+    for members in (range(3), range(3, 5), range(5, 8)):
+        assert_balanced([[each for each in row if each in members] for row in rows], members)
+
+
+def test_place_of_a_treatment_is_by_its_levels_however_trials_are_listed() -> None:
+    some = study()
+    trials = [trial for trial in plan(some).trials if trial.block == 1]
+
+    def told(listed: Sequence[Trial]) -> list[list[str]]:
+        return [[listed[each].levels for each in row] for row in session_rounds(some, listed, 1)]
+
+    assert told(trials) == told(trials[::-1])
+    loads = [[levels.split("/")[1] for levels in row] for row in told(trials)]
+    assert {tuple(row) for row in loads} == {("1", "1", "1", "8", "8", "8"), ("8", "8", "8", "1", "1", "1")}
 
 
 def test_design_that_names_a_part_of_rounds_has_all_of_it() -> None:
