@@ -131,8 +131,8 @@ def _carried_over(found: CarryOver) -> Finding:
     return Finding(
         "carry-over",
         f"What ran in the slice before changes {name} ({test}): by {signed(found.percent / 100)} after "
-        f"{title(found.after)}. Of treatments that are compared each follows each other one equally often, so the comparison "
-        "stays fair; a longer `settle:` under design reduces the effect.",
+        f"{title(found.after)}. Of treatments that are compared each follows each other one equally often, so the "
+        "comparison stays fair; a longer `settle:` under design reduces the effect.",
     )
 
 
