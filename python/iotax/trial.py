@@ -267,6 +267,8 @@ class Client(Record):
     latency_sum_ns: int
     latency_p50_ns: float | None = None
     latency_p99_ns: float | None = None
+    intervals: tuple[tuple[int, int], ...] = ()
+    """(end since its own start in ns, I/Os completed), one after another; from this version on."""
 
 
 class SiteWork(Record):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 
+from iotax.analysis.common_window import common_window
 from iotax.analysis.summary import CellSummary, Summary
 
 
@@ -19,6 +21,8 @@ class Clients:
     """Host → its I/Os per second."""
     cpu_per_io_ns: dict[str, float]
     """Role → CPU time of all its hosts per I/O of all clients; roles that nothing was read of are missing."""
+    stragglers: dict[str, int] = field(default_factory=dict)
+    """Host → in how many runs it shortened the common window most, so that rates over it differ."""
 
     @property
     def fairness(self) -> float:
@@ -50,7 +54,9 @@ def clients_of(summary: Summary) -> list[Clients]:
             known = [cost for run in runs if (cost := run.result.cpu_per_io_ns(role)) is not None]
             if known:
                 costs[role] = _mean(known)
-        found.append(Clients(cell, _mean(run.result.rate_iops for run in runs), rates, costs))
+        windows = [window for run in runs if (window := common_window(run.result)) is not None]
+        late = Counter(each.stragglers[0].host for each in windows if each.differing or not each.duration_ns)
+        found.append(Clients(cell, _mean(run.result.rate_iops for run in runs), rates, costs, dict(late)))
     return found
 
 

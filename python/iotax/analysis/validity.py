@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from iotax.analysis import steady
+from iotax.analysis.common_window import CommonWindow, common_window
 from iotax.analysis.responses import Response, Run
 from iotax.units import counted
 
@@ -55,6 +56,7 @@ TITLES = {
     "wait": "Waiting for a processor",
     "foreign": "Other work on the machine",
     "skew": "Start skew",
+    "common": "Common window",
     "generator": "Load generator",
     "unwritten": "Never-written blocks",
     "achieved": "Rate held",
@@ -79,6 +81,7 @@ def check_run(run: Run) -> list[Check]:
         "wait": _wait,
         "foreign": _foreign,
         "skew": _skew,
+        "common": _common,
         "generator": _generator,
         "unwritten": _unwritten,
         "achieved": _achieved,
@@ -303,6 +306,35 @@ def _clients_skew(run: Run, own: float) -> tuple[Severity, str]:
     if share - error_ns / window_ns > START_SKEW_MAX:
         return Severity.INVALID, text
     return (Severity.NOTE if share > CLIENT_SKEW_NOTED else Severity.GOOD), text
+
+
+def _common(run: Run) -> tuple[Severity, str]:
+    if run.result.origin is not None:
+        return Severity.UNKNOWN, NOT_RECORDED
+    if len(run.result.clients) < 2:
+        return Severity.GOOD, "one client"
+    if run.result.idle:
+        return Severity.GOOD, "nothing was asked"
+    found = common_window(run.result)
+    if found is None:
+        return Severity.UNKNOWN, "too few intervals are known of each client"
+    text = f"all clients worked together for {found.duration_ns / 1e9:.3g} s of {found.whole_ns / 1e9:.3g} s"
+    if not found.duration_ns:
+        return Severity.INVALID, f"{text}: {_straggling(found)}"
+    if not found.differing:
+        return Severity.GOOD, text
+    changes = [f"{each.host or 'the total'} by {100 * (each.ratio - 1):+.1f} %" for each in found.differing[:2]]
+    text += f": {_straggling(found)}; over that time rates differ, {' and '.join(changes)}"
+    farthest = max(abs(each.ratio - 1) for each in found.differing)
+    return (Severity.DOUBTFUL if farthest > START_SKEW_MAX else Severity.NOTE), text
+
+
+def _straggling(found: CommonWindow) -> str:
+    """ "h2 completed nothing in the last 12 s"; of the one that shortens the window most."""
+    worst = found.stragglers[0]
+    if worst.late_ns >= worst.early_ns:
+        return f"{worst.host} completed nothing in the first {worst.late_ns / 1e9:.3g} s"
+    return f"{worst.host} completed nothing in the last {worst.early_ns / 1e9:.3g} s"
 
 
 def _generator(run: Run) -> tuple[Severity, str]:

@@ -143,6 +143,7 @@ Rule: TypeAlias = Literal[
     "wait",
     "foreign",
     "skew",
+    "common",
     "generator",
     "unwritten",
     "achieved",

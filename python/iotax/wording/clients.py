@@ -26,6 +26,12 @@ def _sentence(clients: Clients) -> str:
         least, most = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"
         text += f"; fairness (Jain's index) {clients.fairness:.2f}"
+    for host, runs in clients.stragglers.items():
+        text += f"; {host} did I/Os for less of the window than the others in {runs} of {_runs(clients)}"
     costs = [f"{figure(cost / 1e3)} µs on {role}s" for role, cost in clients.cpu_per_io_ns.items()]
     said = f"{text}. CPU per I/O: {', '.join(costs)}" if costs else text
     return f"{said}; doubtful." if clients.cell.doubt.most else f"{said}."
+
+
+def _runs(clients: Clients) -> str:
+    return counted(len(clients.cell.runs), "run")

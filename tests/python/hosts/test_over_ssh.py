@@ -80,6 +80,7 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert min(each.ios for each in result.clients) > 0
     assert sum(count for _, count in result.read.histogram.counts) == result.read.ios
     assert sum(point.reads for point in result.series) == result.read.ios
+    assert all(sum(ios for _, ios in each.intervals) == each.ios for each in result.clients)
     assert result.outstanding.workers == 3
     assert result.outstanding.mean <= 12
     assert result.verify is not None and result.verify.checked_blocks > 0 and result.verify.wrong_blocks == 0
