@@ -19,7 +19,7 @@ use iotax_proto::{
             initiator::{Config, Mount, Root},
         },
     },
-    rpc::{ControlCall, Credentials, auth::Identity, portmap},
+    rpc::{ControlCall, Credentials, Xid, auth::Identity, portmap},
 };
 
 const FILE_BYTES: usize = 8 << 20;
@@ -171,12 +171,12 @@ fn ask<T>(port: u16, mut call: ControlCall<T>) -> T {
 #[ignore = "runs beside nfs-ganesha, by ganesha_serves_our_client"]
 fn ganesha_is_mounted_written_and_read() {
     let identity = Identity::Sys { machine: "iotax".into(), credentials: Credentials::root() };
-    let nfs = ask(portmap::PORT, ControlCall::port(1, PROGRAM, VERSION)).expect("NFS is served");
-    let mountd = ask(portmap::PORT, ControlCall::port(2, MOUNT_PROGRAM, VERSION)).expect("MOUNT is served");
-    assert!(ask(portmap::PORT, ControlCall::mappings(3)).iter().any(|mapping| mapping.program == PROGRAM));
-    let exports = ask(mountd, ControlCall::exports(4, &identity));
+    let nfs = ask(portmap::PORT, ControlCall::port(Xid(1), PROGRAM, VERSION)).expect("NFS is served");
+    let mountd = ask(portmap::PORT, ControlCall::port(Xid(2), MOUNT_PROGRAM, VERSION)).expect("MOUNT is served");
+    assert!(ask(portmap::PORT, ControlCall::mappings(Xid(3))).iter().any(|mapping| mapping.program == PROGRAM));
+    let exports = ask(mountd, ControlCall::exports(Xid(4), &identity));
     assert!(exports.iter().any(|export| export.path == "/run/export"), "{exports:?}");
-    let root = ask(mountd, ControlCall::mount(5, &identity, "/run/export")).unwrap();
+    let root = ask(mountd, ControlCall::mount(Xid(5), &identity, "/run/export")).unwrap();
 
     let expected: Vec<u8> = (0..FILE_BYTES as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let data = Payload::from_vec(expected.clone());
@@ -230,5 +230,5 @@ fn ganesha_is_mounted_written_and_read() {
         }
         session.close();
     }
-    ask(mountd, ControlCall::unmount(6, &identity, "/run/export"));
+    ask(mountd, ControlCall::unmount(Xid(6), &identity, "/run/export"));
 }

@@ -17,7 +17,7 @@ use iotax_proto::{
             results::{FailureContext, Results},
         },
     },
-    rpc::{Mapping, RpcError, auth::NOBODY},
+    rpc::{Mapping, RpcError, Xid, auth::NOBODY},
     wire::Reader,
 };
 use nfs_support::{Client, Server};
@@ -281,7 +281,7 @@ fn a_listing_keeps_to_its_limits() {
     let ask = |count| Arguments::ReadDir { directory: root, cookie: 3, verifier: 1_u64.to_be_bytes(), count };
     assert_eq!(client.status(&ask(100)), Err(Status::TooSmall));
     for count in [400, 1000, 5000] {
-        client.xid += 1;
+        client.xid = client.xid.wrapping_add(1);
         let reply = client.send(&ask(count), &[]);
         assert!(reply.len() - 24 <= count as usize, "{} of {count} bytes", reply.len() - 24);
     }
@@ -358,7 +358,7 @@ fn a_call_repeated_after_a_reconnect_gets_its_first_reply() {
     let (mut client, root) = client();
     new_file(&mut client, root, "a");
     client.reconnect(LOCAL, 700);
-    client.xid = 5000;
+    client.xid = Xid(5000);
     let remove = Arguments::Remove(place(root, "a"));
     let first = client.send(&remove, &[]);
     client.reconnect(LOCAL, 700);
@@ -367,7 +367,7 @@ fn a_call_repeated_after_a_reconnect_gets_its_first_reply() {
     client.reconnect(LOCAL, 701);
     assert_eq!(client.status(&remove), Err(Status::NoEntry));
     client.reconnect(LOCAL, 700);
-    client.xid = 5000;
+    client.xid = Xid(5000);
     assert_eq!(client.status(&remove), Err(Status::NoEntry));
 }
 

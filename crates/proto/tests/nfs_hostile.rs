@@ -17,7 +17,7 @@ use iotax_proto::{
         },
     },
     rpc::{
-        ControlCall, Encoder, Mapping, Portmapper, RpcError,
+        ControlCall, Encoder, Mapping, Portmapper, RpcError, Xid,
         auth::Identity,
         message::{decode_reply, encode_call},
         record::MAX_FRAGMENTS,
@@ -94,7 +94,14 @@ fn a_target_survives_garbage_behind_every_procedures_head() {
             let mut call = Encoder::default();
             let (program, version) = *u.choose(&[(PROGRAM, VERSION), (100_005, 3), (100_000, 2)])?;
             let procedure = u.int_in_range(0..=22)?;
-            encode_call(call.begin_record(), u.arbitrary()?, program, version, procedure, &Identity::None.encode());
+            encode_call(
+                call.begin_record(),
+                Xid(u.arbitrary()?),
+                program,
+                version,
+                procedure,
+                &Identity::None.encode(),
+            );
             let len = u.int_in_range(0..=300)?;
             call.raw(u.bytes(len.min(u.len()))?);
             let bytes = call.end_record(0).to_vec();
@@ -140,11 +147,11 @@ fn single_calls_survive_garbage() {
         marked.extend([0, 0, 0, 7, 0, 0, 0, 1]);
         marked.extend([0; 16]);
         marked.extend(&bytes);
-        let _ = ControlCall::mount(7, &Identity::None, "/export").receive(&marked);
-        let _ = ControlCall::exports(7, &Identity::None).receive(&marked);
-        let _ = ControlCall::mounts(7, &Identity::None).receive(&marked);
-        let _ = ControlCall::port(7, PROGRAM, VERSION).receive(&marked);
-        let _ = ControlCall::mappings(7).receive(&marked);
+        let _ = ControlCall::mount(Xid(7), &Identity::None, "/export").receive(&marked);
+        let _ = ControlCall::exports(Xid(7), &Identity::None).receive(&marked);
+        let _ = ControlCall::mounts(Xid(7), &Identity::None).receive(&marked);
+        let _ = ControlCall::port(Xid(7), PROGRAM, VERSION).receive(&marked);
+        let _ = ControlCall::mappings(Xid(7)).receive(&marked);
         Ok(())
     });
 }
@@ -155,7 +162,7 @@ fn records_beyond_the_limits_end_the_connection() {
     let many = [0; 4].repeat(MAX_FRAGMENTS as usize + 1);
     // A call of no procedure that could be so long.
     let mut held = Encoder::default();
-    encode_call(held.begin_record(), 1, PROGRAM, VERSION, Procedure::Lookup as u32, &Identity::None.encode());
+    encode_call(held.begin_record(), Xid(1), PROGRAM, VERSION, Procedure::Lookup as u32, &Identity::None.encode());
     held.raw(&vec![0; MAX_CONTROL_LEN as usize]);
     let held = held.end_record(1000).to_vec();
     for bytes in [long, many, held] {
@@ -180,7 +187,7 @@ fn a_write_that_ends_before_its_data_is_garbage_and_changes_nothing() {
         data_len: 1000,
     };
     let mut call = Encoder::default();
-    encode_call(call.begin_record(), 77, PROGRAM, VERSION, Procedure::Write as u32, &Identity::None.encode());
+    encode_call(call.begin_record(), Xid(77), PROGRAM, VERSION, Procedure::Write as u32, &Identity::None.encode());
     Arguments::Write(head).encode(&mut call);
     call.raw(&[9; 999]);
     let bytes = call.end_record(0).to_vec();
@@ -191,7 +198,7 @@ fn a_write_that_ends_before_its_data_is_garbage_and_changes_nothing() {
         }
         let reply = Target::<Server>::transmit(&mut connection).take_bytes();
         let outcome = decode_reply(&mut Reader::new(&reply[4..])).unwrap();
-        assert_eq!(outcome, (77, Err(RpcError::GarbageArguments)));
+        assert_eq!(outcome, (Xid(77), Err(RpcError::GarbageArguments)));
         assert_eq!(server.volume(), [0; 4096]);
         assert!(server.finish_queued().is_empty());
     }

@@ -15,7 +15,7 @@ use iotax_proto::{
         },
     },
     rpc::{
-        Call, ControlCall, Encoder, Mapping, Portmapper, RpcError,
+        Call, ControlCall, Encoder, Mapping, Portmapper, RpcError, Xid,
         auth::{AuthStatus, Identity},
         message::{encode_error, encode_success},
     },
@@ -26,10 +26,10 @@ use nfs_support::{Log, Pair, config, server::Server};
 const NOW: Instant = Instant(0);
 
 /// A reply made for an xid.
-type Reply = fn(u32) -> Vec<u8>;
+type Reply = fn(Xid) -> Vec<u8>;
 
 /// The xids and arguments of calls that are waiting to be sent.
-fn calls(mount: &mut Mount) -> Vec<(u32, Vec<u8>)> {
+fn calls(mount: &mut Mount) -> Vec<(Xid, Vec<u8>)> {
     let bytes = mount.transmit().take_bytes();
     let mut rest = &bytes[..];
     let mut calls = Vec::new();
@@ -41,27 +41,27 @@ fn calls(mount: &mut Mount) -> Vec<(u32, Vec<u8>)> {
     calls
 }
 
-fn success(xid: u32, results: impl FnOnce(&mut Encoder)) -> Vec<u8> {
+fn success(xid: Xid, results: impl FnOnce(&mut Encoder)) -> Vec<u8> {
     let mut reply = Encoder::default();
     encode_success(reply.begin_record(), xid);
     results(&mut reply);
     reply.end_record(0).to_vec()
 }
 
-fn error(xid: u32, error: RpcError) -> Vec<u8> {
+fn error(xid: Xid, error: RpcError) -> Vec<u8> {
     let mut reply = Encoder::default();
     encode_error(reply.begin_record(), xid, error);
     reply.end_record(0).to_vec()
 }
 
-fn read_reply(xid: u32, count: u32, eof: bool, data: &[u8]) -> Vec<u8> {
+fn read_reply(xid: Xid, count: u32, eof: bool, data: &[u8]) -> Vec<u8> {
     success(xid, |reply| {
         Results::Read { attributes: None, count, eof, data_len: count }.encode(reply);
         reply.raw(data).raw(&[0; 3][..data.len().wrapping_neg() % 4]);
     })
 }
 
-fn write_reply(xid: u32, count: u32, committed: Stability) -> Vec<u8> {
+fn write_reply(xid: Xid, count: u32, committed: Stability) -> Vec<u8> {
     let file = Wcc::default();
     success(xid, |reply| Results::Write { file, count, committed, verifier: [1; 8] }.encode(reply))
 }
@@ -128,8 +128,8 @@ fn what_a_server_may_not_answer_ends_the_connection() {
     let read = Io::Read { offset: 0, len: 8 };
     let write = Io::Write { offset: 0, data: Payload::from_vec(vec![0; 8]) };
     let cases: [(&Io, Reply); 9] = [
-        (&read, |xid| read_reply(xid + 1, 8, true, &[0; 8])),
-        (&read, |xid| read_reply(xid + (1 << 16), 8, true, &[0; 8])),
+        (&read, |xid| read_reply(xid.wrapping_add(1), 8, true, &[0; 8])),
+        (&read, |xid| read_reply(xid.wrapping_add(1 << 16), 8, true, &[0; 8])),
         (&read, |xid| read_reply(xid, 9, true, &[0; 9])),
         (&read, |xid| read_reply(xid, 8, true, &[0; 4])),
         (&read, |xid| read_reply(xid, 0, false, b"")),
@@ -199,6 +199,12 @@ fn a_failed_read_is_told_from_its_first_bytes_on() {
 }
 
 #[test]
+fn connections_of_one_client_begin_at_xids_of_their_own() {
+    let first = |first_xid| calls(&mut Mount::new(NOW, Config { first_xid: Xid(first_xid), ..config() }))[0].0;
+    assert_eq!(first(7 << 16).0, first(6 << 16).0 + (1 << 16));
+}
+
+#[test]
 fn an_idle_connection_is_kept_by_calls_for_nothing() {
     let (mut mount, mut log) = mount(config());
     calls(&mut mount);
@@ -231,17 +237,17 @@ fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     let mut pair = Pair::new(config(), Server::new(4096));
     let mappings = vec![Mapping::tcp(100_003, 3, 2049), Mapping::tcp(100_005, 3, 2050)];
     let (mut portmapper, server) = (Portmapper::new(pair.now, mappings), &mut pair.server);
-    assert_eq!(ask_of(&mut portmapper, server, ControlCall::port(1, 100_005, 3)), Some(2050));
-    assert_eq!(ask_of(&mut portmapper, server, ControlCall::port(2, 100_021, 4)), None);
-    assert_eq!(ask_of(&mut portmapper, server, ControlCall::mappings(3)).len(), 2);
+    assert_eq!(ask_of(&mut portmapper, server, ControlCall::port(Xid(1), 100_005, 3)), Some(2050));
+    assert_eq!(ask_of(&mut portmapper, server, ControlCall::port(Xid(2), 100_021, 4)), None);
+    assert_eq!(ask_of(&mut portmapper, server, ControlCall::mappings(Xid(3))).len(), 2);
     let identity = Identity::None;
-    let exports = ask(&mut pair, ControlCall::exports(4, &identity));
+    let exports = ask(&mut pair, ControlCall::exports(Xid(4), &identity));
     assert_eq!(exports.iter().map(|export| export.path.as_str()).collect::<Vec<_>>(), ["/export", "/gone"]);
-    let root: FileHandle = ask(&mut pair, ControlCall::mount(5, &identity, "/export")).unwrap();
-    assert_eq!(ask(&mut pair, ControlCall::mounts(6, &identity))[0].path, "/export");
-    ask(&mut pair, ControlCall::unmount(7, &identity, "/export"));
-    assert!(ask(&mut pair, ControlCall::mounts(8, &identity)).is_empty());
-    ask(&mut pair, ControlCall::unmount_all(9, &identity));
+    let root: FileHandle = ask(&mut pair, ControlCall::mount(Xid(5), &identity, "/export")).unwrap();
+    assert_eq!(ask(&mut pair, ControlCall::mounts(Xid(6), &identity))[0].path, "/export");
+    ask(&mut pair, ControlCall::unmount(Xid(7), &identity, "/export"));
+    assert!(ask(&mut pair, ControlCall::mounts(Xid(8), &identity)).is_empty());
+    ask(&mut pair, ControlCall::unmount_all(Xid(9), &identity));
 
     // With the root's handle a mount needs no MOUNT, and leaves without it.
     let mut pair = Pair::new(Config { root: Root::Handle(root), ..config() }, Server::new(4096)).ready();

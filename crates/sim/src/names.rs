@@ -19,7 +19,7 @@ use iotax_proto::{
     rpc::{
         Credentials, Encoder,
         auth::Identity,
-        message::{decode_reply, encode_call},
+        message::{Xid, decode_reply, encode_call},
     },
     wire::Reader,
 };
@@ -45,7 +45,7 @@ pub(crate) struct Names {
     outputs: VecDeque<Output>,
     has_bytes: bool,
     root: Option<FileHandle>,
-    xid: u32,
+    xid: Xid,
     pending: Option<Pending>,
     received: Vec<u8>,
     /// What there is by now: whether each name is a directory.
@@ -94,7 +94,7 @@ impl Names {
             outputs: VecDeque::new(),
             has_bytes: false,
             root: None,
-            xid: 1000,
+            xid: Xid(1000),
             pending: None,
             received: Vec::new(),
             there: BTreeMap::new(),
@@ -186,7 +186,7 @@ impl Names {
     }
 
     fn send(&mut self, now: Instant, call: Call) {
-        self.xid += 1;
+        self.xid = self.xid.wrapping_add(1);
         let identity = Identity::Sys { machine: "sim".into(), credentials: Credentials::new(0, 0, &[]) }.encode();
         let mut encoder = Encoder::default();
         let arguments = self.arguments(call);
@@ -254,7 +254,7 @@ impl Names {
         let (xid, outcome) = decode_reply(&mut reader).map_err(|error| format!("a reply that is none: {error:?}"))?;
         outcome.map_err(|error| format!("a call was refused: {error:?}"))?;
         let Some(pending) = self.pending.take_if(|_| xid == self.xid) else {
-            return Err(format!("an answer to call {xid}, which is not under way"));
+            return Err(format!("an answer to call {xid:#010x}, which is not under way"));
         };
         let call = pending.call;
         let procedure = match call {

@@ -17,7 +17,7 @@ use iotax_proto::{
         },
     },
     rpc::{
-        Credentials, Encoder, Mapping, Peer, Portmapper, RpcError,
+        Credentials, Encoder, Mapping, Peer, Portmapper, RpcError, Xid,
         auth::Identity,
         message::{decode_reply, encode_call},
         xdr::padding,
@@ -149,7 +149,7 @@ pub struct Client {
     pub connection: Box<dyn Target<Server>>,
     pub server: Server,
     pub identity: Identity,
-    pub xid: u32,
+    pub xid: Xid,
     now: Instant,
     reply: Vec<u8>,
     /// Every call and its reply, as they were on the wire.
@@ -162,7 +162,7 @@ impl Client {
             connection: Box::new(Connection::new(Instant::default(), Config::default())),
             server,
             identity: Identity::None,
-            xid: 100,
+            xid: Xid(100),
             now: Instant::default(),
             reply: Vec::new(),
             wire: Vec::new(),
@@ -204,7 +204,7 @@ impl Client {
     /// A call of NFS that RPC accepts. A WRITE's data are `data`; a READ's data come back beside its results.
     pub fn call(&mut self, arguments: &Arguments<'_>, data: &[u8]) -> (Result<Results<'_>, Failure>, &[u8]) {
         let procedure = arguments.procedure();
-        self.xid += 1;
+        self.xid = self.xid.wrapping_add(1);
         self.send(arguments, data);
         let mut reader = Reader::new(&self.reply);
         let (xid, outcome) = decode_reply(&mut reader).expect("a reply");
@@ -242,7 +242,7 @@ impl Client {
         procedure: u32,
         arguments: impl FnOnce(&mut Encoder),
     ) -> Result<Vec<u8>, RpcError> {
-        self.xid += 1;
+        self.xid = self.xid.wrapping_add(1);
         let mut call = Encoder::default();
         encode_call(call.begin_record(), self.xid, program, version, procedure, &self.identity.encode());
         arguments(&mut call);

@@ -20,7 +20,7 @@ use iotax_proto::{
     rpc::{
         Credentials, Encoder,
         auth::Identity,
-        message::{decode_reply, encode_call},
+        message::{Xid, decode_reply, encode_call},
     },
     wire::Reader,
 };
@@ -176,7 +176,7 @@ pub fn command(cdb: &'static [u8]) -> impl Fn(u32) -> Vec<u8> {
 pub fn call(number: u32, program: u32, procedure: u32, arguments: impl FnOnce(&mut Encoder)) -> Vec<u8> {
     let identity = Identity::Sys { machine: "deaf".into(), credentials: Credentials::new(7, 7, &[]) };
     let mut call = Encoder::default();
-    encode_call(call.begin_record(), number, program, v3::VERSION, procedure, &identity.encode());
+    encode_call(call.begin_record(), Xid(number), program, v3::VERSION, procedure, &identity.encode());
     arguments(&mut call);
     call.end_record(0).to_vec()
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{
     Encoder, Garbage, Records,
     auth::Identity,
-    message::{decode_reply, encode_call},
+    message::{Xid, decode_reply, encode_call},
     portmap::{self, Mapping},
 };
 use crate::{
@@ -19,7 +19,7 @@ const MAX_REPLY_LEN: u32 = 256 << 10;
 /// One call, whose answer is a `T`. Bytes go in and out as with an `Initiator`; time is the caller's matter.
 #[derive(Debug)]
 pub struct ControlCall<T> {
-    xid: u32,
+    xid: Xid,
     transmit: Transmit,
     records: Records,
     reply: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct ControlCall<T> {
 
 impl ControlCall<Option<u16>> {
     /// GETPORT: the TCP port of a program; `None` where it is not served.
-    pub fn port(xid: u32, program: u32, version: u32) -> Self {
+    pub fn port(xid: Xid, program: u32, version: u32) -> Self {
         let decode = |reader: &mut Reader<'_>| {
             let port = u16::try_from(reader.u32_be()?).map_err(|_| Garbage)?;
             Ok((port > 0).then_some(port))
@@ -41,7 +41,7 @@ impl ControlCall<Option<u16>> {
 
 impl ControlCall<Vec<Mapping>> {
     /// DUMP of the portmapper.
-    pub fn mappings(xid: u32) -> Self {
+    pub fn mappings(xid: Xid) -> Self {
         let procedure = (portmap::PROGRAM, portmap::VERSION, portmap::PROC_DUMP);
         Self::call(xid, &Identity::None, procedure, portmap::decode_dump, |_| {})
     }
@@ -77,7 +77,7 @@ impl<T> ControlCall<T> {
 
     /// A call of a program's version and procedure. `arguments` puts what it takes, `decode` reads what it gives.
     pub fn call(
-        xid: u32,
+        xid: Xid,
         identity: &Identity,
         (program, version, procedure): (u32, u32, u32),
         decode: fn(&mut Reader<'_>) -> Result<T, Garbage>,

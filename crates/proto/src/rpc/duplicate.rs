@@ -4,6 +4,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, collections::VecDeque};
 use core::net::{IpAddr, Ipv4Addr};
 
+use super::Xid;
 use crate::wire::digest::crc32c;
 
 /// Replies kept. A client repeats what was under way when its connection broke, and has few name-space calls under way.
@@ -30,14 +31,14 @@ impl Default for Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
     peer: Peer,
-    xid: u32,
+    xid: Xid,
     checksum: u32,
     len: u32,
 }
 
 impl RequestKey {
     /// `call` is the whole record.
-    pub fn new(peer: Peer, xid: u32, call: &[u8]) -> Self {
+    pub fn new(peer: Peer, xid: Xid, call: &[u8]) -> Self {
         let checksum = crc32c(&call[..call.len().min(CHECKED_LEN)]);
         Self { peer, xid, checksum, len: call.len() as u32 }
     }
@@ -77,17 +78,17 @@ mod tests {
     fn a_reply_is_recalled_for_the_same_peer_xid_and_arguments_only() {
         let mut cache = DuplicateCache::default();
         let peer = Peer::default();
-        cache.remember(RequestKey::new(peer, 1, b"remove a"), b"ok");
-        assert_eq!(cache.recall(&RequestKey::new(peer, 1, b"remove a")), Some(&b"ok"[..]));
-        assert_eq!(cache.recall(&RequestKey::new(peer, 1, b"remove b")), None);
-        assert_eq!(cache.recall(&RequestKey::new(peer, 2, b"remove a")), None);
-        assert_eq!(cache.recall(&RequestKey::new(Peer { port: 1, ..peer }, 1, b"remove a")), None);
+        cache.remember(RequestKey::new(peer, Xid(1), b"remove a"), b"ok");
+        assert_eq!(cache.recall(&RequestKey::new(peer, Xid(1), b"remove a")), Some(&b"ok"[..]));
+        assert_eq!(cache.recall(&RequestKey::new(peer, Xid(1), b"remove b")), None);
+        assert_eq!(cache.recall(&RequestKey::new(peer, Xid(2), b"remove a")), None);
+        assert_eq!(cache.recall(&RequestKey::new(Peer { port: 1, ..peer }, Xid(1), b"remove a")), None);
     }
 
     #[test]
     fn the_oldest_replies_are_forgotten() {
         let mut cache = DuplicateCache::default();
-        let key = |xid| RequestKey::new(Peer::default(), xid, b"");
+        let key = |xid| RequestKey::new(Peer::default(), Xid(xid), b"");
         for xid in 0..=MAX_REPLIES as u32 {
             cache.remember(key(xid), b"reply");
         }

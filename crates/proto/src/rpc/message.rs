@@ -1,5 +1,7 @@
 //! Heads of calls and replies (RFC 5531 §9).
 
+use core::fmt;
+
 use super::{
     auth::{self, AUTH_NONE, OpaqueAuth},
     xdr::{Encoder, padding},
@@ -15,10 +17,27 @@ const RPC_VERSION: u32 = 2;
 const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 
+/// A client's name for a call, which the reply repeats (RFC 5531 §9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Xid(pub u32);
+
+impl Xid {
+    #[must_use]
+    pub fn wrapping_add(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+}
+
+impl fmt::LowerHex for Xid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
 /// Head of a call; the procedure's arguments follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    pub xid: u32,
+    pub xid: Xid,
     pub program: u32,
     pub version: u32,
     pub procedure: u32,
@@ -34,7 +53,7 @@ pub enum HeadError {
     /// Not a call where one is due, or not a reply.
     WrongDirection,
     /// A call to be answered with an error.
-    Answer { xid: u32, error: RpcError },
+    Answer { xid: Xid, error: RpcError },
     /// A reply that says what the standard does not know.
     Malformed,
 }
@@ -91,7 +110,7 @@ impl<'a> Call<'a> {
     #[allow(clippy::inline_always)] // Moving the result is what costs.
     #[inline(always)]
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, HeadError> {
-        let xid = reader.u32_be()?;
+        let xid = Xid(reader.u32_be()?);
         if reader.u32_be()? != CALL {
             return Err(HeadError::WrongDirection);
         }
@@ -107,17 +126,17 @@ impl<'a> Call<'a> {
 }
 
 /// Puts the head of a call; `identity` is what `Identity::encode` gave.
-pub fn encode_call(encoder: &mut Encoder, xid: u32, program: u32, version: u32, procedure: u32, identity: &[u8]) {
-    encoder.u32(xid).u32(CALL).u32(RPC_VERSION).u32(program).u32(version).u32(procedure).raw(identity);
+pub fn encode_call(encoder: &mut Encoder, xid: Xid, program: u32, version: u32, procedure: u32, identity: &[u8]) {
+    encoder.u32(xid.0).u32(CALL).u32(RPC_VERSION).u32(program).u32(version).u32(procedure).raw(identity);
 }
 
 /// Puts the head of a reply to a call that succeeded; results follow.
-pub fn encode_success(encoder: &mut Encoder, xid: u32) {
+pub fn encode_success(encoder: &mut Encoder, xid: Xid) {
     encode_accepted(encoder, xid, AcceptStatus::Success);
 }
 
 /// Puts a whole reply that says why a call was not carried out.
-pub fn encode_error(encoder: &mut Encoder, xid: u32, error: RpcError) {
+pub fn encode_error(encoder: &mut Encoder, xid: Xid, error: RpcError) {
     match error {
         RpcError::ProgramUnavailable => encode_accepted(encoder, xid, AcceptStatus::ProgramUnavailable),
         RpcError::ProgramMismatch { low, high } => {
@@ -128,17 +147,17 @@ pub fn encode_error(encoder: &mut Encoder, xid: u32, error: RpcError) {
         RpcError::GarbageArguments => encode_accepted(encoder, xid, AcceptStatus::GarbageArguments),
         RpcError::SystemError => encode_accepted(encoder, xid, AcceptStatus::SystemError),
         RpcError::RpcMismatch { low, high } => {
-            encoder.u32(xid).u32(REPLY).u32(DENIED).u32(0).u32(low).u32(high);
+            encoder.u32(xid.0).u32(REPLY).u32(DENIED).u32(0).u32(low).u32(high);
         }
         RpcError::Authentication(status) => {
-            encoder.u32(xid).u32(REPLY).u32(DENIED).u32(1).u32(status);
+            encoder.u32(xid.0).u32(REPLY).u32(DENIED).u32(1).u32(status);
         }
     }
 }
 
 /// Reads the head of a reply: its xid, and whether results follow.
-pub fn decode_reply(reader: &mut Reader<'_>) -> Result<(u32, Result<(), RpcError>), HeadError> {
-    let xid = reader.u32_be()?;
+pub fn decode_reply(reader: &mut Reader<'_>) -> Result<(Xid, Result<(), RpcError>), HeadError> {
+    let xid = Xid(reader.u32_be()?);
     if reader.u32_be()? != REPLY {
         return Err(HeadError::WrongDirection);
     }
@@ -165,14 +184,14 @@ pub fn decode_reply(reader: &mut Reader<'_>) -> Result<(u32, Result<(), RpcError
     Ok((xid, outcome))
 }
 
-fn encode_accepted(encoder: &mut Encoder, xid: u32, status: AcceptStatus) {
-    encoder.u32(xid).u32(REPLY).u32(ACCEPTED).u32(AUTH_NONE).u32(0).u32(status as u32);
+fn encode_accepted(encoder: &mut Encoder, xid: Xid, status: AcceptStatus) {
+    encoder.u32(xid.0).u32(REPLY).u32(ACCEPTED).u32(AUTH_NONE).u32(0).u32(status as u32);
 }
 
 /// An authenticator (`opaque_auth`); one that is too long is an error even before all of it is there.
 #[allow(clippy::inline_always)]
 #[inline(always)]
-fn decode_auth<'a>(reader: &mut Reader<'a>, xid: u32, status: auth::AuthStatus) -> Result<OpaqueAuth<'a>, HeadError> {
+fn decode_auth<'a>(reader: &mut Reader<'a>, xid: Xid, status: auth::AuthStatus) -> Result<OpaqueAuth<'a>, HeadError> {
     let (flavor, len) = (reader.u32_be()?, reader.u32_be()? as usize);
     if len > auth::MAX_AUTH_LEN {
         return Err(HeadError::Answer { xid, error: RpcError::Authentication(status as u32) });
@@ -189,7 +208,7 @@ mod tests {
 
     fn call() -> Vec<u8> {
         let mut encoder = Encoder::default();
-        encode_call(&mut encoder, 9, 100_003, 3, 6, &auth::Identity::None.encode());
+        encode_call(&mut encoder, Xid(9), 100_003, 3, 6, &auth::Identity::None.encode());
         encoder.bytes().to_vec()
     }
 
@@ -200,7 +219,7 @@ mod tests {
             assert_eq!(Call::decode(&mut Reader::new(&bytes[..len])), Err(HeadError::Short), "{len} bytes");
         }
         let call = Call::decode(&mut Reader::new(&bytes)).expect("a call");
-        assert_eq!((call.xid, call.program, call.version, call.procedure), (9, 100_003, 3, 6));
+        assert_eq!((call.xid, call.program, call.version, call.procedure), (Xid(9), 100_003, 3, 6));
     }
 
     #[test]
@@ -211,11 +230,11 @@ mod tests {
         let mut bytes = call();
         bytes[11] = 3;
         let error = RpcError::RpcMismatch { low: 2, high: 2 };
-        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::Answer { xid: 9, error }));
+        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::Answer { xid: Xid(9), error }));
         let mut bytes = call();
         bytes[30] = 2;
         let error = RpcError::Authentication(auth::AuthStatus::BadCredential as u32);
-        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::Answer { xid: 9, error }));
+        assert_eq!(Call::decode(&mut Reader::new(&bytes)), Err(HeadError::Answer { xid: Xid(9), error }));
     }
 
     #[test]
@@ -230,9 +249,9 @@ mod tests {
             RpcError::Authentication(5),
         ] {
             let mut encoder = Encoder::default();
-            encode_error(&mut encoder, 4, error);
+            encode_error(&mut encoder, Xid(4), error);
             let mut reader = Reader::new(encoder.bytes());
-            assert_eq!(decode_reply(&mut reader), Ok((4, Err(error))));
+            assert_eq!(decode_reply(&mut reader), Ok((Xid(4), Err(error))));
             assert_eq!(reader.remaining(), 0);
         }
     }

@@ -14,7 +14,7 @@ pub mod xdr;
 pub use auth::Credentials;
 pub use client::ControlCall;
 pub use duplicate::{DuplicateCache, Peer, RequestKey};
-pub use message::{AcceptStatus, Call, HeadError, RpcError};
+pub use message::{AcceptStatus, Call, HeadError, RpcError, Xid};
 pub use portmap::Mapping;
 pub use portmapper::Portmapper;
 pub use record::{Piece, Records};

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    Call, Encoder, HeadError, Records, RpcError,
+    Call, Encoder, HeadError, Records, RpcError, Xid,
     message::{encode_error, encode_success},
 };
 use crate::{
@@ -58,12 +58,12 @@ impl Server {
         }
     }
 
-    pub fn reply_null(&mut self, xid: u32) {
+    pub fn reply_null(&mut self, xid: Xid) {
         encode_success(self.reply.begin_record(), xid);
         self.send_reply();
     }
 
-    pub fn reply_error(&mut self, xid: u32, error: RpcError) {
+    pub fn reply_error(&mut self, xid: Xid, error: RpcError) {
         encode_error(self.reply.begin_record(), xid, error);
         self.send_reply();
     }

@@ -13,7 +13,7 @@ use iotax_proto::{
             initiator::{Config, Mount, Root},
         },
     },
-    rpc::{ControlCall, Credentials, auth::Identity, portmap},
+    rpc::{ControlCall, Credentials, Xid, auth::Identity, portmap},
 };
 
 use super::Unit;
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Calls of this module and those of workers have xids far from each other.
+/// Calls of this module and those of each worker begin at xids of their own.
 const XIDS_OF_WORKER: u32 = 1 << 16;
 
 pub(super) struct Mounting {
@@ -83,8 +83,8 @@ impl Mounting {
         SocketAddr::new(self.settings.address, port)
     }
 
-    fn xid(&self) -> u32 {
-        self.settings.instance.wrapping_mul(XIDS_OF_WORKER)
+    fn xid(&self) -> Xid {
+        Xid(self.settings.instance.wrapping_mul(XIDS_OF_WORKER))
     }
 
     fn begin(&mut self, now: Instant) -> ControlStep<Mount> {

@@ -7,6 +7,7 @@ use iotax_proto::{
         self,
         v3::{self, Procedure},
     },
+    rpc::Xid,
     wire::{Reader, Short},
 };
 
@@ -14,7 +15,7 @@ use crate::protocols::{Describe, describe::cut_off};
 
 /// A reply does not say what it replies to: calls by transaction.
 #[derive(Debug, Default)]
-pub(super) struct Describer(BTreeMap<u32, Procedure>);
+pub(super) struct Describer(BTreeMap<Xid, Procedure>);
 
 impl Describe for Describer {
     fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String> {
@@ -32,11 +33,11 @@ impl Describe for Describer {
 }
 
 /// The transaction of an RPC message behind its record mark and, of an NFS call, the procedure (RFC 5531 §9, §11).
-fn message_head(bytes: &[u8]) -> Result<(u32, Option<Procedure>), Short> {
+fn message_head(bytes: &[u8]) -> Result<(Xid, Option<Procedure>), Short> {
     const CALL: u32 = 0;
     let mut reader = Reader::new(bytes);
     reader.skip(4)?;
-    let xid = reader.u32_be()?;
+    let xid = Xid(reader.u32_be()?);
     if reader.u32_be()? != CALL {
         return Ok((xid, None));
     }

@@ -8,45 +8,45 @@ use super::{
 };
 use crate::{
     nfs::common::FileHandle,
-    rpc::{ControlCall, Garbage, auth::Identity},
+    rpc::{ControlCall, Garbage, Xid, auth::Identity},
     wire::Reader,
 };
 
 impl ControlCall<Result<FileHandle, MountError>> {
     /// MNT: the handle of an export's root.
-    pub fn mount(xid: u32, identity: &Identity, path: &str) -> Self {
+    pub fn mount(xid: Xid, identity: &Identity, path: &str) -> Self {
         call(xid, identity, MountProcedure::Mnt, Some(path), decode_mounted)
     }
 }
 
 impl ControlCall<()> {
     /// UMNT.
-    pub fn unmount(xid: u32, identity: &Identity, path: &str) -> Self {
+    pub fn unmount(xid: Xid, identity: &Identity, path: &str) -> Self {
         call(xid, identity, MountProcedure::Umnt, Some(path), |_| Ok(()))
     }
 
     /// UMNTALL.
-    pub fn unmount_all(xid: u32, identity: &Identity) -> Self {
+    pub fn unmount_all(xid: Xid, identity: &Identity) -> Self {
         call(xid, identity, MountProcedure::UmntAll, None, |_| Ok(()))
     }
 }
 
 impl ControlCall<Vec<ExportEntry>> {
     /// EXPORT.
-    pub fn exports(xid: u32, identity: &Identity) -> Self {
+    pub fn exports(xid: Xid, identity: &Identity) -> Self {
         call(xid, identity, MountProcedure::Export, None, decode_exports)
     }
 }
 
 impl ControlCall<Vec<MountEntry>> {
     /// DUMP of MOUNT.
-    pub fn mounts(xid: u32, identity: &Identity) -> Self {
+    pub fn mounts(xid: Xid, identity: &Identity) -> Self {
         call(xid, identity, MountProcedure::Dump, None, decode_mounts)
     }
 }
 
 fn call<T>(
-    xid: u32,
+    xid: Xid,
     identity: &Identity,
     procedure: MountProcedure,
     path: Option<&str>,

@@ -123,7 +123,7 @@ mod tests {
         rpc::{
             Encoder,
             auth::Identity,
-            message::{encode_call, encode_success},
+            message::{Xid, encode_call, encode_success},
         },
     };
 
@@ -132,7 +132,7 @@ mod tests {
         for arguments in arguments::tests::examples() {
             let mut call = Encoder::default();
             let procedure = arguments.procedure();
-            encode_call(call.begin_record(), 1, PROGRAM, VERSION, procedure as u32, &Identity::None.encode());
+            encode_call(call.begin_record(), Xid(1), PROGRAM, VERSION, procedure as u32, &Identity::None.encode());
             arguments.encode(&mut call);
             let bytes = call.end_record(0);
             let (used, text) = describe(bytes).expect("a description");
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_reply_is_described_as_far_as_it_says_what_it_is() {
         let mut reply = Encoder::default();
-        encode_success(reply.begin_record(), 2);
+        encode_success(reply.begin_record(), Xid(2));
         reply.u32(Status::Stale as u32);
         let bytes = reply.end_record(0).to_vec();
         let (used, text) = describe(&bytes).expect("a description");

@@ -13,7 +13,7 @@ use crate::{
         },
     },
     rpc::{
-        Garbage, RpcError,
+        Garbage, RpcError, Xid,
         xdr::{self, LAST_FRAGMENT, padding},
     },
     wire::{Payload, Reader},
@@ -29,7 +29,7 @@ const JUKEBOX_DELAY: Duration = Duration::from_millis(100);
 /// An I/O under way, at its tag's place.
 #[derive(Debug, Default)]
 pub(super) struct IoSlot {
-    xid: u32,
+    xid: Xid,
     work: Option<Work>,
     /// The server answered `Jukebox`: send the call again then.
     again_at: Option<Instant>,
@@ -105,22 +105,22 @@ impl Mount {
     }
 
     /// `xid` with `low` as its lower half; the upper half tells calls of the same tag apart.
-    pub(super) fn next_xid(&mut self, low: u32) -> u32 {
+    pub(super) fn next_xid(&mut self, low: u32) -> Xid {
         self.next_generation = self.next_generation.wrapping_add(1);
-        self.next_generation << 16 | low
+        Xid(self.next_generation << 16 | low)
     }
 
     /// Takes a reply to an I/O; false when it has to wait for more bytes.
     pub(super) fn take_io_reply(
         &mut self,
         now: Instant,
-        xid: u32,
+        xid: Xid,
         outcome: Result<(), RpcError>,
         reader: &mut Reader<'_>,
         end: bool,
         events: &mut dyn InitiatorEvents,
     ) -> Result<bool, Violation> {
-        let tag = xid & CONTROL_TAG;
+        let tag = xid.0 & CONTROL_TAG;
         let work = match self.slots.get(tag as usize) {
             Some(IoSlot { xid: sent, work: Some(work), again_at: None }) if *sent == xid => work,
             _ => return Err(Violation::misbehaved("RFC 5531 §9: a reply to no call")),
@@ -217,7 +217,7 @@ impl Mount {
                 let size = self.templates.read.len();
                 self.transmit.put(&self.templates.read);
                 let call = self.transmit.tail_mut(size);
-                call[4..8].copy_from_slice(&xid.to_be_bytes());
+                call[4..8].copy_from_slice(&xid.0.to_be_bytes());
                 call[size - 12..size - 4].copy_from_slice(&offset.to_be_bytes());
                 call[size - 4..].copy_from_slice(&count.to_be_bytes());
             }
@@ -230,7 +230,7 @@ impl Mount {
                 self.transmit.put(&self.templates.write);
                 let call = self.transmit.tail_mut(size);
                 call[..4].copy_from_slice(&mark.to_be_bytes());
-                call[4..8].copy_from_slice(&xid.to_be_bytes());
+                call[4..8].copy_from_slice(&xid.0.to_be_bytes());
                 call[size - 20..size - 12].copy_from_slice(&offset.to_be_bytes());
                 call[size - 12..size - 8].copy_from_slice(&count.to_be_bytes());
                 call[size - 4..].copy_from_slice(&count.to_be_bytes());
@@ -241,7 +241,7 @@ impl Mount {
             Work::Flush => {
                 let size = self.templates.commit.len();
                 self.transmit.put(&self.templates.commit);
-                self.transmit.tail_mut(size)[4..8].copy_from_slice(&xid.to_be_bytes());
+                self.transmit.tail_mut(size)[4..8].copy_from_slice(&xid.0.to_be_bytes());
             }
         }
     }

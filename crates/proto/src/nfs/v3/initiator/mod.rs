@@ -13,7 +13,7 @@ use super::{MAX_CONTROL_LEN, MAX_HEAD_LEN, MAX_IO_BYTES, arguments::Stability, r
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Violation, ViolationKind,
     nfs::common::FileHandle,
-    rpc::{Encoder, HeadError, Piece, Records, RpcError, auth::Identity, message::decode_reply},
+    rpc::{Encoder, HeadError, Piece, Records, RpcError, Xid, auth::Identity, message::decode_reply},
     wire::{Reader, Transmit},
 };
 use io::{IoSlot, ReadUnderway};
@@ -40,8 +40,8 @@ pub struct Config {
     pub create: Option<u64>,
     /// Of an earlier connection to the same server: whether writes that it left uncommitted were lost shows against it.
     pub verifier: Option<[u8; 8]>,
-    /// Where xids begin; connections of one client should differ.
-    pub first_xid: u32,
+    /// Where xids begin, by its upper half; connections of one client should differ.
+    pub first_xid: Xid,
     /// How long the server may be silent while something is asked of it. After as long without I/O it is asked for nothing (NULL):
     /// servers close what they think is idle, Linux's after six minutes.
     pub timeout: Duration,
@@ -58,7 +58,7 @@ impl Default for Config {
             stability: Stability::Unstable,
             create: None,
             verifier: None,
-            first_xid: 0,
+            first_xid: Xid::default(),
             timeout: Duration::from_secs(60),
         }
     }
@@ -89,7 +89,7 @@ pub struct Mount {
     closing: bool,
     /// A NULL is under way that keeps an idle connection.
     pinging: bool,
-    control_xid: u32,
+    control_xid: Xid,
     info: Option<FsInfo>,
     geometry: Geometry,
     templates: Templates,
@@ -129,7 +129,7 @@ impl Mount {
             step: MountStep::Closed,
             closing: false,
             pinging: false,
-            control_xid: 0,
+            control_xid: Xid::default(),
             info: None,
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
             templates: Templates::default(),
@@ -137,7 +137,7 @@ impl Mount {
             outstanding: 0,
             delayed: 0,
             unsupported: Vec::with_capacity(config.depth),
-            next_generation: config.first_xid,
+            next_generation: config.first_xid.0 >> 16,
             verifier: config.verifier,
             verifier_changed: false,
             last_progress: now,
@@ -217,7 +217,7 @@ impl Mount {
             }
             Err(_) => return Err(Violation::malformed("RFC 5531 §9: a reply that does not decode")),
         };
-        if xid & CONTROL_TAG != CONTROL_TAG {
+        if xid.0 & CONTROL_TAG != CONTROL_TAG {
             return self.take_io_reply(now, xid, outcome, &mut reader, end, events);
         }
         if !end {

@@ -11,7 +11,7 @@ use crate::{
             arguments::{Arguments, FileRange, Stability, WriteHead},
         },
     },
-    rpc::{Encoder, message::encode_call},
+    rpc::{Encoder, Xid, message::encode_call},
 };
 
 /// Whole calls with everything in place but xid, offset and count.
@@ -27,7 +27,7 @@ impl Templates {
         let template = |arguments: Arguments<'_>| {
             let mut encoder = Encoder::default();
             let procedure = arguments.procedure() as u32;
-            encode_call(encoder.begin_record(), 0, PROGRAM, VERSION, procedure, identity);
+            encode_call(encoder.begin_record(), Xid(0), PROGRAM, VERSION, procedure, identity);
             arguments.encode(&mut encoder);
             encoder.end_record(0).to_vec()
         };

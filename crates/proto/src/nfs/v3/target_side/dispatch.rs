@@ -15,7 +15,7 @@ use crate::{
             types::Status,
         },
     },
-    rpc::{Call, Credentials, Garbage, HeadError, RpcError, message::encode_success},
+    rpc::{Call, Credentials, Garbage, HeadError, RpcError, Xid, message::encode_success},
     wire::Reader,
 };
 
@@ -151,7 +151,7 @@ impl Connection {
     }
 
     /// Answers with a status and nothing that would need the file.
-    pub(super) fn reply_failure(&mut self, xid: u32, procedure: Procedure, status: Status) {
+    pub(super) fn reply_failure(&mut self, xid: Xid, procedure: Procedure, status: Status) {
         encode_success(self.rpc.reply.begin_record(), xid);
         Failure::bare(procedure, status).encode(&mut self.rpc.reply);
         self.rpc.send_reply();

@@ -19,7 +19,7 @@ use crate::{
             types::Status,
         },
     },
-    rpc::{Credentials, Encoder, RequestKey, message::encode_success},
+    rpc::{Credentials, Encoder, RequestKey, Xid, message::encode_success},
     wire::Transmit,
 };
 
@@ -28,7 +28,7 @@ impl Connection {
     pub(super) fn files_call<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
-        xid: u32,
+        xid: Xid,
         who: &Credentials,
         arguments: &Arguments<'_>,
         record: &[u8],

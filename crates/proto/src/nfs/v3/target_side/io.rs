@@ -15,7 +15,7 @@ use crate::{
             types::Status,
         },
     },
-    rpc::{Credentials, Piece, RpcError, message::encode_success, xdr::padding},
+    rpc::{Credentials, Piece, RpcError, Xid, message::encode_success, xdr::padding},
     wire::{Payload, Transmit},
 };
 
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct WriteUnderway {
     id: IoId,
-    xid: u32,
+    xid: Xid,
     len: u32,
     placed: u32,
 }
@@ -42,7 +42,7 @@ impl WriteUnderway {
 /// What an answer needs to know of its call.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    xid: u32,
+    xid: Xid,
     export: ExportId,
     file: FileId,
     kind: Kind,
@@ -59,7 +59,7 @@ impl Connection {
     pub(super) fn read<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
-        xid: u32,
+        xid: Xid,
         who: &Credentials,
         range: &FileRange,
         backend: &mut B,
@@ -95,7 +95,7 @@ impl Connection {
     pub(super) fn begin_write<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
-        xid: u32,
+        xid: Xid,
         who: &Credentials,
         head: &WriteHead,
         backend: &mut B,
@@ -162,7 +162,7 @@ impl Connection {
     pub(super) fn commit<B: NfsBackend + ?Sized>(
         &mut self,
         now: Instant,
-        xid: u32,
+        xid: Xid,
         who: &Credentials,
         range: &FileRange,
         backend: &mut B,
@@ -230,7 +230,7 @@ impl Connection {
 
     fn read_done(
         &mut self,
-        xid: u32,
+        xid: Xid,
         len: u32,
         eof: bool,
         attributes: Option<Attributes>,
@@ -247,7 +247,7 @@ impl Connection {
         }
     }
 
-    fn reply_read(&mut self, xid: u32, attributes: Option<Attributes>, eof: bool, data: Option<Payload>) {
+    fn reply_read(&mut self, xid: Xid, attributes: Option<Attributes>, eof: bool, data: Option<Payload>) {
         let len = data.as_ref().map_or(0, Payload::len);
         let count = len as u32;
         encode_success(self.rpc.reply.begin_record(), xid);
@@ -261,7 +261,7 @@ impl Connection {
 
     fn reply_write<B: NfsBackend + ?Sized>(
         &mut self,
-        xid: u32,
+        xid: Xid,
         file: Wcc,
         count: u32,
         stability: Stability,
@@ -288,7 +288,7 @@ impl IoTable {
         Self { slots: Vec::new(), free: Vec::new(), max }
     }
 
-    fn begin(&mut self, xid: u32, reached: &Reached, kind: Kind) -> Option<IoId> {
+    fn begin(&mut self, xid: Xid, reached: &Reached, kind: Kind) -> Option<IoId> {
         let outstanding = Outstanding { xid, export: reached.export, file: reached.file, kind };
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = Some(outstanding);
