@@ -13,7 +13,7 @@ use iotax_proto::{
         mount::PROGRAM as MOUNT_PROGRAM,
         v3::{Arguments, FileRange, Place},
     },
-    nvme::{CommandId, Sqe, command::Sgl},
+    nvme::{CommandId, QueueId, Sqe, command::Sgl},
 };
 use support::{
     peers::{
@@ -62,7 +62,7 @@ fn nvme_reads_are_bounded() {
     let cntlid = nvme_admin(&mut admin, VOLUME_NQN);
     let open = |peer: &mut Peer<'_>| {
         peer.say(&[&[0, 0, 128, 0, 128, 0, 0, 0][..], &[0; 120]].concat());
-        nvme_connect(peer, VOLUME_NQN, 1, cntlid);
+        nvme_connect(peer, VOLUME_NQN, QueueId(1), cntlid);
     };
     let read = |number: u32| {
         let mut sqe = Sqe::new(2, CommandId(number as u16 & 0x7fff), 1);

@@ -19,6 +19,7 @@ use iotax_node::{
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, iscsi,
     nfs::v3::{self, Stability},
+    nvme::QueueId,
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
 };
 use support::{Heap, perform, server::PROTOCOLS};
@@ -160,7 +161,7 @@ impl World {
             admin.receive(NOW, &bytes, &mut news).expect("an admin queue");
         }
         let info = admin.controller().expect("a controller");
-        IoQueue::new(NOW, config, info, 1)
+        IoQueue::new(NOW, config, info, QueueId(1))
     }
 
     fn write(&mut self, client: usize, offset: u64, data: Vec<u8>) {

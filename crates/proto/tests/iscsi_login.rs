@@ -9,7 +9,7 @@ use iotax_proto::{
         Credentials, DigestWish, DiscoveredTarget, Wishes,
         initiator::{self, Chap, Discovery, Mutual},
         pdu::{
-            LoginRequest, TaskTag,
+            LoginRequest, SessionHandle, TaskTag,
             login::{login_status, stage},
         },
         target_side::{AuthPolicy, Config, Connection, LoginRefusal},
@@ -118,7 +118,7 @@ fn logins_that_cannot_be_are_refused_with_the_standards_status() {
         login_status::INITIATOR_ERROR
     );
     assert_eq!(status_of(|first| first.version_min = 1, &names), login_status::UNSUPPORTED_VERSION);
-    assert_eq!(status_of(|first| first.tsih = 9, &names), login_status::SESSION_DOES_NOT_EXIST);
+    assert_eq!(status_of(|first| first.tsih = SessionHandle(9), &names), login_status::SESSION_DOES_NOT_EXIST);
     assert_eq!(status_of(|first| first.nsg = 2, &names), login_status::INITIATOR_ERROR);
     assert_eq!(status_of(|first| first.csg = 2, &names), login_status::INITIATOR_ERROR);
     assert_eq!(status_of(|first| first.continued = true, &names), login_status::INITIATOR_ERROR);

@@ -8,8 +8,9 @@ use iotax_proto::{
     iscsi::{
         Wishes,
         pdu::{
-            DataIn, DataOut, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t, Reject, ScsiCommand, ScsiResponse,
-            Snack, TaskManagement, TaskManagementResponse, TaskTag, TextRequest, TextResponse, TransferTag,
+            ConnectionId, DataIn, DataOut, LogoutRequest, LogoutResponse, NopIn, NopOut, R2t, Reject, ScsiCommand,
+            ScsiResponse, Snack, TaskManagement, TaskManagementResponse, TaskTag, TextRequest, TextResponse,
+            TransferTag,
             control::{function, function_response, reject_reason},
             login::logout_response,
         },
@@ -414,13 +415,13 @@ fn logout_is_answered_and_ends_the_session() {
     };
     let response =
         |peer: &mut Peer, request: LogoutRequest| LogoutResponse::parse(&peer.ask(request.encode(), &[]).0).response;
-    assert_eq!(response(&mut peer, logout(1, 99)), logout_response::CID_NOT_FOUND);
-    assert_eq!(response(&mut peer, logout(2, 0)), logout_response::RECOVERY_NOT_SUPPORTED);
+    assert_eq!(response(&mut peer, logout(1, ConnectionId(99))), logout_response::CID_NOT_FOUND);
+    assert_eq!(response(&mut peer, logout(2, ConnectionId(0))), logout_response::RECOVERY_NOT_SUPPORTED);
     assert!(!Target::<MemoryBackend>::is_closing(&peer.target));
     peer.backend.queues = true;
     let read = peer.read_command(TaskTag(1), 1, 512);
     peer.send(read.encode(), &[]).unwrap();
-    assert_eq!(response(&mut peer, logout(1, 0)), logout_response::CLOSED);
+    assert_eq!(response(&mut peer, logout(1, ConnectionId(0))), logout_response::CLOSED);
     assert!(Target::<MemoryBackend>::is_closing(&peer.target));
     assert_eq!(peer.backend.open_operations(), 0);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use iotax_proto::{
     Initiator, Instant, Refusal, Target, ViolationKind,
     nvme::{
-        CommandId, DISCOVERY_NQN, Sqe, Status, SubsystemConfig,
+        CommandId, ControllerId, DISCOVERY_NQN, QueueId, Sqe, Status, SubsystemConfig,
         command::{Connect, ConnectData, Sgl, admin, fabrics, feature, log_id},
         identify::{self, cns},
         log::GetLogPage,
@@ -63,7 +63,7 @@ fn property_get(offset: u32) -> Sqe {
     sqe
 }
 
-fn queue() -> (Server, Raw, u16) {
+fn queue() -> (Server, Raw, ControllerId) {
     let mut server = Server::new();
     let (raw, cntlid) = Raw::admin(&mut server, &TargetConfig::default());
     (server, raw, cntlid)
@@ -89,7 +89,7 @@ fn handshake_offers_what_the_configuration_allows() {
 #[test]
 fn handshake_out_of_order_or_of_another_version_ends_the_connection() {
     let mut server = Server::new();
-    let early = capsule(&connect(0, 31).sqe(CommandId(0)), &[]);
+    let early = capsule(&connect(QueueId::ADMIN, 31).sqe(CommandId(0)), &[]);
     let (term, _) = Raw::new(&TargetConfig::default()).send_fatal(&mut server, &early);
     assert_eq!(term.status, Fes::SequenceError as u16);
 
@@ -112,7 +112,9 @@ fn host_alignment_pads_the_data() {
     let mut server = Server::new();
     let mut raw = Raw::new(&TargetConfig::default());
     raw.send(&mut server, &ic_req(15, 0)).expect("handshake");
-    assert!(raw.connect(&mut server, &connect(0, 31), &connect_data(0xffff)).status.is_success());
+    assert!(
+        raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY)).status.is_success()
+    );
     assert!(raw.status(&mut server, &property_set(property::CC_ENABLE)).is_success());
     raw.target.receive(raw.now, &capsule(&identify_command(cns::CONTROLLER, 0), &[]), &mut server).expect("stands");
     let bytes = Target::<Server>::transmit(&mut raw.target).take_bytes();
@@ -135,24 +137,29 @@ fn peer_that_does_not_connect_in_time_is_given_up() {
 
 #[test]
 fn connect_refuses_with_the_field_at_fault() {
-    let host = |nqn: &str| ConnectData { hostnqn: nqn.into(), ..connect_data(0xffff) };
-    let right = connect_data(0xffff);
+    let host = |nqn: &str| ConnectData { hostnqn: nqn.into(), ..connect_data(ControllerId::ANY) };
+    let right = connect_data(ControllerId::ANY);
     let cases = [
-        (Connect { record_format: 1, ..connect(0, 31) }, right.clone(), Status::CONNECT_INCOMPATIBLE_FORMAT, 0),
-        (connect(0, 0), right.clone(), Status::CONNECT_INVALID_PARAMETERS, 44),
-        (connect(0, 128), right.clone(), Status::CONNECT_INVALID_PARAMETERS, 44),
-        (connect(0, 31), connect_data(5), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 16),
-        (connect(1, 31), connect_data(5), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 16),
-        (connect(0, 31), host("nqn.stranger"), Status::CONNECT_INVALID_HOST, 0),
         (
-            connect(0, 31),
+            Connect { record_format: 1, ..connect(QueueId::ADMIN, 31) },
+            right.clone(),
+            Status::CONNECT_INCOMPATIBLE_FORMAT,
+            0,
+        ),
+        (connect(QueueId::ADMIN, 0), right.clone(), Status::CONNECT_INVALID_PARAMETERS, 44),
+        (connect(QueueId::ADMIN, 128), right.clone(), Status::CONNECT_INVALID_PARAMETERS, 44),
+        (connect(QueueId::ADMIN, 31), connect_data(ControllerId(5)), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 16),
+        (connect(QueueId(1), 31), connect_data(ControllerId(5)), Status::CONNECT_INVALID_PARAMETERS, 1 << 16 | 16),
+        (connect(QueueId::ADMIN, 31), host("nqn.stranger"), Status::CONNECT_INVALID_HOST, 0),
+        (
+            connect(QueueId::ADMIN, 31),
             ConnectData { subnqn: "nqn.other".into(), ..right.clone() },
             Status::CONNECT_INVALID_PARAMETERS,
             1 << 16 | 256,
         ),
         (
-            connect(1, 31),
-            ConnectData { subnqn: DISCOVERY_NQN.into(), ..connect_data(1) },
+            connect(QueueId(1), 31),
+            ConnectData { subnqn: DISCOVERY_NQN.into(), ..connect_data(ControllerId(1)) },
             Status::CONNECT_INVALID_PARAMETERS,
             1 << 16 | 16,
         ),
@@ -181,18 +188,18 @@ fn io_queue_connects_once_to_a_granted_identifier_of_an_enabled_controller_of_it
         let cqe = raw.connect(&mut server, &command, &data);
         (raw, cqe.status.code(), cqe.result, cqe.sq_head)
     };
-    let (_kept, status, result, sq_head) = attempt(connect(1, 7), connect_data(cntlid));
-    assert_eq!((status, result, sq_head), (0, u64::from(cntlid), 0xffff));
-    assert_eq!(attempt(connect(1, 7), connect_data(cntlid)).1, Status::INVALID_QUEUE.code());
-    assert_eq!(attempt(connect(3, 7), connect_data(cntlid)).2, 42);
+    let (_kept, status, result, sq_head) = attempt(connect(QueueId(1), 7), connect_data(cntlid));
+    assert_eq!((status, result, sq_head), (0, u64::from(cntlid.0), 0xffff));
+    assert_eq!(attempt(connect(QueueId(1), 7), connect_data(cntlid)).1, Status::INVALID_QUEUE.code());
+    assert_eq!(attempt(connect(QueueId(3), 7), connect_data(cntlid)).2, 42);
     let other = ConnectData { host_id: [1; 16], ..connect_data(cntlid) };
-    assert_eq!(attempt(connect(2, 7), other).2, 1 << 16);
+    assert_eq!(attempt(connect(QueueId(2), 7), other).2, 1 << 16);
     let other = ConnectData { hostnqn: "nqn.other".into(), ..connect_data(cntlid) };
-    assert_eq!(attempt(connect(2, 7), other).2, 1 << 16 | 512);
+    assert_eq!(attempt(connect(QueueId(2), 7), other).2, 1 << 16 | 512);
     assert_eq!(admin.status(&mut server, &set_feature(feature::QUEUE_COUNT, 0)).code(), Status::SEQUENCE_ERROR.code());
     assert!(admin.status(&mut server, &property_set(0)).is_success());
     let mut raw = Raw::open(&mut server, &config);
-    let cqe = raw.connect(&mut server, &connect(2, 7), &connect_data(cntlid));
+    let cqe = raw.connect(&mut server, &connect(QueueId(2), 7), &connect_data(cntlid));
     assert_eq!(cqe.status.code(), Status::SEQUENCE_ERROR.code());
 }
 
@@ -200,10 +207,10 @@ fn io_queue_connects_once_to_a_granted_identifier_of_an_enabled_controller_of_it
 fn connect_data_may_come_after_an_r2t() {
     let mut server = Server::new();
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let mut sqe = connect(0, 31).sqe(CommandId(4));
+    let mut sqe = connect(QueueId::ADMIN, 31).sqe(CommandId(4));
     sqe.set_sgl(Sgl::Transport { len: 1024 });
     let r2t = raw.one(&mut server, &sqe, &[]).r2t();
-    let data = connect_data(0xffff).encode();
+    let data = connect_data(ControllerId::ANY).encode();
     let answers = raw.send(&mut server, &h2c_data(CommandId(4), r2t.ttag, 0, true, &data)).expect("stands");
     assert_eq!(answers[0].status(), 0);
 }
@@ -213,8 +220,13 @@ fn only_connect_may_come_first() {
     let mut server = Server::new();
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
     assert_eq!(raw.status(&mut server, &property_get(property::CAP)).code(), Status::SEQUENCE_ERROR.code());
-    assert!(raw.connect(&mut server, &connect(0, 31), &connect_data(0xffff)).status.is_success());
-    assert_eq!(raw.status(&mut server, &connect(0, 31).sqe(CommandId(0))).code(), Status::SEQUENCE_ERROR.code());
+    assert!(
+        raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY)).status.is_success()
+    );
+    assert_eq!(
+        raw.status(&mut server, &connect(QueueId::ADMIN, 31).sqe(CommandId(0))).code(),
+        Status::SEQUENCE_ERROR.code()
+    );
     assert_eq!(
         raw.status(&mut server, &Sqe::new(admin::KEEP_ALIVE, CommandId(1), 0)).code(),
         Status::SEQUENCE_ERROR.code()
@@ -229,11 +241,14 @@ fn allowed_hosts_and_controller_limit_are_kept() {
         ..SubsystemConfig::new(SUBNQN)
     });
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let data = ConnectData { hostnqn: "nqn.other".into(), ..connect_data(0xffff) };
-    assert_eq!(raw.connect(&mut server, &connect(0, 31), &data).status.code(), Status::CONNECT_INVALID_HOST.code());
+    let data = ConnectData { hostnqn: "nqn.other".into(), ..connect_data(ControllerId::ANY) };
+    assert_eq!(
+        raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &data).status.code(),
+        Status::CONNECT_INVALID_HOST.code()
+    );
     let (_kept, _) = Raw::admin(&mut server, &TargetConfig::default());
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let cqe = raw.connect(&mut server, &connect(0, 31), &connect_data(0xffff));
+    let cqe = raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY));
     assert_eq!(cqe.status, Status::CONNECT_CONTROLLER_BUSY, "which may be tried again");
 }
 
@@ -243,7 +258,9 @@ fn allowed_hosts_and_controller_limit_are_kept() {
 fn properties_follow_enable_reset_and_shutdown() {
     let mut server = Server::new();
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    assert!(raw.connect(&mut server, &connect(0, 31), &connect_data(0xffff)).status.is_success());
+    assert!(
+        raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY)).status.is_success()
+    );
     let mut get = |raw: &mut Raw, offset| raw.one(&mut server, &property_get(offset), &[]).response().result;
     let cap = get(&mut raw, property::CAP);
     assert_eq!((property::max_sq_size(cap), cap >> 37 & 1, property::min_page_size_bytes(cap)), (1023, 1, 4096));
@@ -425,8 +442,8 @@ fn identifier_of_an_event_request_may_be_used_again_and_the_request_is_forgotten
 #[test]
 fn admin_queue_and_other_io_queues_outlive_an_io_queue() {
     let (mut server, mut admin, cntlid) = queue();
-    let mut first = Raw::io(&mut server, &TargetConfig::default(), cntlid, 1);
-    let mut second = Raw::io(&mut server, &TargetConfig::default(), cntlid, 2);
+    let mut first = Raw::io(&mut server, &TargetConfig::default(), cntlid, QueueId(1));
+    let mut second = Raw::io(&mut server, &TargetConfig::default(), cntlid, QueueId(2));
     for (what, lost) in [("without a word", 0), ("by a fault", 1), ("by Disconnect", 2)] {
         match lost {
             0 => first.target.disconnected(Instant(5), &mut server),
@@ -441,7 +458,7 @@ fn admin_queue_and_other_io_queues_outlive_an_io_queue() {
             "{what}: flush on the other queue"
         );
         assert!(admin.status(&mut server, &property_get(property::CC)).is_success(), "{what}");
-        first = Raw::io(&mut server, &TargetConfig::default(), cntlid, 1);
+        first = Raw::io(&mut server, &TargetConfig::default(), cntlid, QueueId(1));
     }
 }
 
@@ -451,8 +468,8 @@ fn host_without_a_name_comes_in_where_every_host_does() {
         let config = SubsystemConfig { allowed_hosts: allowed, ..SubsystemConfig::new(SUBNQN) };
         let mut server = Server::with_config(config);
         let mut raw = Raw::open(&mut server, &TargetConfig::default());
-        let data = ConnectData { hostnqn: String::new(), ..connect_data(0xffff) };
-        let status = raw.connect(&mut server, &connect(0, 31), &data).status;
+        let data = ConnectData { hostnqn: String::new(), ..connect_data(ControllerId::ANY) };
+        let status = raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &data).status;
         assert_eq!(status.is_success(), is_in, "{status:?}");
     }
 }
@@ -472,8 +489,8 @@ fn reset_forgets_event_requests() {
 fn silent_host_loses_its_controller() {
     let mut server = Server::new();
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let command = Connect { keep_alive_ms: 500, ..connect(0, 31) };
-    assert!(raw.connect(&mut server, &command, &connect_data(0xffff)).status.is_success());
+    let command = Connect { keep_alive_ms: 500, ..connect(QueueId::ADMIN, 31) };
+    assert!(raw.connect(&mut server, &command, &connect_data(ControllerId::ANY)).status.is_success());
     assert!(raw.status(&mut server, &property_set(property::CC_ENABLE)).is_success());
     raw.now = Instant(400_000_000);
     assert!(raw.status(&mut server, &Sqe::new(admin::KEEP_ALIVE, CommandId(1), 0)).is_success());
@@ -562,8 +579,8 @@ fn discovery_fetches_the_whole_log() {
 fn discovery_controller_is_no_io_controller() {
     let mut server = Server::new();
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let data = ConnectData { subnqn: DISCOVERY_NQN.into(), ..connect_data(0xffff) };
-    assert!(raw.connect(&mut server, &connect(0, 31), &data).status.is_success());
+    let data = ConnectData { subnqn: DISCOVERY_NQN.into(), ..connect_data(ControllerId::ANY) };
+    assert!(raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &data).status.is_success());
     assert!(raw.status(&mut server, &property_set(property::CC_ENABLE)).is_success());
     let controller = raw.data(&mut server, &identify_command(cns::CONTROLLER, 0));
     assert_eq!((controller[111], &controller[1792..1796]), (2, &[0; 4][..]));

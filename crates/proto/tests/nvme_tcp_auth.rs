@@ -8,7 +8,7 @@ use std::time::Duration;
 use iotax_proto::{
     Initiator, Io, Refusal, Target, Violation, ViolationKind,
     nvme::{
-        CommandId, Sqe, Status,
+        CommandId, ControllerId, QueueId, Sqe, Status,
         auth::{self, DhGroup, Entropy, Failure, Hash, HostConfig, Message, Offer, Policy, Secret},
         command::{ConnectData, admin, fabrics},
     },
@@ -153,7 +153,7 @@ fn hash_or_group_that_only_one_side_allows_is_refused() {
 /// A queue after Connect, before authentication.
 fn unproven(server: &mut Server) -> Raw {
     let mut raw = Raw::open(server, &TargetConfig::default());
-    let cqe = raw.connect(server, &connect(0, 31), &connect_data(0xffff));
+    let cqe = raw.connect(server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY));
     assert_eq!((cqe.status, cqe.result >> 16), (Status::SUCCESS, 2), "ATR");
     raw
 }
@@ -333,7 +333,7 @@ fn controller_that_leaves_out_its_own_proof_is_refused() {
 }
 
 fn new_host() -> auth::Host {
-    auth::Host::new(HostConfig { hash: Some(Hash::Sha256), ..host(true) }, "nqn.h", "nqn.s", 0)
+    auth::Host::new(HostConfig { hash: Some(Hash::Sha256), ..host(true) }, "nqn.h", "nqn.s", QueueId::ADMIN)
 }
 
 /// The one that `new_host` chose.
@@ -371,8 +371,8 @@ fn message_is_answered_when_its_arithmetic_is_done_elsewhere() {
 fn host_without_a_name_has_no_secret() {
     let mut server = server(policy());
     let mut raw = Raw::open(&mut server, &TargetConfig::default());
-    let data = ConnectData { hostnqn: String::new(), ..connect_data(0xffff) };
-    let cqe = raw.connect(&mut server, &connect(0, 31), &data);
+    let data = ConnectData { hostnqn: String::new(), ..connect_data(ControllerId::ANY) };
+    let cqe = raw.connect(&mut server, &connect(QueueId::ADMIN, 31), &data);
     assert_eq!((cqe.status.code(), cqe.result), (Status::CONNECT_INVALID_PARAMETERS.code(), 1 << 16 | 512));
 }
 

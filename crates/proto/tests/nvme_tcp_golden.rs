@@ -10,7 +10,7 @@ use std::{fmt::Write, fs, path::PathBuf, process::Command};
 use iotax_proto::{
     Initiator, Io, Payload, Target,
     nvme::{
-        CommandId, Sqe,
+        CommandId, ControllerId, QueueId, Sqe,
         command::{Sgl, admin, fabrics, feature, log_id},
         log::GetLogPage,
         property,
@@ -83,9 +83,9 @@ fn admin_session() -> Vec<(char, Vec<u8>)> {
         lines.extend(split(&answer).into_iter().map(|pdu| ('<', pdu)));
     };
     say(&mut raw, ic_req(0, 0));
-    let mut sqe = connect(0, 31).sqe(CommandId(0));
+    let mut sqe = connect(QueueId::ADMIN, 31).sqe(CommandId(0));
     sqe.set_sgl(Sgl::InCapsule { offset: 0, len: 1024 });
-    say(&mut raw, capsule(&sqe, &connect_data(0xffff).encode()));
+    say(&mut raw, capsule(&sqe, &connect_data(ControllerId::ANY).encode()));
     let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
     enable.set_cdw(11, property::CC);
     enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);

@@ -8,6 +8,7 @@ use arbtest::{
 };
 use iotax_proto::{
     Initiator, Instant, Io, Payload, Target,
+    nvme::QueueId,
     nvme_tcp::{AdminQueue, Discovery, TargetConfig, TargetQueue, decode::describe, pdu::Digests},
 };
 use nvme_support::{
@@ -122,7 +123,7 @@ fn target_survives_random_bytes_in_every_phase() {
         let mut target = match u.int_in_range(0..=3)? {
             0 => TargetQueue::new(Instant(0), target_config()),
             1 => Raw::open(&mut server, &target_config()).target,
-            2 => Raw::io(&mut server, &target_config(), cntlid, 1).target,
+            2 => Raw::io(&mut server, &target_config(), cntlid, QueueId(1)).target,
             _ => std::mem::replace(&mut admin.target, TargetQueue::new(Instant(0), target_config())),
         };
         feed_target(u, &mut server, &mut target, &stream)

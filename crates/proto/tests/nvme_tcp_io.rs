@@ -5,7 +5,7 @@ mod nvme_support;
 use iotax_proto::{
     Target, UnitError, ViolationKind,
     nvme::{
-        CommandId, Sqe, Status,
+        CommandId, ControllerId, QueueId, Sqe, Status,
         command::{Sgl, fabrics, nvm},
         io::{encode_range, set_deallocate_one},
     },
@@ -32,7 +32,7 @@ fn config() -> TargetConfig {
 fn queue() -> (Server, Raw, Raw) {
     let mut server = Server::new();
     let (admin, cntlid) = Raw::admin(&mut server, &config());
-    let io = Raw::io(&mut server, &config(), cntlid, 1);
+    let io = Raw::io(&mut server, &config(), cntlid, QueueId(1));
     (server, admin, io)
 }
 
@@ -329,7 +329,7 @@ fn disconnect_ends_the_queue_and_frees_its_identifier() {
     let (mut server, _admin, mut io) = queue();
     assert!(io.status(&mut server, &Sqe::fabrics(fabrics::DISCONNECT, CommandId(3))).is_success());
     assert!(Target::<Server>::is_closing(&io.target));
-    Raw::io(&mut server, &config(), 1, 1);
+    Raw::io(&mut server, &config(), ControllerId(1), QueueId(1));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use iotax_proto::{
         v3::{self, Arguments, Results},
     },
     nvme::{
-        CommandId, Sqe,
+        CommandId, ControllerId, QueueId, Sqe,
         command::{Connect, ConnectData, Sgl, fabrics},
         log::GetLogPage,
         property,
@@ -110,9 +110,9 @@ pub fn capsule(sqe: &Sqe, data: &[u8]) -> Vec<u8> {
     [&[4, 0, 72, data_offset], &(72 + data.len() as u32).to_le_bytes()[..], &sqe.0, data].concat()
 }
 
-pub fn nvme_admin(peer: &mut Peer<'_>, subnqn: &str) -> u16 {
+pub fn nvme_admin(peer: &mut Peer<'_>, subnqn: &str) -> ControllerId {
     peer.say(&[&[0, 0, 128, 0, 128, 0, 0, 0][..], &[0; 120]].concat());
-    let cntlid = nvme_connect(peer, subnqn, 0, 0xffff);
+    let cntlid = nvme_connect(peer, subnqn, QueueId::ADMIN, ControllerId::ANY);
     let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
     enable.set_cdw(11, property::CC);
     enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
@@ -120,15 +120,20 @@ pub fn nvme_admin(peer: &mut Peer<'_>, subnqn: &str) -> u16 {
     cntlid
 }
 
-pub fn nvme_connect(peer: &mut Peer<'_>, subnqn: &str, qid: u16, cntlid: u16) -> u16 {
-    let connect =
-        Connect { record_format: 0, qid, sq_size: 31, disable_sq_flow_control: qid > 0, keep_alive_ms: 600_000 };
+pub fn nvme_connect(peer: &mut Peer<'_>, subnqn: &str, qid: QueueId, cntlid: ControllerId) -> ControllerId {
+    let connect = Connect {
+        record_format: 0,
+        qid,
+        sq_size: 31,
+        disable_sq_flow_control: qid > QueueId::ADMIN,
+        keep_alive_ms: 600_000,
+    };
     let mut sqe = connect.sqe(CommandId(0));
     sqe.set_sgl(Sgl::InCapsule { offset: 0, len: ConnectData::LEN as u32 });
     let data = ConnectData { host_id: [9; 16], cntlid, subnqn: subnqn.into(), hostnqn: "nqn.2026-11.x:deaf".into() };
     let answer = peer.say(&capsule(&sqe, &data.encode()));
     assert_eq!(answer[22..24], [0, 0], "connected");
-    u16::from_le_bytes([answer[8], answer[9]])
+    ControllerId(u16::from_le_bytes([answer[8], answer[9]]))
 }
 
 pub fn log_page(id: u8) -> impl Fn(u32) -> Vec<u8> {

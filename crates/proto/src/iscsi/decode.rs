@@ -76,7 +76,7 @@ fn words(bhs: &Bhs, data: &[u8]) -> Result<String, Violation> {
         LoginRequest::OPCODE => {
             let pdu = LoginRequest::parse(bhs);
             let next = if pdu.transit { format!("→{}", pdu.nsg) } else { String::new() };
-            format!("Login Request stage {}{next} tsih={}{}", pdu.csg, pdu.tsih, text(data)?)
+            format!("Login Request stage {}{next} tsih={}{}", pdu.csg, pdu.tsih.0, text(data)?)
         }
         TextRequest::OPCODE => format!("Text Request{}", text(data)?),
         DataOut::OPCODE => {
@@ -101,7 +101,7 @@ fn words(bhs: &Bhs, data: &[u8]) -> Result<String, Violation> {
             let pdu = LoginResponse::parse(bhs);
             let next = if pdu.transit { format!("→{}", pdu.nsg) } else { String::new() };
             let status = login_status::name(pdu.status);
-            format!("Login Response stage {}{next} tsih={} {status}{}", pdu.csg, pdu.tsih, text(data)?)
+            format!("Login Response stage {}{next} tsih={} {status}{}", pdu.csg, pdu.tsih.0, text(data)?)
         }
         TextResponse::OPCODE => format!("Text Response{}", text(data)?),
         DataIn::OPCODE => {

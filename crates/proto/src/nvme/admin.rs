@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, rc::Rc, vec, vec::Vec};
 use core::{fmt, net::IpAddr, time::Duration};
 
 use super::{
-    Namespace, NvmeBackend, Sqe, Status, Subsystem,
+    ControllerId, Namespace, NvmeBackend, QueueId, Sqe, Status, Subsystem,
     command::{CommandId, NSID_ALL, admin, fabrics, feature, log_id},
     identify::{self, ControllerLimits, MAX_ASYNC_EVENTS, cns},
     log::{self, GetLogPage},
@@ -75,7 +75,7 @@ impl Event {
 pub struct AdminController {
     subsystem: Rc<dyn Shared<Subsystem>>,
     is_discovery: bool,
-    cntlid: u16,
+    cntlid: ControllerId,
     host: HostIdentity,
     limits: ControllerLimits,
     generation: Generation,
@@ -143,7 +143,7 @@ impl AdminController {
         Some(controller)
     }
 
-    pub fn cntlid(&self) -> u16 {
+    pub fn cntlid(&self) -> ControllerId {
         self.cntlid
     }
 
@@ -202,8 +202,8 @@ impl AdminController {
     /// Abort (NVMe base 2.1 §5.1.1) is the controller's best effort: of the commands outstanding it takes back event requests.
     fn abort(&mut self, sqe: &Sqe) -> AdminOutcome {
         const NOT_ABORTED: u64 = 1;
-        let (sqid, cid) = (sqe.cdw(10) as u16, CommandId((sqe.cdw(10) >> 16) as u16));
-        match self.event_requests.iter().position(|known| *known == cid).filter(|_| sqid == 0) {
+        let (sqid, cid) = (QueueId(sqe.cdw(10) as u16), CommandId((sqe.cdw(10) >> 16) as u16));
+        match self.event_requests.iter().position(|known| *known == cid).filter(|_| sqid == QueueId::ADMIN) {
             Some(at) => {
                 self.event_requests.remove(at);
                 self.released.push_back((cid, Some(Status::ABORT_REQUESTED)));

@@ -8,8 +8,6 @@ pub const SQE_LEN: usize = 64;
 pub const CQE_LEN: usize = 16;
 /// Every namespace, where a command may mean all of them.
 pub const NSID_ALL: u32 = 0xffff_ffff;
-/// Controller ID with which a host asks for any controller (dynamic controller model).
-pub const CNTLID_ANY: u16 = 0xffff;
 
 /// Opcodes of admin commands.
 pub mod admin {
@@ -106,6 +104,23 @@ impl fmt::LowerHex for CommandId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::LowerHex::fmt(&self.0, f)
     }
+}
+
+/// CNTLID: a controller among those of its subsystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControllerId(pub u16);
+
+impl ControllerId {
+    /// A host asks for any controller (dynamic controller model).
+    pub const ANY: Self = Self(0xffff);
+}
+
+/// QID: a queue among those of its controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueueId(pub u16);
+
+impl QueueId {
+    pub const ADMIN: Self = Self(0);
 }
 
 /// A submission queue entry.
@@ -280,7 +295,7 @@ impl Cqe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
     pub record_format: u16,
-    pub qid: u16,
+    pub qid: QueueId,
     /// 0's based.
     pub sq_size: u16,
     pub disable_sq_flow_control: bool,
@@ -297,7 +312,7 @@ impl Connect {
     pub fn parse(sqe: &Sqe) -> Self {
         Self {
             record_format: sqe.u16(40),
-            qid: sqe.u16(42),
+            qid: QueueId(sqe.u16(42)),
             sq_size: sqe.u16(44),
             disable_sq_flow_control: sqe.0[46] & CATTR_DISABLE_SQ_FLOW_CONTROL != 0,
             keep_alive_ms: sqe.u32(48),
@@ -307,7 +322,7 @@ impl Connect {
     pub fn sqe(&self, cid: CommandId) -> Sqe {
         let mut sqe = Sqe::fabrics(fabrics::CONNECT, cid);
         sqe.put_u16(40, self.record_format);
-        sqe.put_u16(42, self.qid);
+        sqe.put_u16(42, self.qid.0);
         sqe.put_u16(44, self.sq_size);
         sqe.0[46] = if self.disable_sq_flow_control { CATTR_DISABLE_SQ_FLOW_CONTROL } else { 0 };
         sqe.put_u32(48, self.keep_alive_ms);
@@ -329,7 +344,7 @@ impl Connect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectData {
     pub host_id: [u8; 16],
-    pub cntlid: u16,
+    pub cntlid: ControllerId,
     pub subnqn: String,
     pub hostnqn: String,
 }
@@ -346,7 +361,7 @@ impl ConnectData {
         host_id.copy_from_slice(&bytes[..16]);
         Self {
             host_id,
-            cntlid: u16::from_le_bytes([bytes[16], bytes[17]]),
+            cntlid: ControllerId(u16::from_le_bytes([bytes[16], bytes[17]])),
             subnqn: text::parse(&bytes[256..512]),
             hostnqn: text::parse(&bytes[512..768]),
         }
@@ -355,7 +370,7 @@ impl ConnectData {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..16].copy_from_slice(&self.host_id);
-        bytes[16..18].copy_from_slice(&self.cntlid.to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.cntlid.0.to_le_bytes());
         text::zero_filled(&self.subnqn, &mut bytes[256..511]);
         text::zero_filled(&self.hostnqn, &mut bytes[512..767]);
         bytes
@@ -379,10 +394,20 @@ mod tests {
 
     #[test]
     fn connect_survives_encoding() {
-        let connect =
-            Connect { record_format: 0, qid: 3, sq_size: 127, disable_sq_flow_control: true, keep_alive_ms: 5000 };
+        let connect = Connect {
+            record_format: 0,
+            qid: QueueId(3),
+            sq_size: 127,
+            disable_sq_flow_control: true,
+            keep_alive_ms: 5000,
+        };
         assert_eq!(Connect::parse(&connect.sqe(CommandId(9))), connect);
-        let data = ConnectData { host_id: [7; 16], cntlid: 0xffff, subnqn: "nqn.a".into(), hostnqn: "nqn.b".into() };
+        let data = ConnectData {
+            host_id: [7; 16],
+            cntlid: ControllerId::ANY,
+            subnqn: "nqn.a".into(),
+            hostnqn: "nqn.b".into(),
+        };
         assert_eq!(ConnectData::parse(&data.encode()), data);
     }
 

@@ -3,7 +3,7 @@
 use alloc::{format, string::String};
 
 use super::{
-    Cqe, Sqe,
+    Cqe, QueueId, Sqe,
     command::{Connect, Sgl, admin, fabrics, nvm},
     log::GetLogPage,
 };
@@ -22,7 +22,7 @@ impl Queue {
     /// What a Connect command makes of its connection; `None` for every other command.
     pub fn of_connect(sqe: &Sqe) -> Option<Self> {
         let is_connect = sqe.is_fabrics() && sqe.fabrics_type() == fabrics::CONNECT;
-        is_connect.then(|| if Connect::parse(sqe).qid == 0 { Self::Admin } else { Self::Io })
+        is_connect.then(|| if Connect::parse(sqe).qid == QueueId::ADMIN { Self::Admin } else { Self::Io })
     }
 }
 
@@ -49,7 +49,7 @@ fn fabrics_command(sqe: &Sqe) -> String {
     match sqe.fabrics_type() {
         fabrics::CONNECT => {
             let connect = Connect::parse(sqe);
-            format!("Connect qid={} sqsize={} kato={}ms", connect.qid, connect.sq_size, connect.keep_alive_ms)
+            format!("Connect qid={} sqsize={} kato={}ms", connect.qid.0, connect.sq_size, connect.keep_alive_ms)
         }
         fabrics::PROPERTY_GET => format!("Property Get offset={:#x}", sqe.cdw(11)),
         fabrics::PROPERTY_SET => format!("Property Set offset={:#x} value={:#x}", sqe.cdw(11), sqe.u64(48)),

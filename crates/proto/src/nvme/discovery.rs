@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec, vec::Vec};
 
-use super::{subsystem::DiscoveryLog, text};
+use super::{ControllerId, subsystem::DiscoveryLog, text};
 
 /// The well-known name of the discovery subsystem.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -77,7 +77,7 @@ impl DiscoveryEntry {
         // TREQ: secure channel not required, SQ flow control may be disabled.
         bytes[3] = 2 | 1 << 2;
         bytes[4..6].copy_from_slice(&self.port_id.to_le_bytes());
-        bytes[6..8].copy_from_slice(&super::command::CNTLID_ANY.to_le_bytes());
+        bytes[6..8].copy_from_slice(&ControllerId::ANY.0.to_le_bytes());
         bytes[8..10].copy_from_slice(&ADMIN_QUEUE_ENTRIES.to_le_bytes());
         text::padded(&self.trsvcid, &mut bytes[32..64]);
         text::zero_filled(&self.subnqn, &mut bytes[256..511]);

@@ -3,6 +3,7 @@
 use alloc::{string::String, vec, vec::Vec};
 
 use super::{
+    ControllerId,
     command::SQE_LEN,
     property,
     subsystem::{MAX_NSID, Namespace, SubsystemConfig},
@@ -68,7 +69,12 @@ pub struct ControllerLimits {
 }
 
 /// CNS 01h.
-pub fn controller(config: &SubsystemConfig, is_discovery: bool, cntlid: u16, limits: &ControllerLimits) -> Vec<u8> {
+pub fn controller(
+    config: &SubsystemConfig,
+    is_discovery: bool,
+    cntlid: ControllerId,
+    limits: &ControllerLimits,
+) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     text::padded(&config.serial, &mut bytes[4..24]);
     text::padded(&config.model, &mut bytes[24..64]);
@@ -76,7 +82,7 @@ pub fn controller(config: &SubsystemConfig, is_discovery: bool, cntlid: u16, lim
     // CMIC: the subsystem may have several ports and several controllers, and reports ANA.
     bytes[76] = 1 | 1 << 1 | u8::from(!is_discovery) << 3;
     bytes[77] = (limits.max_transfer_bytes / 4096).ilog2() as u8;
-    bytes[78..80].copy_from_slice(&cntlid.to_le_bytes());
+    bytes[78..80].copy_from_slice(&cntlid.0.to_le_bytes());
     bytes[80..84].copy_from_slice(&property::VERSION.to_le_bytes());
     let oaes = if is_discovery { OAES_DISCOVERY } else { OAES_NAMESPACE };
     bytes[92..96].copy_from_slice(&oaes.to_le_bytes());
@@ -189,7 +195,7 @@ pub struct ControllerFields {
     pub serial: String,
     pub model: String,
     pub firmware: String,
-    pub cntlid: u16,
+    pub cntlid: ControllerId,
     /// In units of the minimum page size, as a power of two; 0 is no limit.
     pub mdts: u8,
     /// Keep Alive granularity in 100 ms; 0 where the command is not supported.
@@ -212,7 +218,7 @@ pub fn parse_controller(bytes: &[u8; LEN]) -> ControllerFields {
         serial: text::parse(&bytes[4..24]),
         model: text::parse(&bytes[24..64]),
         firmware: text::parse(&bytes[64..72]),
-        cntlid: u16_at(bytes, 78),
+        cntlid: ControllerId(u16_at(bytes, 78)),
         mdts: bytes[77],
         kas: u16_at(bytes, 320),
         has_sgl: bytes[536] & 3 != 0,
@@ -276,9 +282,9 @@ mod tests {
     #[test]
     fn controller_fields_survive_encoding() {
         let limits = ControllerLimits { in_capsule_bytes: 16_384, max_transfer_bytes: 1 << 20, max_queue_entries: 128 };
-        let bytes = controller(&SubsystemConfig::new("nqn.s"), false, 9, &limits);
+        let bytes = controller(&SubsystemConfig::new("nqn.s"), false, ControllerId(9), &limits);
         let fields = parse_controller(bytes.first_chunk().expect("4096 bytes"));
-        assert_eq!((fields.cntlid, fields.mdts, fields.in_capsule_bytes), (9, 8, 16_384));
+        assert_eq!((fields.cntlid, fields.mdts, fields.in_capsule_bytes), (ControllerId(9), 8, 16_384));
         assert_eq!(fields.model, "iotax");
         assert_eq!(fields.optional_commands, ONCS_COMPARE | ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES);
         assert!(fields.has_sgl && fields.has_disconnect);

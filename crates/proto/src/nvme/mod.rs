@@ -19,7 +19,7 @@ pub mod status;
 pub mod subsystem;
 mod text;
 
-pub use command::{CommandId, Cqe, Sqe};
+pub use command::{CommandId, ControllerId, Cqe, QueueId, Sqe};
 pub use discovery::{DISCOVERY_NQN, DiscoveryEntry};
 pub use status::Status;
 pub use subsystem::{Admission, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig};

@@ -11,15 +11,16 @@ use core::{
 };
 
 use super::{
-    DISCOVERY_NQN, DiscoveryEntry,
+    ControllerId, DISCOVERY_NQN, DiscoveryEntry, QueueId,
     auth::{Policy, Work, Worked},
 };
 use crate::{Backend, Origin, Shared, UnitId};
 
 /// Namespace IDs index a dense table in every I/O queue.
 pub const MAX_NSID: u32 = 1024;
-/// `FFF0h` and above are reserved (NVMe base 2.1 §3.1.2).
-const MAX_CNTLID: u16 = 0xffef;
+/// Controllers are numbered from 1; `FFF0h` and above are reserved (NVMe base 2.1 §3.1.2).
+const MIN_CNTLID: ControllerId = ControllerId(1);
+const MAX_CNTLID: ControllerId = ControllerId(0xffef);
 
 /// What an NVMe target asks of the server beside I/O.
 pub trait NvmeBackend: Backend {
@@ -89,7 +90,7 @@ pub struct SubsystemConfig {
     /// Host NQNs that may connect; `None` lets every host in.
     pub allowed_hosts: Option<Vec<String>>,
     /// Where controller IDs start, so that two servers of one subsystem can differ.
-    pub first_cntlid: u16,
+    pub first_cntlid: ControllerId,
 }
 
 impl SubsystemConfig {
@@ -103,7 +104,7 @@ impl SubsystemConfig {
             max_controllers_of_origin: 64,
             max_io_queues: 128,
             allowed_hosts: None,
-            first_cntlid: 1,
+            first_cntlid: MIN_CNTLID,
         }
     }
 
@@ -146,7 +147,7 @@ pub struct HostIdentity {
 }
 
 struct Controller {
-    cntlid: u16,
+    cntlid: ControllerId,
     host: HostIdentity,
     /// `None` until the host has proved itself: such a controller counts for nothing and keeps nobody out.
     origin: Option<Origin>,
@@ -154,7 +155,7 @@ struct Controller {
     is_ready: bool,
     io_queues: u16,
     /// I/O queues that are connected now.
-    connected: Vec<u16>,
+    connected: Vec<QueueId>,
 }
 
 /// Why an I/O queue cannot be attached.
@@ -174,12 +175,12 @@ pub struct Subsystem {
     namespaces: Vec<Namespace>,
     controllers: Vec<Controller>,
     generation: u64,
-    next_cntlid: u16,
+    next_cntlid: ControllerId,
 }
 
 impl Subsystem {
     pub fn new(config: SubsystemConfig) -> Self {
-        let next_cntlid = config.first_cntlid.clamp(1, MAX_CNTLID);
+        let next_cntlid = config.first_cntlid.clamp(MIN_CNTLID, MAX_CNTLID);
         Self { config, namespaces: Vec::new(), controllers: Vec::new(), generation: 1, next_cntlid }
     }
 
@@ -229,12 +230,12 @@ impl Subsystem {
         host: &HostIdentity,
         address: IpAddr,
         must_prove: bool,
-    ) -> Option<(u16, Generation)> {
+    ) -> Option<(ControllerId, Generation)> {
         let origin = (!must_prove).then(|| Origin::of_address(address));
         if origin.as_ref().is_some_and(|origin| !self.has_room(origin)) {
             return None;
         }
-        if self.controllers.len() >= usize::from(MAX_CNTLID) {
+        if self.controllers.len() >= usize::from(MAX_CNTLID.0) {
             return None;
         }
         while self.controllers.iter().any(|controller| controller.cntlid == self.next_cntlid) {
@@ -256,7 +257,7 @@ impl Subsystem {
     }
 
     /// The controller's host has proved itself; false where there are as many controllers as may be.
-    pub(super) fn prove_controller(&mut self, cntlid: u16) -> bool {
+    pub(super) fn prove_controller(&mut self, cntlid: ControllerId) -> bool {
         let Some(origin) = self.controller(cntlid).map(|controller| Origin::Name(controller.host.nqn.clone())) else {
             return false;
         };
@@ -274,7 +275,7 @@ impl Subsystem {
     }
 
     /// Ends a controller; its I/O queues see a dead generation.
-    pub(super) fn destroy_controller(&mut self, cntlid: u16) {
+    pub(super) fn destroy_controller(&mut self, cntlid: ControllerId) {
         self.controllers.retain(|controller| {
             if controller.cntlid == cntlid {
                 controller.generation.set(Generation::DEAD);
@@ -283,7 +284,7 @@ impl Subsystem {
         });
     }
 
-    pub(super) fn set_ready(&mut self, cntlid: u16, io_queues: u16) {
+    pub(super) fn set_ready(&mut self, cntlid: ControllerId, io_queues: u16) {
         if let Some(controller) = self.controller(cntlid) {
             controller.is_ready = true;
             controller.io_queues = io_queues;
@@ -291,7 +292,7 @@ impl Subsystem {
     }
 
     /// Controller reset: its I/O queues end, the controller stays.
-    pub(super) fn reset_controller(&mut self, cntlid: u16) -> Generation {
+    pub(super) fn reset_controller(&mut self, cntlid: ControllerId) -> Generation {
         let fresh = Generation::new(self.generation);
         if let Some(controller) = self.controller(cntlid) {
             controller.generation.set(Generation::DEAD);
@@ -303,12 +304,17 @@ impl Subsystem {
     }
 
     /// Any I/O queue is connected: then the queue count may not change any more.
-    pub(super) fn has_io_queues(&mut self, cntlid: u16) -> bool {
+    pub(super) fn has_io_queues(&mut self, cntlid: ControllerId) -> bool {
         self.controller(cntlid).is_some_and(|controller| !controller.connected.is_empty())
     }
 
     /// Makes I/O queue `qid` one of the controller's.
-    pub fn attach_io_queue(&mut self, cntlid: u16, qid: u16, host: &HostIdentity) -> Result<Generation, AttachError> {
+    pub fn attach_io_queue(
+        &mut self,
+        cntlid: ControllerId,
+        qid: QueueId,
+        host: &HostIdentity,
+    ) -> Result<Generation, AttachError> {
         let controller = self.controller(cntlid).ok_or(AttachError::NoController)?;
         if controller.host.nqn != host.nqn {
             return Err(AttachError::OtherHostNqn);
@@ -319,7 +325,7 @@ impl Subsystem {
         if !controller.is_ready {
             return Err(AttachError::NotReady);
         }
-        if qid > controller.io_queues {
+        if qid.0 > controller.io_queues {
             return Err(AttachError::QidTooHigh);
         }
         if controller.connected.contains(&qid) {
@@ -330,7 +336,7 @@ impl Subsystem {
     }
 
     /// Gives up what `attach_io_queue` gave; harmless where the controller was reset or ended meanwhile.
-    pub fn detach_io_queue(&mut self, cntlid: u16, qid: u16, generation: &Generation) {
+    pub fn detach_io_queue(&mut self, cntlid: ControllerId, qid: QueueId, generation: &Generation) {
         if let Some(controller) =
             self.controller(cntlid).filter(|known| Arc::ptr_eq(&known.generation.0, &generation.0))
         {
@@ -338,12 +344,13 @@ impl Subsystem {
         }
     }
 
-    fn controller(&mut self, cntlid: u16) -> Option<&mut Controller> {
+    fn controller(&mut self, cntlid: ControllerId) -> Option<&mut Controller> {
         self.controllers.iter_mut().find(|controller| controller.cntlid == cntlid)
     }
 
     fn advance_cntlid(&mut self) {
-        self.next_cntlid = if self.next_cntlid >= MAX_CNTLID { 1 } else { self.next_cntlid + 1 };
+        self.next_cntlid =
+            if self.next_cntlid >= MAX_CNTLID { MIN_CNTLID } else { ControllerId(self.next_cntlid.0 + 1) };
     }
 }
 
@@ -384,15 +391,21 @@ mod tests {
     fn io_queue_needs_a_ready_controller_of_the_same_host_and_a_free_qid() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
         let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, false).expect("room");
-        assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).err(), Some(AttachError::NotReady));
+        assert_eq!(subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).err(), Some(AttachError::NotReady));
         subsystem.set_ready(cntlid, 2);
-        assert_eq!(subsystem.attach_io_queue(cntlid + 1, 1, &host("nqn.h")).err(), Some(AttachError::NoController));
-        assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.x")).err(), Some(AttachError::OtherHostNqn));
-        assert_eq!(subsystem.attach_io_queue(cntlid, 3, &host("nqn.h")).err(), Some(AttachError::QidTooHigh));
-        let generation = subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).expect("attached");
-        assert_eq!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).err(), Some(AttachError::QidInUse));
-        subsystem.detach_io_queue(cntlid, 1, &generation);
-        assert!(subsystem.attach_io_queue(cntlid, 1, &host("nqn.h")).is_ok());
+        assert_eq!(
+            subsystem.attach_io_queue(ControllerId(cntlid.0 + 1), QueueId(1), &host("nqn.h")).err(),
+            Some(AttachError::NoController)
+        );
+        assert_eq!(
+            subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.x")).err(),
+            Some(AttachError::OtherHostNqn)
+        );
+        assert_eq!(subsystem.attach_io_queue(cntlid, QueueId(3), &host("nqn.h")).err(), Some(AttachError::QidTooHigh));
+        let generation = subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).expect("attached");
+        assert_eq!(subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).err(), Some(AttachError::QidInUse));
+        subsystem.detach_io_queue(cntlid, QueueId(1), &generation);
+        assert!(subsystem.attach_io_queue(cntlid, QueueId(1), &host("nqn.h")).is_ok());
     }
 
     #[test]
@@ -412,7 +425,7 @@ mod tests {
     #[test]
     fn hosts_that_prove_nothing_keep_nobody_out() {
         let mut subsystem = Subsystem::new(SubsystemConfig { max_controllers: 2, ..SubsystemConfig::new("nqn.s") });
-        let strangers: Vec<u16> =
+        let strangers: Vec<ControllerId> =
             (0..300).map(|_| subsystem.create_controller(&host("nqn.h"), LOCAL, true).expect("a number").0).collect();
         let (cntlid, _) = subsystem.create_controller(&host("nqn.h"), LOCAL, true).expect("a number");
         assert!(subsystem.prove_controller(cntlid));
@@ -425,8 +438,9 @@ mod tests {
     #[test]
     fn numbers_run_out_without_end_of_the_server() {
         let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
-        subsystem.next_cntlid = 1;
-        subsystem.controllers = (1..=MAX_CNTLID)
+        subsystem.next_cntlid = MIN_CNTLID;
+        subsystem.controllers = (MIN_CNTLID.0..=MAX_CNTLID.0)
+            .map(ControllerId)
             .map(|cntlid| Controller {
                 cntlid,
                 host: host("nqn.h"),

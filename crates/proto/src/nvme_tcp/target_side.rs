@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     nvme::{
-        CommandId, Cqe, NvmeBackend, auth,
+        CommandId, Cqe, NvmeBackend, QueueId, auth,
         fabrics::{
             Data,
             controller::{Destination, Queue, QueueConfig, Transport},
@@ -97,7 +97,7 @@ impl TargetQueue {
     }
 
     /// Queue ID once connected and, where that is asked for, authenticated.
-    pub fn qid(&self) -> Option<u16> {
+    pub fn qid(&self) -> Option<QueueId> {
         self.queue.qid()
     }
 

@@ -3,7 +3,10 @@
 use iotax_proto::{
     Instant, Target, Transmit, Violation,
     iscsi::{
-        pdu::{Bhs, Fragment, Framer, LoginRequest, LoginResponse, ScsiCommand, Sender, TaskTag, login::stage},
+        pdu::{
+            Bhs, Fragment, Framer, LoginRequest, LoginResponse, ScsiCommand, Sender, SessionHandle, TaskTag,
+            login::stage,
+        },
         target_side::{Config, Connection},
         text,
     },
@@ -42,7 +45,7 @@ impl Peer {
         let mut peer = Self::new(config, backend);
         let (response, _) = peer.login(keys);
         assert_eq!((response.status, response.nsg), (0, stage::FULL_FEATURE));
-        assert_ne!(response.tsih, 0);
+        assert_ne!(response.tsih, SessionHandle::NEW);
         peer
     }
 

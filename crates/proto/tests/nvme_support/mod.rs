@@ -15,7 +15,7 @@ use iotax_proto::{
     Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag,
     Target, UnitError, UnitId, UnitOp, Violation,
     nvme::{
-        Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
+        Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, QueueId, Refusal, Subsystem, SubsystemConfig,
         auth::{Policy, Work, Worked},
         fabrics::host::{ControllerInfo, SessionConfig},
         subsystem::DiscoveryLog,
@@ -417,7 +417,7 @@ pub fn io(
     target: &TargetConfig,
     cut: Cut,
 ) -> Pair<IoQueue> {
-    let mut pair = Pair::new(IoQueue::new(Instant(0), config, controller, qid), target, cut);
+    let mut pair = Pair::new(IoQueue::new(Instant(0), config, controller, QueueId(qid)), target, cut);
     pair.run(server).expect("the I/O queue connects");
     assert!(pair.events.geometry.is_some());
     pair

@@ -3,7 +3,7 @@
 use iotax_proto::{
     Instant, Target, Violation,
     nvme::{
-        CommandId, Cqe, Sqe, Status,
+        CommandId, ControllerId, Cqe, QueueId, Sqe, Status,
         command::{Connect, ConnectData, Sgl, fabrics},
         property,
     },
@@ -69,19 +69,19 @@ impl Raw {
     }
 
     /// An admin queue of an enabled controller, and the controller's ID.
-    pub fn admin(server: &mut Server, config: &TargetConfig) -> (Self, u16) {
+    pub fn admin(server: &mut Server, config: &TargetConfig) -> (Self, ControllerId) {
         let mut raw = Self::open(server, config);
-        let cqe = raw.connect(server, &connect(0, 31), &connect_data(0xffff));
+        let cqe = raw.connect(server, &connect(QueueId::ADMIN, 31), &connect_data(ControllerId::ANY));
         assert!(cqe.status.is_success(), "{cqe:?}");
         let mut enable = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(1));
         enable.set_cdw(11, property::CC);
         enable.set_cdw(12, property::CC_ENABLE | property::CC_ENTRY_SIZES);
         assert!(raw.status(server, &enable).is_success());
-        (raw, cqe.result as u16)
+        (raw, ControllerId(cqe.result as u16))
     }
 
     /// I/O queue `qid` of that controller with 8 entries and SQ flow control disabled.
-    pub fn io(server: &mut Server, config: &TargetConfig, cntlid: u16, qid: u16) -> Self {
+    pub fn io(server: &mut Server, config: &TargetConfig, cntlid: ControllerId, qid: QueueId) -> Self {
         let mut raw = Self::open(server, config);
         let cqe = raw.connect(server, &connect(qid, 7), &connect_data(cntlid));
         assert!(cqe.status.is_success(), "{cqe:?}");
@@ -132,11 +132,11 @@ impl Raw {
     }
 }
 
-pub fn connect(qid: u16, sq_size: u16) -> Connect {
-    Connect { record_format: 0, qid, sq_size, disable_sq_flow_control: qid > 0, keep_alive_ms: 0 }
+pub fn connect(qid: QueueId, sq_size: u16) -> Connect {
+    Connect { record_format: 0, qid, sq_size, disable_sq_flow_control: qid > QueueId::ADMIN, keep_alive_ms: 0 }
 }
 
-pub fn connect_data(cntlid: u16) -> ConnectData {
+pub fn connect_data(cntlid: ControllerId) -> ConnectData {
     ConnectData { host_id: HOST_ID, cntlid, subnqn: SUBNQN.into(), hostnqn: HOSTNQN.into() }
 }
 

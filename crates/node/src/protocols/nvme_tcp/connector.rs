@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use iotax_proto::{
     Geometry, Initiator, InitiatorEvents, Instant, IoError, Tag, Transmit, Violation,
     nvme::{
+        QueueId,
         auth::{Agreed, Entropy, HostConfig, Policy},
         fabrics::host,
     },
@@ -99,7 +100,7 @@ impl Controller {
             return ControlStep::Failed(Failure::new(FailureKind::Usage, message, self.place.clone()));
         }
         let link = |qid| {
-            let queue = IoQueue::new(now, &self.queue_config(), info, qid);
+            let queue = IoQueue::new(now, &self.queue_config(), info, QueueId(qid));
             Link { initiator: queue, to: Some(self.to) }
         };
         ControlStep::Open((1..=self.workers.count as u16).map(link).collect())
@@ -164,7 +165,7 @@ impl Control<IoQueue> for Controller {
                 ("revision", info.firmware.clone()),
             ],
             negotiated: vec![
-                ("cntlid", info.cntlid.to_string()),
+                ("cntlid", info.cntlid.0.to_string()),
                 ("header_digest", digests.header.to_string()),
                 ("data_digest", digests.data.to_string()),
                 ("maxh2cdata_bytes", admin.connection().max_h2c_data_bytes().to_string()),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use iotax_proto::{
     Instant,
-    nvme::auth::Worked,
+    nvme::{QueueId, auth::Worked},
     nvme_tcp::{IoQueue, TargetConfig, TargetQueue, decode::Stream},
 };
 
@@ -96,7 +96,7 @@ impl Definition for NvmeTcp {
     /// An admin queue.
     #[inline]
     fn carries_no_io(target: &TargetQueue) -> bool {
-        target.qid() == Some(0)
+        target.qid() == Some(QueueId::ADMIN)
     }
 
     fn describe(_: Digests) -> Box<dyn Describe> {

@@ -5,8 +5,8 @@ use crate::{
     iscsi::{
         Agreed,
         pdu::{
-            Bhs, LogoutRequest, NopIn, NopOut, ScsiCommand, Sender, TaskTag, TransferTag, command::ATTRIBUTE_SIMPLE,
-            login::logout_reason,
+            Bhs, ConnectionId, LogoutRequest, NopIn, NopOut, ScsiCommand, Sender, TaskTag, TransferTag,
+            command::ATTRIBUTE_SIMPLE, login::logout_reason,
         },
         serial::is_before,
     },
@@ -30,7 +30,7 @@ pub(super) mod control_itt {
 const ANSWERS_MAX: usize = 1 << 20;
 
 /// The connection's ID, of which each session has one.
-pub(super) const CID: u16 = 0;
+pub(super) const CID: ConnectionId = ConnectionId(0);
 
 /// The sending side of a connection with its counters.
 #[derive(Debug)]

@@ -71,20 +71,15 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-macro_rules! tags {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
+macro_rules! identifiers {
+    ($($(#[$doc:meta])* $name:ident($int:ty))*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// Names nothing.
-            pub const RESERVED: Self = Self(0xffff_ffff);
-        }
+        pub struct $name(pub $int);
 
         impl Field for $name {
             fn get(bhs: &[u8; BHS_LEN], at: usize) -> Self {
-                Self(u32::get(bhs, at))
+                Self(<$int>::get(bhs, at))
             }
 
             fn put(self, bhs: &mut [u8; BHS_LEN], at: usize) {
@@ -100,11 +95,30 @@ macro_rules! tags {
     )*};
 }
 
-tags! {
+identifiers! {
     /// ITT: an initiator's name for a task (RFC 7143 §11.2.1.8).
-    TaskTag
+    TaskTag(u32)
     /// TTT: a target's name for a transfer that it asked for, or for an exchange that it goes on with (RFC 7143 §11.7.4).
-    TransferTag
+    TransferTag(u32)
+    /// TSIH: a target's name for a session; 0 in a login that begins one (RFC 7143 §11.12.6).
+    SessionHandle(u16)
+    /// CID: an initiator's name for a connection of a session (RFC 7143 §11.12.7).
+    ConnectionId(u16)
+}
+
+impl TaskTag {
+    /// Names no task.
+    pub const RESERVED: Self = Self(0xffff_ffff);
+}
+
+impl TransferTag {
+    /// Names no transfer.
+    pub const RESERVED: Self = Self(0xffff_ffff);
+}
+
+impl SessionHandle {
+    /// Asks for a session.
+    pub const NEW: Self = Self(0);
 }
 
 /// Declares a PDU: `bits` are parts of a byte (`name @ byte & mask`, `name @ byte & mask >> shift`), `fields` whole

@@ -1,6 +1,6 @@
 //! Login and Logout (RFC 7143 §11.12 to §11.15).
 
-use super::bhs::{TaskTag, pdu};
+use super::bhs::{ConnectionId, SessionHandle, TaskTag, pdu};
 
 pdu! {
     /// Login Request, RFC 7143 §11.12. Always immediate; its text stands in the data segment.
@@ -11,9 +11,9 @@ pdu! {
         version_max @ 2: u8,
         version_min @ 3: u8,
         isid @ 8: [u8; 6],
-        tsih @ 14: u16,
+        tsih @ 14: SessionHandle,
         itt @ 16: TaskTag,
-        cid @ 20: u16,
+        cid @ 20: ConnectionId,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
     }
@@ -28,7 +28,7 @@ pdu! {
         version_max @ 2: u8,
         version_active @ 3: u8,
         isid @ 8: [u8; 6],
-        tsih @ 14: u16,
+        tsih @ 14: SessionHandle,
         itt @ 16: TaskTag,
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
@@ -111,7 +111,7 @@ pdu! {
     bits { reason @ 1 & 0x7f >> 0, }
     fields {
         itt @ 16: TaskTag,
-        cid @ 20: u16,
+        cid @ 20: ConnectionId,
         cmd_sn @ 24: u32,
         exp_stat_sn @ 28: u32,
     }

@@ -9,7 +9,7 @@ pub mod login;
 pub mod sender;
 pub mod text;
 
-pub use bhs::{BHS_LEN, Bhs, TaskTag, TransferTag};
+pub use bhs::{BHS_LEN, Bhs, ConnectionId, SessionHandle, TaskTag, TransferTag};
 pub use command::{ScsiCommand, ScsiResponse};
 pub use control::{AsyncMessage, NopIn, NopOut, Reject, Snack, TaskManagement, TaskManagementResponse};
 pub use data::{DataIn, DataOut, R2t};

@@ -17,7 +17,7 @@ use crate::{
     iscsi::{
         Agreed,
         pdu::{
-            Bhs, Fragment, Framer, LoginRequest, LoginResponse, TransferTag,
+            Bhs, Fragment, Framer, LoginRequest, LoginResponse, SessionHandle, TransferTag,
             login::{login_status, stage},
         },
         text::DEFAULT_SEGMENT_LEN,
@@ -30,7 +30,7 @@ const ENDED_POLL: core::time::Duration = core::time::Duration::from_secs(1);
 /// TTT of our pings; there is one at a time.
 const PING_TTT: TransferTag = TransferTag(2);
 /// TSIH of discovery sessions, which nobody can join (RFC 7143 §11.13.3 wants one that is not 0).
-const DISCOVERY_TSIH: u16 = 1;
+const DISCOVERY_TSIH: SessionHandle = SessionHandle(1);
 
 /// The target's side of one connection.
 pub struct Connection {
@@ -143,7 +143,7 @@ impl Connection {
         &mut self,
         logged_in: LoggedIn,
         backend: &mut B,
-    ) -> Result<(u16, Box<FullFeature>, Agreed), u16> {
+    ) -> Result<(SessionHandle, Box<FullFeature>, Agreed), u16> {
         let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
         let (tsih, session) = match normal {
             None => (DISCOVERY_TSIH, None),

@@ -14,7 +14,9 @@ use super::{
 };
 use crate::{
     Ending, Instant, IoId, Payload, Started, UnitError, Violation,
-    iscsi::pdu::{Bhs, DataOut, R2t, ScsiCommand, TaskTag, TransferTag, control::reject_reason},
+    iscsi::pdu::{
+        Bhs, ConnectionId, DataOut, R2t, ScsiCommand, SessionHandle, TaskTag, TransferTag, control::reject_reason,
+    },
     scsi::{self, Next, Nexus, Response, Sense},
     wire::Transmit,
 };
@@ -25,7 +27,7 @@ const PARAMETERS_LEN_MAX: u32 = 64 * 1024;
 /// A session in its full feature phase.
 pub(super) struct FullFeature {
     pub(super) initiator: String,
-    pub(super) cid: u16,
+    pub(super) cid: ConnectionId,
     /// None in a discovery session.
     pub(super) session: Option<Session>,
     pub(super) tasks: Tasks,
@@ -42,7 +44,7 @@ pub(super) struct Session {
     pub(super) target: String,
     pub(super) nexus: Nexus,
     pub(super) grant: LoginGrant,
-    pub(super) tsih: u16,
+    pub(super) tsih: SessionHandle,
     /// Set when the session is reinstated over another connection.
     pub(super) ended: Arc<AtomicBool>,
 }
@@ -97,7 +99,7 @@ impl Session {
 }
 
 impl FullFeature {
-    pub(super) fn new(initiator: String, cid: u16, session: Option<Session>, window: u16) -> Self {
+    pub(super) fn new(initiator: String, cid: ConnectionId, session: Option<Session>, window: u16) -> Self {
         let tasks = if session.is_some() { window.clamp(1, 1024) + IMMEDIATE_TASKS } else { 0 };
         Self {
             initiator,

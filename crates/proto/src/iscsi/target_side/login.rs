@@ -11,7 +11,7 @@ use crate::iscsi::{
     Agreed,
     negotiate::Negotiation,
     pdu::{
-        LoginRequest, LoginResponse,
+        ConnectionId, LoginRequest, LoginResponse, SessionHandle,
         login::{login_status, stage},
     },
     text::{DEFAULT_SEGMENT_LEN, TextIn, TextOut, pairs},
@@ -26,8 +26,8 @@ const NAME_LEN_MAX: usize = 223;
 pub(super) struct Login {
     requests: u32,
     isid: [u8; 6],
-    tsih: u16,
-    cid: u16,
+    tsih: SessionHandle,
+    cid: ConnectionId,
     stage: u8,
     initiator: Option<String>,
     target: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct Login {
 pub(super) struct LoggedIn {
     pub(super) initiator: String,
     pub(super) isid: [u8; 6],
-    pub(super) cid: u16,
+    pub(super) cid: ConnectionId,
     /// None in a discovery session.
     pub(super) normal: Option<(String, LoginGrant)>,
     pub(super) agreed: Agreed,
@@ -64,8 +64,8 @@ impl Login {
         Self {
             requests: 0,
             isid: [0; 6],
-            tsih: 0,
-            cid: 0,
+            tsih: SessionHandle::NEW,
+            cid: ConnectionId::default(),
             stage: stage::SECURITY,
             initiator: None,
             target: None,
@@ -188,7 +188,7 @@ impl Login {
             self.grant = Some(grant);
             policy
         };
-        if self.tsih != 0 {
+        if self.tsih != SessionHandle::NEW {
             // RFC 7143 §6.3.4: another connection for a session, of which each has one.
             let mut exists = false;
             if let Some(grant) = &self.grant {

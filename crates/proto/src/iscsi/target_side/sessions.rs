@@ -7,7 +7,7 @@ use alloc::{
 };
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Origin;
+use crate::{Origin, iscsi::pdu::SessionHandle};
 
 /// Sessions that a target has at a time; an initiator that opens more is told that the target is out of resources.
 const SESSIONS_MAX: usize = 4096;
@@ -18,14 +18,14 @@ const SESSIONS_OF_ORIGIN_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Sessions {
     live: Vec<Live>,
-    last_tsih: u16,
+    last_tsih: SessionHandle,
 }
 
 #[derive(Debug)]
 struct Live {
     initiator: String,
     isid: [u8; 6],
-    tsih: u16,
+    tsih: SessionHandle,
     origin: Origin,
     ended: Arc<AtomicBool>,
 }
@@ -33,7 +33,7 @@ struct Live {
 /// A session that begins.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) tsih: u16,
+    pub(super) tsih: SessionHandle,
     /// Set when it is to end.
     pub(super) ended: Arc<AtomicBool>,
     /// There was one of the same initiator port, which is to learn of its end.
@@ -59,8 +59,8 @@ impl Sessions {
         }
         // SESSIONS_MAX is below the number of TSIHs, so one is free; 0 names none.
         loop {
-            self.last_tsih = self.last_tsih.wrapping_add(1);
-            if self.last_tsih != 0 && !self.exists(self.last_tsih) {
+            self.last_tsih = SessionHandle(self.last_tsih.0.wrapping_add(1));
+            if self.last_tsih != SessionHandle::NEW && !self.exists(self.last_tsih) {
                 break;
             }
         }
@@ -70,12 +70,12 @@ impl Sessions {
         Some(Opened { tsih, ended: flag, reinstates })
     }
 
-    pub(super) fn exists(&self, tsih: u16) -> bool {
+    pub(super) fn exists(&self, tsih: SessionHandle) -> bool {
         self.live.iter().any(|live| live.tsih == tsih)
     }
 
     /// Forgets a session that is over.
-    pub(super) fn close(&mut self, tsih: u16) {
+    pub(super) fn close(&mut self, tsih: SessionHandle) {
         self.live.retain(|live| live.tsih != tsih);
     }
 

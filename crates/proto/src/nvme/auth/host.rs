@@ -9,7 +9,7 @@ use super::{
     message::Offer,
     proof::{Proof, Role},
 };
-use crate::{Refusal, Violation, wire::digest::same};
+use crate::{Refusal, Violation, nvme::QueueId, wire::digest::same};
 
 /// How a host proves itself, and whether the controller must.
 #[derive(Clone, Debug)]
@@ -67,12 +67,12 @@ pub struct Host {
     config: HostConfig,
     hostnqn: String,
     subnqn: String,
-    qid: u16,
+    qid: QueueId,
     state: State,
 }
 
 impl Host {
-    pub fn new(config: HostConfig, hostnqn: &str, subnqn: &str, qid: u16) -> Self {
+    pub fn new(config: HostConfig, hostnqn: &str, subnqn: &str, qid: QueueId) -> Self {
         Self { config, hostnqn: hostnqn.into(), subnqn: subnqn.into(), qid, state: State::Negotiated }
     }
 
@@ -211,7 +211,7 @@ impl Host {
 
     /// Bytes of this queue's transaction for one purpose.
     fn draw<const N: usize>(&self, purpose: &[u8]) -> [u8; N] {
-        let bytes = Hash::Sha512.hmac(&self.config.entropy.0, &[&self.qid.to_be_bytes(), purpose]);
+        let bytes = Hash::Sha512.hmac(&self.config.entropy.0, &[&self.qid.0.to_be_bytes(), purpose]);
         *bytes.first_chunk().expect("no more than SHA-512 gives")
     }
 

@@ -8,7 +8,7 @@ use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Transmit, Violation,
     ViolationKind,
     nvme::{
-        CommandId, Cqe, Status,
+        CommandId, Cqe, QueueId, Status,
         command::Sgl,
         fabrics::{
             Data,
@@ -78,7 +78,7 @@ pub struct IoQueue {
 
 impl IoQueue {
     /// Queue `qid` (1 to `controller.io_queues`). The handshake's first bytes are in `transmit` at once.
-    pub fn new(now: Instant, config: &ConnectConfig, controller: &ControllerInfo, qid: u16) -> Self {
+    pub fn new(now: Instant, config: &ConnectConfig, controller: &ControllerInfo, qid: QueueId) -> Self {
         let depth = config.session.depth.min(controller.max_sq_size);
         let mut slots = Vec::new();
         slots.resize_with(usize::from(depth), IoSlot::default);

@@ -7,10 +7,10 @@ use super::{Destination, IoQueueState, Phase, Queue, SqHead, Transport, Unproven
 use crate::{
     Instant, Shared,
     nvme::{
-        Admission, NvmeBackend, Refusal, Sqe, Status, Subsystem,
+        Admission, ControllerId, NvmeBackend, QueueId, Refusal, Sqe, Status, Subsystem,
         admin::AdminController,
         auth,
-        command::{CNTLID_ANY, Connect, ConnectData, fabrics},
+        command::{Connect, ConnectData, fabrics},
         discovery::ADMIN_QUEUE_ENTRIES,
         subsystem::{AttachError, HostIdentity, with_subsystem},
     },
@@ -28,7 +28,7 @@ type Refused = (u64, Status);
 /// What a connection becomes.
 struct Connected {
     phase: Phase,
-    cntlid: u16,
+    cntlid: ControllerId,
     /// Most bytes of data in a capsule.
     max_command_data: u32,
     /// What the host must prove first.
@@ -65,7 +65,7 @@ impl Queue {
         match self.connect(now, &connect, &ConnectData::parse(data), backend) {
             Ok(Connected { phase, cntlid, max_command_data, auth }) => {
                 // NVMe base 2.1 §6.3: AUTHREQ, authentication transaction required.
-                let result = u64::from(cntlid) | if auth.is_some() { AUTHENTICATION_REQUIRED } else { 0 };
+                let result = u64::from(cntlid.0) | if auth.is_some() { AUTHENTICATION_REQUIRED } else { 0 };
                 match auth {
                     None => {
                         self.phase = phase;
@@ -124,7 +124,7 @@ impl Queue {
         }
         let host = HostIdentity { nqn: data.hostnqn.clone(), id: data.host_id };
         let auth = auth.map(|policy| auth::Controller::new(policy, &data.hostnqn, &data.subnqn));
-        let (phase, cntlid, max_command_data) = if connect.qid == 0 {
+        let (phase, cntlid, max_command_data) = if connect.qid == QueueId::ADMIN {
             self.connect_admin(now, connect, data.cntlid, subsystem, (host, address), auth.is_some())?
         } else {
             self.connect_io(now, connect, data.cntlid, subsystem, &host)?
@@ -136,16 +136,16 @@ impl Queue {
         &self,
         now: Instant,
         connect: &Connect,
-        cntlid: u16,
+        cntlid: ControllerId,
         subsystem: Rc<dyn Shared<Subsystem>>,
         host: (HostIdentity, IpAddr),
         must_prove: bool,
-    ) -> Result<(Phase, u16, u32), Refused> {
+    ) -> Result<(Phase, ControllerId, u32), Refused> {
         if connect.sq_size == 0 || connect.sq_size >= ADMIN_QUEUE_ENTRIES {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }
         // Controllers here are dynamic (NVMe base 2.1 §3.1.2).
-        if cntlid != CNTLID_ANY {
+        if cntlid != ControllerId::ANY {
             return Err(wrong_data(ConnectData::CNTLID_AT));
         }
         let limits = self.config.limits;
@@ -159,10 +159,10 @@ impl Queue {
         &self,
         now: Instant,
         connect: &Connect,
-        cntlid: u16,
+        cntlid: ControllerId,
         subsystem: Rc<dyn Shared<Subsystem>>,
         host: &HostIdentity,
-    ) -> Result<(Phase, u16, u32), Refused> {
+    ) -> Result<(Phase, ControllerId, u32), Refused> {
         if connect.sq_size == 0 || connect.sq_size >= self.config.limits.max_queue_entries {
             return Err(wrong_field(Connect::SQ_SIZE_AT));
         }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Instant, IoId, Shared, Started, UnitId, UnitOp, Violation, ViolationKind,
     nvme::{
-        CommandId, NvmeBackend, Sqe, Status, Subsystem,
+        CommandId, ControllerId, NvmeBackend, QueueId, Sqe, Status, Subsystem,
         command::{Sgl, fabrics},
         io::{Command, NamespaceTable, RANGES_LEN_MAX},
         subsystem::{Generation, with_subsystem},
@@ -23,8 +23,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// What an I/O queue has beside the connection.
 pub(super) struct IoQueueState {
     subsystem: Rc<dyn Shared<Subsystem>>,
-    cntlid: u16,
-    qid: u16,
+    cntlid: ControllerId,
+    qid: QueueId,
     generation: Generation,
     /// The generation's number when `namespaces` was made; 0 before.
     seen: u64,
@@ -36,14 +36,14 @@ impl IoQueueState {
     pub(super) fn new(
         now: Instant,
         subsystem: Rc<dyn Shared<Subsystem>>,
-        cntlid: u16,
-        qid: u16,
+        cntlid: ControllerId,
+        qid: QueueId,
         generation: Generation,
     ) -> Self {
         Self { subsystem, cntlid, qid, generation, seen: 0, namespaces: NamespaceTable::default(), last_look: now }
     }
 
-    pub(super) fn qid(&self) -> u16 {
+    pub(super) fn qid(&self) -> QueueId {
         self.qid
     }
 

@@ -22,7 +22,7 @@ use self::{
 use crate::{
     Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
     nvme::{
-        CommandId, Cqe, NvmeBackend, Sqe, Status,
+        CommandId, Cqe, NvmeBackend, QueueId, Sqe, Status,
         admin::{AdminController, AdminOutcome},
         fabrics::Data,
         identify::ControllerLimits,
@@ -82,9 +82,9 @@ impl Queue {
     }
 
     /// Queue ID once connected and, where that is asked for, authenticated.
-    pub fn qid(&self) -> Option<u16> {
+    pub fn qid(&self) -> Option<QueueId> {
         match &self.phase {
-            Phase::Admin(_) => Some(0),
+            Phase::Admin(_) => Some(QueueId::ADMIN),
             Phase::Io(io) => Some(io.qid()),
             Phase::Connecting | Phase::Authenticating(_) | Phase::Closing => None,
         }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Instant, Refusal, Transmit, Violation,
     nvme::{
-        CommandId, Sqe, Status,
+        CommandId, ControllerId, QueueId, Sqe, Status,
         auth::Agreed,
         command::{Sgl, admin, fabrics},
         identify::{self, ControllerFields, cns},
@@ -66,7 +66,7 @@ pub(super) struct AdminChannel<C> {
     /// When set-up or shut-down must be done.
     deadline: Instant,
     cap: u64,
-    cntlid: u16,
+    cntlid: ControllerId,
     wants_down: bool,
 }
 
@@ -83,7 +83,7 @@ impl<C: Connection> AdminChannel<C> {
             next_cid: CommandId(0),
             poll_at: None,
             cap: 0,
-            cntlid: 0,
+            cntlid: ControllerId::default(),
             wants_down: false,
         }
     }
@@ -140,7 +140,7 @@ impl<C: Connection> AdminChannel<C> {
                 Heard::Open => {
                     self.stage = Stage::Connect;
                     let cid = self.take_cid(now);
-                    connect(&mut self.connection, &self.config, None, 0, ADMIN_SQ_SIZE, cid);
+                    connect(&mut self.connection, &self.config, None, QueueId::ADMIN, ADMIN_SQ_SIZE, cid);
                 }
                 Heard::Answer(answer) => {
                     if let Some(event) = self.on_answer(now, answer)? {
@@ -191,8 +191,8 @@ impl<C: Connection> AdminChannel<C> {
         }
         match self.stage {
             Stage::Connect => {
-                self.cntlid = cqe.result as u16;
-                match Authentication::asked_for(cqe.result, &self.config, 0)? {
+                self.cntlid = ControllerId(cqe.result as u16);
+                match Authentication::asked_for(cqe.result, &self.config, QueueId::ADMIN)? {
                     None => self.begin_bring_up(now),
                     Some(authentication) => {
                         let cid = self.take_cid(now);

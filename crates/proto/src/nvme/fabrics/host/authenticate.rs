@@ -6,7 +6,7 @@ use super::{Capsules, SessionConfig};
 use crate::{
     Refusal, Violation, ViolationKind,
     nvme::{
-        CommandId, Status,
+        CommandId, QueueId, Status,
         auth::{self, Agreed, AuthStep, Host},
     },
 };
@@ -28,7 +28,7 @@ pub(super) struct Authentication {
 
 impl Authentication {
     /// What the result of Connect asks for; `None` where the queue may be used at once.
-    pub(super) fn asked_for(result: u64, config: &SessionConfig, qid: u16) -> Result<Option<Box<Self>>, Violation> {
+    pub(super) fn asked_for(result: u64, config: &SessionConfig, qid: QueueId) -> Result<Option<Box<Self>>, Violation> {
         let host = config.auth.clone().map(|auth| Host::new(auth, &config.hostnqn, &config.subnqn, qid));
         match (result & REQUIRED, host) {
             // A controller that must prove itself may not get out of it by asking for nothing.

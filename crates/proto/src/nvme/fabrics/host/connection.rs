@@ -6,8 +6,8 @@ use super::SessionConfig;
 use crate::{
     Transmit, Violation, ViolationKind,
     nvme::{
-        CommandId, Cqe, Sqe,
-        command::{CNTLID_ANY, Connect, ConnectData, Sgl},
+        CommandId, ControllerId, Cqe, QueueId, Sqe,
+        command::{Connect, ConnectData, Sgl},
     },
 };
 
@@ -44,8 +44,8 @@ pub struct Answer {
 pub(super) fn connect(
     capsules: &mut impl Capsules,
     config: &SessionConfig,
-    cntlid: Option<u16>,
-    qid: u16,
+    cntlid: Option<ControllerId>,
+    qid: QueueId,
     sq_size: u16,
     cid: CommandId,
 ) {
@@ -54,11 +54,15 @@ pub(super) fn connect(
         qid,
         sq_size,
         disable_sq_flow_control: config.disable_sq_flow_control,
-        keep_alive_ms: if qid == 0 { u32::try_from(config.keep_alive.as_millis()).unwrap_or(u32::MAX) } else { 0 },
+        keep_alive_ms: if qid == QueueId::ADMIN {
+            u32::try_from(config.keep_alive.as_millis()).unwrap_or(u32::MAX)
+        } else {
+            0
+        },
     };
     let data = ConnectData {
         host_id: config.host_id,
-        cntlid: cntlid.unwrap_or(CNTLID_ANY),
+        cntlid: cntlid.unwrap_or(ControllerId::ANY),
         subnqn: config.subnqn.clone(),
         hostnqn: config.hostnqn.clone(),
     };

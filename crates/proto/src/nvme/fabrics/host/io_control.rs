@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Violation,
-    nvme::{CommandId, Sqe, command::fabrics},
+    nvme::{CommandId, ControllerId, QueueId, Sqe, command::fabrics},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub enum Told {
 /// The commands of an I/O queue that are not I/O, one at a time, with one command identifier for all.
 pub struct IoControl {
     stage: Stage,
-    qid: u16,
-    cntlid: u16,
+    qid: QueueId,
+    cntlid: ControllerId,
     cid: CommandId,
     has_disconnect: bool,
     /// Under way in the stage of that name.
@@ -44,8 +44,8 @@ pub struct IoControl {
 
 impl IoControl {
     /// For queue `qid` (1 to `controller.io_queues`); `cid` is above those of I/Os, and says how many there may be.
-    pub fn new(controller: &ControllerInfo, qid: u16, cid: CommandId) -> Self {
-        assert!((1..=controller.io_queues).contains(&qid), "the controller did not grant this queue");
+    pub fn new(controller: &ControllerInfo, qid: QueueId, cid: CommandId) -> Self {
+        assert!((1..=controller.io_queues).contains(&qid.0), "the controller did not grant this queue");
         Self {
             stage: Stage::Connect,
             qid,
@@ -56,7 +56,7 @@ impl IoControl {
         }
     }
 
-    pub fn qid(&self) -> u16 {
+    pub fn qid(&self) -> QueueId {
         self.qid
     }
 

@@ -19,7 +19,10 @@ use core::time::Duration;
 
 use crate::{
     Geometry,
-    nvme::auth::{Agreed, HostConfig},
+    nvme::{
+        ControllerId,
+        auth::{Agreed, HostConfig},
+    },
 };
 
 /// How a host connects, whatever the transport.
@@ -67,7 +70,7 @@ impl SessionConfig {
 /// What the admin queue learned; an I/O queue is made from it.
 #[derive(Clone, Debug)]
 pub struct ControllerInfo {
-    pub cntlid: u16,
+    pub cntlid: ControllerId,
     /// How the host proved itself; `None` where nobody asked.
     pub authentication: Option<Agreed>,
     pub serial: String,
