@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis import histogram
 from iotax.records.cpu import Role
-from iotax.trial import Trial, TrialResult
+from iotax.trial import Direction, Trial, TrialResult
 
 MIB = 1 << 20
 
@@ -91,6 +91,19 @@ def _latency_mean_us(run: Run) -> float | None:
     return _known_us(run.result.latency_mean_ns)
 
 
+def _direction_us(name: Literal["read", "write"], percent: float | None = None) -> Callable[[Run], float | None]:
+    """The mean, or a percentile, of the reads or the writes alone; None where there were none, or too few."""
+    enough = 1 if percent is None else histogram.smallest_count(percent)
+
+    def of(run: Run) -> float | None:
+        own: Direction = getattr(run.result, name)
+        if own.ios < enough or own.latency == "none":
+            return None
+        return _known_us(own.latency_sum_ns / own.ios if percent is None else own.percentile_ns(percent))
+
+    return of
+
+
 def _known_us(value_ns: float) -> float | None:
     return None if math.isnan(value_ns) else value_ns / 1e3
 
@@ -152,6 +165,10 @@ LATENCY = Response("latency", "Mean latency", "µs", False, _latency_mean_us)
 P50 = Response("latency_p50", "Median latency", "µs", False, _latency_us(50))
 P99 = Response("latency_p99", "p99 latency", "µs", False, _latency_us(99))
 P999 = Response("latency_p999", "p99.9 latency", "µs", False, _latency_us(99.9))
+READ = Response("latency_read", "Mean latency of reads", "µs", False, _direction_us("read"))
+READ_P99 = Response("latency_read_p99", "p99 latency of reads", "µs", False, _direction_us("read", 99))
+WRITE = Response("latency_write", "Mean latency of writes", "µs", False, _direction_us("write"))
+WRITE_P99 = Response("latency_write_p99", "p99 latency of writes", "µs", False, _direction_us("write", 99))
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
 CPU = Response("cpu", "CPU per I/O, initiator + target", "µs", False, _cpu_us("both"))
 CPU_INITIATOR = Response("cpu_initiator", "CPU per I/O, initiator", "µs", False, _cpu_us("initiator"))
@@ -173,6 +190,7 @@ EVENTS = tuple(
 
 RESPONSES = (
     *(IOPS, BANDWIDTH, LATENCY, P50, P99, P999),
+    *(READ, READ_P99, WRITE, WRITE_P99),
     *(CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE),
     *UTILISATION,
     *EVENTS,

@@ -20,6 +20,10 @@ from iotax.analysis.responses import (
     P50,
     P99,
     P999,
+    READ,
+    READ_P99,
+    WRITE,
+    WRITE_P99,
 )
 from iotax.analysis.validity import TITLES, Severity
 from iotax.report.charts.cpu import BACKGROUND, parts_us
@@ -98,6 +102,19 @@ def detail_groups(summary: Summary) -> list[Group]:
         return [*own, Figure(_slowest(cell)), Figure(f"{sum(run.result.ios for run in cell.runs):,}")]
 
     return by_condition(summary.cells, figures)
+
+
+DIRECTIONS = (READ, READ_P99, WRITE, WRITE_P99)
+
+
+def direction_columns() -> list[Column]:
+    return [Column(response.title, response.unit) for response in DIRECTIONS]
+
+
+def direction_groups(summary: Summary) -> list[Group]:
+    """Latency of reads and of writes, under the loads that have both; empty where none has."""
+    mixed = [cell for cell in summary.cells if {READ.key, WRITE.key} <= cell.values.keys()]
+    return by_condition(mixed, lambda cell: [absolute(cell.values.get(r.key)) for r in DIRECTIONS])
 
 
 def _slowest(cell: CellSummary) -> str:

@@ -1,5 +1,6 @@
 """Whole studies with effects that are known."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -124,6 +125,16 @@ def test_local_is_shown_relative_to_the_baseline_but_not_judged(quick):
     assert comparison.ratio.value > 50
     assert comparison.verdict is None
     assert not any(o.arm == "local" for o in quick.overalls)
+
+
+def test_latency_of_reads_and_of_writes_is_each_runs_own(quick):
+    cell = quick.cells[0]
+    for name in ("read", "write"):
+        own = [getattr(run.result, name) for run in cell.runs]
+        means = [each.latency_sum_ns / each.ios / 1e3 for each in own]
+        assert cell.values[f"latency_{name}"].value == pytest.approx(math.prod(means) ** (1 / len(means)))
+        tails = [each.percentile_ns(99) / 1e3 for each in own]
+        assert cell.values[f"latency_{name}_p99"].value == pytest.approx(math.prod(tails) ** (1 / len(tails)))
 
 
 def test_merged_histogram_holds_every_io(quick):

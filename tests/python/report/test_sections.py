@@ -12,7 +12,7 @@ from iotax.notebook import Notebook
 from iotax.report import generators
 from iotax.report.page import draw
 from iotax.report.search import columns, groups, lead
-from iotax.report.tables import limits_of, span
+from iotax.report.tables import direction_groups, limits_of, span
 from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
 
 
@@ -42,6 +42,17 @@ def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
     assert "ratio-iops-over-block-size-random-0-read-100" in names
     assert "ratio-iops" not in names  # 32 rows would be no picture
     assert "achieved-over-offered" not in names
+
+
+def test_latency_of_reads_and_of_writes_stands_apart_under_mixed_loads_only(tmp_path, sweep):
+    mixed = Simulation().data(study(factors={"protocol": ["iscsi", "nfs3"], "read": ["0%", "50%", "100%"]}))
+    shown = direction_groups(summarise(mixed))
+    assert [group.condition for group in shown] == ["Read 50%"]
+    assert all(figure.value != "–" and figure.interval for row in shown[0].rows for figure in row.figures)
+    page, _ = written(mixed, tmp_path)
+    assert "Reads and writes apart" in page
+    _, pure, _ = sweep
+    assert "Reads and writes apart" not in pure
 
 
 def test_rows_of_ratios_name_their_whole_condition(tmp_path):

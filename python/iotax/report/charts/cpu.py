@@ -1,4 +1,4 @@
-"""Where an I/O's CPU time goes: initiator, target, the rest of the machine."""
+"""Where an I/O's CPU time goes, layer by layer: initiator, hypervisor, target, the rest of the machine."""
 
 from iotax.analysis import CellSummary, Run, Summary
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, file_name
@@ -8,16 +8,21 @@ from iotax.wording import figure
 
 TOGETHER = "Initiator and target"
 """Of a guest that holds both."""
+HYPERVISOR = "Hypervisor"
+"""The process of the initiator's guest, the guest aside."""
 BACKGROUND = "Background without load"
 PARTS = (
     ("Initiator", "part-initiator"),
     (TOGETHER, "part-both"),
     ("Target", "part-target"),
+    (HYPERVISOR, "part-hypervisor"),
     ("Rest of the machine", "part-rest"),
     (BACKGROUND, "part-background"),
 )
 ENDS = ("Initiator", TOGETHER, "Target")
 _ROW_PX = 26
+_SEEN_MIN = 0.005
+"""Of a bar."""
 
 
 def cpu_split(summary: Summary, condition: str) -> Drawing | None:
@@ -41,16 +46,20 @@ def cpu_split(summary: Summary, condition: str) -> Drawing | None:
 
 
 def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
-    """µs per I/O, geometric means over the runs; what was not measured is missing."""
+    """µs per I/O, geometric means over the runs; what was not measured is missing. Of guests the machine is theirs, the
+    hypervisor not in it."""
     if "cpu_initiator" in cell.values:
         parts = {"Initiator": cell.values["cpu_initiator"].value}
     else:
         parts = {TOGETHER: cell.values["cpu"].value}
     if "cpu_target" in cell.values:
         parts["Target"] = cell.values["cpu_target"].value
+    named = sum(parts.values())
+    if "cpu_hypervisor" in cell.values and all(_is_one_clock(run) for run in cell.runs):
+        parts[HYPERVISOR] = cell.values["cpu_hypervisor"].value
     machine = cell.values.get("cpu_machine")
     if machine is not None:
-        rest = max(0.0, machine.value - sum(parts.values()))
+        rest = max(0.0, machine.value - named)
         background = min(rest, (summary.data.background_cores or 0.0) * 1e6 / cell.values["iops"].value)
         parts["Rest of the machine"] = rest - background
         parts[BACKGROUND] = background
@@ -58,9 +67,18 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
 
 
 def parts_used(summary: Summary) -> list[tuple[str, str]]:
-    """Those of `PARTS` that a bar has."""
-    used = {part for cell in _drawn(summary) for part in parts_us(summary, cell)}
+    """Those of `PARTS` that can be seen in a bar."""
+    used: set[str] = set()
+    for parts in (parts_us(summary, cell) for cell in _drawn(summary)):
+        used |= {part for part, us in parts.items() if us > _SEEN_MIN * sum(parts.values())}
     return [(name, colour) for name, colour in PARTS if name in used]
+
+
+def _is_one_clock(run: Run) -> bool:
+    """Guest and hypervisor spend the same kind of microseconds, and the one is not in the other."""
+    initiator, hypervisor = run.result.cpu_initiator, run.result.cpu.hypervisor
+    layers = (initiator.layer if initiator else "", hypervisor.layer if hypervisor else "")
+    return run.result.facts.clock == "time" and layers == ("guest", "process")
 
 
 def caption(summary: Summary) -> str:
@@ -76,6 +94,10 @@ def caption(summary: Summary) -> str:
         said += [f"{local} has no target"] if local else []
     else:
         said.append("The number at a bar is the initiator" + (": no target was read" if alone else ""))
+    if any(HYPERVISOR in parts_us(summary, c) for c in cells):
+        said.append("the hypervisor’s part is drawn, and not in that number")
+    elif any("cpu_hypervisor" in c.values for c in cells):
+        said.append("the hypervisor’s part is in the table only: its clock is another than the guests’")
     if whole:
         said.append(
             f"of {whole} it is the whole machine’s time less its background, as the kernel’s threads do the work"
