@@ -38,9 +38,9 @@ Shares: TypeAlias = Mapping[Cell, float]
 
 
 def ceiling_bytes_per_s(link: Link) -> float:
-    """Payload of TCP or of Fibre Channel frames that the link carries one way, headers of the storage protocol
-    included."""
-    bits_per_s = DATA_BITS_PER_S[link.rate]
+    """Payload of TCP or of Fibre Channel frames that the link, or all of them, carry one way, headers of the storage
+    protocol included."""
+    bits_per_s = link.count * DATA_BITS_PER_S[link.rate]
     if link.rate.endswith("GFC"):
         return bits_per_s / 8 * _FC_PAYLOAD_BYTES / (_FC_PAYLOAD_BYTES + _FC_BYTES)
     return bits_per_s / 8 * (link.mtu - _TCP_IP_BYTES) / (link.mtu + _ETHERNET_BYTES)

@@ -17,7 +17,7 @@ MEGABYTES = (1 << 20) / 1e6
 def ceilings(summary: Summary) -> str:
     """Each link by its name, with what it can carry one way."""
     return ", ".join(
-        f"{title(label)} {link.rate}{_mtu(link.rate, link.mtu)} {figure(ceiling_bytes_per_s(link) / 1e6)} MB/s"
+        f"{title(label)} {link.label}{_mtu(link.rate, link.mtu)} {figure(ceiling_bytes_per_s(link) / 1e6)} MB/s"
         for label, link in summary.data.study.links.items()
     )
 

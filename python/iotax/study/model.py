@@ -315,6 +315,19 @@ class Link(Section):
     """By its name: 25GbE, 32GFC."""
     mtu: Annotated[int, Field(ge=576, le=9216)] = 1500
     """Bytes of an Ethernet frame's payload; Fibre Channel's are 2112."""
+    count: Annotated[int, Field(ge=1, le=1024)] = 1
+    """How many of them carry the load at once: the paths that multipathing spreads it over, of all clients together."""
+
+    @model_serializer(mode="wrap")
+    def _without_count(self, handler: Any) -> dict[str, Any]:
+        """Studies whose links are single are written as they were before links had a count: they keep their digests."""
+        dumped = handler(self)
+        return {name: value for name, value in dumped.items() if name != "count" or value > 1}
+
+    @property
+    def label(self) -> str:
+        """ "25GbE", "2 × 25GbE"."""
+        return self.rate if self.count == 1 else f"{self.count} × {self.rate}"
 
 
 SECTIONS: dict[str, type[Section]] = {

@@ -12,7 +12,7 @@ def sentences(data: StudyData) -> list[str]:
     grid = Grid(data.study)
     known = shares(data, grid)
     named = ", ".join(
-        f"{label} {link.rate} {ceiling_bytes_per_s(link) / 1e6:,.0f} MB/s" for label, link in data.study.links.items()
+        f"{label} {link.label} {ceiling_bytes_per_s(link) / 1e6:,.0f} MB/s" for label, link in data.study.links.items()
     )
     lines = [f"Capacity of the links, one way: {named}."]
     for cell, share in known.items():

@@ -82,6 +82,20 @@ def test_only_what_links_bound_is_told_as_shares_of_them() -> None:
     ]
 
 
+def test_several_links_of_a_protocol_carry_so_much_more() -> None:
+    two = read_study("s", STUDY.replace("rate: 32GFC", "rate: 32GFC, count: 2"), Path("/"))
+    one = read_study("s", STUDY, Path("/"))
+    assert ceiling_bytes_per_s(two.links["fc"]) == 2 * ceiling_bytes_per_s(one.links["fc"])
+    half = measured(two, {(protocol, size): 0.5 for protocol in ("fc", "ip") for size in (4096, 65536)})
+    assert sentences(half)[0] == "Capacity of the links, one way: fc 2 × 32GFC 6,613 MB/s, ip 25GbE 3,094 MB/s."
+
+
+def test_a_single_link_leaves_the_digest_of_a_study_as_it_was() -> None:
+    single = read_study("s", STUDY.replace("rate: 32GFC", "rate: 32GFC, count: 1"), Path("/"))
+    assert single.digest() == read_study("s", STUDY, Path("/")).digest()
+    assert '"count"' not in single.model_dump_json()
+
+
 def test_links_that_bound_nothing_are_owed_nothing() -> None:
     study = read_study("s", STUDY, Path("/"))
     told = sentences(measured(study, {(name, size): 0.5 for name in ("fc", "ip") for size in (4096, 65536)}))
