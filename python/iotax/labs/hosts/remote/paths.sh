@@ -466,6 +466,7 @@ up() {
 }
 
 lock() {
+    command -v flock >/dev/null 2>&1 || die "missing flock is not installed on this host (util-linux)"
     mkdir -p "$FOLDER" && touch "$FOLDER/lock-$(uname -n)" || die "denied $FOLDER cannot be written"
     exec 9>"$FOLDER/lock-$(uname -n)"
     flock -n 9 || die "in_use another study of iotax uses this host"

@@ -1,0 +1,137 @@
+"""Hosts for tests that are machines of their own: the two guests of the vm lab, each with an sshd.
+
+Their programs are those of Debian's packages: OpenSSH, nvme-cli, open-iscsi, mount.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from iotax.labs.vm import accelerator
+from iotax.labs.vm.cache import cache_root
+from iotax.labs.vm.cpio import CpioWriter
+from iotax.labs.vm.guests import Guests, Role
+from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.libraries import package_closure
+from iotax.labs.vm.packages import Store
+from iotax.labs.vm.qemu import require_qemu
+
+MIB = 1 << 20
+VOLUME_BYTES = 16 * MIB
+ROLES: tuple[Role, ...] = get_args(Role)
+_PROGRAMS = (
+    ("openssh-server", "usr/sbin/sshd"),
+    ("nvme-cli", "usr/sbin/nvme"),
+    ("mount", "bin/mount"),
+    ("mount", "bin/umount"),
+    ("util-linux", "usr/bin/flock"),
+)
+_SSHD = """HostKey /etc/ssh/host_key
+AuthorizedKeysFile /root/.ssh/authorized_keys
+PermitRootLogin yes
+PasswordAuthentication no
+UsePAM no
+UseDNS no
+PidFile none
+Subsystem sftp internal-sftp
+SetEnv PATH=/usr/sbin:/usr/bin:/sbin:/bin
+"""
+_PASSWD = """root:x:0:0:root:/root:/bin/sh
+sshd:x:102:65534::/run/sshd:/bin/false
+_rpc:x:101:65534::/run/rpcbind:/bin/false
+"""
+_HOST_ID = "6f746178-0000-4000-8000-000000000002"
+_ATTACHED = (
+    "ls -d /root/.cache/iotax/path-* /sys/class/nvme/nvme* /sys/class/iscsi_session/session* 2>/dev/null; "
+    "grep /.cache/iotax/ /proc/mounts; for each in /proc/[0-9]*/exe; do readlink $each; done | grep engine-; :"
+)
+NOTHING_LEFT_S = 120.0
+"""A lease of 15 s, and a path that an emulated machine takes down."""
+
+
+class GuestHosts:
+    """`storage` and `initiator`, their network 10.0.0.0/24, the volume served by the storage guest's kernel over every
+    protocol. `home` is ours, with the keys."""
+
+    def __init__(self, engine: Path, folder: Path) -> None:
+        self.home = folder / "home"
+        (self.home / ".ssh").mkdir(parents=True, mode=0o700)
+        for key in (self.home / ".ssh/id_ed25519", folder / "host_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        image = _with_ssh(build(engine, lambda _: None), folder)
+        kind, _ = accelerator.choose(image, "auto", require_qemu())
+        self.guests = Guests(image, accelerator=kind, clock="host", volume_bytes=4 * VOLUME_BYTES)
+        try:
+            self.ports = {role: self._reachable(role) for role in ROLES}
+            host_key = " ".join((folder / "host_key.pub").read_text().split()[:2])
+            known = "".join(f"[127.0.0.1]:{port} {host_key}\n" for port in self.ports.values())
+            (self.home / ".ssh/known_hosts").write_text(known)
+            self.guests["storage"].run(f"volume_up {VOLUME_BYTES}")
+            for protocol in ("nvme-tcp", "iscsi", "nfs4.1"):
+                self.guests["storage"].run(f"step {protocol} target_up")
+            # Debian's unit of iscsid loads its transport, too; the other modules are the lab's to load.
+            self.guests["initiator"].run("net_up 2; load iscsi_tcp; . /lab/iscsi_common.sh; iscsid_with </dev/null")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.guests.close()
+
+    def host(self, role: Role) -> str:
+        """As a study names it."""
+        address = {"storage": "10.0.0.1", "initiator": "10.0.0.2"}[role]
+        return f"{{name: {role}, address: 127.0.0.1, port: {self.ports[role]}, user: root, data_address: {address}}}"
+
+    def attached(self) -> list[str]:
+        """What a study has left on the initiator, or holds there: paths, mounts, entries of the journal, engines."""
+        return [line for line in self.guests["initiator"].run(_ATTACHED) if line]
+
+    def until(self, condition: Callable[[list[str]], object], what: str) -> None:
+        until_s = time.monotonic() + NOTHING_LEFT_S
+        while not condition(found := self.attached()):
+            assert time.monotonic() < until_s, f"waited too long for {what}: {found}"
+
+    def _reachable(self, role: Role) -> int:
+        """The port of this machine that leads to the guest's sshd."""
+        guest, mac, address = self.guests[role], f"52:54:00:00:02:{len(role):02x}", "10.0.9.15"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        user = {"type": "user", "id": "ssh", "net": "10.0.9.0/24", "restrict": True, "ipv6": False}
+        user["hostfwd"] = [{"str": f"tcp:127.0.0.1:{port}-{address}:22"}]
+        guest.monitor.execute("netdev_add", user, timeout_s=20)
+        device = {"driver": "virtio-net-pci", "netdev": "ssh", "id": "ssh", "mac": mac, "romfile": ""}
+        guest.monitor.execute("device_add", device, timeout_s=20)
+        guest.run(f". /lab/controllers.sh; forwarding_up {mac} {address}")
+        guest.run(f"hostname {role}; mkdir -p -m 755 /run/sshd; /usr/sbin/sshd -f /etc/ssh/sshd_config")
+        return port
+
+
+def _with_ssh(image: Image, folder: Path) -> Image:
+    """The image with a second archive behind it: the kernel unpacks both."""
+    store = Store(cache_root() / "packages")
+    packages = store.fetch(name for name, _ in _PROGRAMS)
+    programs = [(packages[name], packages[name].root / path) for name, path in _PROGRAMS]
+    made = folder / "initramfs"
+    with made.open("wb") as out:
+        out.write(image.initramfs.read_bytes())
+        archive = CpioWriter(out)
+        for _, path in programs:
+            archive.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)
+        for target, (_, path) in package_closure(store, programs).items():
+            archive.file(target, path.read_bytes(), 0o755)
+        archive.file("root/.ssh/authorized_keys", (folder / "home/.ssh/id_ed25519.pub").read_bytes(), 0o600)
+        archive.file("etc/ssh/host_key", (folder / "host_key").read_bytes(), 0o600)
+        archive.file("etc/ssh/sshd_config", _SSHD.encode())
+        archive.file("etc/passwd", _PASSWD.encode())
+        archive.file("etc/nvme/hostnqn", f"nqn.2014-08.org.nvmexpress:uuid:{_HOST_ID}\n".encode())
+        archive.file("etc/nvme/hostid", f"{_HOST_ID}\n".encode())
+        archive.close()
+    return replace(image, initramfs=made)

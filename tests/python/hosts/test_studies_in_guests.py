@@ -1,0 +1,157 @@
+"""Whole studies over SSH on two machines with real kernels: their paths to a kernel's targets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+
+from iotax.design import plan as make_plan
+from iotax.labs.hosts.lab import HostsLab
+from iotax.notebook import Notebook
+from iotax.records import IscsiAgreed, NfsAgreed, NvmeAgreed
+from iotax.study.read import read_study
+from vm.needed import require
+
+from .guest_hosts import VOLUME_BYTES, GuestHosts
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+NQN, IQN = "nqn.2026-11.io.iotax:kernel", "iqn.2026-11.io.iotax:kernel"
+PATHS = {
+    "NVMe-TCP": f"kernel:nvme-tcp://10.0.0.1/{NQN}?ns=1&queues=1",
+    "iSCSI": f"kernel:iscsi://10.0.0.1/{IQN}/0",
+    "NFS": "kernel:nfs://10.0.0.1/volume/data?vers=4.1&nconnect=2",
+}
+UP = {"NVMe-TCP": "/sys/class/nvme/nvme", "iSCSI": "/sys/class/iscsi_session/session", "NFS": "10.0.0.1:/volume"}
+STUDY = """\
+name: guests
+question: What do the kernel's paths cost?
+lab: {{hosts: {{initiators: [{initiator}], targets: [{storage}]}}}}
+volume: {{size: {size}}}
+factors: {{protocol: {{{paths}}}}}
+load: {{outstanding: 4, read: 75%, warmup: 200ms, runtime: {runtime}}}
+design: {{replicates: {replicates}}}
+baseline: {{protocol: {baseline}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestHosts]:
+    made = GuestHosts(require("ssh-keygen"), tmp_path_factory.mktemp("guests"))
+    yield made
+    made.close()
+
+
+def written(hosts: GuestHosts, *protocols: str, runtime: str = "2s", replicates: int = 2) -> str:
+    return STUDY.format(
+        initiator=hosts.host("initiator"),
+        storage=hosts.host("storage"),
+        size=VOLUME_BYTES,
+        paths=", ".join(f'{name}: "{PATHS[name]}"' for name in protocols),
+        runtime=runtime,
+        replicates=replicates,
+        baseline=protocols[0],
+    )
+
+
+def command(folder: Path, hosts: GuestHosts, engine: Path, text: str) -> tuple[list[str], dict[str, str]]:
+    (folder / "guests.yaml").write_text(text)
+    environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
+    environment |= {"HOME": str(hosts.home), "IOTAX_ENGINE": str(engine)}
+    words = [sys.executable, "-m", "iotax", "run", str(folder / "guests.yaml"), "-n", str(folder / "guests.iotax")]
+    return words, environment
+
+
+def test_a_study_of_kernel_paths_runs_to_its_report_and_leaves_nothing(hosts: GuestHosts, tmp_path: Path) -> None:
+    words, environment = command(tmp_path, hosts, require(), written(hosts, *PATHS))
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert hosts.attached() == []
+    with Notebook(tmp_path / "guests.iotax") as notebook:
+        attempts = [each for each in notebook.attempts() if each.status == "done"]
+    assert sorted(each.trial.id for each in attempts) == sorted(f"{name}/r{turn}" for name in PATHS for turn in (1, 2))
+    agreed = {each.trial.treatment["protocol"]: each.connected.negotiated for each in attempts if each.connected}
+    nfs, iscsi, nvme = agreed["NFS"], agreed["iSCSI"], agreed["NVMe-TCP"]
+    assert isinstance(nfs, NfsAgreed) and (nfs.version, nfs.connections) == ("4.1", 2)
+    assert isinstance(iscsi, IscsiAgreed)
+    assert isinstance(nvme, NvmeAgreed)
+    for each in attempts:
+        result = each.result
+        assert result is not None
+        assert result.ios > 0
+        assert result.verify is not None and result.verify.wrong_blocks == 0
+        assert [client.host for client in result.clients] == ["initiator"]
+        # The kernel's paths are judged by the machines, the observed target's too.
+        machines = {(part.host, part.role) for part in result.cpu if part.layer == "machine"}
+        assert machines == {("initiator", "initiator"), ("storage", "target")}
+    for told in (done.stdout, next(tmp_path.glob("*.html")).read_text()):
+        assert "1 client (initiator)" in told
+        assert "µs on initiators" in told
+        assert "µs on targets" in told
+
+
+def measured_over(path: str, found: list[str]) -> bool:
+    """One engine holds the lease, another one is the load."""
+    return any(path in line for line in found) and sum("engine-" in line for line in found) > 1
+
+
+@pytest.mark.parametrize("protocol", PATHS)
+def test_a_killed_controller_leaves_nothing_attached_and_the_study_goes_on(
+    hosts: GuestHosts, tmp_path: Path, protocol: str
+) -> None:
+    text = written(hosts, protocol, runtime="20s", replicates=1)
+    words, environment = command(tmp_path, hosts, require(), text)
+    with subprocess.Popen([*words, "--no-report"], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            hosts.until(lambda found: process.poll() is not None or measured_over(UP[protocol], found), "a trial")
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGKILL)
+    hosts.until(lambda found: not found, "the host to take everything down")
+    done = subprocess.run(
+        [*words, "--no-report"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Notebook(tmp_path / "guests.iotax") as notebook:
+        assert [each.status for each in notebook.attempts()].count("done") == 1
+    assert hosts.attached() == []
+
+
+def test_a_clock_that_is_an_hour_ahead_is_found_and_taken_off(
+    hosts: GuestHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(hosts.home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    study = read_study("guests", written(hosts, "NFS", replicates=1), tmp_path)
+    initiator = hosts.guests["initiator"]
+    began_ns = time.time_ns()
+    initiator.run("date -s @$(($(date +%s) + 3600))")
+    try:
+        lab = HostsLab(study, make_plan(study), require())
+        try:
+            clocks = {each.host: each.clock for each in lab.survey()}
+            shifted, other = clocks["initiator"], clocks["storage"]
+            assert shifted is not None and other is not None
+            # The shell sets whole seconds, and a machine boots by a clock of whole seconds.
+            assert 3595e9 < shifted.ahead_ns < 3605e9
+            assert abs(other.ahead_ns) < 5e9
+            lab.prepare(lambda _: None)
+            lab.background(1)
+            [trial] = make_plan(study).trials
+            window = lab.run(trial, lambda _: None).result.window
+            assert began_ns < window.start_unix_ns < time.time_ns()
+        finally:
+            lab.close()
+    finally:
+        initiator.run("date -s @$(($(date +%s) - 3600))")
