@@ -41,7 +41,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     });
     let (lab, run) = (lab(&document)?, run_of(&document)?);
     let load = &document.load;
-    let adapt = |settings| begin::with_options(load, settings);
+    let adapt = |connection| begin::with_options(load, connection);
     let simulated = lab.run(&run, load.workers, load.working_set_bytes, adapt, progress())?;
     tell(&document, &simulated);
     Ok(())

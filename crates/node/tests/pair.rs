@@ -136,8 +136,8 @@ fn only_members_of_a_group_come_in() {
             let endpoint = bench.endpoint(protocol);
             let prefix = if protocol == Protocol::Iscsi { "iqn" } else { "nqn" };
             let stranger = format!("{prefix}.2026-11.org.example:stranger");
-            let load = bench.load_as(&endpoint, load(TaskConfig::Check { look_bytes: None }, 1), |settings| {
-                settings.initiator = Some(stranger.clone());
+            let load = bench.load_as(&endpoint, load(TaskConfig::Check { look_bytes: None }, 1), |connection| {
+                connection.settings.initiator = Some(stranger.clone());
             });
             let failure = bench.drive(load.expect("config"), |_, _| {}).expect_err("a stranger");
             assert_eq!(failure.kind, FailureKind::Denied, "{failure}");

@@ -5,8 +5,12 @@ mod support;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use iotax_node::{
-    CloseReason, ConnId, Input, ListenerId, LoadNode, Node, Output, Server, ServerConfig, ServerNode, TaskConfig,
-    load::{Content, Endpoint, TaskOutcome},
+    CloseReason, ConnId, Input, ListenerId, LoadNode, Node, Output, Randomness, Server, ServerConfig, ServerNode,
+    TaskConfig,
+    load::{
+        Content, Endpoint, TaskOutcome,
+        connector::{self, ConnectionConfig},
+    },
     server::{Export, Protocol, Service, plan_portals},
     volume::{Media, VolumeSpec},
 };
@@ -302,18 +306,14 @@ fn volume_exported_twice_on_a_portal_is_mounted_by_whom_either_admits() {
             ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);
         for (host, may_write) in [(1, Some(true)), (2, Some(false)), (3, None)] {
             let endpoint = Endpoint::parse(&server.endpoint(0)).expect("an endpoint");
-            let settings = iotax_node::load::connector::Settings::new(
-                [127, 0, 0, 1].into(),
-                1,
-                iotax_node::Randomness::new([2; 32]),
-            );
+            let connection = ConnectionConfig::new([127, 0, 0, 1].into(), 1, Randomness::new([2; 32]));
             let task = if may_write == Some(false) {
                 TaskConfig::Check { look_bytes: None }
             } else {
                 TaskConfig::Fill { destroy: true }
             };
             let config = load(task, 1);
-            let control = iotax_node::load::connector::control(&endpoint, &settings, &config).expect("settings");
+            let control = connector::control(&endpoint, &connection, &config).expect("settings");
             let mut load = LoadNode::remote(config, &endpoint, control, &mut support::allocate).expect("config");
             let mut lab = Lab::new(&mut load, Some(&mut node), &[listen]);
             lab.peer = SocketAddr::from(([127, 0, 0, host], 700));
@@ -352,13 +352,9 @@ fn exports_that_share_a_portal_are_told_apart_by_name() {
             ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);
         for (index, read_only) in [(0, false), (1, true)] {
             let endpoint = Endpoint::parse(&server.endpoint(index)).expect("an endpoint");
-            let settings = iotax_node::load::connector::Settings::new(
-                [127, 0, 0, 1].into(),
-                1,
-                iotax_node::Randomness::new([2; 32]),
-            );
+            let connection = ConnectionConfig::new([127, 0, 0, 1].into(), 1, Randomness::new([2; 32]));
             let config = load(TaskConfig::Fill { destroy: true }, 1);
-            let control = iotax_node::load::connector::control(&endpoint, &settings, &config).expect("settings");
+            let control = connector::control(&endpoint, &connection, &config).expect("settings");
             let mut load = LoadNode::remote(config, &endpoint, control, &mut support::allocate).expect("config");
             Lab::new(&mut load, Some(&mut node), &[listen]).run_until(Instant(60_000_000_000), |_, _| false);
             assert_eq!(load.outcome().expect("ended").is_err(), read_only, "{protocol:?} {index}");

@@ -10,7 +10,10 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 use iotax_node::{
     CloseReason, ConnId, Input, ListenerId, LoadConfig, LoadNode, Node, Output, Randomness, RunConfig, Server,
     ServerConfig, ServerNode, TaskConfig,
-    load::{Endpoint, Pacing, TaskOutcome, connector},
+    load::{
+        Endpoint, Pacing, TaskOutcome,
+        connector::{self, ConnectionConfig},
+    },
     pattern::Pool,
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -114,8 +117,9 @@ fn load(settings: &Settings, endpoint: &Endpoint) -> LoadNode {
         working_set_offset_bytes: 0,
         run: 99,
     };
-    let mut connection = connector::Settings::new([127, 0, 0, 1].into(), 77, Randomness::new([1; 32]));
-    (connection.header_digest, connection.data_digest) = (settings.digests, settings.digests);
+    let mut connection = ConnectionConfig::new([127, 0, 0, 1].into(), 77, Randomness::new([1; 32]));
+    connection.settings.header_digest = settings.digests;
+    connection.settings.data_digest = settings.digests;
     let control = connector::control(endpoint, &connection, &config).unwrap();
     LoadNode::remote(config, endpoint, control, &mut |len| Ok(region(len))).unwrap()
 }

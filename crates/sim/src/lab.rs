@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     failure::FailureKind,
-    load::{Facts, Measured, TaskOutcome, connector::Settings},
+    load::{Facts, Measured, TaskOutcome, connector::ConnectionConfig},
     pattern::{BLOCK_BYTES, Pool, Stamp},
     server::Protocol,
     volume,
@@ -14,7 +14,7 @@ use iotax_proto::{Geometry, Instant};
 
 use crate::{
     Carried, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Work, World, WorldStep, add_load,
-    load::settings,
+    load::connection_config,
 };
 
 /// In virtual time: how long connections may take to stand, and then I/Os to end.
@@ -121,7 +121,7 @@ impl Lab {
         run: &RunConfig,
         workers: u32,
         working_set_bytes: Option<u64>,
-        adapt: impl Fn(Settings) -> Result<Settings, Failure>,
+        adapt: impl Fn(ConnectionConfig) -> Result<ConnectionConfig, Failure>,
         tell: impl FnMut(Far),
     ) -> Result<Simulated, Failure> {
         let mut running = self.make(run, workers, working_set_bytes, adapt, tell)?;
@@ -139,7 +139,7 @@ impl Lab {
         run: &RunConfig,
         workers: u32,
         working_set_bytes: Option<u64>,
-        adapt: impl Fn(Settings) -> Result<Settings, Failure>,
+        adapt: impl Fn(ConnectionConfig) -> Result<ConnectionConfig, Failure>,
         tell: T,
     ) -> Result<Running<T>, Failure> {
         let mut world = World::new(self.seed);
@@ -188,8 +188,8 @@ impl Lab {
                     run: self.seed | 1,
                 };
                 first_worker += own_workers;
-                let settings = adapt(settings(&endpoint, running.loads.len() as u32 + 1)?)?;
-                let (host, load) = add_load(&mut running.world, port, &endpoint, config, &settings)?;
+                let connection = adapt(connection_config(&endpoint, running.loads.len() as u32 + 1)?)?;
+                let (host, load) = add_load(&mut running.world, port, &endpoint, config, &connection)?;
                 let (counted, io_ns) = (Rc::clone(&load), self.initiator.io_ns);
                 let asked = Box::new(move || counted.try_borrow().map_or(0, |load| load.completed()) * io_ns);
                 running.world.run_on(host, machine, self.initiator.costs, asked);

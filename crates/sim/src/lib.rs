@@ -23,7 +23,7 @@ mod world;
 pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
 pub use link::{Carried, Link, PipeId, Side};
-pub use load::{add_load, settings};
+pub use load::{add_load, connection_config};
 pub use options::{Canary, Fault, Options, PROTOCOLS};
 pub use server::{Exporter, Store, Volume};
 pub use trace::Trace;

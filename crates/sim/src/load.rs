@@ -4,17 +4,20 @@ use std::{cell::RefCell, net::IpAddr, rc::Rc};
 
 use iotax_node::{
     Failure, LoadConfig, LoadNode, Randomness,
-    load::{Endpoint, connector},
+    load::{
+        Endpoint,
+        connector::{self, ConnectionConfig},
+    },
 };
 use iotax_proto::{HeapRegion, Region};
 
 use crate::world::{HostId, World};
 
 /// How an initiator of its own reaches a server of the world. `instance` tells loads apart.
-pub fn settings(endpoint: &Endpoint, instance: u32) -> Result<connector::Settings, Failure> {
+pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<ConnectionConfig, Failure> {
     let server = endpoint.unit.host().and_then(|host| host.parse().ok());
     let server: IpAddr = server.ok_or_else(|| Failure::usage("a host of the world is named by address", "endpoint"))?;
-    Ok(connector::Settings::new(server, instance, Randomness::new([5; 32])))
+    Ok(ConnectionConfig::new(server, instance, Randomness::new([5; 32])))
 }
 
 /// Puts a load on a host of its own: connected as soon as the world goes on, begun by `LoadNode::begin`.
@@ -23,10 +26,10 @@ pub fn add_load(
     link: usize,
     endpoint: &Endpoint,
     config: LoadConfig,
-    settings: &connector::Settings,
+    connection: &ConnectionConfig,
 ) -> Result<(HostId, Rc<RefCell<LoadNode>>), Failure> {
-    let [_, _, high, low] = settings.instance.to_be_bytes();
-    let control = connector::control(endpoint, settings, &config)?;
+    let [_, _, high, low] = connection.settings.instance.to_be_bytes();
+    let control = connector::control(endpoint, connection, &config)?;
     let mut allocate = |len| Ok(HeapRegion::new(len) as Rc<dyn Region>);
     let node = Rc::new(RefCell::new(LoadNode::remote(config, endpoint, control, &mut allocate)?));
     let host = world.add_host(node.clone(), IpAddr::from([10, 1, high, low]), None, link, Vec::new());

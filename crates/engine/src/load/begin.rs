@@ -5,7 +5,10 @@ use std::{net::ToSocketAddrs as _, time::Duration};
 use iotax_node::{
     Randomness,
     failure::{Failure, FailureKind},
-    load::{Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, StreamConfig, TaskConfig, connector::Settings},
+    load::{
+        Arrivals, Endpoint, LoadConfig, Open, Pacing, RunConfig, StreamConfig, TaskConfig, connector::ConnectionConfig,
+    },
+    protocols::{iscsi, nfs3},
 };
 
 use crate::{
@@ -19,38 +22,40 @@ pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
 }
 
 /// How to reach the endpoint; `None` where it is of this machine. `instance` tells loads of one initiator apart.
-pub(super) fn settings(
+pub(super) fn connection(
     document: &LoadDocument,
     endpoint: &Endpoint,
     instance: u32,
-) -> Result<Option<Settings>, Failure> {
+) -> Result<Option<ConnectionConfig>, Failure> {
     let Some(host) = endpoint.unit.host() else { return Ok(None) };
     let unreachable =
         |why: &str| Failure::new(FailureKind::Unreachable, format!("{host}: {why}"), endpoint.text.clone());
     let mut addresses = (host, 0).to_socket_addrs().map_err(|error| unreachable(&error.to_string()))?;
     let address = addresses.next().ok_or_else(|| unreachable("the name has no address"))?.ip();
-    let settings = Settings::new(address, instance, Randomness::new(secret::random()?));
-    Ok(Some(with_options(document, settings)?))
+    let connection = ConnectionConfig::new(address, instance, Randomness::new(secret::random()?));
+    Ok(Some(with_options(document, connection)?))
 }
 
 /// What the document asks of a connection.
-pub(crate) fn with_options(document: &LoadDocument, settings: Settings) -> Result<Settings, Failure> {
-    let options = &document.options;
-    Ok(Settings {
-        initiator: options.initiator.clone(),
-        header_digest: options.header_digest,
-        data_digest: options.data_digest,
-        immediate_data: options.immediate_data,
-        initial_r2t: options.initial_r2t,
-        first_burst_bytes: options.first_burst_bytes,
-        max_burst_bytes: options.max_burst_bytes,
-        max_recv_data_segment_bytes: options.max_recv_data_segment_bytes,
-        chap: options.chap.as_ref().map(|spec| secret::chap(spec, "options.chap")).transpose()?,
-        dhchap: options.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?,
-        uid: options.uid,
-        gid: options.gid,
-        ..settings
-    })
+pub(crate) fn with_options(
+    document: &LoadDocument,
+    mut connection: ConnectionConfig,
+) -> Result<ConnectionConfig, Failure> {
+    let asked = &document.options;
+    let ConnectionConfig { settings, options } = &mut connection;
+    settings.initiator.clone_from(&asked.initiator);
+    (settings.header_digest, settings.data_digest) = (asked.header_digest, asked.data_digest);
+    options.iscsi = iscsi::Options {
+        immediate_data: asked.immediate_data,
+        initial_r2t: asked.initial_r2t,
+        first_burst_bytes: asked.first_burst_bytes,
+        max_burst_bytes: asked.max_burst_bytes,
+        max_recv_data_segment_bytes: asked.max_recv_data_segment_bytes,
+        chap: asked.chap.as_ref().map(|spec| secret::chap(spec, "options.chap")).transpose()?,
+    };
+    options.nvme_tcp.dhchap = asked.dhchap.as_ref().map(|spec| secret::dhchap(spec, "options.dhchap")).transpose()?;
+    options.nfs3 = nfs3::Options { uid: asked.uid, gid: asked.gid };
+    Ok(connection)
 }
 
 /// What each thread is told: workers are shared out evenly.

@@ -9,7 +9,7 @@ use iotax_node::{
     failure::{Failure, FailureKind},
     load::{
         Endpoint, Facts, LoadConfig, LoadNode, Sample, TaskOutcome,
-        connector::{self, Settings},
+        connector::{self, ConnectionConfig},
     },
 };
 use iotax_proto::{Geometry, Instant};
@@ -24,7 +24,7 @@ use crate::{document::LoadDocument, failure};
 pub(super) struct Plan {
     pub(super) endpoint: Endpoint,
     /// How to reach the endpoint; none for one of this machine.
-    pub(super) settings: Option<Settings>,
+    pub(super) connection: Option<ConnectionConfig>,
     pub(super) driver: DriverChoice,
     pub(super) polling: Polling,
     /// What it is, where it is of this machine.
@@ -38,7 +38,7 @@ impl Plan {
         let endpoint = begin::endpoint(document)?;
         let destroy = begin::may_destroy(document)?;
         Ok(Self {
-            settings: begin::settings(document, &endpoint, instance)?,
+            connection: begin::connection(document, &endpoint, instance)?,
             local: local::open(document, &endpoint.unit, destroy, writes)?,
             endpoint,
             driver: document.driver.into(),
@@ -133,13 +133,13 @@ fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Resu
         let memory = SharedRegion::anonymous(len, true).map_err(failure::internal)?;
         Ok(memory.region())
     };
-    match (&plan.local, &plan.settings) {
+    match (&plan.local, &plan.connection) {
         (Some(local), _) => {
             driver.disks.extend(local.disk());
             LoadNode::local(config, &plan.endpoint, &local.unit(), &mut allocate)
         }
-        (None, Some(settings)) => {
-            let control = connector::control(&plan.endpoint, settings, &config)?;
+        (None, Some(connection)) => {
+            let control = connector::control(&plan.endpoint, connection, &config)?;
             LoadNode::remote(config, &plan.endpoint, control, &mut allocate)
         }
         (None, None) => Err(failure::internal("an endpoint without an address")),

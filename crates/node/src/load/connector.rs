@@ -1,27 +1,48 @@
 //! From an endpoint to its workers' links: what each protocol asks and agrees on before the first I/O.
 
+use std::net::IpAddr;
+
 pub use super::settings::{Settings, Workers};
 use super::{
     config::LoadConfig,
     endpoint::{Endpoint, Unit},
     link::Control,
 };
-use crate::{failure::Failure, protocols::AnyInitiator};
+use crate::{
+    failure::Failure,
+    protocols::{AnyInitiator, Options},
+    random::Randomness,
+};
+
+/// What connections are asked for: by any protocol, and by each alone.
+#[derive(Clone, Debug)]
+pub struct ConnectionConfig {
+    pub settings: Settings,
+    pub options: Options,
+}
+
+impl ConnectionConfig {
+    pub fn new(address: IpAddr, instance: u32, randomness: Randomness) -> Self {
+        Self { settings: Settings::new(address, instance, randomness), options: Options::default() }
+    }
+}
 
 /// What opens the links of one thread's workers.
 pub fn control(
     endpoint: &Endpoint,
-    settings: &Settings,
+    connection: &ConnectionConfig,
     config: &LoadConfig,
 ) -> Result<Box<dyn Control<AnyInitiator>>, Failure> {
     let Unit::Remote { unit, .. } = &endpoint.unit else {
         return Err(Failure::usage("a local unit has no connections", endpoint.text.clone()));
     };
+    let ConnectionConfig { settings, options } = connection;
     let about = unit.protocol().about();
-    if let Some(name) = settings.given().find(|name| !about.options.contains(name)) {
+    let unknown = settings.given().find(|name| !about.common_options.contains(name));
+    if let Some(name) = unknown.or_else(|| options.given_to_others(unit.protocol())) {
         return Err(Failure::usage(format!("{} has no such option", about.title), format!("options.{name}")));
     }
     let workers =
         Workers { first: config.first_worker, count: config.own_workers, outstanding: config.task.outstanding() };
-    unit.control(settings, workers, &endpoint.text)
+    unit.control(settings, options, workers, &endpoint.text)
 }

@@ -27,12 +27,25 @@ pub struct About {
     pub scheme: &'static str,
     /// An endpoint, for people.
     pub form: &'static str,
-    /// The options of a connection that it knows, as documents name them.
-    pub options: &'static [&'static str],
+    /// Those of `Settings` that it knows, as documents name them.
+    pub common_options: &'static [&'static str],
     /// The same view of a volume at several portals is one target with several paths.
     pub is_multipath: bool,
     /// RPC programs and versions whose port a portmapper tells.
     pub rpc_programs: &'static [(u32, u32)],
+}
+
+/// Options of a connection.
+pub trait Given: Clone + fmt::Debug + Default {
+    /// Those that are set, as documents name them.
+    fn given(&self) -> Vec<&'static str>;
+}
+
+/// No options.
+impl Given for () {
+    fn given(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 }
 
 /// A protocol. What has a default is what most protocols have nothing to say to.
@@ -43,6 +56,8 @@ pub trait Definition {
 
     /// What an endpoint names behind the host.
     type Unit: Clone + fmt::Debug + PartialEq + Eq;
+    /// What a connection of this protocol alone may be asked for.
+    type Options: Given;
     /// A worker's way to the unit.
     type Initiator: Initiator + 'static;
 
@@ -52,6 +67,7 @@ pub trait Definition {
     fn control(
         unit: &Self::Unit,
         settings: &Settings,
+        options: &Self::Options,
         workers: Workers,
         endpoint: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure>;

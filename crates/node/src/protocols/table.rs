@@ -49,15 +49,33 @@ macro_rules! protocols {
             pub(crate) fn control(
                 &self,
                 settings: &Settings,
+                options: &Options,
                 workers: Workers,
                 endpoint: &str,
             ) -> Result<Box<dyn Control<AnyInitiator>>, Failure> {
                 match self {
                     $($(#[$when])? Self::$name(unit) => {
-                        let control = $module::$name::control(unit, settings, workers, endpoint)?;
+                        let control = $module::$name::control(unit, settings, &options.$module, workers, endpoint)?;
                         Ok(any_control(control, |initiator| AnyInitiator::$name(Box::new(initiator))))
                     })+
                 }
+            }
+        }
+
+        /// What each protocol's connections are asked for, beside what all may be.
+        #[allow(dead_code)] // some have none of their own
+        #[derive(Clone, Debug, Default)]
+        pub struct Options {
+            $($(#[$when])? pub $module: <$module::$name as Definition>::Options,)+
+        }
+
+        impl Options {
+            /// An option that is set of another protocol than this, as documents name it.
+            pub(crate) fn given_to_others(&self, protocol: Protocol) -> Option<&'static str> {
+                $($(#[$when])? if protocol != Protocol::$name && let Some(name) = self.$module.given().first() {
+                    return Some(name);
+                })+
+                None
             }
         }
 

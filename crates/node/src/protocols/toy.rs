@@ -56,12 +56,13 @@ impl Definition for Toy {
         title: "Toy",
         scheme: "toy",
         form: "toy://HOST[:PORT]/VOLUME",
-        options: &[],
+        common_options: &[],
         is_multipath: true,
         rpc_programs: &[],
     };
 
     type Unit = Unit;
+    type Options = ();
     type Initiator = ToyInitiator;
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
@@ -72,6 +73,7 @@ impl Definition for Toy {
     fn control(
         unit: &Unit,
         settings: &Settings,
+        (): &(),
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<ToyInitiator>>, Failure> {
@@ -317,7 +319,7 @@ mod tests {
     };
     use crate::{
         Protocol,
-        load::{Content, Endpoint, RunConfig, TaskConfig, TaskOutcome},
+        load::{Content, Endpoint, RunConfig, TaskConfig, TaskOutcome, connector::ConnectionConfig},
         protocols::Digests,
     };
 
@@ -349,12 +351,15 @@ mod tests {
         let endpoint = Endpoint::parse("toy://h/v0").expect("an endpoint");
         assert_eq!((endpoint.unit.host(), endpoint.unit.protocol()), (Some("h"), Some(Protocol::Toy)));
         let bench = Bench::new();
-        let load = bench.load_as(&endpoint, load(TaskConfig::Run(RUN), 1), |settings| settings.data_digest = true);
-        let failure = load.expect_err("an option that it does not know");
-        assert_eq!(
-            (failure.message.as_str(), failure.place.as_str()),
-            ("Toy has no such option", "options.data_digest")
-        );
+        let refused = |set: fn(&mut ConnectionConfig)| {
+            let load = bench.load_as(&endpoint, load(TaskConfig::Run(RUN), 1), set);
+            let failure = load.expect_err("an option that it does not know");
+            assert_eq!(failure.message, "Toy has no such option");
+            failure.place
+        };
+        assert_eq!(refused(|connection| connection.settings.data_digest = true), "options.data_digest");
+        assert_eq!(refused(|connection| connection.options.iscsi.initial_r2t = Some(true)), "options.initial_r2t");
+        assert_eq!(refused(|connection| connection.options.nfs3.gid = Some(0)), "options.gid");
         let mut describer = Protocol::Toy.describe(Digests::default());
         assert_eq!(describer.describe(&[3; 20]), Ok((17, "operation 3".to_owned())));
     }

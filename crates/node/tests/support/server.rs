@@ -4,7 +4,10 @@ use std::{cell::Cell, net::SocketAddr, rc::Rc, sync::Arc};
 
 use iotax_node::{
     Failure, LoadNode, Randomness, Server, ServerConfig, ServerNode,
-    load::{Endpoint, LoadConfig, Measured, RunConfig, TaskConfig, TaskOutcome, connector},
+    load::{
+        Endpoint, LoadConfig, Measured, RunConfig, TaskConfig, TaskOutcome,
+        connector::{self, ConnectionConfig},
+    },
     pattern::Pool,
     server::{Export, Group, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
@@ -96,13 +99,13 @@ impl Bench {
         &self,
         endpoint: &Endpoint,
         config: LoadConfig,
-        set: impl Fn(&mut connector::Settings),
+        set: impl Fn(&mut ConnectionConfig),
     ) -> Result<LoadNode, Failure> {
         self.runs.set(self.runs.get() + 1);
         let config = LoadConfig { run: self.runs.get(), ..config };
-        let mut settings = connector::Settings::new([127, 0, 0, 1].into(), 77, Randomness::new([12; 32]));
-        set(&mut settings);
-        let control = connector::control(endpoint, &settings, &config)?;
+        let mut connection = ConnectionConfig::new([127, 0, 0, 1].into(), 77, Randomness::new([12; 32]));
+        set(&mut connection);
+        let control = connector::control(endpoint, &connection, &config)?;
         LoadNode::remote(config, endpoint, control, &mut allocate)
     }
 

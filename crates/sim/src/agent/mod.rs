@@ -8,7 +8,8 @@ use std::{collections::VecDeque, net::IpAddr, net::SocketAddr, time::Duration};
 use iotax_node::{
     ConnId, Input, LoadConfig, Node, Output, Protocol, Randomness, RunConfig, TaskConfig,
     load::{
-        Endpoint, Pacing, connector,
+        Endpoint, Pacing,
+        connector::{self, ConnectionConfig},
         link::{Control, ControlStep, Link},
     },
     protocols::AnyInitiator,
@@ -123,8 +124,8 @@ impl Agent {
         let host = self.endpoint.unit.host().and_then(|host| host.parse::<IpAddr>().ok());
         let Some(server) = host else { return self.board.borrow_mut().find("an endpoint without an address") };
         let instance = self.character.host as u32 + 1;
-        let settings = connector::Settings::new(server, instance, Randomness::new([instance as u8; 32]));
-        match connector::control(&self.endpoint, &settings, &self.load_config()) {
+        let connection = ConnectionConfig::new(server, instance, Randomness::new([instance as u8; 32]));
+        match connector::control(&self.endpoint, &connection, &self.load_config()) {
             Ok(control) => self.control = Some(control),
             Err(failure) => return self.board.borrow_mut().find(format!("no way to connect: {failure}")),
         }

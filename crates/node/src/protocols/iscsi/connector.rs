@@ -11,7 +11,7 @@ use iotax_proto::{
     },
 };
 
-use super::Unit;
+use super::{Options, Unit};
 use crate::{
     load::{
         Facts,
@@ -34,7 +34,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers) -> Self {
+    pub(super) fn new(unit: &Unit, settings: &Settings, options: &Options, workers: Workers) -> Self {
         let initiator = settings.initiator.as_deref().unwrap_or(INITIATOR);
         let defaults = Wishes::default();
         let digest = |wanted| if wanted { DigestWish::Require } else { DigestWish::Accept };
@@ -42,18 +42,18 @@ impl Login {
             wishes: Wishes {
                 header_digest: digest(settings.header_digest),
                 data_digest: digest(settings.data_digest),
-                immediate_data: settings.immediate_data.unwrap_or(defaults.immediate_data),
-                initial_r2t: settings.initial_r2t.unwrap_or(defaults.initial_r2t),
-                first_burst_len: settings.first_burst_bytes.unwrap_or(defaults.first_burst_len),
-                max_burst_len: settings.max_burst_bytes.unwrap_or(defaults.max_burst_len),
-                max_recv_segment_len: settings.max_recv_data_segment_bytes.unwrap_or(defaults.max_recv_segment_len),
+                immediate_data: options.immediate_data.unwrap_or(defaults.immediate_data),
+                initial_r2t: options.initial_r2t.unwrap_or(defaults.initial_r2t),
+                first_burst_len: options.first_burst_bytes.unwrap_or(defaults.first_burst_len),
+                max_burst_len: options.max_burst_bytes.unwrap_or(defaults.max_burst_len),
+                max_recv_segment_len: options.max_recv_data_segment_bytes.unwrap_or(defaults.max_recv_segment_len),
                 ..defaults
             },
             queue_depth: workers.outstanding.clamp(1, 4096) as u16,
             ..Config::new(initiator, &unit.iqn, unit.lun)
         };
         let to = SocketAddr::new(settings.address, unit.port);
-        let (chap, randomness, instance) = (settings.chap.clone(), settings.randomness.clone(), settings.instance);
+        let (chap, randomness, instance) = (options.chap.clone(), settings.randomness.clone(), settings.instance);
         Self { to, config, chap, randomness, instance, workers }
     }
 

@@ -1,6 +1,7 @@
 //! iSCSI.
 
 mod connector;
+mod options;
 mod service;
 
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use crate::{
     },
     server::{ServerBackend, ServerConfig},
 };
+pub use options::Options;
 use service::Exported;
 
 const PORT: u16 = 3260;
@@ -45,22 +47,13 @@ impl Definition for Iscsi {
         title: "iSCSI",
         scheme: "iscsi",
         form: "iscsi://HOST[:PORT]/IQN/LUN",
-        options: &[
-            "initiator",
-            "header_digest",
-            "data_digest",
-            "immediate_data",
-            "initial_r2t",
-            "first_burst_bytes",
-            "max_burst_bytes",
-            "max_recv_data_segment_bytes",
-            "chap",
-        ],
+        common_options: &["initiator", "header_digest", "data_digest"],
         is_multipath: true,
         rpc_programs: &[],
     };
 
     type Unit = Unit;
+    type Options = Options;
     type Initiator = Session;
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
@@ -77,10 +70,11 @@ impl Definition for Iscsi {
     fn control(
         unit: &Unit,
         settings: &Settings,
+        options: &Options,
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        let login = connector::Login::new(unit, settings, workers);
+        let login = connector::Login::new(unit, settings, options, workers);
         Ok(Box::new(Direct::new(move |now| login.links(now))))
     }
 

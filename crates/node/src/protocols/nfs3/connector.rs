@@ -16,7 +16,7 @@ use iotax_proto::{
     rpc::{ControlCall, Credentials, Xid, auth::Identity, portmap},
 };
 
-use super::Unit;
+use super::{Options, Unit};
 use crate::{
     failure::{Failure, FailureKind},
     load::{
@@ -64,8 +64,8 @@ enum Answer {
 }
 
 impl Mounting {
-    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers) -> Self {
-        let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
+    pub(super) fn new(unit: &Unit, settings: &Settings, options: &Options, workers: Workers) -> Self {
+        let credentials = Credentials::new(options.uid.unwrap_or(0), options.gid.unwrap_or(0), &[]);
         Self {
             settings: settings.clone(),
             export: unit.export.clone(),

@@ -2,6 +2,7 @@
 
 mod connector;
 mod describer;
+mod options;
 mod service;
 
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ use crate::{
     },
     server::{Guarded, ServerBackend, ServerConfig},
 };
+pub use options::Options;
 use service::{Common, Exported, VOLUME_FILE};
 
 #[derive(Debug)]
@@ -54,12 +56,13 @@ impl Definition for Nfs3 {
         title: "NFS",
         scheme: "nfs",
         form: "nfs://HOST[:PORT]/EXPORT/FILE",
-        options: &["uid", "gid"],
+        common_options: &[],
         is_multipath: false,
         rpc_programs: &[(PROGRAM, VERSION), (MOUNT_PROGRAM, VERSION)],
     };
 
     type Unit = Unit;
+    type Options = Options;
     type Initiator = Mount;
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
@@ -74,10 +77,11 @@ impl Definition for Nfs3 {
     fn control(
         unit: &Unit,
         settings: &Settings,
+        options: &Options,
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        Ok(Box::new(connector::Mounting::new(unit, settings, workers)))
+        Ok(Box::new(connector::Mounting::new(unit, settings, options, workers)))
     }
 
     fn facts(mount: &Mount) -> Facts {

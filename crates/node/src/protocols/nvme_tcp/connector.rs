@@ -12,7 +12,7 @@ use iotax_proto::{
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
 };
 
-use super::Unit;
+use super::{Options, Unit};
 use crate::{
     failure::{Failure, FailureKind},
     load::{
@@ -49,7 +49,13 @@ struct News {
 }
 
 impl Controller {
-    pub(super) fn new(unit: &Unit, settings: &Settings, workers: Workers, place: &str) -> Result<Self, Failure> {
+    pub(super) fn new(
+        unit: &Unit,
+        settings: &Settings,
+        options: &Options,
+        workers: Workers,
+        place: &str,
+    ) -> Result<Self, Failure> {
         let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
         let host = settings.initiator.as_deref().unwrap_or(HOST);
         let config = ConnectConfig {
@@ -66,7 +72,7 @@ impl Controller {
         Ok(Self {
             to: SocketAddr::new(settings.address, unit.port),
             config,
-            dhchap: settings.dhchap.clone(),
+            dhchap: options.dhchap.clone(),
             randomness: settings.randomness.clone(),
             workers,
             place: place.to_owned(),
@@ -215,12 +221,14 @@ mod tests {
     fn no_connection_is_authenticated_with_what_another_was() {
         let secret =
             iotax_proto::nvme::auth::Secret::parse("DHHC-1:00:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:");
-        let mut settings = Settings::new([127, 0, 0, 1].into(), 1, Randomness::new([1; 32]));
-        settings.dhchap = Some(Policy { secret: secret.expect("a secret"), controller: None, hash: None, group: None });
+        let settings = Settings::new([127, 0, 0, 1].into(), 1, Randomness::new([1; 32]));
+        let policy = Policy { secret: secret.expect("a secret"), controller: None, hash: None, group: None };
+        let options = Options { dhchap: Some(policy) };
         let workers = Workers { first: 0, count: 1, outstanding: 1 };
         let unit = Unit { port: 4420, nqn: "nqn".to_owned(), nsid: 1 };
         let entropy = |controller: &Controller| controller.queue_config().session.auth.expect("a policy").entropy.0;
-        let [first, again] = [(); 2].map(|()| Controller::new(&unit, &settings, workers, "here").expect("settings"));
+        let [first, again] =
+            [(); 2].map(|()| Controller::new(&unit, &settings, &options, workers, "here").expect("settings"));
         let mut all = [entropy(&first), entropy(&first), entropy(&again), entropy(&again)];
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "queues, reconnects and later runs differ");

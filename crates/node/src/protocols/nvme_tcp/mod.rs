@@ -1,6 +1,7 @@
 //! NVMe/TCP.
 
 mod connector;
+mod options;
 mod service;
 
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use crate::{
     },
     server::{ServerBackend, ServerConfig},
 };
+pub use options::Options;
 use service::{Common, Exported};
 
 const PORT: u16 = 4420;
@@ -41,12 +43,13 @@ impl Definition for NvmeTcp {
         title: "NVMe/TCP",
         scheme: "nvme-tcp",
         form: "nvme-tcp://HOST[:PORT]/NQN?ns=N",
-        options: &["initiator", "header_digest", "data_digest", "dhchap"],
+        common_options: &["initiator", "header_digest", "data_digest"],
         is_multipath: true,
         rpc_programs: &[],
     };
 
     type Unit = Unit;
+    type Options = Options;
     type Initiator = IoQueue;
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
@@ -63,10 +66,11 @@ impl Definition for NvmeTcp {
     fn control(
         unit: &Unit,
         settings: &Settings,
+        options: &Options,
         workers: Workers,
         endpoint: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        Ok(Box::new(connector::Controller::new(unit, settings, workers, endpoint)?))
+        Ok(Box::new(connector::Controller::new(unit, settings, options, workers, endpoint)?))
     }
 
     type Target = TargetQueue;
