@@ -13,7 +13,8 @@ from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import UnavailableError, measure_window
 from bench.sample import Figures, Sample
 from bench.subjects.base import Place, Reached, Sides
-from iotax.engine import Engine, find_engine
+from iotax.engine import find_engine
+from iotax.places.waiting import Engine
 
 _DEADLINE_S = 60.0
 _STARTING_S = 0.2

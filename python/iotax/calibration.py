@@ -16,9 +16,8 @@ from typing import Any
 from iotax.analysis.cost_fit import Costed, Figure, fit_costs
 from iotax.analysis.data import StudyData
 from iotax.analysis.responses import Run
-from iotax.labs.load import run_load
 from iotax.labs.sim.costs import told
-from iotax.labs.sim.lab import SILENCE_S, world
+from iotax.labs.sim.lab import simulate, world
 from iotax.study.connection import Connection
 from iotax.study.endpoint import SIM, Endpoint
 from iotax.study.model import Settings
@@ -248,7 +247,7 @@ def _counts(
     document = dict(treatment.document)
     for key, side in (("initiators", "initiator"), ("target", "target")):
         document[key] = document[key] | {"costs": {f"{name}_ns": round(ns) for name, ns in costs[side].items()}}
-    result = run_load(program, document, lambda _: None, task="simulate", silence_s=SILENCE_S).result
+    result = simulate(program, document, lambda _: None).result
     assert result.simulated is not None, "the engine is of this version"
     works = {"initiator": result.simulated.initiators, "target": result.simulated.target}
     return {side: _per_io(work, result.ios) for side, work in works.items()}

@@ -1,34 +1,14 @@
-"""The engine as a process: a document in, JSON lines out (docs/reference/engine.md).
-
-Two threads read the child's output and its log, so that the caller can wait with a deadline and Ctrl-C is heard. The
-child has a session of its own: a Ctrl-C of the terminal reaches only us, and we end the child's whole group. Should we
-be killed, the child sees its standard input close and ends by itself.
-"""
+"""The engine as a program: where it is, and what its lines say (docs/reference/engine.md)."""
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import json
 import os
-import queue
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
-
-LINE_BYTES_MAX = 64 << 20
-"""A result with full histograms is about 100 KiB; what is longer than this is no result."""
-LOG_LINES_MAX = 200
-LOG_LINE_BYTES_MAX = 2_000
-STOP_S = 3.0
-"""How long an engine may take to end after its standard input closed."""
+from typing import Any
 
 
 class EngineError(Exception):
@@ -70,143 +50,6 @@ def engine_version(program: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()
-
-
-class Engine:
-    """One running engine process. `on_log` hears each line of its standard error, on a thread of its own."""
-
-    def __init__(
-        self,
-        program: Path,
-        command: str,
-        document: dict[str, Any],
-        *,
-        on_log: Callable[[str], None] | None = None,
-    ) -> None:
-        self._command, self._on_log = command, on_log
-        self._events: queue.Queue[dict[str, Any] | EngineError | None] = queue.Queue()
-        self._log: collections.deque[str] = collections.deque(maxlen=LOG_LINES_MAX)
-        try:
-            self._process = subprocess.Popen(
-                [program, command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise EngineError("missing", f"{program} cannot be started: {error.strerror}") from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._stdin = self._process.stdin
-        self._threads = [
-            threading.Thread(target=self._read_events, args=(self._process.stdout,), daemon=True),
-            threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
-        self.send(document)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def log(self) -> str:
-        """The last lines of its standard error."""
-        return "\n".join(self._log)
-
-    def alive(self, wait_s: float = 0.0) -> bool:
-        """Whether it goes on; `wait_s` is granted to one that was killed, until the system has ended it."""
-        if wait_s:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(wait_s)
-        return self._process.poll() is None
-
-    def send(self, document: dict[str, Any]) -> None:
-        """One line in. A child that is gone is noticed by the next `event`, which knows why."""
-        with contextlib.suppress(OSError):
-            self._stdin.write(json.dumps(document).encode() + b"\n")
-            self._stdin.flush()
-
-    def event(self, deadline_s: float) -> dict[str, Any]:
-        """The next line, by `deadline_s` on the monotonic clock.
-
-        Raises EngineError for an error line, for the end of the process, and for silence.
-        """
-        try:
-            event = self._events.get(timeout=max(0.0, deadline_s - time.monotonic()))
-        except queue.Empty:
-            raise EngineError(
-                "silent", f"the {self._command} process fell silent and was ended", log=self.log
-            ) from None
-        if event is None:
-            self._events.put(None)
-            raise EngineError("died", self.ending(), log=self.log)
-        if isinstance(event, EngineError):
-            raise EngineError(event.kind, event.message, event.where, self.log)
-        return event
-
-    def expect(self, name: str, deadline_s: float) -> dict[str, Any]:
-        """The next event of that name; others are passed over, as a reader of this interface must."""
-        while True:
-            event = self.event(deadline_s)
-            if event["event"] == name:
-                return event
-
-    def close(self) -> None:
-        """Ends the process: asked first, then by force, with whatever it started."""
-        with contextlib.suppress(OSError):
-            self._stdin.close()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            for thread in self._threads:
-                thread.join(STOP_S)
-            for pipe in (self._process.stdout, self._process.stderr):
-                assert pipe is not None
-                pipe.close()
-
-    def ending(self) -> str:
-        """How a process that stopped speaking came to its end."""
-        self._threads[1].join(STOP_S)  # the reason may stand in its last words
-        try:
-            code = self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            return f"the {self._command} process closed its output without ending"
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                return f"the {self._command} process was ended by {signal.Signals(-code).name}"
-        return f"the {self._command} process ended with exit code {code} before its work was done"
-
-    def _read_events(self, pipe: IO[bytes]) -> None:
-        while line := pipe.readline(LINE_BYTES_MAX):
-            try:
-                self._events.put(event_of(line))
-            except EngineError as error:
-                self._events.put(error)
-        self._events.put(None)
-
-    def _read_log(self, pipe: IO[bytes]) -> None:
-        while line := pipe.readline(LOG_LINE_BYTES_MAX):
-            text = line.decode(errors="replace").rstrip("\n")
-            self._log.append(text)
-            if self._on_log is not None:
-                self._on_log(text)
 
 
 def event_of(line: bytes) -> dict[str, Any]:

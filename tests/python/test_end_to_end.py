@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -122,7 +123,8 @@ def test_an_example_for_an_array_that_is_not_there_says_so() -> None:
 def children(pid: int, command: str) -> list[int]:
     """The engine processes of a running `iotax`."""
     found = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    started = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    for child in itertools.chain.from_iterable(started):
         try:
             words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
         except OSError:

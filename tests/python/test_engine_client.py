@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import FAKE, FakeEngine
-from iotax.engine import LOG_LINES_MAX, Engine, EngineError, engine_version, find_engine
+from iotax.engine import EngineError, engine_version, find_engine
+from iotax.places.piped import LOG_LINES_MAX
+from iotax.places.waiting import Engine
 
 
 def script(tmp_path: Path, text: str) -> Path:
@@ -90,9 +92,8 @@ def test_the_log_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_none_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="cannot be started") as caught:
-        Engine(tmp_path / "nothing", "load", {})
-    assert caught.value.kind == "missing"
+    error = failure(tmp_path / "nothing")
+    assert (error.kind, error.message) == ("missing", "the load process cannot be started: not found")
 
 
 def test_the_named_engine_wins_and_must_be_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -72,6 +72,18 @@ def test_data_flows_one_way() -> None:
                                         and path.name != "__main__.py"]) == []  # fmt: skip
 
 
+def test_places_know_no_lab_and_labs_reach_hosts_through_them_alone() -> None:
+    beyond = {f"iotax.{each}" for each in ("labs", "design", "runner", "notebook", "analysis", "report", "cli")}
+    places = modules_of("places")
+    assert importers_of(beyond, places) == []
+    assert importers_of({"iotax.study"}, places) == [
+        "python/iotax/places/ssh.py imports iotax.study.hosts",
+        "python/iotax/places/ssh.py imports iotax.study.hosts.Host",
+    ]
+    hosts = PACKAGE / "labs" / "hosts" / "esxtop.py"
+    assert importers_of({"asyncssh"}, modules_of("labs")) == importers_of({"asyncssh"}, [hosts])
+
+
 def test_analysis_reads_a_trials_facts_from_its_record() -> None:
     """Not from static settings, which a factor or a lab may override, nor from the text of an endpoint."""
     found = []

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from iotax.engine import Engine, find_engine
+from iotax.engine import find_engine
+from iotax.places.waiting import Engine
 
 PROTOCOLS = ("nvme-tcp", "iscsi", "nfs3")
 MIB = 1 << 20

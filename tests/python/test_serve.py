@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from conftest import wait_for
-from iotax.engine import Engine
+from iotax.places.waiting import Engine
 from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify
 from iotax.serving.offer import Offer

@@ -19,10 +19,10 @@ from iotax.cli.app import app
 from iotax.cli.export_asv import export_asv
 from iotax.design import plan
 from iotax.engine import EngineError
-from iotax.labs import load
+from iotax.labs import hearing
 from iotax.labs.base import TrialFailed
 from iotax.labs.choice import open_lab
-from iotax.labs.sim.lab import SimLab
+from iotax.labs.sim.lab import SimLab, simulate
 from iotax.live import Board
 from iotax.live.metrics import exposition
 from iotax.live.page import Page
@@ -316,7 +316,7 @@ class Simulating:
     log = ""
     deadlines_s: list[float] = []  # noqa: RUF012 - of one test
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self._left = [{"event": "simulating", "at_ns": at * 10_000_000, "until_ns": 100_000_000} for at in range(1, 10)]
 
     def __enter__(self) -> Self:
@@ -337,11 +337,11 @@ NOW = [1000.0]
 
 
 def test_a_simulation_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "Engine", Simulating)
-    monkeypatch.setattr(load.time, "monotonic", lambda: NOW[0])
+    monkeypatch.setattr(hearing, "Engine", Simulating)
+    monkeypatch.setattr(hearing.time, "monotonic", lambda: NOW[0])
     said: list[Any] = []
     with pytest.raises(TrialFailed, match="enough"):
-        load.run_load(Path("engine"), {}, said.append, task="simulate", silence_s=300.0)
+        simulate(Path("engine"), {}, said.append)
     assert [round(step.fraction, 3) for step in said] == [tenths / 10 for tenths in range(1, 10)]
     assert said[0].text == "simulated 10.0 ms of 100 ms, 4 s left"
     assert said[4].text == "simulated 50.0 ms of 100 ms, 2 s left"

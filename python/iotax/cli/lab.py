@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,14 +76,9 @@ def shell(protocol: str) -> None:
                     typer.echo("start the line with storage or initiator", err=True)
                     continue
                 try:
-                    booted.guests[role].stream(f"exec 2>&1; {command}", typer.echo, _deadline())
+                    booted.guests[role].stream(f"exec 2>&1; {command}", typer.echo, _COMMAND_S)
                 except StepFailed as failed:
                     typer.echo(f"status {failed.status}", err=True)
-
-
-def _deadline() -> Callable[[], float]:
-    at_s = time.monotonic() + _COMMAND_S
-    return lambda: at_s
 
 
 @dataclass(frozen=True)

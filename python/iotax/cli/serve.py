@@ -17,7 +17,8 @@ from rich.text import Text
 from iotax.cli.console import console_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
-from iotax.engine import Engine, EngineError, find_engine
+from iotax.engine import EngineError, find_engine
+from iotax.places.waiting import Engine
 from iotax.protocols import titles
 from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify

@@ -22,9 +22,8 @@ from iotax.design.plan import trial_seed
 from iotax.design.treatments import treatments
 from iotax.engine import EngineError, find_engine
 from iotax.labs.base import TrialFailed
-from iotax.labs.load import run_load
 from iotax.labs.sim.costs import table_costs
-from iotax.labs.sim.lab import SILENCE_S, simulate_document
+from iotax.labs.sim.lab import simulate, simulate_document
 from iotax.labs.sim.what_if import Change, utilisation
 from iotax.study import Study
 from iotax.trial import LevelValue, Trial
@@ -78,7 +77,7 @@ def _simulated(study: Study, levels: dict[str, LevelValue], change: Change, prog
     first = Trial(id="what-if", study=study.name, treatment=levels, block=1, replicate=1, order=1)
     costs = table_costs(lab, settings.endpoint.protocol)
     document = simulate_document(changed, settings, trial_seed(study, first), costs)
-    result = run_load(program, document, lambda _: None, task="simulate", silence_s=SILENCE_S).result
+    result = simulate(program, document, lambda _: None).result
     return bottleneck(result.rate_iops, utilisation(result, settings, lab))
 
 

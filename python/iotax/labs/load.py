@@ -10,18 +10,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from iotax.engine import Engine, EngineError
-from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
+from iotax.engine import EngineError
+from iotax.labs.base import Outcome, Progress, Step, TrialFailed
+from iotax.labs.hearing import CONNECT_S, SILENCE_S, Patience, hear, malformed
+from iotax.places import Event, Place
+from iotax.places.here import HERE
+from iotax.places.waiting import Engine
 from iotax.protocols import known
 from iotax.records import CpuUse, Record
 from iotax.study.model import Settings
-from iotax.trial import Background, Connected, TrialResult, Window
-from iotax.units import show_minutes, show_time
+from iotax.trial import Background, Window
 
-CONNECT_S = 30.0
-"""How long an endpoint may take to answer."""
-SILENCE_S = 15.0
-"""How much longer than asked a task may take, and how long it may say nothing while it makes progress."""
 SAMPLE_NS = 500_000_000
 BACKGROUND_NS = 500_000_000
 _SECTOR_BYTES = 512
@@ -137,57 +136,17 @@ def options(settings: Settings) -> dict[str, Any]:
 
 
 def run_load(
-    program: Path, document: dict[str, Any], progress: Progress, *, task: str = "load", silence_s: float | None = None
+    program: Path,
+    document: dict[str, Any],
+    progress: Progress,
+    *,
+    patience: Patience | None = None,
+    place: Place = HERE,
 ) -> Outcome:
-    """Runs one trial's load to its end. Raises TrialFailed, with what was known by then.
-
-    `silence_s` is how long it may say nothing, where that has nothing to do with how long it runs by its own clock.
-    A simulation says how far it is, which becomes a step with the time that is left.
-    """
-    connected: Connected | None = None
-    reason = kind = ""
-    result: TrialResult | None = None
-    try:
-        with Engine(program, task, document) as engine:
-            began_s = time.monotonic()
-            deadline_s = began_s + (CONNECT_S if silence_s is None else silence_s)
-            while result is None:
-                event = engine.event(deadline_s)
-                if event["event"] == "connected":
-                    connected = Connected.model_validate(event)
-                    if silence_s is None:
-                        deadline_s = time.monotonic() + _runs_s(document) + SILENCE_S
-                elif event["event"] == "sample":
-                    progress(sample_of(event))
-                elif event["event"] == "simulating":
-                    progress(_simulating(event, time.monotonic() - began_s))
-                    deadline_s = time.monotonic() + (silence_s or SILENCE_S)
-                elif event["event"] == "result":
-                    result = TrialResult.model_validate(event)
-        if not result.ios and not result.idle:
-            reason = "no I/O completed within the measured window"
-    except EngineError as error:
-        if error.kind == "missing":
-            raise TrialFailed(str(error), kind=error.kind) from error
-        reason, kind = str(error), error.kind
-    except ValidationError as error:
-        reason = malformed(error)
-    # Only now, with the process ended, is its log whole.
-    if result is None or reason:
-        raise TrialFailed(reason, engine.log, connected, kind)
-    return Outcome(result, connected, engine.log)
-
-
-def _simulating(event: dict[str, Any], took_s: float) -> Step:
-    """How far a simulation is in virtual time, and how long the rest takes if it goes on as before."""
-    at_ns, until_ns = int(event["at_ns"]), int(event["until_ns"])
-    share = min(1.0, at_ns / until_ns) if until_ns else 1.0
-    left = show_minutes(took_s * (1 / share - 1)) if share else "unknown time"
-    return Step(f"simulated {show_time(at_ns)} of {show_time(until_ns)}, {left} left", share)
-
-
-def _runs_s(document: dict[str, Any]) -> float:
-    return (document["warmup_ns"] + document["runtime_ns"]) / 1e9
+    """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
+    runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
+    patience = patience or Patience(runs_s, CONNECT_S, SILENCE_S)
+    return hear(program, "load", document, progress, patience=patience, place=place)[""]
 
 
 def run_check(
@@ -215,8 +174,8 @@ def run_check(
         "volume_bytes": volume_bytes,
     }
     document = {name: value for name, value in document.items() if value is not None}
-    step = _steps(f"checking what data {endpoint} holds", progress)
-    return Checked.model_validate(_to_the_end(program, document, "checked", step))
+    step = steps(f"checking what data {endpoint} holds", progress)
+    return Checked.model_validate(run_task(program, document, "checked", step))
 
 
 def run_fill(program: Path, settings: Settings, endpoint: str, *, permission: Permission, progress: Progress) -> None:
@@ -228,14 +187,14 @@ def run_fill(program: Path, settings: Settings, endpoint: str, *, permission: Pe
         "working_set_bytes": settings.working_set_bytes,
         **permission.said(endpoint),
     }
-    _to_the_end(program, document, "filled", _steps(f"writing the pattern to {endpoint}", progress))
+    run_task(program, document, "filled", steps(f"writing the pattern to {endpoint}", progress))
 
 
 def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str, int]) -> Background:
     """The machine and the watched processes without load. Raises TrialFailed."""
     document = {"task": "idle", "runtime_ns": BACKGROUND_NS, "cpus": cpus, "watch_pids": watch_pids}
     try:
-        idle = _Idle.model_validate(_to_the_end(program, document, "idle", lambda _: None))
+        idle = _Idle.model_validate(run_task(program, document, "idle", lambda _: None))
     except EngineError as error:
         raise TrialFailed(str(error), error.log, kind=error.kind) from error
     except ValidationError as error:
@@ -248,10 +207,10 @@ def run_idle(program: Path, block: int, *, cpus: list[int], watch_pids: dict[str
     )
 
 
-def _steps(text: str, progress: Progress) -> Callable[[dict[str, Any]], None]:
+def steps(text: str, progress: Progress) -> Callable[[Event], None]:
     """Turns the engine's progress lines into steps."""
 
-    def step(event: dict[str, Any]) -> None:
+    def step(event: Event) -> None:
         if event["event"] == "progress":
             total_bytes = int(event.get("total_bytes", 0))
             progress(Step(text, int(event.get("done_bytes", 0)) / total_bytes if total_bytes else None))
@@ -259,36 +218,22 @@ def _steps(text: str, progress: Progress) -> Callable[[dict[str, Any]], None]:
     return step
 
 
-def _to_the_end(
-    program: Path, document: dict[str, Any], last: str, each: Callable[[dict[str, Any]], None]
-) -> dict[str, Any]:
+def run_task(
+    program: Path,
+    document: dict[str, Any],
+    last: str,
+    each: Callable[[Event], None],
+    *,
+    place: Place = HERE,
+    silence_s: float = CONNECT_S,
+) -> Event:
     """The event that ends a task. Any line of the engine puts the deadline off: a scan or a fill may take long."""
-    with Engine(program, "load", document) as engine:
+    with Engine(program, "load", document, place=place) as engine:
         while True:
-            event = engine.event(time.monotonic() + CONNECT_S)
+            event = engine.event(time.monotonic() + silence_s)
             if event["event"] == last:
                 return event
             each(event)
-
-
-def sample_of(event: dict[str, Any]) -> Sample:
-    """The engine's `sample` event."""
-    return Sample(
-        phase=str(event.get("phase", "run")),
-        at_ns=int(event.get("at_ns", 0)),
-        rate_iops=float(event.get("iops", 0.0)),
-        latency_p50_ns=event.get("latency_p50_ns"),
-        latency_p99_ns=event.get("latency_p99_ns"),
-        trial=str(event.get("id", "")),
-        round=int(event.get("round", 0)),
-    )
-
-
-def malformed(error: ValidationError) -> str:
-    """Says which field of the engine's line is not as agreed."""
-    first = error.errors()[0]
-    at = ".".join(str(part) for part in first["loc"])
-    return f"the engine's line does not fit its own interface: {at}: {first['msg']}"
 
 
 def _number(percent: float) -> int | float:

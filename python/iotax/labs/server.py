@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iotax.engine import Engine, EngineError
+from iotax.engine import EngineError
+from iotax.places.waiting import Engine
 from iotax.records import Record
 from iotax.study.connection import Polling
 from iotax.study.endpoint import EMBEDDED

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
-from iotax.labs.hosts.ssh import Link
+from iotax.places.ssh import Link
 from iotax.study.hosts import Host
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from iotax.engine import EngineError, event_of
-from iotax.labs.hosts.agent import Agent
-from iotax.labs.hosts.ssh import HostFault
+from iotax.places import HostFault
+from iotax.places.ssh import Remote
 
 NO_EVENTS = [b"Segmentation fault\n", b"[1, 2]\n", b'{"kind": "usage"}\n', b'{"event": 7}\n', b"\xff\xfe\n"]
 
@@ -23,19 +23,15 @@ class _Says:
         assert separator == b"\n"
         return self._line
 
-    async def readline(self) -> bytes:
+    async def read(self, n: int) -> bytes:
+        del n
         return b""
 
 
 def heard_from_a_host(line: bytes) -> dict[str, Any]:
     async def hear() -> dict[str, Any]:
         process = SimpleNamespace(stdout=_Says(line), stderr=_Says(b""))
-        agent = Agent("h1", cast(Any, process))
-        try:
-            return await agent.event(1.0)
-        finally:
-            for task in agent._tasks:
-                task.cancel()
+        return await Remote("h1", cast(Any, process), None).event(1.0)
 
     return asyncio.run(hear())
 

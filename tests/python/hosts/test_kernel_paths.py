@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.paths import attached_of, mismatches, words
-from iotax.labs.hosts.ssh import HostFault
+from iotax.places import HostFault
 from iotax.study import Study
 from iotax.study.endpoint import parse_endpoint
 from iotax.study.rules import broken_rules

@@ -19,9 +19,9 @@ from iotax.study import Study
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
-from iotax.labs.hosts.agent import Agent
 from iotax.labs.hosts.lab import HostsLab
-from iotax.labs.hosts.ssh import Binary
+from iotax.places import Binary
+from iotax.places.ssh import Remote
 
 Started = Callable[..., tuple[HostsLab, Path, subprocess.Popen[str]]]
 
@@ -34,7 +34,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
     (tmp_path / ".ssh").mkdir(mode=0o700)
     engine = tmp_path / "engine"
     engine.write_text("stub")
-    (tmp_path / "digest").write_text(Binary.of(engine).digest)
+    (tmp_path / "digest").write_text(Binary(engine).digest)
     left: list[tuple[HostsLab, subprocess.Popen[str]]] = []
 
     def start(count: int, *, late: int = 0) -> tuple[HostsLab, Path, subprocess.Popen[str]]:
@@ -103,15 +103,15 @@ def test_two_hundred_hosts_connect_in_seconds_and_start_together(
     """
     sent_s: list[float] = []
     busy_s: list[float] = []
-    send = Agent.send
+    send = Remote.send
 
-    def noted(agent: Agent, document: dict[str, Any]) -> None:
-        send(agent, document)
+    def noted(remote: Remote, document: dict[str, Any]) -> None:
+        send(remote, document)
         if document.get("command") == "start":
             sent_s.append(time.monotonic())
             busy_s.append(time.thread_time())
 
-    monkeypatch.setattr(Agent, "send", noted)
+    monkeypatch.setattr(Remote, "send", noted)
     lab, folder, stubs = started(200)
     trial = next(iter(make_plan(lab.study).trials))
     began_s, cpu_s = time.monotonic(), time.process_time()

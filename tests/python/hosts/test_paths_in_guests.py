@@ -14,10 +14,10 @@ import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
-from iotax.engine import EngineError
+from iotax.engine import EngineError, find_engine
 from iotax.labs.hosts.paths import Attached, attached_of, mismatches, words
+from iotax.labs.load import run_task
 from iotax.labs.vm import accelerator
-from iotax.labs.vm.guest_load import run_engine
 from iotax.labs.vm.guests import Guests, StepFailed
 from iotax.labs.vm.image import build
 from iotax.labs.vm.qemu import require_qemu
@@ -89,11 +89,10 @@ def up(guests: Guests, uri: str, **connection: Any) -> Attached:
 
 
 def check(guests: Guests, attached: Attached, **more: Any) -> dict[str, Any]:
-    events: list[dict[str, Any]] = []
     document = {"task": "check", "endpoint": attached.endpoint, "options": {}, **more}
     document |= {"judged": dict(attached.file)} if attached.file else {}
-    run_engine(guests["initiator"], json.loads(json.dumps(document)), events.append)
-    return events[-1]
+    document = json.loads(json.dumps(document))
+    return run_task(find_engine(), document, "checked", lambda _: None, place=guests["initiator"].port, silence_s=60.0)
 
 
 PATHS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.image import ENGINE, Image, build
 from iotax.labs.vm.qemu import Machine
+from iotax.places.waiting import wait_for
 
 from .studies import machines_of, with_machines_up
 from .test_kernels import STUDY
@@ -58,13 +58,10 @@ def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) ->
     try:
         guest.boot(time.monotonic() + 120)
         guest.run(f"volume_up {1 << 20}; {ENGINE} --version")
-        agent = guest._agent
-        assert agent is not None
-        agent.start("while :; do dd if=/volume/data of=/dev/null bs=4k 2>/dev/null; done")
+        wait_for(guest.port.script("while :; do dd if=/volume/data of=/dev/null bs=4k 2>/dev/null; done"))
         time.sleep(1)
         assert guest.alive()
-        agent._socket.shutdown(socket.SHUT_RDWR)
-        agent._socket.close()
+        wait_for(guest.port.close())
         deadline_s = time.monotonic() + 20
         while guest.alive() and time.monotonic() < deadline_s:
             time.sleep(0.1)

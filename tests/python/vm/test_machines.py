@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from iotax.labs.vm import accelerator, agent
-from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
+from iotax.labs.vm import accelerator
 from iotax.labs.vm.counters import LoadCost, Reading, busy_ns_of
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.preflight import findings
 from iotax.labs.vm.qemu import PROGRAM, Link, Machine, Process, arguments, require_qemu
+from iotax.places import guest as guest_place
+from iotax.places.guest import GuestLost, Port, StepFailed
+from iotax.places.waiting import wait_for
 from iotax.records import Core
 
 from .fakes import answer_lines, write_program
@@ -80,7 +82,7 @@ def test_a_folder_with_a_long_name_has_room_for_sockets(programs: Path, image: I
     write_program(programs / PROGRAM, f'{find}; exec {sys.executable} -c "{listen}" "${{path%%,*}}"')
     machine = Process(Machine("storage", 512 << 20, "tcg"), image, folder)
     try:
-        Agent(machine.control, time.monotonic() + 20).close()
+        wait_for(wait_for(Port.connect("guest", machine.control, 20)).close())
     finally:
         machine.close()
         machine.close()
@@ -145,16 +147,16 @@ def test_a_script_gives_its_lines_and_its_last_words(tmp_path: Path) -> None:
         return f"{script}\n\n@end {number} {int('bad' in script)} {said}\n".encode()
 
     answering(tmp_path / "port", answer)
-    port = Agent(tmp_path / "port", time.monotonic() + 5)
-    assert port.ready(time.monotonic() + 5) == "6.1.0"
-    assert port.run("echo good", 5) == ["echo good"]
+    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
+    assert wait_for(port.ready(5)) == "6.1.0"
+    assert wait_for(port.run("echo good", within_s=5)) == "echo good\n"
     with pytest.raises(StepFailed, match="mount: refused"):
-        port.run("bad", 5)
-    port.close()
+        wait_for(port.run("bad", within_s=5))
+    wait_for(port.close())
 
 
 def test_a_guest_that_sleeps_is_nudged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "_NUDGE_S", 0.05)
+    monkeypatch.setattr(guest_place, "_NUDGE_S", 0.05)
     heard: list[str] = []
 
     def answer(number: str, script: str) -> bytes:
@@ -162,20 +164,20 @@ def test_a_guest_that_sleeps_is_nudged(tmp_path: Path, monkeypatch: pytest.Monke
         return b"" if len(heard) == 1 else b"\n@end 1 0 \n"
 
     answering(tmp_path / "port", answer)
-    port = Agent(tmp_path / "port", time.monotonic() + 5)
-    port.ready(time.monotonic() + 5)
-    assert port.run("sleep 1", 5) == []
+    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
+    wait_for(port.ready(5))
+    assert wait_for(port.run("sleep 1", within_s=5)) == ""
     assert heard[:2] == ["sleep 1", ""]
-    port.close()
+    wait_for(port.close())
 
 
 def test_a_guest_that_says_nothing_is_lost(tmp_path: Path) -> None:
     answering(tmp_path / "port", lambda _number, _script: b"")
-    port = Agent(tmp_path / "port", time.monotonic() + 5)
-    port.ready(time.monotonic() + 5)
-    with pytest.raises(AgentLost, match="no answer in time"):
-        port.run("sleep 100", 0.2)
-    port.close()
+    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
+    wait_for(port.ready(5))
+    with pytest.raises(GuestLost, match="no answer in time"):
+        wait_for(port.run("sleep 100", within_s=0.2))
+    wait_for(port.close())
 
 
 def reading(uptime_s: float, idle: int, iowait: int = 0, steal: int = 0, cpus: int = 1) -> Reading:

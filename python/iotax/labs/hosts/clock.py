@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from iotax.labs.hosts.agent import Agent
+from iotax.places import Task
 
 PROBES = 20
 _PROBE_S = 10.0
@@ -33,7 +33,7 @@ def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | 
     return Offset(host_ns - (sent_ns + heard_ns) // 2, heard_ns - sent_ns, kernel_error_ns)
 
 
-async def measure(agent: Agent) -> Offset:
+async def measure(agent: Task) -> Offset:
     """Raises HostFault."""
     found = []
     for _ in range(PROBES):

@@ -10,7 +10,8 @@ import time
 import asyncssh
 
 from iotax.imports.processors import CpuSample, Recorded, esxtop_columns
-from iotax.labs.hosts.ssh import HostFault, Link
+from iotax.places import HostFault
+from iotax.places.ssh import Link
 from iotax.records import CpuTime
 
 INTERVAL_S = 2.0
@@ -32,7 +33,7 @@ class Esxtop:
     @classmethod
     async def start(cls, link: Link) -> Esxtop:
         """Returns with its first row, from which on time is covered. Raises HostFault."""
-        found = cls(link.name, await link.start(f"esxtop -b -a -d {INTERVAL_S:g}"))
+        found = cls(link.name, await link.process(f"esxtop -b -a -d {INTERVAL_S:g}"))
         try:
             columns = esxtop_columns(await found._row(_FIRST_ROW_S))
             if columns is None:

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from iotax.labs.hosts.ssh import HostFault, Link
+from iotax.places import HostFault
+from iotax.places.ssh import Link
 from iotax.study import Study
 from iotax.study.hosts import Hook, Hosts, Moment
 from iotax.trial import LevelValue

@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Sequence
 from iotax.labs.hosts.esxtop import Esxtop
 from iotax.labs.hosts.measure import Job, each_of
 from iotax.labs.hosts.merge import Observed
-from iotax.labs.hosts.ssh import HostFault, Link
+from iotax.places import HostFault
+from iotax.places.ssh import Link
 from iotax.records import CpuTime, CpuUse
 from iotax.study.hosts import Hypervisor
 

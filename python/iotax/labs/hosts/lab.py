@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.hosts.agent import LEASE_NS, Agent, Hear
+from iotax.labs.hearing import malformed
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
-from iotax.labs.hosts.measure import Answer, Job, each_of, measure
+from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
-from iotax.labs.hosts.ssh import HANDSHAKES_MAX, Binary, HostFault, Link
 from iotax.labs.hosts.survey import Asked, Survey, survey
 from iotax.labs.hosts.volumes import Reached, Volumes, zone_bytes
-from iotax.labs.load import SAMPLE_NS, Permission, malformed, run_document
+from iotax.labs.load import SAMPLE_NS, Permission, run_document
 from iotax.labs.server import serve_document
+from iotax.places import LEASE_NS, Binary, HostFault, Task
+from iotax.places.ssh import HANDSHAKES_MAX, Link
+from iotax.places.waiting import wait_for
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
@@ -46,7 +47,6 @@ _ENDING_S = 1.0
 _FILL_BYTES_PER_S = 20 << 20
 """Slower than this on filling or reading a volume, a host counts as hung."""
 
-_Value = TypeVar("_Value")
 _log = logging.getLogger("iotax")
 
 
@@ -54,7 +54,7 @@ _log = logging.getLogger("iotax")
 class _Serving:
     """The engine on a target that serves."""
 
-    agent: Agent
+    agent: Task
     volume: Volume
     polling: Polling
     pid: int
@@ -68,10 +68,7 @@ class HostsLab(Lab):
         assert study.lab.hosts is not None, "a study of this lab"
         self.study = study
         self._spec: Hosts = study.lab.hosts
-        self._binary = Binary.of(program)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="hosts", daemon=True)
-        self._thread.start()
+        self._binary = Binary(program)
         handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
         self._initiators = [Link(host, handshakes) for host in self._spec.initiator_hosts()]
         self._targets = [Link(host, handshakes) for host in self._spec.target_hosts()]
@@ -90,22 +87,22 @@ class HostsLab(Lab):
         """Host → busy and window of the block under way, ns."""
 
     def check(self) -> list[CheckItem]:
-        found = self._await(self._check_hosts())
+        found = wait_for(self._check_hosts())
         if any(each.kind == "error" for each in found):
             return found
-        return [*found, *self._await(self._volumes.check(lambda _: None))]
+        return [*found, *wait_for(self._volumes.check(lambda _: None))]
 
     def connect(self) -> None:
         """To every host, with its engine there. Raises HostFault."""
-        self._await(self._connect())
+        wait_for(self._connect())
 
     def survey(self) -> list[Survey]:
         """A row for each host."""
-        return self._await(survey(self._roles(), self._binary))
+        return wait_for(survey(self._roles(), self._binary))
 
     def clean(self) -> dict[str, str]:
         """Takes down the paths that were left and removes every engine that was copied: host → what came of it."""
-        return self._await(self._clean())
+        return wait_for(self._clean())
 
     def prepare(self, progress: Progress) -> None:
         progress(Step(f"connecting to {counted(len(self._links()), 'host')}"))
@@ -113,9 +110,9 @@ class HostsLab(Lab):
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
         try:
-            self._await(self._hooks.run("before study"))
+            wait_for(self._hooks.run("before study"))
             self._prepared = True
-            self._await(self._volumes.fill(progress))
+            wait_for(self._volumes.fill(progress))
         except HostFault as fault:
             raise LabUnusable([CheckItem("error", fault.host, fault.message)]) from fault
 
@@ -133,7 +130,7 @@ class HostsLab(Lab):
 
     def _worked(self, work: Coroutine[Any, Any, Worked]) -> Worked:
         try:
-            return self._await(work)
+            return wait_for(work)
         except HostFault as fault:
             raise _failed(fault) from fault
         except ValidationError as error:
@@ -184,7 +181,7 @@ class HostsLab(Lab):
         settings = self.study.settings(trial.treatment)
         links = self._clients(settings)
         try:
-            reached = self._await(self._reach(settings, len(links), progress))
+            reached = wait_for(self._reach(settings, len(links), progress))
         except HostFault as fault:
             raise _failed(fault) from fault
         progress(Step(f"{trial.id} on {counted(len(links), 'host')}"))
@@ -202,7 +199,7 @@ class HostsLab(Lab):
         try:
             answers = self._measured(jobs, Intervals([link.name for link in links], progress).hear, **window)
         except TrialFailed as failed:
-            ending = self._await(self._server_ending()) if settings.endpoint.embedded else ""
+            ending = wait_for(self._server_ending()) if settings.endpoint.embedded else ""
             if not ending:
                 raise
             raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
@@ -211,20 +208,15 @@ class HostsLab(Lab):
     def answers(self, trial: Trial) -> bool:
         settings = self.study.settings(trial.treatment)
         try:
-            self._await(self._ask_all())
+            wait_for(self._ask_all())
             if not settings.endpoint.embedded:
-                self._await(self._volumes.answers(settings))
+                wait_for(self._volumes.answers(settings))
         except (HostFault, ValidationError):
             return False
         return True
 
     def close(self) -> None:
-        if not self._loop.is_running():
-            return
-        self._await(self._leave())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        wait_for(self._leave())
 
     def closing(self) -> str:
         return "\n".join(self._hooks.take())
@@ -250,18 +242,9 @@ class HostsLab(Lab):
     def _hook(self, at: Moment, trial: Trial | None = None) -> None:
         """Raises TrialFailed, with what the commands said."""
         try:
-            self._await(self._hooks.run(at, trial.treatment if trial else None))
+            wait_for(self._hooks.run(at, trial.treatment if trial else None))
         except HostFault as fault:
             raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
-
-    def _await(self, work: Coroutine[Any, Any, _Value]) -> _Value:
-        """Runs it on the hosts' thread. An interrupt ends it, and what it started on hosts, first."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
 
     def _links(self) -> list[Link]:
         """Those with an engine."""
@@ -317,7 +300,7 @@ class HostsLab(Lab):
         """The endpoint of our own server; one that is gone, or has another volume, is started."""
         serving = self._serving
         asked = settings.volume, settings.connection.polling
-        if serving is None or not serving.agent.alive or (serving.volume, serving.polling) != asked:
+        if serving is None or not await serving.agent.alive() or (serving.volume, serving.polling) != asked:
             await self._end_server()
             progress(Step(f"starting the server on {self._targets[0].name}, {format_size(settings.volume.size)}"))
             self._serving = serving = await self._serve(*asked)
@@ -334,7 +317,7 @@ class HostsLab(Lab):
             listen=f"{_data_address(link.host)}:0",
         )
         program = await link.install(self._binary)
-        agent = await Agent.start(link, program, "serve", document | {"lease_ns": LEASE_NS})
+        agent = await link.start(f"{program} serve", document | {"lease_ns": LEASE_NS})
         try:
             ready = await agent.expect("ready", _SERVE_S + volume.size / _FILL_BYTES_PER_S)
         except BaseException:
@@ -368,7 +351,7 @@ class HostsLab(Lab):
                 return await measure([*jobs, *observers], hear, **window)
 
         try:
-            return self._await(work())
+            return wait_for(work())
         except HostFault as fault:
             raise _failed(fault) from fault
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from iotax.labs.hosts.agent import LEASE_NS, Agent, Hear
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.clock import measure as measure_clock
-from iotax.labs.hosts.ssh import HostFault, Link
+from iotax.places import LEASE_NS, Event, HostFault, Task
+from iotax.places.ssh import Link
 
 READY_S = 60.0
 """From starting the engines to every connection of every host."""
@@ -19,6 +20,9 @@ SILENCE_S = 20.0
 """How much longer than the window a host may take."""
 _AHEAD_S = 1.0
 _ROUND_TRIPS = 5
+
+Hear: TypeAlias = Callable[[str, Event], None]
+"""A host, and what its engine said."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ async def measure(
     `hear` is told what comes between the start and the answers.
     """
     window = {"settle_ns": warmup_ns, "slice_ns": runtime_ns, "sample_ns": sample_ns}
-    running: list[Agent] = []
+    running: list[Task] = []
     try:
         armed = await each_of([_arm(job, window, running) for job in jobs])
         ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in armed) / 1e9)
@@ -70,12 +74,12 @@ async def measure(
 @dataclass
 class _Armed:
     job: Job
-    agent: Agent
+    agent: Task
     offset: Offset
     connected: dict[str, Any] | None
 
 
-async def _arm(job: Job, window: Mapping[str, int], running: list[Agent]) -> _Armed:
+async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Armed:
     loads = [{"id": job.link.name, "load": job.load}] if job.load is not None else []
     document = {
         **window,
@@ -85,7 +89,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Agent]) -> _Ar
         "observe": {"watch_pids": dict(job.watch_pids or {})},
         "lease_ns": LEASE_NS,
     }
-    agent = await Agent.start(job.link, job.program, "session", document)
+    agent = await job.link.start(f"{job.program} session", document)
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)
@@ -93,9 +97,11 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Agent]) -> _Ar
 
 
 async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:
-    observed = await armed.agent.expect("observed", within_s, hear)
+    host = armed.job.link.name
+    heard = None if hear is None else functools.partial(hear, host)
+    observed = await armed.agent.expect("observed", within_s, heard)
     result = await armed.agent.expect("result", SILENCE_S) if armed.job.load is not None else None
-    return Answer(armed.agent.host, armed.offset, armed.connected, result, observed, armed.agent.log)
+    return Answer(host, armed.offset, armed.connected, result, observed, armed.agent.log)
 
 
 async def each_of(work: Sequence[Any]) -> list[Any]:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 
-from iotax.labs.hosts.agent import LEASE_NS, Agent
-from iotax.labs.hosts.ssh import FOLDER, Binary, HostFault, Link
+from iotax.places import LEASE_NS, Binary, HostFault, Task
+from iotax.places.base import FOLDER
+from iotax.places.ssh import Link
 from iotax.study import Settings
 from iotax.study.kernel_path import KernelPath, kernel_path
 from iotax.study.topology import given
@@ -55,7 +56,7 @@ class Paths:
 
     def __init__(self, binary: Binary) -> None:
         self._binary = binary
-        self._keepers: dict[str, Agent] = {}
+        self._keepers: dict[str, Task] = {}
         self._up: dict[str, tuple[tuple[str, ...], Attached]] = {}
         """Host → what was asked for, and what came of it."""
 
@@ -82,7 +83,7 @@ class Paths:
             if (keeper := self._keepers.pop(link.name, None)) is None:
                 continue
             try:
-                if keeper.alive:
+                if await keeper.alive():
                     await self._script(link, "down")
             except HostFault:
                 pass  # the keeper on the host tries again, and so does the next study
@@ -101,7 +102,7 @@ class Paths:
 
     async def _keep(self, link: Link) -> None:
         keeper = self._keepers.get(link.name)
-        if keeper is not None and keeper.alive:
+        if keeper is not None and await keeper.alive():
             return
         self._up.pop(link.name, None)
         if keeper is not None:
@@ -109,7 +110,7 @@ class Paths:
         program = await link.install(self._binary)
         await self._install(link)
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
-        keeper = await Agent.start(link, f"sh {SCRIPT} keep", program, document)
+        keeper = await link.start(f"sh {SCRIPT} keep {program}", document)
         try:
             await keeper.expect("armed", _ARMED_S)
         except HostFault as fault:

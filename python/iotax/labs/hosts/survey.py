@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from iotax.labs.hosts.agent import LEASE_NS, Agent
 from iotax.labs.hosts.clock import Offset
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
-from iotax.labs.hosts.ssh import Binary, HostFault, Link
+from iotax.places import LEASE_NS, Binary, HostFault
+from iotax.places.ssh import Link
 from iotax.protocols import kernel_modules
 
 # Built in, a module stands under /sys/module or /proc/filesystems.
@@ -102,7 +102,7 @@ async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
             held=tuple(line.replace("\\x0a", ", ") for line in (await link.run(_HELD)).splitlines()),
         )
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
-        agent = await Agent.start(link, program, "session", document)
+        agent = await link.start(f"{program} session", document)
         try:
             armed = await agent.expect("armed", READY_S)
             clock = await measure_clock(agent)

@@ -11,12 +11,12 @@ from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Progress, Step, Worked
 from iotax.labs.conditioning import overwriting, worked
-from iotax.labs.hosts.agent import Agent
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
-from iotax.labs.hosts.ssh import Binary, HostFault, Link
 from iotax.labs.hosts.survey import COMMANDS, Asked
 from iotax.labs.load import Checked, Permission, options, run_document
+from iotax.places import Binary, HostFault
+from iotax.places.ssh import Link
 from iotax.study import Settings
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.kernel_path import PREFIX, kernel_path
@@ -236,7 +236,7 @@ class Volumes:
         """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
         await link.install(self._binary)
         last = {"check": "checked", "fill": "filled", "run": "result"}[document["task"]]
-        agent = await Agent.start(link, program, "load", document)
+        agent = await link.start(f"{program} load", document)
         try:
             while (event := await agent.event(_ANSWER_S))["event"] != last:
                 pass

@@ -13,7 +13,8 @@ from typing import Any
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
 from iotax.labs.facts import Processors
-from iotax.labs.load import run_document, run_load
+from iotax.labs.hearing import Patience, hear
+from iotax.labs.load import run_document
 from iotax.labs.server import serve_document
 from iotax.labs.sim.costs import trial_costs
 from iotax.records import CpuTime, CpuUse
@@ -22,7 +23,7 @@ from iotax.study.facts import planned_facts
 from iotax.study.sim import read_costs
 from iotax.trial import Background, Trial, TrialResult
 
-SILENCE_S = 300.0
+_SILENCE_S = 300.0
 """A simulation says how far it is from its first event on; before that it makes its machines and fills its volume."""
 _HOSTS = {"initiator": "simulated initiators", "target": "simulated target", "other": "all simulated machines"}
 
@@ -54,7 +55,7 @@ class SimLab(Lab):
         settings = self._study.settings(trial.treatment)
         costs = trial_costs(self._study, settings.endpoint.protocol, trial)
         document = simulate_document(self._study, settings, trial_seed(self._study, trial), costs)
-        outcome = run_load(self._program, document, progress, task="simulate", silence_s=SILENCE_S)
+        outcome = simulate(self._program, document, progress)
         if outcome.result.verify is not None and outcome.result.verify.wrong_blocks:
             raise TrialFailed("the simulated stacks read wrong data: a bug of iotax", outcome.log)
         return replace(outcome, result=self._recorded(outcome.result, settings))
@@ -76,6 +77,12 @@ class SimLab(Lab):
                 known["processors"] = processors.load if part.role == "initiator" else processors.target
             parts.append(CpuTime.model_copy(part, update=known))
         return result.model_copy(update={"facts": planned_facts(self._study, settings), "cpu": CpuUse(parts)})
+
+
+def simulate(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
+    """Runs one to its end. Raises TrialFailed."""
+    patience = Patience(None, connect_s=_SILENCE_S, silence_s=_SILENCE_S)
+    return hear(program, "simulate", document, progress, patience=patience)[""]
 
 
 def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:

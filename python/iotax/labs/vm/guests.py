@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
@@ -10,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from iotax.labs.vm.agent import Agent, AgentLost, StepFailed
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.qemu import Accelerator, Clock, Link, Machine, Process
 from iotax.labs.vm.qmp import Qmp, QmpLost
+from iotax.places.guest import GuestLost, Port, StepFailed
+from iotax.places.waiting import wait_for
 
 Role: TypeAlias = Literal["storage", "initiator"]
 BOOT_S = 90.0
@@ -24,6 +26,7 @@ STEP_S = 60.0
 _BASE_BYTES = 384 << 20
 """Kernel, image and programs; the volume comes on top."""
 _SOCKET_S = 20.0
+_ENDING_S = 0.2
 _HOSTS: dict[Role, int] = {"storage": 1, "initiator": 2}
 """The last byte of addresses, MAC and IP."""
 
@@ -34,7 +37,7 @@ class Guest:
     def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
         self.role = machine.name
         self._process = Process(machine, image, folder)
-        self._agent: Agent | None = None
+        self._port: Port | None = None
         self._monitor: Qmp | None = None
         self._processors: list[int] = []
 
@@ -44,36 +47,27 @@ class Guest:
 
     def boot(self, deadline_s: float) -> float:
         """Waits until the guest obeys; the seconds it took from its start. Raises VmFault."""
-        try:
-            self._agent = Agent(self._process.control, min(deadline_s, time.monotonic() + _SOCKET_S))
-            self._agent.ready(deadline_s)
-        except AgentLost as lost:
-            raise self._fault("did not boot", lost) from lost
+        wait_for(self._boot(deadline_s - time.monotonic()))
         return time.monotonic() - self._process.started_s
 
     def run(self, script: str, timeout_s: float = STEP_S) -> list[str]:
         """Runs a script; its lines. Raises StepFailed, and VmFault when the guest is lost."""
-        found: list[str] = []
-        self.stream(script, found.append, _fixed(timeout_s))
-        return found
+        return wait_for(self.port.run(script, within_s=timeout_s)).splitlines()
 
-    def stream(self, script: str, each: Callable[[str], None], deadline_s: Callable[[], float]) -> None:
-        """As `run`, with the lines as they come, and a deadline that may move."""
-        if self._agent is None:
-            raise VmFault(self.role, "the guest is not up")
-        try:
-            self._agent.lines(self._agent.start(script), each, deadline_s)
-        except AgentLost as lost:
-            raise self._fault("was lost", lost) from lost
+    def stream(self, script: str, each: Callable[[str], None], timeout_s: float) -> None:
+        """As `run`, with the lines as they come."""
+        wait_for(self.port.lines(script, each, timeout_s))
 
     def counters(self) -> str:
         """The guest's clocks, read by its agent without starting a program. Raises VmFault."""
-        if self._agent is None:
+        return wait_for(self.port.counters(STEP_S))
+
+    @property
+    def port(self) -> Port:
+        """Where its commands run. Raises VmFault."""
+        if self._port is None:
             raise VmFault(self.role, "the guest is not up")
-        try:
-            return self._agent.counters(time.monotonic() + STEP_S)
-        except AgentLost as lost:
-            raise self._fault("was lost", lost) from lost
+        return self._port
 
     @property
     def monitor(self) -> Qmp:
@@ -101,12 +95,24 @@ class Guest:
     def close(self) -> None:
         if self._monitor is not None:
             self._monitor.close()
-        if self._agent is not None:
-            self._agent.close()
+        if self._port is not None:
+            wait_for(self._port.close())
         self._process.close()
 
-    def _fault(self, what: str, lost: AgentLost) -> VmFault:
-        time.sleep(0.2)  # a QEMU that has just closed its port is about to end, and its exit says more
+    async def _boot(self, within_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        try:
+            path, patience_s = self._process.control, min(within_s, _SOCKET_S)
+            self._port = await Port.connect(f"{self.role} guest", path, patience_s)
+            await self._port.ready(until_s - loop.time())
+        except GuestLost as lost:
+            raise await self._fault("did not boot", lost) from lost
+        self._port.explain = lambda lost: self._fault("was lost", lost)
+
+    async def _fault(self, what: str, lost: GuestLost) -> VmFault:
+        # A QEMU that has just closed its port is about to end, and its exit says more.
+        await asyncio.to_thread(self._process.ended, _ENDING_S)
         return VmFault(f"{self.role} guest", f"{what} ({lost}): {self._process.ending()}", self._process.console())
 
 
@@ -172,11 +178,6 @@ class Guests:
             and time.monotonic() < deadline_s
         ):
             time.sleep(0.02)
-
-
-def _fixed(timeout_s: float) -> Callable[[], float]:
-    deadline_s = time.monotonic() + timeout_s
-    return lambda: deadline_s
 
 
 __all__ = ["Guest", "Guests", "Role", "StepFailed"]

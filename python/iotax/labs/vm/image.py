@@ -22,12 +22,12 @@ from iotax.labs.vm.kernel import unpacked
 from iotax.labs.vm.libraries import host_closure, package_closure
 from iotax.labs.vm.modules import Module, ModuleTree, index_files
 from iotax.labs.vm.packages import Package, Store, exists
+from iotax.places.guest import ENGINE
 
 _IMAGE_BYTES = 200 << 20
 _IMAGES_SPARED = 3
 """Who compares two builds of the engine goes back and forth between their images."""
-_ENGINE_FOLDER = "opt/iotax"
-ENGINE = f"/{_ENGINE_FOLDER}/run"
+_ENGINE_FOLDER = str(Path(ENGINE).parent.relative_to("/"))
 """Starts the engine in a guest."""
 KERNEL, PACKED_KERNEL = "vmlinux", "vmlinuz"
 """Of a built image; boot loaders take the second."""

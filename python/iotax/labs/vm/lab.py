@@ -14,18 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
-from iotax.labs.load import malformed, run_document, sample_of
+from iotax.labs.hearing import Patience
+from iotax.labs.load import run_document, run_load, run_task, steps
 from iotax.labs.vm import accelerator, datastore, initiators, preflight, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.guest_load import Event, fill, run_engine
 from iotax.labs.vm.guests import Guests, Role, StepFailed
 from iotax.labs.vm.image import Image, build
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
@@ -33,11 +31,13 @@ from iotax.protocols import without_transport
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.trial import Background, Connected, PathUse, Trial, TrialResult
+from iotax.trial import Background, Connected, PathUse, Trial
 
 _VOLUME = "/volume/data"
 _BACKGROUND_S = 2.0
 """Clocks are read in ticks of 10 ms: half a percent of this."""
+_SILENCE_S = 45.0
+"""How long an emulated engine on a busy host may say nothing."""
 _ROLES: tuple[Role, ...] = ("initiator", "storage")
 
 
@@ -148,10 +148,11 @@ class VmLab(Lab):
             if self._guests is None or not self._guests.alive():
                 self._boot(progress)
             return self._run(trial, settings, progress)
-        except (VmFault, StepFailed, EngineError) as fault:
+        except TrialFailed as failed:
+            self._give_up()
+            raise TrialFailed(failed.reason, failed.log, failed.connected) from failed
+        except EngineError as fault:
             raise self._failed(fault) from fault
-        except ValidationError as error:
-            raise TrialFailed(malformed(error)) from error
 
     def close(self) -> None:
         if self._guests is not None:
@@ -171,21 +172,18 @@ class VmLab(Lab):
         document |= {"options": {}, "destroy": document["endpoint"]}
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
-        run = _Run(progress)
         used, ios, before = self._path_uses(connected), self._ios(connected), self._read("storage")
         around = guests["initiator"].hypervisor()
-        run_engine(guests[role], document, run.hear)
+        ran = run_load(self._program, document, progress, patience=_patience(document), place=guests[role].port)
         later = guests["initiator"].hypervisor()
         after = self._read("storage")
-        if run.result is None or not run.result.ios:
-            raise TrialFailed("no I/O completed within the measured window", "", run.connected)
         ios = self._ios(connected) - ios
-        target_ns = LoadCost(before, after, ios).cpu_ns(run.result.ios, self._idle_cores["storage"])
-        hypervisor_ns = LoadCost(around, later, ios).cpu_ns(run.result.ios, self._idle_hypervisor_cores)
+        target_ns = LoadCost(before, after, ios).cpu_ns(ran.result.ios, self._idle_cores["storage"])
+        hypervisor_ns = LoadCost(around, later, ios).cpu_ns(ran.result.ios, self._idle_hypervisor_cores)
         facts = planned_facts(self._study, settings)
         clock = "instructions" if self._clock == "icount" else "time"
         result = with_guests(
-            run.result.model_copy(
+            ran.result.model_copy(
                 update={"endpoint": _endpoint(settings), "facts": facts.model_copy(update={"clock": clock})}
             ),
             load_guest=role,
@@ -197,7 +195,7 @@ class VmLab(Lab):
         )
         paths = topology.paths_used(settings, used, self._path_uses(connected))
         result = result.model_copy(update={"paths": paths})
-        return Outcome(result, self._describe(run.connected, settings), "")
+        return Outcome(result, self._describe(ran.connected, settings), "")
 
     def _ios(self, connected: _Connected) -> int:
         """I/Os that the initiator's kernel has completed on the device so far."""
@@ -280,7 +278,10 @@ class VmLab(Lab):
         guest = self._running()[role]
         guest.run(f"volume_up {size_bytes}")
         if settings.volume.fill == "pattern":
-            fill(guest, _VOLUME, size_bytes, lambda share: progress(Step("writing the pattern", share)))
+            endpoint = f"local:{_VOLUME}"
+            document = {"task": "fill", "endpoint": endpoint, "working_set_bytes": size_bytes, "destroy": endpoint}
+            step = steps("writing the pattern", progress)
+            run_task(self._program, document, "filled", step, place=guest.port, silence_s=_SILENCE_S)
             if settings.volume.refill != "never":
                 guest.run(f"volume_keep {size_bytes}")
         self._filled[role] = 0
@@ -323,13 +324,14 @@ class VmLab(Lab):
             raise VmFault("guests", "no guest is up")
         return self._guests
 
-    def _failed(self, fault: VmFault | StepFailed | EngineError) -> TrialFailed:
+    def _failed(self, fault: EngineError) -> TrialFailed:
+        self._give_up()
+        return TrialFailed(str(fault), fault.log)
+
+    def _give_up(self) -> None:
         """What failed may have left anything behind: the guests are ended, the next trial boots new ones."""
-        console = fault.console if isinstance(fault, VmFault) else ""
-        reason = str(fault)
         with contextlib.suppress(OSError):
             self.close()
-        return TrialFailed(reason, console)
 
     def _read(self, role: Role) -> Reading:
         return Reading.parse(self._running()[role].counters(), self._vm.cpus)
@@ -362,22 +364,10 @@ class VmLab(Lab):
         return "tcg" if self._vm.clock == "icount" else self._vm.accelerator
 
 
-class _Run:
-    """Hears one load."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.connected: Connected | None = None
-        self.result: TrialResult | None = None
-
-    def hear(self, event: Event) -> None:
-        match event["event"]:
-            case "connected":
-                self.connected = Connected.model_validate(event)
-            case "sample":
-                self._progress(sample_of(event))
-            case "result":
-                self.result = TrialResult.model_validate(event)
+def _patience(document: Mapping[str, Any]) -> Patience:
+    """A guest's clock may be slower than ours, by as much as its processor."""
+    runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
+    return Patience(None, connect_s=_SILENCE_S + runs_s, silence_s=_SILENCE_S)
 
 
 def _endpoint(settings: Settings) -> str:

@@ -144,6 +144,12 @@ class Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    def ended(self, within_s: float) -> bool:
+        """Whether it ends by then."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
+        return not self.alive()
+
     def console(self) -> str:
         """What the guest's kernel wrote last: from its panic on, where there was one."""
         lines = self._console_lines()

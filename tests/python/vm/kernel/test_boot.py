@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from iotax.labs.vm import accelerator
-from iotax.labs.vm.agent import Agent
 from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.image import PACKED_KERNEL, Image, build
 from iotax.labs.vm.packages import Store
 from iotax.labs.vm.qemu import PROGRAM, require_qemu
+from iotax.places.guest import Port
+from iotax.places.waiting import wait_for
 from vm.needed import missing
 
 from .clients import IQN, Serve
@@ -94,17 +95,19 @@ def test_a_machine_boots_from_our_disk_and_writes_to_it(serve: Serve, engine: Pa
     with subprocess.Popen(arguments) as process:
         try:
             deadline_s = time.monotonic() + BOOT_S
-            agent = Agent(control, deadline_s)
-            assert agent.ready(deadline_s) == image.release
+            port = wait_for(Port.connect("guest", control, BOOT_S))
+            assert wait_for(port.ready(deadline_s - time.monotonic())) == image.release
             at = (size_bytes - DATA_BYTES) >> 20
-            said = agent.run(
-                "modprobe virtio_blk; . /lab/lib.sh; until_true 10 test -b /dev/vda || die 'no disk'; "
-                "yes 'written by what was booted' | head -c 1048576 >/run/said; "
-                f"dd if=/run/said of=/dev/vda bs=1M seek={at} conv=fsync 2>/dev/null; "
-                "dd if=/dev/vda bs=512 count=1 2>/dev/null | sha256sum",
-                60,
+            said = wait_for(
+                port.run(
+                    "modprobe virtio_blk; . /lab/lib.sh; until_true 10 test -b /dev/vda || die 'no disk'; "
+                    "yes 'written by what was booted' | head -c 1048576 >/run/said; "
+                    f"dd if=/run/said of=/dev/vda bs=1M seek={at} conv=fsync 2>/dev/null; "
+                    "dd if=/dev/vda bs=512 count=1 2>/dev/null | sha256sum",
+                    within_s=60,
+                )
             )
-            agent.close()
+            wait_for(port.close())
         finally:
             process.kill()
     assert said

@@ -1,4 +1,4 @@
-"""SSH to the lab's hosts, with AsyncSSH: one connection each for the whole study, the engine copied once, by its hash.
+"""A host behind SSH, with AsyncSSH: one connection for the whole study, the engine copied once, by its hash.
 
 How a host is reached, as whom and with which key follows OpenSSH's own configuration, agent and known hosts.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import secrets
 import shlex
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import asyncssh
 
+from iotax.engine import EngineError
+from iotax.places.base import COMMAND_S, FOLDER, Binary, Event, HostFault, Place, last_words
+from iotax.places.piped import STOP_S, Piped
 from iotax.study.hosts import Host
 from iotax.units import format_size
 
@@ -24,43 +25,11 @@ KEEPALIVE_S, KEEPALIVES = 5, 3
 """A host that is silent for so long is lost: sshd's own limits are hours."""
 HANDSHAKES_MAX = 50
 """At a time: a bastion's sshd drops more (MaxStartups)."""
-COMMAND_S = 20.0
 _PART_BYTES = 64 << 10
 """Of a command's output, read at a time."""
-FOLDER = ".cache/iotax"
-"""Below the login's home."""
 
 
-class HostFault(Exception):  # noqa: N818 - an outcome, not a bug
-    """Something about one host."""
-
-    def __init__(self, host: str, message: str, kind: str = "lost") -> None:
-        self.host, self.message, self.kind = host, message, kind
-        super().__init__(f"{host}: {message}")
-
-
-@dataclass(frozen=True)
-class Binary:
-    """The engine that hosts run."""
-
-    path: Path
-    digest: str
-
-    @classmethod
-    def of(cls, path: Path) -> Binary:
-        return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
-
-    @property
-    def remote(self) -> str:
-        return f"{FOLDER}/engine-{self.digest[:16]}"
-
-    @property
-    def as_root(self) -> str:
-        """The same, for what only root may open. By its full path, as sudo's rules name it."""
-        return f'$([ "$(id -u)" = 0 ] || echo sudo -n) "$HOME/{self.remote}"'
-
-
-class Link:
+class Link(Place):
     """The connection to one host, made anew where it was lost."""
 
     def __init__(self, host: Host, handshakes: asyncio.Semaphore) -> None:
@@ -95,10 +64,8 @@ class Link:
         try:
             done = await asyncio.wait_for(connection.run(command, check=True, input=given), within_s)
         except asyncssh.ProcessError as error:
-            said = str(error.stderr or error.stdout or "").strip().splitlines()
-            raise HostFault(
-                self.name, f"{command.split(maxsplit=1)[0]} failed: {said[-1] if said else error.exit_status}", "io"
-            ) from error
+            said = str(error.stderr or error.stdout or "")
+            raise HostFault(self.name, last_words(command, said, error.exit_status), "io") from error
         except (OSError, asyncssh.Error, TimeoutError) as error:
             raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
         return str(done.stdout or "")
@@ -128,7 +95,7 @@ class Link:
         return process.exit_status, kept.decode(errors="replace")
 
     async def install(self, binary: Binary) -> str:
-        """Copies the engine where it is not yet; gives its path. Raises HostFault."""
+        """Copies it where it is not yet."""
         connection = await self.connection()
         if self._installed == binary.digest:
             return binary.remote
@@ -158,8 +125,13 @@ class Link:
         self._installed = binary.digest
         return binary.remote
 
-    async def start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """Raises HostFault."""
+    async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Remote:
+        remote = Remote(self.name, await self.process(command), document.get("lease_ns"), on_log)
+        remote.send(document)
+        return remote
+
+    async def process(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        """Of whatever writes other lines than the engine's. Raises HostFault."""
         connection = await self.connection()
         try:
             return await connection.create_process(f"exec {command}", encoding=None)
@@ -172,6 +144,54 @@ class Link:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._connection.wait_closed(), KEEPALIVE_S)
             self._connection = None
+
+
+class Remote(Piped):
+    """A task on a host."""
+
+    broken = (OSError, asyncssh.Error)
+
+    def __init__(
+        self,
+        host: str,
+        process: asyncssh.SSHClientProcess[bytes],
+        lease_ns: int | None,
+        on_log: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__("the engine there", process.stdout, process.stderr, lease_ns=lease_ns, on_log=on_log)
+        self._host, self._process = host, process
+
+    async def alive(self, wait_s: float = 0.0) -> bool:
+        return await super().alive(wait_s) and not self._process.is_closing()
+
+    def _write(self, line: bytes) -> None:
+        with contextlib.suppress(*self.broken):
+            self._process.stdin.write(line)
+
+    async def _exit(self, within_s: float) -> int | str | None:
+        with contextlib.suppress(*self.broken, TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._process.wait_closed()
+        if self._process.exit_signal is not None:
+            return f"SIG{self._process.exit_signal[0]}"
+        return self._process.exit_status
+
+    async def _ended(self) -> EngineError:
+        if await self._exit(STOP_S) is None:
+            return EngineError("died", "the connection was lost")
+        return await super()._ended()
+
+    async def _stop(self) -> None:
+        """What is left then is the lease's."""
+        with contextlib.suppress(*self.broken):
+            self._process.stdin.write_eof()
+        await self._exit(STOP_S)
+
+    def _let_go(self) -> None:
+        self._process.close()
+
+    def _fault(self, error: EngineError) -> HostFault:
+        return HostFault(self._host, str(error), error.kind, self.log)
 
 
 def _said(error: BaseException) -> str:

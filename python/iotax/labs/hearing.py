@@ -1,0 +1,123 @@
+"""Hears a task of the engine that measures, from its document to an outcome for each of its loads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from iotax.engine import EngineError
+from iotax.labs.base import Outcome, Progress, Sample, Step, TrialFailed
+from iotax.places import Event, Place
+from iotax.places.here import HERE
+from iotax.places.waiting import Engine
+from iotax.trial import Connected, TrialResult
+from iotax.units import show_minutes, show_time
+
+CONNECT_S = 30.0
+"""How long an endpoint may take to answer."""
+SILENCE_S = 15.0
+"""How much longer than asked a task may take, and how long it may say nothing while it makes progress."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a task may say nothing."""
+
+    runs_s: float | None
+    """How long it measures once all its loads are connected; None where that goes by another clock than ours, and
+    whatever it says puts the deadline off."""
+    connect_s: float
+    silence_s: float
+
+
+def hear(
+    program: Path,
+    task: str,
+    document: dict[str, Any],
+    progress: Progress,
+    *,
+    patience: Patience,
+    loads: Sequence[str] = ("",),
+    place: Place = HERE,
+) -> dict[str, Outcome]:
+    """Load → what came of it, where all came to their end. Raises TrialFailed, with what was known by then.
+
+    `loads` are the loads' ids; the only load of a task has none.
+    """
+    connected: dict[str, Connected] = {}
+    results: dict[str, TrialResult] = {}
+    reason = kind = log = ""
+    with _begun(program, task, document, place) as engine:
+        try:
+            began_s = time.monotonic()
+            deadline_s = began_s + patience.connect_s
+            while len(results) < len(loads):
+                event = engine.event(deadline_s)
+                name = str(event.get("id", ""))
+                match event["event"]:
+                    case "connected":
+                        connected[name] = Connected.model_validate(event)
+                        if patience.runs_s is not None:
+                            # All stand: results come, each load with what it takes to begin.
+                            left_s = patience.runs_s if len(connected) == len(loads) else 0.0
+                            deadline_s = time.monotonic() + left_s + patience.silence_s
+                    case "sample":
+                        progress(sample_of(event))
+                    case "simulating":
+                        progress(_simulating(event, time.monotonic() - began_s))
+                    case "result":
+                        results[name] = TrialResult.model_validate(event)
+                if patience.runs_s is None:
+                    deadline_s = max(deadline_s, time.monotonic() + patience.silence_s)
+        except EngineError as error:
+            reason, kind, log = str(error), error.kind, error.log
+        except ValidationError as error:
+            reason = malformed(error)
+    # Only now, with the process ended, is its log whole.
+    log = engine.log or log
+    if not reason and (silent := [name for name, each in results.items() if not each.ios and not each.idle]):
+        within = f"slices of {', '.join(silent)}" if any(silent) else "measured window"
+        reason = f"no I/O completed within the {within}"
+    if reason:
+        raise TrialFailed(reason, log, connected.get(""), kind)
+    return {name: Outcome(results[name], connected.get(name), log) for name in loads}
+
+
+def sample_of(event: Event) -> Sample:
+    """The engine's `sample` event."""
+    return Sample(
+        phase=str(event.get("phase", "run")),
+        at_ns=int(event.get("at_ns", 0)),
+        rate_iops=float(event.get("iops", 0.0)),
+        latency_p50_ns=event.get("latency_p50_ns"),
+        latency_p99_ns=event.get("latency_p99_ns"),
+        trial=str(event.get("id", "")),
+        round=int(event.get("round", 0)),
+    )
+
+
+def malformed(error: ValidationError) -> str:
+    """Says which field of the engine's line is not as agreed."""
+    first = error.errors()[0]
+    at = ".".join(str(part) for part in first["loc"])
+    return f"the engine's line does not fit its own interface: {at}: {first['msg']}"
+
+
+def _begun(program: Path, task: str, document: dict[str, Any], place: Place) -> Engine:
+    try:
+        return Engine(program, task, document, place=place)
+    except EngineError as error:
+        raise TrialFailed(str(error), error.log, kind=error.kind) from error
+
+
+def _simulating(event: Event, took_s: float) -> Step:
+    """How far a simulation is in virtual time, and how long the rest takes if it goes on as before."""
+    at_ns, until_ns = int(event["at_ns"]), int(event["until_ns"])
+    share = min(1.0, at_ns / until_ns) if until_ns else 1.0
+    left = show_minutes(took_s * (1 / share - 1)) if share else "unknown time"
+    return Step(f"simulated {show_time(at_ns)} of {show_time(until_ns)}, {left} left", share)

@@ -1,0 +1,111 @@
+"""Asynchronous work for callers that wait for it, and the engine as they see it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from iotax.places.base import Binary, Event, Place, Task
+from iotax.places.here import HERE, Child
+
+_Value = TypeVar("_Value")
+
+
+def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
+    """Runs it on the thread of all places. An interrupt ends the work, and what it started, before it goes on."""
+    loop, ended = _loop(), threading.Event()
+    begun: list[asyncio.Task[_Value]] = []
+
+    def begin() -> None:
+        begun.append(loop.create_task(work))
+        begun[0].add_done_callback(lambda _: ended.set())
+
+    def cancel() -> None:
+        begun[0].cancel()
+
+    loop.call_soon_threadsafe(begin)
+    try:
+        ended.wait()
+    except BaseException:
+        loop.call_soon_threadsafe(cancel)
+        ended.wait()
+        raise
+    return begun[0].result()
+
+
+class Engine:
+    """One task of the engine, at a place."""
+
+    def __init__(
+        self,
+        program: Path,
+        command: str,
+        document: Event,
+        *,
+        place: Place = HERE,
+        on_log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._task = wait_for(_started(place, Binary(program), command, document, on_log))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def log(self) -> str:
+        """The last lines of its standard error; whole once it is closed."""
+        return self._task.log
+
+    @property
+    def pid(self) -> int:
+        """Of one on this machine."""
+        assert isinstance(self._task, Child), "a child of ours"
+        return self._task.pid
+
+    def alive(self, wait_s: float = 0.0) -> bool:
+        """Whether it goes on; `wait_s` is granted to one that was killed, until the system has ended it."""
+        return wait_for(self._task.alive(wait_s))
+
+    def send(self, document: Event) -> None:
+        """One line in. An engine that is gone is noticed by the next `event`, which knows why."""
+        _loop().call_soon_threadsafe(self._task.send, document)
+
+    def event(self, deadline_s: float) -> Event:
+        """The next line, by `deadline_s` on the monotonic clock. Raises EngineError."""
+        return wait_for(self._task.event(max(0.0, deadline_s - time.monotonic())))
+
+    def expect(self, name: str, deadline_s: float) -> Event:
+        """The next event of that name; others are passed over, as a reader of this interface must."""
+        return wait_for(self._task.expect(name, max(0.0, deadline_s - time.monotonic())))
+
+    def ending(self) -> str:
+        """How one that stopped speaking came to its end."""
+        return wait_for(self._task.ending())
+
+    def close(self) -> None:
+        """Ends it: asked first, then by force, with whatever it started."""
+        wait_for(self._task.end())
+
+
+async def _started(
+    place: Place, binary: Binary, command: str, document: Event, on_log: Callable[[str], None] | None
+) -> Task:
+    program = await place.install(binary)
+    return await place.start(f"{program} {command}", document, on_log=on_log)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="places", daemon=True).start()
+    return loop
