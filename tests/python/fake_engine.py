@@ -218,7 +218,10 @@ def session(document):
         wait(3600)
     for index, each in enumerate(document["loads"]):
         load = each["load"]
-        own = slices(document, index, 1000 * load["outstanding"], document["slice_ns"])
+        ios = 1000 * load["outstanding"]
+        if "capacity_iops" in known("server.json"):
+            ios, _ = served(load | {"runtime_ns": document["slice_ns"]}, known("server.json")["capacity_iops"])
+        own = slices(document, index, ios, document["slice_ns"])
         result(
             load | {"runtime_ns": len(own) * document["slice_ns"]},
             len(own) * 1000 * load["outstanding"],

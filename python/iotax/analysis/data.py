@@ -7,13 +7,13 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from iotax.analysis.responses import Run
-from iotax.analysis.rounds import session_values
+from iotax.analysis.rounds import values_by_session
 from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.records import Conditioning
 from iotax.study import Level, Omissions, Study
 from iotax.study.endpoint import Endpoint
 from iotax.study.imported import ImportedStudy
-from iotax.trial import Attempt, Background, Trial, TrialResult
+from iotax.trial import Attempt, Background, Trial
 
 Cell: TypeAlias = tuple[str, ...]
 """The labels of a treatment's levels, in the order of the study's factors."""
@@ -99,12 +99,7 @@ class StudyData:
             for a in self.attempts
             if a.status == "done" and a.result is not None and a.trial.role == role
         }
-        sessions: dict[int, dict[str, TrialResult]] = {}
-        for name, (trial, result) in kept.items():
-            # Notebooks of several hosts once kept the slice of one of them.
-            if result.slices and not result.clients:
-                sessions.setdefault(trial.block, {})[name] = result
-        values = {name: found for session in sessions.values() for name, found in session_values(session).items()}
+        values = values_by_session(kept.values())
         done = {name: Run(trial, result, values.get(name, {})) for name, (trial, result) in kept.items()}
         return sorted(done.values(), key=lambda run: run.result.window.start_unix_ns)
 

@@ -11,13 +11,13 @@ and Jones 2013).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from iotax.trial import Slice, TrialResult
+from iotax.trial import Slice, Trial, TrialResult
 
 SliceValue: TypeAlias = Callable[[TrialResult, Slice], float | None]
 """Of one slice, positive; None where it has none."""
@@ -67,6 +67,17 @@ SLICED: Mapping[str, SliceValue] = {
     "cpu_target": _target_us,
 }
 """Response → its value in one slice. Of quantiles, a session's histogram says more than its slices'."""
+
+
+def values_by_session(done: Iterable[tuple[Trial, TrialResult]]) -> dict[str, dict[str, float]]:
+    """Trial id → response → its value, of all that was measured in slices."""
+    sessions: dict[tuple[int, int], dict[str, TrialResult]] = {}
+    for trial, result in done:
+        # Notebooks of several hosts once kept the slice of one of them.
+        if result.slices and not result.clients:
+            # A search that runs a knee afresh once more has a session for it, in the same block.
+            sessions.setdefault((trial.block, trial.replicate), {})[trial.id] = result
+    return {name: found for session in sessions.values() for name, found in session_values(session).items()}
 
 
 def session_values(results: Mapping[str, TrialResult]) -> dict[str, dict[str, float]]:

@@ -19,6 +19,7 @@ from iotax.analysis import student
 from iotax.analysis.estimate import Estimate, mean_of
 from iotax.analysis.knee import Knee, Measured, holds, knees, next_knee_trials
 from iotax.analysis.responses import Run
+from iotax.analysis.rounds import values_by_session
 from iotax.analysis.validity import Doubt, check_run, doubt
 from iotax.design.plan import LOADS, make_trial
 from iotax.design.random import shuffled
@@ -26,7 +27,7 @@ from iotax.design.treatments import Treatment, treatments
 from iotax.records import Carrier
 from iotax.study import Study
 from iotax.study.model import Search
-from iotax.trial import Attempt, Trial, TrialResult
+from iotax.trial import Attempt, Trial
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Winner:
     """Geometric mean. Knee: of those not withdrawn; 0 where all were. Best load: of the runs that chose it."""
     ties: tuple[str, ...] = ()
     """Other loads whose IOPS are not significantly fewer."""
-    confirmed: Mapping[int, TrialResult] = field(default_factory=dict)
-    """Best load: block → fresh run."""
+    confirmed: Mapping[int, float] = field(default_factory=dict)
+    """Best load: block → IOPS of its fresh run."""
     knee: Knee | None = None
     """None of a best load."""
     carrier: Carrier = field(default_factory=Carrier)
@@ -65,7 +66,7 @@ class Winner:
         """IOPS by which it is known: the knees of the searches that stand, or the fresh runs of a best load."""
         if self.knee is not None:
             return self.knee.found if self.knee.stands else {}
-        return {block: result.rate_iops for block, result in self.confirmed.items()}
+        return dict(self.confirmed)
 
     def known(self) -> Estimate | None:
         """Geometric mean over blocks with its 95 % interval; None where there is none."""
@@ -122,21 +123,31 @@ def _best_loads(study: Study, search: Search, measured: list[Measured]) -> list[
     def named(treatment: Treatment) -> str:
         return " × ".join(f"{treatment[at].label} {names[at]}" for at in loads)
 
+    rates = _rates(measured)
     found = []
     for condition, group in conditions.items():
-        runs = {each: [result for _, result in _of(study, measured, each, "replicate")] for each in group}
-        runs = {each: some for each, some in runs.items() if some and all(holds(search, result) for result in some)}
+        runs = {each: _of(study, measured, each, "replicate") for each in group}
+        runs = {each: some for each, some in runs.items() if some and all(holds(search, result) for _, result in some)}
         if not runs:
             found.append(Winner(condition, "", None, 0.0))
             continue
-        logs = {each: [math.log(result.rate_iops) for result in some] for each, some in runs.items()}
+        logs = {each: [math.log(rates[trial.id]) for trial, _ in some] for each, some in runs.items()}
         best = max(logs, key=lambda each: float(np.mean(logs[each])))
         ties = tuple(named(each) for each in logs if each is not best and _ties(logs, best, each))
         again = _of(study, measured, best, "confirm")
-        carrier = runs[best][0].facts.carrier
+        carrier = runs[best][0][1].facts.carrier
         rate_iops = math.exp(float(np.mean(logs[best])))
         found.append(
-            Winner(condition, named(best), best, rate_iops, ties, _by_block(again), carrier=carrier, fresh=tuple(again))
+            Winner(
+                condition,
+                named(best),
+                best,
+                rate_iops,
+                ties,
+                {trial.block: rates[trial.id] for trial, _ in again},
+                carrier=carrier,
+                fresh=tuple(again),
+            )
         )
     return found
 
@@ -178,8 +189,11 @@ def _measured(attempts: Sequence[Attempt]) -> list[Measured]:
     return [(each.trial, each.result) for each in attempts if each.status == "done" and each.result is not None]
 
 
-def _by_block(runs: Sequence[Measured]) -> dict[int, TrialResult]:
-    return {trial.block: result for trial, result in runs}
+def _rates(measured: Sequence[Measured]) -> dict[str, float]:
+    """Trial id → IOPS; by slices where it has some, so that a disturbed one decides no search."""
+    compared = [(trial, result) for trial, result in measured if trial.role in ("replicate", "confirm")]
+    by_slices = values_by_session(compared)
+    return {trial.id: by_slices.get(trial.id, {}).get("iops", result.rate_iops) for trial, result in compared}
 
 
 def _of(study: Study, measured: list[Measured], treatment: Treatment, role: str) -> list[Measured]:

@@ -95,7 +95,7 @@ def _turns(study: Study, made: Plan) -> Table:
     table.add_column("treatment", justify="right")
     for factor in study.levels():
         table.add_column(factor)
-    rows = sorted(_places(study, trial) for trial in made.trials if trial.replicate == 1)
+    rows = sorted(_places(study, trial) for trial in made.trials if trial.block == 1)
     for number, places in enumerate(rows, start=1):
         levels = [level[at].label for level, at in zip(study.levels().values(), places, strict=True)]
         table.add_row(str(number), *map(escape, levels))

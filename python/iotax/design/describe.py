@@ -103,18 +103,36 @@ def _search(study: Study, plan: Plan) -> list[str]:
     search = study.search
     assert search is not None
     objective = f"p{search.percentile:g} within {show_time(search.latency_max)}"
+    turns = _searched_in_turns(study)
     most = f"{counted(plan.trials_max, 'trial')} at most, about {show_minutes(plan.duration_max_ns / 1e9)}"
     if search.rate_max is None:
         return [
             f"Then, for each of {counted(len(conditions(study)), 'condition')}, the best load that meets {objective} "
-            f"is chosen and measured in {search.confirm} fresh runs: {most}."
+            f"is chosen and measured in {search.confirm} fresh runs: {most}.{turns}"
         ]
     return [
         f"These are first probes. For each of {counted(len(plan.trials), 'treatment')} the highest rate from "
         f"{show_rate(search.rate_min)} to {show_rate(search.rate_max)} IOPS that meets {objective} is bisected to "
         f"{search.precision:g} %, in {steps_max(search)} probes at most, then measured in a fresh run, or two where "
         f"the first misses. The whole search is repeated {search.confirm} times, each in a block of its own: {most}."
+        f"{turns}"
     ]
+
+
+def _searched_in_turns(study: Study) -> str:
+    """Of a search by rounds."""
+    slices, search = study.design.slices, study.search
+    if slices is None or search is None:
+        return ""
+    turns = (
+        f"in {counted(slices.rounds, 'round')} of slices of {show_time(slices.slice_ns)} after "
+        f"{show_time(slices.settle_ns)} of load that is not measured"
+    )
+    if search.rate_max is None:
+        return (
+            f" Loads are measured in turns, {turns}: in {study.design.replicates} sessions all, then the winners alone."
+        )
+    return f" The rates of each step are measured in turns, one of each treatment, {turns}."
 
 
 def _stop(study: Study) -> list[str]:

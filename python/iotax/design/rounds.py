@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from iotax.design.plan import LOADS
 from iotax.design.random import shuffled
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ def session_rounds(study: Study, trials: Sequence[Trial], session: int) -> list[
     Which trial is listed first does not matter: a treatment has its place by its levels.
     """
     levels = {name: [level.value for level in some] for name, some in study.levels().items()}
-    others = [name for name in levels if name not in study.compared]
+    apart = set(study.compared)
+    if trials[0].role == "confirm":
+        # Winners of a search are compared whatever load each won with.
+        apart |= set(LOADS)
+    others = [name for name in levels if name not in apart]
     groups: dict[tuple[LevelValue, ...], list[int]] = {}
     for place in sorted(
         range(len(trials)), key=lambda at: [levels[name].index(trials[at].treatment[name]) for name in levels]

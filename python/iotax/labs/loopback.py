@@ -63,6 +63,8 @@ class LoopbackLab(Lab):
         self._filled: dict[str, _State] = {}
         self._background: Background | None = None
         """Of the block under way."""
+        self._session = 0
+        """The block of the latest session, where that went well."""
         self._held = Holdings()
         self._written_by_fio: set[str] = set()
         """File volumes that hold what fio wrote through our own server, and is foreign to the engine."""
@@ -185,11 +187,16 @@ class LoopbackLab(Lab):
         return recorded(result, facts.model_copy(update={"threads": threads}), processors, self._background)
 
     def run_rounds(self, trials: Sequence[Trial], progress: Progress) -> list[Outcome]:
-        """One session: everything is started afresh, the sides on each other's processors than in the one before."""
+        """One session: everything is started afresh, the sides on each other's processors than in the one before.
+
+        The sessions of one search for a knee share a block, and what serves them.
+        """
         slices = self._study.design.slices
         assert slices is not None, "only a study by rounds has sessions"
         session = trials[0].block
-        self._servers.close()
+        if session != self._session:
+            self._servers.close()
+        self._session = 0
         serve_cpus, load_cpus = self.serve_cpus, self.load_cpus
         if session % 2 == 0 and len(serve_cpus) == len(load_cpus):
             serve_cpus, load_cpus = load_cpus, serve_cpus
@@ -228,6 +235,7 @@ class LoopbackLab(Lab):
         finally:
             for uri in self._external():
                 self._held.touched(uri)
+        self._session = session
         return [
             replace(
                 outcomes[trial.id],

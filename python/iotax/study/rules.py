@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
@@ -10,14 +11,14 @@ from ipaddress import ip_address
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
-from iotax.study.model import Level, Settings, Stream, Study, Vm, factor_names
+from iotax.study.model import Level, Settings, Slices, Stream, Study, Vm, factor_names
 from iotax.study.omissions import Omissions
 from iotax.study.precondition import ROUNDS_MIN
 from iotax.study.sim import CostsError, Sim, read_costs
 from iotax.study.source import Place
 from iotax.study.topology import ON_HOSTS, Topology, refused, refused_on_hosts
 from iotax.trial import LevelValue
-from iotax.units import format_size
+from iotax.units import format_duration, format_size
 
 CELLS_MAX = 100_000
 """Trials of one study: more would run for weeks, and is a slip of the pen."""
@@ -429,8 +430,7 @@ def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("design", "slice"), "a slice is 20 ms or longer: CPU clocks at its edges are not read more exactly"
     if study.lab.vm is not None:
         yield place, "the vm lab runs each trial on its own; say `replicates:`"
-    if study.search is not None:
-        yield place, "a search runs one load after another; say `replicates:`"
+    yield from _searched_in_rounds(study, slices)
     if "fio" in _values(study, "generator"):
         yield place, "fio starts anew for each trial; say `replicates:`"
     if study.volume.refill == "trial":
@@ -449,6 +449,21 @@ def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
             yield ("design", name), "rounds hold every treatment; leave this out"
     if design.blocks != "replicate":
         yield ("design", "blocks"), "sessions are the blocks of a design by rounds; leave this out"
+
+
+def _searched_in_rounds(study: Study, slices: Slices) -> Iterator[tuple[Place, str]]:
+    """A rate that is too high by the search's precision must show it within one slice, which begins without a queue."""
+    search = study.search
+    if search is None or search.rate_max is None:
+        return
+    least_ns = search.latency_max * 100 / search.precision
+    if slices.slice_ns < least_ns:
+        yield (
+            ("design", "slice"),
+            f"a slice begins without a queue, and a rate {search.precision:g} % too high is behind by "
+            f"{format_duration(search.latency_max)} only after {format_duration(math.ceil(least_ns))}: say so much at "
+            "least, or `replicates:`",
+        )
 
 
 def _search(study: Study) -> Iterator[tuple[Place, str]]:

@@ -274,21 +274,11 @@ def test_what_a_search_prints_covers_as_it_says(kind: str, confirm: int, drift_s
 
 
 def test_winners_are_compared_block_by_block() -> None:
-    template = next(a.result for a in Simulation(samples=1).data(study()).attempts if a.result is not None)
     rates = {"nfs3": (110.0, 121.0, 115.0), "iscsi": (100.0, 108.0, 93.0)}
     of = searched(confirm=3)
     found = []
     for name, some in rates.items():
-        runs = {
-            block: template.model_copy(
-                update={
-                    "read": template.read.model_copy(update={"ios": round(rate * 1000)}),
-                    "write": template.write.model_copy(update={"ios": 0}),
-                    "window": template.window.model_copy(update={"duration_ns": 1_000_000_000}),
-                }
-            )
-            for block, rate in enumerate(some, start=5)
-        }
+        runs = dict(enumerate(some, start=5))
         treatment = (of.level("protocol", name), of.level("outstanding", 16))
         found.append(Winner(name, "16 outstanding", treatment, 1.0, confirmed=runs))
     interval = ttest_rel(np.log(rates["nfs3"]), np.log(rates["iscsi"])).confidence_interval()

@@ -172,7 +172,6 @@ def test_plan_has_a_trial_for_each_treatment_in_each_session() -> None:
         ("outstanding: [1, 8]", "polling: [never, always]", "design", "polling: auto"),
         ("sessions: 3", "sessions: 3, replicates: 4", "design", "sessions are the replicates"),
         ("sessions: 3", "sessions: 3, sentinels: 3", "design", "rounds hold every treatment"),
-        ("name: rounds", "name: rounds\nsearch: {latency_max: 1ms}", "design", "a search runs one load"),
     ],
 )
 def test_what_cannot_be_sliced_is_refused_with_the_reason(change: str, to: str, place: str, words: str) -> None:

@@ -77,7 +77,7 @@ def test_best_load_within_the_cap_is_found_and_run_afresh(server: FakeEngine, tm
             "1 workers × 1 outstanding",
         )
         assert len(winner.ties) == 5
-        assert [result.ios for result in winner.confirmed.values()] == [20_000] * 3
+        assert list(winner.confirmed.values()) == [20_000] * 3
     assert len(server.documents("load", task="run")) == 2 * 9 * 2 + 2 * 3
     # The runs that confirm stand beside the comparison.
     assert len(data.runs) == 36
@@ -105,6 +105,47 @@ def test_knee_is_bracketed_and_run_afresh(server: FakeEngine, tmp_path: Path) ->
     said = sentences(data.study, data.attempts)[0]
     assert re.match(r"NFSv3: the knee is at 1[78]\.\dk IOPS \(95 % CI \S+ to \S+\), from 2 searches; ", said), said
     assert "fresh runs there: p99 within 1.00 ms in 2 of 2." in said
+
+
+def in_rounds(text: str) -> str:
+    """The same search, measured in turns."""
+    text = text.replace("warmup: 0s, runtime: 1s, ", "").replace("load: {warmup: 0s, runtime: 1s}\n", "")
+    text = text.replace("design: {replicates: 2}\n", "")
+    return text + "design: {sessions: 2, rounds: 4, slice: 50ms, settle: 5ms}\n"
+
+
+def test_best_load_is_searched_in_rounds_and_its_winners_meet_in_sessions_of_their_own(
+    server: FakeEngine, tmp_path: Path
+) -> None:
+    data = search(in_rounds(BEST), tmp_path)
+    for winner in winners(data.study, data.attempts):
+        assert winner.rate_iops == pytest.approx(20_000)
+        assert list(winner.confirmed.values()) == pytest.approx([20_000] * 3)
+    sessions = server.documents("session")
+    assert [len(each["loads"]) for each in sessions] == [18, 18, 2, 2, 2]
+    assert all(len(each.result.slices) == 4 for each in data.attempts if each.result)
+    assert not server.documents("load", task="run")
+
+
+def test_knee_is_searched_in_rounds_with_a_session_for_each_step(server: FakeEngine, tmp_path: Path) -> None:
+    data = search(in_rounds(KNEE.replace("precision: 5%", "precision: 2.5%")), tmp_path)
+    for winner in winners(data.study, data.attempts):
+        assert 18_000 / 1.025 <= winner.rate_iops <= 18_000 * 1.025
+        assert len(winner.fresh) == len(winner.knee.found) == 2
+    # Both protocols are asked in turns, on one server for each of two searches.
+    assert {len(each["loads"]) for each in server.documents("session")} <= {1, 2}
+    assert len(server.documents("session")[0]["loads"]) == 2
+    assert len(server.documents("serve")) == 2
+    assert [len(cell.runs) for cell in summarise(data).cells] == [2, 2]
+
+
+def test_slice_in_which_no_queue_grows_past_the_objective_is_refused(tmp_path: Path) -> None:
+    said = "only after 100ms"
+    text = in_rounds(KNEE.replace("latency_max: 1ms", "latency_max: 5ms"))
+    with pytest.raises(StudyError) as caught:
+        read_study("s", text, tmp_path)
+    assert said in str(caught.value)
+    read_study("s", text.replace("slice: 50ms", "slice: 100ms"), tmp_path)
 
 
 def test_one_disturbed_probe_is_no_knee(server: FakeEngine, tmp_path: Path) -> None:
@@ -163,6 +204,26 @@ def test_a_search_that_was_killed_goes_on_and_finds_the_same(server: FakeEngine,
     done = [each.trial for each in attempts if each.status == "done"]
     assert done == [each.trial for each in whole.attempts]
     assert [each.status for each in attempts].count("abandoned") == 1
+
+
+def test_a_search_in_rounds_that_was_killed_loses_its_session_alone(server: FakeEngine, tmp_path: Path) -> None:
+    text = in_rounds(KNEE)
+    whole = search(text, tmp_path)
+    (server.folder / "runs").unlink()
+    server.faults(run_5="slow")
+    path, notebook = tmp_path / "s.yaml", tmp_path / "killed.iotax"
+    words = ["run", str(path), "--notebook", str(notebook), "--no-report"]
+    process = subprocess.Popen([sys.executable, "-m", "iotax", *words], stdout=subprocess.DEVNULL)
+    runs = server.folder / "runs"
+    wait_for(lambda: runs.exists() and runs.read_text() == "5", "session 5")
+    process.kill()
+    process.wait()
+    again = ran(*words)
+    assert again.exit_code == 0, again.output
+    with Notebook(notebook) as reader:
+        attempts = reader.attempts()
+    assert [each.trial for each in attempts if each.status == "done"] == [each.trial for each in whole.attempts]
+    assert {each.trial.order for each in attempts if each.status == "abandoned"} == {9, 10}
 
 
 def test_the_plan_says_how_many_trials_there_are_at_most(tmp_path: Path) -> None:
