@@ -12,7 +12,6 @@ from iotax.analysis.validity import Check, against_rules, check_run
 from iotax.records import Conditioning
 from iotax.study import Level, Omissions, Study
 from iotax.study.endpoint import Endpoint
-from iotax.study.imported import ImportedStudy
 from iotax.trial import Attempt, Background, Trial
 
 Cell: TypeAlias = tuple[str, ...]
@@ -131,8 +130,8 @@ class Grid:
         self._labels = {(name, level.value): level.label for name, levels in self.factors.items() for level in levels}
         self.compared = study.compared
         self.others = [name for name in self.factors if name not in self.compared]
-        # A name that all results of other programs have in common tells no two of them apart.
-        common = {f for f in self.others if isinstance(study, ImportedStudy) and _is_one_name(self.factors[f])}
+        # A name that all treatments have in common tells no two of them apart.
+        common = {f for f in self.others if _is_one_name(self.factors[f])}
         self._told = [name for name in self.others if name not in common]
         self.hard = study.design.hard_to_change
         omitted = Omissions(study)

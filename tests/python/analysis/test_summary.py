@@ -223,6 +223,12 @@ def test_target_beyond_reach_is_compared_by_the_initiators_cpu():
     assert {t.cpu_of.key for t in summary.taxes} == {"cpu_initiator"}
 
 
+def test_a_name_that_all_treatments_share_is_no_part_of_their_condition():
+    shared = {"protocol": ["iscsi"], "media": ["memory", "null"], "outstanding": [8]}
+    data = Simulation().data(study(factors=shared, baseline={"media": "memory"}))
+    assert {cell.condition for cell in summarise(data).cells} == {"outstanding 8"}
+
+
 def test_most_of_the_variation_is_explained_by_the_factors(quick):
     shares = {s.factors: s.share for s in quick.shares["iops"]}
     assert sum(shares.values()) == pytest.approx(1)
