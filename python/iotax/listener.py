@@ -38,7 +38,7 @@ class Listener:
     def earlier(self, attempts: Sequence[Attempt]) -> None:
         """What is there of a run that is taken up again; told before `planned`."""
 
-    def replicated(self, trials: list[Trial]) -> None:
+    def replicated(self, trials: list[Trial], unit: str) -> None:
         """The study asks for more replicates than its earlier run had; these trials come after it."""
 
     def extended(self, trials: list[Trial]) -> None:
@@ -75,9 +75,9 @@ class Listeners(Listener):
         for one in self._each:
             one.planned(plan, left, resumed)
 
-    def replicated(self, trials: list[Trial]) -> None:
+    def replicated(self, trials: list[Trial], unit: str) -> None:
         for one in self._each:
-            one.replicated(trials)
+            one.replicated(trials, unit)
 
     def extended(self, trials: list[Trial]) -> None:
         for one in self._each:

@@ -325,7 +325,7 @@ class Writer(Notebook):
                 continue
             with contextlib.suppress(NotebookError):  # what another version wrote is another study
                 stored = self.study(each.id)
-                as_before = study.design.model_copy(update={"replicates": stored.design.replicates})
+                as_before = study.design.repeated(stored.design.replicates)
                 asked = study.model_copy(update={"design": as_before})
                 same = stored.digest_but_costs() == asked.digest_but_costs()
                 if not same or each.digest in (asked.digest(), asked.digest_but_costs()):
@@ -346,7 +346,7 @@ class Writer(Notebook):
             with contextlib.suppress(NotebookError):  # what another version wrote is another study
                 design = self.study(each.id).design
                 more = study.design.replicates > design.replicates
-                as_before = study.design.model_copy(update={"replicates": design.replicates})
+                as_before = study.design.repeated(design.replicates)
                 if more and study.model_copy(update={"design": as_before}).digest() == each.digest:
                     return each.id
         return None

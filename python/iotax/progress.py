@@ -48,7 +48,7 @@ class _Bar(Listener):
         self._clock = Clock(plan, left)
         self._draw()
 
-    def replicated(self, trials: list[Trial]) -> None:
+    def replicated(self, trials: list[Trial], unit: str) -> None:
         self.extended(trials)
 
     def extended(self, trials: list[Trial]) -> None:

@@ -104,7 +104,7 @@ def _taken_up(
         return writer.begin(study, source, label, list(plan.trials)), False
     more = added(study, writer.trials(smaller))
     writer.extend(smaller, study, source, more)
-    listener.replicated(more)
+    listener.replicated(more, study.design.unit)
     return smaller, True
 
 
@@ -177,7 +177,8 @@ class _Runner:
     def _may_stop(self, block: int) -> bool:
         """Before a block that has not begun: do the blocks so far say enough?"""
         study = self._writer.study(self._run)
-        if study.design.stop is None:
+        design = study.design
+        if design.stop is None:
             return False
         attempts = self._writer.attempts(self._run)
         if any(each.trial.block == block for each in attempts):
@@ -185,7 +186,7 @@ class _Runner:
         if not precise_enough(StudyData(study, attempts), block - 1):
             return False
         self._listener.warning(
-            f"Precise enough after {block - 1} replicates, as the study's `stop:` says; ending here."
+            f"Precise enough after {block - 1} {design.unit}s, as the study's `stop:` says; ending here."
         )
         return True
 

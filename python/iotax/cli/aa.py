@@ -20,7 +20,7 @@ from iotax.cli.notebooks import OUT
 from iotax.cli.run import measure
 from iotax.notebook import Notebook
 from iotax.study import Study
-from iotax.study.model import factor_names
+from iotax.study.model import Design, factor_names
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 
@@ -71,7 +71,7 @@ def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None
         out = f"; {len(data.excluded)} are excluded by the study's rules" if data.excluded else ""
         leave(Exit.FAILED, f"too few trials were measured to judge{out}; `iotax show {path}` says why")
     if document != STDOUT:
-        _print(found, study.margin, replicates, caution(doubt))
+        _print(found, study.margin, data.study.design, caution(doubt))
     if document is not None:
         write_document(document, _document(found, replicates, doubt), path)
 
@@ -136,7 +136,7 @@ def _document(found: list[tuple[Noise, Comparison]], replicates: int, doubt: Dou
     }
 
 
-def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int, doubted: str) -> None:
+def _print(found: list[tuple[Noise, Comparison]], margin: float, design: Design, doubted: str) -> None:
     from iotax.analysis import Verdict
     from iotax.wording import span
 
@@ -150,8 +150,8 @@ def _print(found: list[tuple[Noise, Comparison]], margin: float, replicates: int
         table.add_row(noise.response.title, f"{100 * noise.cv:.1f} %", said, *needed_columns(noise.cv))
     out.print(table)
     out.print(
-        f"Noise floor: scatter of runs about their block, from {replicates} runs each of A and B, which are the same. "
-        "Right: replicates of each treatment needed to detect a difference of this size with 90 % power.",
+        f"Noise floor: scatter of runs about their block, from {design.replicates} {design.unit}s each of A and B, "
+        f"which are the same. Right: {design.unit}s needed to detect a difference of this size with 90 % power.",
         style="dim",
         soft_wrap=True,
     )

@@ -53,9 +53,9 @@ class Display(Listener):
         else:
             self._print(f"{plan.amount}.")
 
-    def replicated(self, trials: list[Trial]) -> None:
+    def replicated(self, trials: list[Trial], unit: str) -> None:
         more = sorted({trial.replicate for trial in trials if trial.compared})
-        numbers = f"replicate {more[0]}" if len(more) == 1 else f"replicates {more[0]} to {more[-1]}"
+        numbers = f"{unit} {more[0]}" if len(more) == 1 else f"{unit}s {more[0]} to {more[-1]}"
         self._print(f"Adding {numbers}, {counted(len(trials), 'trial')}, to the run that this notebook holds.")
 
     def extended(self, trials: list[Trial]) -> None:

@@ -140,9 +140,9 @@ def _stop(study: Study) -> list[str]:
     if stop is None:
         return []
     return [
-        f"Stops after the first replicate, from number {stop.at_least} on, with the interval of every ratio to the "
-        "baseline of "
-        f"{stop.response or study.responses[0]} within ±{stop.half_width:g} %; at most {study.design.replicates}."
+        f"Stops after the first {study.design.unit}, from number {stop.at_least} on, with the interval of every ratio "
+        f"to the baseline of {stop.response or study.responses[0]} within ±{stop.half_width:g} %; at most "
+        f"{study.design.replicates}."
     ]
 
 

@@ -296,6 +296,16 @@ by side and in balanced order. 10 when not given."""
             return None
         return Slices(self.rounds, self.slice, self.settle)
 
+    @property
+    def unit(self) -> str:
+        """What a replicate is called."""
+        return "session" if self.sessions else "replicate"
+
+    def repeated(self, replicates: int) -> Design:
+        """The same with so many replicates, or sessions."""
+        sessions = {"sessions": replicates} if self.sessions else {}
+        return self.model_copy(update={"replicates": replicates} | sessions)
+
     @model_validator(mode="before")
     @classmethod
     def _by_rounds(cls, data: Any) -> Any:

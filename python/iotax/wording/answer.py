@@ -149,7 +149,7 @@ def _with_what_it_takes(finding: Finding, comparisons: Sequence[Comparison], sum
 def _effort(summary: Summary, share: float) -> str:
     """What gives intervals of this share of the width: "about 14 sessions (6 min 10 s)"."""
     blocks = _blocks(summary)
-    unit = "session" if summary.data.study.design.slices else "replicate"
+    unit = summary.data.study.design.unit
     wanted = for_width(blocks, share) if blocks > 1 else None
     if wanted is None:
         return f"more than {counted(SESSIONS_MAX, unit)}"

@@ -239,6 +239,18 @@ def test_stopping_rule_is_asked_after_each_session(tmp_path: Path, engine: FakeE
     assert len(engine.documents("session")) == 2
 
 
+def test_more_sessions_are_added_to_those_that_ran(tmp_path: Path, engine: FakeEngine) -> None:
+    file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
+    for sessions in (3, 5):
+        file.write_text(ROUNDS.replace("sessions: 3", f"sessions: {sessions}"))
+        said = CliRunner().invoke(app, ["run", str(file), str(notebook), "--no-report"]).output
+    assert "Adding sessions 4 to 5, 12 trials, to the run that this notebook holds." in said
+    with Notebook(notebook) as reader:
+        assert len(reader.runs()) == 1
+        assert Counter(each.trial.block for each in reader.attempts()) == dict.fromkeys(range(1, 6), 6)
+    assert len(engine.documents("session")) == 5
+
+
 def test_open_loops_are_asked_of_a_session_as_of_single_runs(tmp_path: Path, engine: FakeEngine) -> None:
     file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
     file.write_text(ROUNDS.replace("{read: 70%}", "{rate_iops: 5k, arrivals: poisson}"))
