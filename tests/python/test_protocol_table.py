@@ -83,6 +83,11 @@ def test_every_form_of_an_endpoint_is_one_that_is_read() -> None:
         if not scheme.form:
             continue
         written = scheme.form.partition("[?")[0].replace("HOST[:PORT]", f"h:{scheme.port}").replace("=N", "=1")
-        written = written.replace("IQN", "iqn.2026-11.x:y").replace("NQN", "nqn.x").replace("LUN", "0")
+        written = (
+            written.replace("IQN", "iqn.2026-11.x:y")
+            .replace("NQN", "nqn.x")
+            .replace("LUN", "0")
+            .replace("WWPN", 16 * "3")
+        )
         assert written.startswith(f"{name}://")
         assert parse_endpoint(written).protocol == protocol.name

@@ -37,7 +37,7 @@ fn run_over_every_protocol_reads_what_was_written() {
 
 #[test]
 fn every_block_size_in_pieces_of_every_size() {
-    for protocol in [Protocol::Iscsi, Protocol::NvmeTcp] {
+    for protocol in [Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp] {
         run_in_pieces(protocol, &[(512, 1), (8192, 100), (65_536, 10_000), (262_144, 100_000)]);
     }
     run_in_pieces(Protocol::Nfs3, &[(512, 1), (8192, 100), (65_536, 10_000)]);
@@ -125,12 +125,18 @@ fn lost_write_is_found() {
 
 #[test]
 fn only_members_of_a_group_come_in() {
-    let names = ["iqn.2026-11.io.iotax:load", "nqn.2026-11.io.iotax:load", "10.0.0.0/8"];
+    let port = "naa.30100000004d0001";
+    let names = ["iqn.2026-11.io.iotax:load", "nqn.2026-11.io.iotax:load", port, "10.0.0.0/8"];
     for protocol in PROTOCOLS {
         let mut bench = Bench::with(|_| {}, |export| export.groups = Some(group(&names)));
         let by_name = bench.task(protocol, TaskConfig::Check { look_bytes: None });
         if protocol == Protocol::Nfs3 {
             assert_eq!(by_name.expect_err("NFS has no names").kind, FailureKind::Denied);
+        } else if protocol == Protocol::Fcp {
+            by_name.expect("let in by name");
+            let mut others = Bench::with(|_| {}, |export| export.groups = Some(group(&["naa.30100000004d0002"])));
+            let failure = others.task(protocol, TaskConfig::Check { look_bytes: None }).expect_err("a stranger");
+            assert_eq!(failure.kind, FailureKind::Denied, "{failure}");
         } else {
             by_name.expect("let in by name");
             let endpoint = bench.endpoint(protocol);
@@ -152,7 +158,8 @@ fn wrong_names_are_not_found_and_closed_ports_refuse() {
     let bench = Bench::new();
     let endpoints = PROTOCOLS.map(|protocol| bench.endpoint(protocol).text);
     for endpoint in endpoints {
-        let wrong = endpoint.replace("v0", "v9");
+        // A WWPN is made of the volume's name, and begins with 3.
+        let wrong = endpoint.replace("v0", "v9").replace("/3", "/2");
         let mut bench = Bench::new();
         let parsed = iotax_node::load::Endpoint::parse(&wrong).expect("an endpoint");
         let load = bench.load(&parsed, load(TaskConfig::Check { look_bytes: None }, 1)).expect("config");

@@ -17,7 +17,7 @@ use iotax_node::{
     volume::{Media, VolumeSpec},
 };
 use iotax_proto::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, iscsi,
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, fcp, iscsi,
     nfs::v3::{self, Stability},
     nvme::QueueId,
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
@@ -136,6 +136,12 @@ impl World {
                 config.isid[5] = self.conns as u8;
                 self.connect(protocol, thread, Box::new(iscsi::initiator::Session::new(NOW, config)))
             }
+            Protocol::Fcp => {
+                let target = u64::from_str_radix(&name, 16).expect("a WWPN");
+                let port = fcp::Port::new(fcp::PortName(self.conns.into()), fcp::PortName(0));
+                let config = fcp::initiator::Config::new(port, fcp::PortName(target), 0);
+                self.connect(protocol, thread, Box::new(fcp::initiator::Session::new(NOW, config)))
+            }
             Protocol::NvmeTcp => {
                 let config = ConnectConfig::new(&*name, "nqn.2026-11.x:h", [self.conns as u8 + 1; 16]);
                 let admin = self.connect_admin(thread, &config);
@@ -227,7 +233,7 @@ fn write_of(protocol: Protocol, is_second: bool) -> (u64, Vec<u8>) {
         // A part of the block.
         Protocol::Nfs3 if is_second => (700, vec![value; 100]),
         Protocol::Nfs3 => (100, vec![value; 100]),
-        Protocol::Iscsi | Protocol::NvmeTcp => (0, vec![value; BLOCK]),
+        Protocol::Iscsi | Protocol::NvmeTcp | Protocol::Fcp => (0, vec![value; BLOCK]),
     }
 }
 

@@ -9,6 +9,8 @@ extern crate alloc;
 
 pub mod backend;
 pub mod errors;
+pub mod fc;
+pub mod fcp;
 pub mod geometry;
 pub mod initiator;
 pub mod iscsi;

@@ -51,8 +51,12 @@ class Protocol:
     """Whose commands it carries."""
     bracket: str = ""
     """What it stands for together with another row: one has all of the transport in software, the other none of it."""
+    engine_carrier: Literal["", "frames"] = ""
+    """What transports it where iotax's own engine speaks it, if not that."""
     scheme: Scheme | None = None
     """Of endpoints that iotax's own initiator reaches."""
+    kernel_scheme: Scheme | None = None
+    """Of endpoints that only a host's kernel reaches, where they are written in another way."""
     options: frozenset[str] = field(default_factory=frozenset)
     """Of a study's `connection`, those that the engine's initiator is told of."""
     kernel_module: str = ""

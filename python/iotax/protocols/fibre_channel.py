@@ -10,18 +10,41 @@ from iotax.protocols.base import Protocol, Query, Scheme
 _WWPN = re.compile(r"[0-9a-f]{16}")
 
 
-def _wrong(host: str, names: Sequence[str], _query: Query) -> str:
+def _wrong(_host: str, names: Sequence[str], _query: Query) -> str:
+    if len(names) != 2:
+        return "the target's WWPN or the LUN is missing"
+    if not _WWPN.fullmatch(names[0].lower()):
+        return f"{names[0]!r} is no WWPN (16 hexadecimal digits without colons)"
+    if not names[1].isdecimal():
+        return f"the LUN {names[1]!r} is no number"
+    return ""
+
+
+def _wrong_of_kernel(host: str, names: Sequence[str], _query: Query) -> str:
     if not _WWPN.fullmatch(host) or len(names) != 1 or not names[0].isdecimal():
         return "a WWPN is 16 hexadecimal digits without colons, and a LUN a number"
     return ""
 
 
 _SCHEME = Scheme(
+    name="fcp",
+    port=3225,
+    title="FCP frames over a TCP socket",
+    form="fcp://HOST[:PORT]/WWPN/LUN",
+    wrong=_wrong,
+    hints={
+        "refused": "is the target up, and is it the right port ({usual_port} unless the endpoint names one)?",
+        "not_found": "the target answers: check the WWPN and the LUN",
+        "denied": "let this port in at the target, as `naa.` and the 16 digits of its WWPN, or by its address",
+    },
+)
+"""Between two of iotax's own engines: no adapter and no fabric speaks it."""
+_KERNEL_SCHEME = Scheme(
     name="fc",
     port=0,
     title="",
     form="",
-    wrong=_wrong,
+    wrong=_wrong_of_kernel,
     kernel_title="Fibre Channel by each host's kernel",
     kernel_form="kernel:fc://WWPN/LUN",
 )
@@ -31,9 +54,11 @@ FCP = Protocol(
     title="FCP",
     family="scsi",
     colour="purple",
-    labs=("vm",),
+    labs=("loopback", "vm", "sim"),
     carrier="fcoe",
+    engine_carrier="frames",
     scheme=_SCHEME,
+    kernel_scheme=_KERNEL_SCHEME,
     bracket=_SCSI,
 )
 FCP_LOOP = Protocol(

@@ -49,7 +49,12 @@ def knowing(option: str) -> tuple[str, ...]:
 
 def schemes() -> dict[str, tuple[Scheme, Protocol]]:
     """By name, with the protocol that is spoken there (of NFS: by iotax's own initiator)."""
-    return {each.scheme.name: (each.scheme, each) for each in PROTOCOLS if each.scheme is not None}
+    return {
+        scheme.name: (scheme, each)
+        for each in PROTOCOLS
+        for scheme in (each.scheme, each.kernel_scheme)
+        if scheme is not None
+    }
 
 
 def kernel_modules() -> dict[str, str]:

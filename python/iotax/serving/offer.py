@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from iotax.protocols import schemes
 from iotax.study.connection import Polling
 
-PORTS = {protocol.name: scheme.port for scheme, protocol in schemes().values() if "loopback" in protocol.labs}
-"""Where clients look for each protocol: IANA's nfs, iscsi-target, nvme."""
+PORTS = {protocol.name: scheme.port for scheme, protocol in schemes().values() if protocol.client is not None}
+"""Where clients look for each protocol that others have clients of: IANA's nfs, iscsi-target, nvme."""
 Address: TypeAlias = IPv4Address | IPv6Address
 _GROUP = "allowed"
 _LOOPBACK = IPv4Address("127.0.0.1")

@@ -13,6 +13,11 @@ _CARRIERS = {
     "tcp": Carrier(kind="software", usual="software", name="TCP"),
     "rdma": Carrier(kind="software", usual="hardware", name="software RDMA (rxe)"),
     "fcoe": Carrier(kind="software", usual="hardware", name="software FCoE"),
+    "frames": Carrier(
+        kind="software",
+        usual="hardware",
+        name="Fibre Channel frames over a TCP socket (no adapter, no fabric)",
+    ),
     "loop": Carrier(kind="loop", usual="hardware", name="a loop within one kernel, without frames"),
 }
 """Of the labs' own protocols."""
@@ -23,8 +28,21 @@ _ONE_KERNEL = ("local", *without_transport())
 
 
 def _carrier(protocol: str) -> Carrier:
+    """Where iotax's own engine speaks it."""
+    row = known(protocol)
+    return _CARRIERS[row.engine_carrier or row.carrier] if row else Carrier()
+
+
+def _kernel_carrier(protocol: str) -> Carrier:
+    """Where two kernels speak it."""
     row = known(protocol)
     return _CARRIERS[row.carrier] if row else Carrier()
+
+
+def _of_hosts(protocol: str, *, kernel: bool) -> Carrier:
+    if not kernel:
+        return _carrier(protocol)
+    return _FIBRE_CHANNEL if protocol == "fcp" else _kernel_carrier(protocol)
 
 
 def planned_facts(study: Study, settings: Settings) -> Facts:
@@ -70,7 +88,7 @@ def _hosts(lab: Hosts, settings: Settings) -> Facts:
         stack="kernel" if device or settings.endpoint.kernel else "user",
         served="lab" if served else "unknown" if device else "elsewhere",
         shared="nothing",
-        carrier=Carrier() if device else _FIBRE_CHANNEL if protocol == "fcp" else _carrier(protocol),
+        carrier=Carrier() if device else _of_hosts(protocol, kernel=settings.endpoint.kernel),
         link=Link(kind="unknown" if device else "network"),
         clock="time",
         threads=load.threads,
@@ -125,7 +143,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
         stack="kernel",
         served="nobody" if protocol == "local" else "lab",
         shared="machine" if one_guest else "hypervisor",
-        carrier=_carrier(protocol),
+        carrier=_kernel_carrier(protocol),
         link=link,
         clock="instructions" if study.lab.vm.clock == "icount" else "unknown",
         threads=load.threads,

@@ -74,7 +74,7 @@ def test_endpoints_have_labels_of_their_own() -> None:
         (["iscsi"], "two endpoints or more"),
         (["iscsi", "iscsi"], "`iotax aa`"),
         (["a=iscsi", "a=nfs3"], "a label of its own"),
-        (["iscsi", "fcp"], "vm lab"),
+        (["iscsi", "fcp-loop"], "vm lab"),
         (["iscsi", "smb://h/x"], "not a protocol that iotax speaks"),
     ],
 )

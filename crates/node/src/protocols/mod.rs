@@ -4,7 +4,9 @@
 mod any_control;
 mod definition;
 mod describe;
+pub mod fcp;
 pub mod iscsi;
+mod logical_unit;
 pub mod nfs3;
 pub mod nvme_tcp;
 mod query;
@@ -39,6 +41,7 @@ table::protocols! {
     Nfs3 in nfs3,
     Iscsi in iscsi,
     NvmeTcp in nvme_tcp,
+    Fcp in fcp,
     #[cfg(test)]
     Toy in toy,
 }

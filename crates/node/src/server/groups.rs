@@ -17,7 +17,7 @@ pub struct Group {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Member {
-    /// An iSCSI name or an NQN.
+    /// An iSCSI name, an NQN, or a WWPN as `naa.` and its digits.
     Name(String),
     Network {
         address: IpAddr,

@@ -15,6 +15,13 @@ pub fn nvme_name(volume: &str) -> String {
     format!("nqn.2026-11.io.iotax:{volume}")
 }
 
+/// Node name and port name of a volume's Fibre Channel target, of the locally assigned form (NAA 3).
+pub(crate) fn fibre_channel_names(volume: &str) -> (u64, u64) {
+    const LOCALLY_ASSIGNED: u64 = 3 << 60;
+    let node = LOCALLY_ASSIGNED | SeededRng::new(SEED, volume, 2).draw() >> 8 << 4;
+    (node, node | 1)
+}
+
 /// 16 hexadecimal digits: SCSI's unit serial number and NVMe's controller serial number.
 pub(crate) fn serial(volume: &str) -> String {
     format!("{:016x}", SeededRng::new(SEED, volume, 0).draw())

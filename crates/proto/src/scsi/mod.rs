@@ -27,6 +27,7 @@ mod reserve;
 pub mod sense;
 mod unit;
 mod vpd;
+mod wait;
 
 pub use describe::describe_cdb;
 pub use device::{Device, Identity, LogicalUnit, Provisioning};
@@ -34,6 +35,7 @@ pub use lun::{decode_lun, encode_lun};
 pub use nexus::{Nexus, TaskManagement, TaskManagementResponse};
 pub use ports::{Ports, Transport};
 pub use sense::{Sense, status};
+pub use wait::{Wait, WaitOutcome};
 
 use alloc::vec::Vec;
 

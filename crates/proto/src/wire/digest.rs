@@ -24,11 +24,31 @@ impl Crc32c {
     }
 }
 
+/// A running CRC-32, that of Fibre Channel's frames.
+#[derive(Clone, Debug)]
+pub struct Crc32(Digest);
+
+impl Default for Crc32 {
+    fn default() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32IsoHdlc))
+    }
+}
+
+impl Crc32 {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32 of IEEE 802.3, by which secrets of NVMe are checked.
+/// CRC-32 of IEEE 802.3, by which secrets of NVMe and frames of Fibre Channel are checked.
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }

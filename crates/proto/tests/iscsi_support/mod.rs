@@ -1,7 +1,7 @@
 //! An initiator and a target joined by queues: bytes are delivered in pieces of a chosen size, time is virtual.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::unwrap_used, reason = "shared by several test binaries")]
 
-mod backend;
+pub mod backend;
 mod peer;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -167,7 +167,7 @@ pub fn config(wishes: Wishes) -> initiator::Config {
 }
 
 /// Cuts `bytes`, of which the first is byte `done` of its stream.
-fn cut(cut: Cut, done: usize, bytes: &[u8]) -> Vec<&[u8]> {
+pub fn cut(cut: Cut, done: usize, bytes: &[u8]) -> Vec<&[u8]> {
     match cut {
         Cut::Whole => vec![bytes],
         Cut::Every(len) => bytes.chunks(len).collect(),

@@ -10,20 +10,17 @@ use iotax_proto::{
         DiscoveredTarget,
         target_side::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
     },
-    scsi::{Device, Identity, LogicalUnit, Provisioning},
+    scsi::{Device, Identity},
 };
 
 use crate::{
-    protocols::{Exported as Any, Protocol},
+    protocols::{Exported as Any, Protocol, logical_unit::logical_unit},
     secrets::Chap,
     server::{Group, Guarded, ServerBackend, ServerConfig, Service, identity},
-    volume::{BLOCK_SIZE, Media, unit_of},
 };
 
 /// There is one portal group: any session may use any portal of its target.
 const PORTAL_GROUP: u16 = 1;
-/// Memory comes in pages of eight blocks.
-const PAGES_EXPONENT: u8 = (4096 / BLOCK_SIZE).ilog2() as u8;
 
 /// The target of an export.
 #[derive(Clone, Debug)]
@@ -35,18 +32,9 @@ pub struct Exported {
 
 impl Exported {
     pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
-        let export = &config.exports[index];
-        let volume = &config.volumes[export.volume];
-        let unit = LogicalUnit {
-            provisioning: Provisioning::Thin { reads_zero: true },
-            write_cache: matches!(volume.media, Media::Disk { .. }),
-            physical_block_exponent: if volume.media == Media::Memory { PAGES_EXPONENT } else { 0 },
-            erasable: volume.media == Media::Memory,
-            ..LogicalUnit::new(0, unit_of(export.volume, export.read_only), &identity::serial(&volume.name))
-        };
         Self {
-            name: identity::iscsi_name(&volume.name),
-            device: Guarded::new(Device::new(Identity::default(), [unit])),
+            name: identity::iscsi_name(&config.volumes[config.exports[index].volume].name),
+            device: Guarded::new(Device::new(Identity::default(), [logical_unit(config, index)])),
             sessions: Guarded::new(Sessions::default()),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         },
         serial::is_before,
     },
-    scsi::initiator::{self, CdbBytes, CommandOutcome},
+    scsi::initiator::{self, CommandOutcome, Job},
 };
 
 /// Times that a command is sent in all, where unit attention conditions or a busy target ask for another try.
@@ -48,13 +48,6 @@ struct TaskSlot {
     next_sn: u32,
 }
 
-#[derive(Debug)]
-struct Job {
-    cdb: CdbBytes,
-    read_len: u32,
-    data: Option<Payload>,
-}
-
 impl Commands {
     pub(super) fn new(lun: u64, geometry: Geometry, depth: u16) -> Self {
         let zero_block = Payload::from_vec(alloc::vec![0; geometry.block_size as usize]);
@@ -84,7 +77,7 @@ impl Commands {
         if self.slots.get(tag as usize).is_none_or(|slot| slot.job.is_some()) {
             return Err(Misuse::BadTag);
         }
-        let job = self.job(io)?;
+        let job = Job::new(io, &self.geometry, &self.zero_block)?;
         self.slots[tag as usize].job = Some(job);
         self.slots[tag as usize].tries = 0;
         self.outstanding += 1;
@@ -244,43 +237,6 @@ impl Commands {
         let slot = self.slots.get_mut(tag as usize);
         let slot = slot.filter(|slot| slot.job.is_some() && u32::from(slot.generation) == itt.0 >> 16);
         Ok((tag, slot.ok_or(Violation::misbehaved("RFC 7143 §11.2.1.8: no task has this ITT").at(16))?))
-    }
-
-    fn job(&self, io: Io) -> Result<Job, Misuse> {
-        let block_size = self.geometry.block_size;
-        let blocks = |offset: u64, len: u64| {
-            let end = offset.checked_add(len).ok_or(Misuse::BadRange)?;
-            let aligned = (offset | len).is_multiple_of(block_size.into());
-            if len == 0 || !aligned || end > self.geometry.size_bytes {
-                return Err(Misuse::BadRange);
-            }
-            let count = u32::try_from(len / u64::from(block_size)).map_err(|_| Misuse::BadRange)?;
-            Ok((offset / u64::from(block_size), count))
-        };
-        let fits = |len: usize| if len <= self.geometry.max_io_bytes as usize { Ok(()) } else { Err(Misuse::BadRange) };
-        Ok(match io {
-            Io::Read { offset, len } => {
-                fits(len as usize)?;
-                let (lba, count) = blocks(offset, len.into())?;
-                Job { cdb: initiator::read(lba, count), read_len: len, data: None }
-            }
-            Io::Write { offset, data } => {
-                fits(data.len())?;
-                let (lba, count) = blocks(offset, data.len() as u64)?;
-                Job { cdb: initiator::write(lba, count, false), read_len: 0, data: Some(data) }
-            }
-            Io::Flush => Job { cdb: initiator::synchronize_cache_10(), read_len: 0, data: None },
-            Io::WriteZeroes { offset, len } => {
-                let (lba, count) = blocks(offset, len.into())?;
-                let data = Some(self.zero_block.clone());
-                Job { cdb: initiator::write_same_16(lba, count, false), read_len: 0, data }
-            }
-            Io::Unmap { offset, len } => {
-                let range = blocks(offset, len.into())?;
-                let list = initiator::unmap_parameters(&[range]);
-                Job { cdb: initiator::unmap(list.len() as u16), read_len: 0, data: Some(Payload::from_vec(list)) }
-            }
-        })
     }
 
     /// Sends the command of a tag with its immediate and unsolicited data (RFC 7143 §4.2.5.2).

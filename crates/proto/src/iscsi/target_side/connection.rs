@@ -10,7 +10,6 @@ use super::{
     login::{LoggedIn, Login, Reply},
     ports::ports,
     sessions::Opened,
-    wait::WAIT_POLL,
 };
 use crate::{
     Instant, IoId, Origin, Payload, Target, Transmit, UnitError, Violation, ViolationKind,
@@ -22,7 +21,7 @@ use crate::{
         },
         text::DEFAULT_SEGMENT_LEN,
     },
-    scsi::Nexus,
+    scsi::{Nexus, Wait},
 };
 
 /// How often a quiet connection looks whether its session, or tasks of it, were ended by another.
@@ -227,7 +226,7 @@ impl Connection {
     #[inline]
     fn look_soon(&mut self, now: Instant) {
         if matches!(&self.phase, Phase::Full(full) if full.awaits) {
-            self.next_poll = self.next_poll.min(now + WAIT_POLL);
+            self.next_poll = self.next_poll.min(now + Wait::POLL);
         }
     }
 }

@@ -10,14 +10,14 @@ use super::{
     link::{Admission, Link},
     respond::{Answered, respond},
     tasks::{Announced, Task, Tasks, Work},
-    wait::{Managed, Wait, WaitOutcome},
+    wait::Managed,
 };
 use crate::{
     Ending, Instant, IoId, Payload, Started, UnitError, Violation,
     iscsi::pdu::{
         Bhs, ConnectionId, DataOut, R2t, ScsiCommand, SessionHandle, TaskTag, TransferTag, control::reject_reason,
     },
-    scsi::{self, Next, Nexus, Response, Sense},
+    scsi::{self, Next, Nexus, Response, Sense, Wait, WaitOutcome},
     wire::Transmit,
 };
 
@@ -81,7 +81,9 @@ impl Session {
                 link.transmit.charge(Transmit::REQUEST + response.data.len());
                 (Work::Answer(response), 0)
             }
-            Next::RespondAfter(endings, response) => (Work::Await(Wait::begin(now, endings, backend), response), 0),
+            Next::RespondAfter(endings, response) => {
+                (Work::Await(Wait::begin(now, endings, || backend.notify_others()), response), 0)
+            }
             Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
                 (Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR)), 0)
             }

@@ -5,7 +5,7 @@ use super::{
     full_feature::FullFeature,
     link::{Admission, Flow, Link},
     tasks::{Task, Work},
-    wait::{Managed, Wait, WaitOutcome},
+    wait::Managed,
 };
 use crate::{
     Ending, Endings, Instant, Violation,
@@ -16,7 +16,7 @@ use crate::{
         },
         serial::is_before,
     },
-    scsi,
+    scsi::{self, Wait, WaitOutcome},
 };
 
 /// Functions that wait at a time; more are rejected.
@@ -45,7 +45,8 @@ impl FullFeature {
             return Ok(Flow::GoOn);
         }
         let closes = request.function == function::TARGET_COLD_RESET;
-        self.managed.push(Managed { wait: Wait::begin(now, endings, backend), itt: request.itt, closes });
+        let wait = Wait::begin(now, endings, || backend.notify_others());
+        self.managed.push(Managed { wait, itt: request.itt, closes });
         Ok(self.answer_ended(now, link))
     }
 

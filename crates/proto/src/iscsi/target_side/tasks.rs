@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{collect::Collect, wait::Wait};
+use super::collect::Collect;
 use crate::{
     IoId,
     iscsi::pdu::TaskTag,
-    scsi::{AfterMedium, Response},
+    scsi::{AfterMedium, Response, Wait},
 };
 
 /// A command under way.

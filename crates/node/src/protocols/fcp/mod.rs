@@ -1,0 +1,143 @@
+//! FCP, SCSI over Fibre Channel: here its frames go over a stream socket, without an adapter or a fabric.
+
+mod connector;
+mod service;
+
+use std::net::SocketAddr;
+
+use iotax_proto::{
+    Instant,
+    fcp::{
+        PortName,
+        decode::describe,
+        initiator::Session,
+        target_side::{Config, Connection},
+    },
+};
+
+use super::{About, Definition, Describe, Digests, describe::cut_off, query::no_query};
+use crate::{
+    failure::Failure,
+    load::{
+        Direct, Facts,
+        link::Control,
+        settings::{Settings, Workers},
+    },
+    server::{ServerBackend, ServerConfig},
+};
+use service::Exported;
+
+/// FCIP's.
+const PORT: u16 = 3225;
+
+#[derive(Debug)]
+pub struct Fcp;
+
+/// What `fcp://HOST[:PORT]/WWPN/LUN` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub port: u16,
+    pub target: PortName,
+    pub lun: u16,
+}
+
+impl Definition for Fcp {
+    const ABOUT: About = About {
+        name: "fcp",
+        title: "FCP",
+        scheme: "fcp",
+        form: "fcp://HOST[:PORT]/WWPN/LUN",
+        common_options: &[],
+        is_multipath: true,
+        rpc_programs: &[],
+    };
+
+    type Unit = Unit;
+    type Options = ();
+    type Initiator = Session;
+
+    fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
+        let (name, lun) = path.split_once('/').ok_or("a LUN must follow the WWPN: fcp://HOST/WWPN/LUN")?;
+        let is_name = name.len() == 16 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let target = u64::from_str_radix(name, 16).ok().filter(|_| is_name);
+        let target = target.ok_or_else(|| format!("'{name}' is no WWPN: 16 hexadecimal digits without colons"))?;
+        let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is no LUN: a number must follow the WWPN"))?;
+        let lun = u16::try_from(lun).map_err(|_| "a LUN is at most 65535")?;
+        no_query(query)?;
+        Ok(Unit { port: port.unwrap_or(PORT), target: PortName(target), lun })
+    }
+
+    fn control(
+        unit: &Unit,
+        settings: &Settings,
+        (): &(),
+        workers: Workers,
+        _: &str,
+    ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
+        let login = connector::Login::new(unit, settings, workers);
+        Ok(Box::new(Direct::new(move |now| login.links(now))))
+    }
+
+    fn facts(session: &Session) -> Facts {
+        connector::facts(session)
+    }
+
+    type Target = Connection;
+    type Exported = Exported;
+    type Common = ();
+
+    fn common(_: &ServerConfig) {}
+
+    fn export(config: &ServerConfig, index: usize) -> Exported {
+        Exported::new(config, index)
+    }
+
+    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
+        format!("fcp://{address}/{}/0", exported.port_name)
+    }
+
+    fn accept(now: Instant, _: &ServerBackend) -> Connection {
+        Connection::new(now, Config::default())
+    }
+
+    fn handle_notification(target: &mut Connection, now: Instant, backend: &mut ServerBackend) {
+        target.handle_notification(now, backend);
+    }
+
+    fn describe(_: Digests) -> Box<dyn Describe> {
+        Box::new(Frames)
+    }
+}
+
+/// Each frame says by itself what it is.
+struct Frames;
+
+impl Describe for Frames {
+    fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String> {
+        match describe(bytes) {
+            Ok(described) => described.ok_or_else(|| cut_off(bytes)),
+            Err(violation) => Err(violation.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_understood_or_say_what_is_missing() {
+        let unit = |path| Fcp::parse(None, path, None);
+        let target = PortName(0x3000_0000_0000_00ab);
+        assert_eq!(unit("30000000000000AB/3"), Ok(Unit { port: 3225, target, lun: 3 }));
+        for (path, says) in [
+            ("30000000000000ab", "a LUN must follow"),
+            ("30:00:00:00:00:00:00:ab/0", "without colons"),
+            ("+0000000000000ab/0", "no WWPN"),
+            ("30000000000000ab/zero", "no LUN"),
+            ("30000000000000ab/65536", "at most 65535"),
+        ] {
+            assert!(unit(path).is_err_and(|message| message.contains(says)), "{path}");
+        }
+    }
+}

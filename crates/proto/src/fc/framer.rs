@@ -1,0 +1,312 @@
+//! Cuts a stream of bytes into frames: a header, the pieces of its data as they arrive, an end once its CRC was right.
+
+use alloc::vec::Vec;
+
+use super::{
+    encapsulation::{self, BEFORE_DATA, BEHIND_DATA, Kind, LEN, SPECIAL_LEN, Special, delimiter},
+    frame::{self, Header, f_ctl},
+};
+use crate::{
+    Violation,
+    wire::digest::{Crc32, crc32},
+};
+
+/// Where the frame's own bytes begin.
+const SOF_AT: usize = LEN;
+const HEADER_AT: usize = LEN + 4;
+
+/// What came next in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment<'a> {
+    Special(Special),
+    /// So many R_RDYs.
+    Ready(u32),
+    /// A frame with so many bytes of data.
+    Header(Header, u32),
+    /// A piece of its data, `offset` bytes into them.
+    Data {
+        offset: u32,
+        bytes: &'a [u8],
+    },
+    /// The frame is complete, and its CRC was right.
+    End,
+}
+
+/// Reads frames. One that lies whole in the input is not assembled, and data are never held.
+#[derive(Debug)]
+pub struct Framer {
+    state: State,
+    /// What stands before the data, where it came in parts: at most a Special Frame.
+    head: Vec<u8>,
+    data_len: u32,
+    data_seen: u32,
+    fill_len: usize,
+    /// Of a frame that did not come whole.
+    crc: Option<Crc32>,
+    /// Fill bytes, CRC and EOF.
+    tail: [u8; 3 + BEHIND_DATA],
+    tail_seen: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Data,
+    Tail,
+}
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self {
+            state: State::Head,
+            head: Vec::with_capacity(SPECIAL_LEN),
+            data_len: 0,
+            data_seen: 0,
+            fill_len: 0,
+            crc: None,
+            tail: [0; 3 + BEHIND_DATA],
+            tail_seen: 0,
+        }
+    }
+}
+
+impl Framer {
+    /// Takes the next step out of `input`; `None` when it holds no more of one.
+    pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
+        match self.state {
+            State::Head => self.head(input),
+            State::Data => {
+                if input.is_empty() {
+                    return Ok(None);
+                }
+                let len = input.len().min((self.data_len - self.data_seen) as usize);
+                let (bytes, rest) = input.split_at(len);
+                *input = rest;
+                if let Some(crc) = &mut self.crc {
+                    crc.update(bytes);
+                }
+                let offset = self.data_seen;
+                self.data_seen += len as u32;
+                if self.data_seen == self.data_len {
+                    self.state = State::Tail;
+                }
+                Ok(Some(Fragment::Data { offset, bytes }))
+            }
+            State::Tail => {
+                if !self.tail(input)? {
+                    return Ok(None);
+                }
+                self.state = State::Head;
+                self.head.clear();
+                Ok(Some(Fragment::End))
+            }
+        }
+    }
+
+    fn head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
+        if self.head.is_empty()
+            && let Some(head) = input.first_chunk::<BEFORE_DATA>()
+            && let Kind::Frame { data_len } = kind_of(head)?
+        {
+            let whole = input.get(HEADER_AT..BEFORE_DATA + data_len + BEHIND_DATA);
+            *input = &input[BEFORE_DATA..];
+            if let Some((covered, [c0, c1, c2, c3, _, _, _, _])) = whole.and_then(<[u8]>::split_last_chunk) {
+                check(crc32(covered), [*c0, *c1, *c2, *c3])?;
+                return self.begin(head, data_len, None).map(Some);
+            }
+            return self.begin(head, data_len, Some(Crc32::default())).map(Some);
+        }
+        if !self.fill_head(input, LEN) {
+            return Ok(None);
+        }
+        let Some(header) = self.head.first_chunk() else { return Ok(None) };
+        let kind = encapsulation::decode(header)?;
+        let need = match kind {
+            Kind::Ready(_) => LEN,
+            Kind::Special { .. } => SPECIAL_LEN,
+            Kind::Frame { .. } => BEFORE_DATA,
+        };
+        if !self.fill_head(input, need) {
+            return Ok(None);
+        }
+        let fragment = match kind {
+            Kind::Ready(count) => Fragment::Ready(count),
+            Kind::Special { changed } => {
+                let mut bytes = [0; SPECIAL_LEN];
+                bytes.copy_from_slice(&self.head);
+                Fragment::Special(Special::parse(&bytes, changed))
+            }
+            Kind::Frame { data_len } => {
+                let mut bytes = [0; BEFORE_DATA];
+                bytes.copy_from_slice(&self.head);
+                return self.begin(&bytes, data_len, Some(Crc32::default())).map(Some);
+            }
+        };
+        self.head.clear();
+        Ok(Some(fragment))
+    }
+
+    /// A frame begins. With `crc` its CRC is still to be checked.
+    fn begin<'a>(
+        &mut self,
+        head: &[u8; BEFORE_DATA],
+        data_len: usize,
+        crc: Option<Crc32>,
+    ) -> Result<Fragment<'a>, Violation> {
+        let mut sof = [0; 4];
+        sof.copy_from_slice(&head[SOF_AT..HEADER_AT]);
+        let mut header = [0; frame::LEN];
+        header.copy_from_slice(&head[HEADER_AT..]);
+        if !matches!(delimiter::decode(sof), Some(delimiter::SOF_I3 | delimiter::SOF_N3)) {
+            return Err(Violation::malformed("RFC 3643 §3.4: no SOF of class 3").at(SOF_AT as u32));
+        }
+        self.crc = crc;
+        if let Some(crc) = &mut self.crc {
+            crc.update(&header);
+        }
+        let header = Header::parse(&header);
+        self.fill_len = (header.f_ctl & f_ctl::FILL) as usize;
+        let data_len = data_len.checked_sub(self.fill_len);
+        let data_len = data_len.ok_or(Violation::malformed("FC-FS-5: more fill bytes than data").at(44))?;
+        if header.df_ctl != 0 {
+            return Err(Violation::new(
+                crate::ViolationKind::Unsupported,
+                "FC-FS-5: optional headers, which nobody agreed on",
+            ));
+        }
+        self.data_len = data_len as u32;
+        self.data_seen = 0;
+        self.tail_seen = 0;
+        self.state = if data_len > 0 { State::Data } else { State::Tail };
+        Ok(Fragment::Header(header, data_len as u32))
+    }
+
+    /// Takes what follows the data: whether all of it is there.
+    fn tail(&mut self, input: &mut &[u8]) -> Result<bool, Violation> {
+        let need = self.fill_len + BEHIND_DATA;
+        let len = input.len().min(need - self.tail_seen);
+        let (bytes, rest) = input.split_at(len);
+        *input = rest;
+        self.tail[self.tail_seen..self.tail_seen + len].copy_from_slice(bytes);
+        self.tail_seen += len;
+        if self.tail_seen < need {
+            return Ok(false);
+        }
+        let (fill, end) = self.tail[..need].split_at(self.fill_len);
+        let [c0, c1, c2, c3, eof @ ..] = end else { return Ok(false) };
+        if let Some(mut crc) = self.crc.take() {
+            crc.update(fill);
+            check(crc.finish(), [*c0, *c1, *c2, *c3])?;
+        }
+        let eof = eof.first_chunk().copied().and_then(delimiter::decode);
+        if !matches!(eof, Some(delimiter::EOF_N | delimiter::EOF_T)) {
+            return Err(Violation::malformed("RFC 3643 §3.4: no EOF of a good frame"));
+        }
+        Ok(true)
+    }
+
+    fn fill_head(&mut self, input: &mut &[u8], need: usize) -> bool {
+        let len = input.len().min(need.saturating_sub(self.head.len()));
+        let (bytes, rest) = input.split_at(len);
+        *input = rest;
+        self.head.extend_from_slice(bytes);
+        self.head.len() >= need
+    }
+}
+
+fn kind_of(head: &[u8; BEFORE_DATA]) -> Result<Kind, Violation> {
+    let mut header = [0; LEN];
+    header.copy_from_slice(&head[..LEN]);
+    encapsulation::decode(&header)
+}
+
+/// A stream loses and damages nothing: where a CRC is wrong, no length before it can be trusted either.
+fn check(computed: u32, sent: [u8; 4]) -> Result<(), Violation> {
+    if computed.to_le_bytes() == sent { Ok(()) } else { Err(Violation::malformed("FC-FS-5: wrong CRC")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fc::{
+        frame::{OxId, PortId, PortName, r_ctl},
+        link::Link,
+    };
+
+    fn stream() -> Vec<u8> {
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        link.open(100, 256, 100);
+        let special = Special { changed: false, source: PortName(1), nonce: 2, destination: PortName(3) };
+        link.transmit.put(&special.encode());
+        for len in [0, 1, 2, 3, 4, 100, 600] {
+            let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let header = Header { r_ctl: r_ctl::SOLICITED_DATA, ox_id: OxId(len), ..Header::default() };
+            link.send(Header { f_ctl: f_ctl::REQUEST, ..header }, &data);
+        }
+        link.transmit.put(&encapsulation::encode(Kind::Ready(9)));
+        link.transmit.take_bytes()
+    }
+
+    /// Length of each frame's data; R_RDYs and Special Frames as negative numbers.
+    fn seen(deliveries: &[&[u8]]) -> Vec<i64> {
+        let (mut framer, mut found) = (Framer::default(), Vec::new());
+        for delivery in deliveries {
+            let mut input = *delivery;
+            while let Some(fragment) = framer.next(&mut input).expect("a good stream") {
+                match fragment {
+                    Fragment::Special(special) => found.push(-i64::try_from(special.nonce).expect("small")),
+                    Fragment::Ready(count) => found.push(-i64::from(count)),
+                    Fragment::Header(header, len) => {
+                        assert!(len <= 256 && header.seq_cnt <= 2);
+                        found.push(0);
+                    }
+                    Fragment::Data { offset, bytes } => {
+                        let last = found.last_mut().expect("a header came");
+                        assert_eq!(i64::from(offset), *last);
+                        *last += i64::try_from(bytes.len()).expect("small");
+                    }
+                    Fragment::End => {}
+                }
+            }
+            assert!(input.is_empty());
+        }
+        found
+    }
+
+    #[test]
+    fn frames_are_the_same_at_every_split() {
+        let bytes = stream();
+        let want = [-2, 0, 1, 2, 3, 4, 100, 256, 256, 88, -9];
+        for split in 0..=bytes.len() {
+            assert_eq!(seen(&[&bytes[..split], &bytes[split..]]), want, "split at {split}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(seen(&single), want);
+    }
+
+    #[test]
+    fn a_wrong_byte_anywhere_in_a_frame_is_seen() {
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        link.send(Header { f_ctl: f_ctl::REQUEST, ..Header::default() }, b"abcdef");
+        let bytes = link.transmit.take_bytes();
+        for at in (0..bytes.len()).filter(|at| !(16..28).contains(at)) {
+            for deliver in [bytes.len(), 1] {
+                let mut wrong = bytes.clone();
+                wrong[at] ^= 0x10;
+                let mut framer = Framer::default();
+                let is_seen = wrong.chunks(deliver).any(|piece| {
+                    let mut input = piece;
+                    loop {
+                        match framer.next(&mut input) {
+                            Ok(Some(_)) => {}
+                            Ok(None) => return false,
+                            Err(_) => return true,
+                        }
+                    }
+                });
+                // A length that grew waits for more.
+                assert!(is_seen || (12..16).contains(&at), "byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The sending side of a port: sequences cut into frames, as many as the other port has buffers for.
+
+use alloc::collections::VecDeque;
+
+use super::{
+    encapsulation::{self, BEFORE_DATA, Kind, LEN, delimiter},
+    frame::{self, Header, OxId, PortId, f_ctl},
+};
+use crate::{Payload, Transmit, Violation, wire::digest::Crc32};
+
+/// What a port knows of another before both have logged in.
+const FIRST_CREDIT: u32 = 1;
+const FIRST_FRAME_DATA_LEN: u32 = 256;
+/// Longest information unit that is kept beside its header; longer ones are not on the path of an I/O.
+const SHORT_LEN: usize = 112;
+
+#[derive(Debug)]
+pub struct Link {
+    pub transmit: Transmit,
+    local: PortId,
+    remote: PortId,
+    /// BB_Credit of the other port, and frames sent there that no R_RDY was seen for (BB_Credit_CNT).
+    limit: u32,
+    unanswered: u32,
+    /// Frames taken whose R_RDY is not sent yet, and how many of them at most wait.
+    owed: u32,
+    owed_max: u32,
+    frame_data_len: u32,
+    seq_id: u8,
+    /// Sequences that wait for credit, in order.
+    waiting: VecDeque<Sequence>,
+}
+
+#[derive(Debug)]
+struct Sequence {
+    header: Header,
+    body: Body,
+    sent: u32,
+}
+
+#[derive(Debug)]
+enum Body {
+    Short([u8; SHORT_LEN], usize),
+    Payload(Payload),
+}
+
+impl Body {
+    fn len(&self) -> u32 {
+        match self {
+            Self::Short(_, len) => *len as u32,
+            Self::Payload(payload) => payload.len() as u32,
+        }
+    }
+}
+
+impl Link {
+    pub fn new(local: PortId, remote: PortId) -> Self {
+        Self {
+            transmit: Transmit::default(),
+            local,
+            remote,
+            limit: FIRST_CREDIT,
+            unanswered: 0,
+            owed: 0,
+            owed_max: FIRST_CREDIT,
+            frame_data_len: FIRST_FRAME_DATA_LEN,
+            seq_id: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// The ports know each other: the other's BB_Credit and its Receive Data Field Size, our own BB_Credit.
+    pub fn open(&mut self, credit: u16, frame_data_len: u16, own_credit: u16) {
+        self.limit = u32::from(credit).max(1);
+        self.frame_data_len = u32::from(frame_data_len);
+        self.owed_max = (u32::from(own_credit) / 4).max(1);
+    }
+
+    /// The frames that now follow are to and from these addresses.
+    pub fn set_ids(&mut self, local: PortId, remote: PortId) {
+        (self.local, self.remote) = (local, remote);
+    }
+
+    pub fn remote(&self) -> PortId {
+        self.remote
+    }
+
+    /// Sequences that wait for credit.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Sends a sequence of bytes that are copied. `header` says all but addresses, SEQ_ID and SEQ_CNT.
+    #[inline]
+    pub fn send(&mut self, header: Header, bytes: &[u8]) {
+        let header = self.begin(header);
+        if self.waiting.is_empty() && self.unanswered < self.limit && bytes.len() <= self.frame_data_len as usize {
+            self.frame(&header, 0, bytes.len() as u32, bytes.len() as u32, |transmit, crc| {
+                transmit.put(bytes);
+                crc.update(bytes);
+            });
+            return;
+        }
+        let body = if bytes.len() <= SHORT_LEN {
+            let mut short = [0; SHORT_LEN];
+            short[..bytes.len()].copy_from_slice(bytes);
+            Body::Short(short, bytes.len())
+        } else {
+            Body::Payload(Payload::from_vec(bytes.to_vec()))
+        };
+        self.waiting.push_back(Sequence { header, body, sent: 0 });
+        self.pump();
+    }
+
+    /// Sends a sequence of data from where they lie.
+    #[inline]
+    pub fn send_payload(&mut self, header: Header, payload: Payload) {
+        let header = self.begin(header);
+        let mut sent = 0;
+        if self.waiting.is_empty() {
+            sent = self.frames(&header, &payload, 0);
+        }
+        if (sent as usize) < payload.len() || payload.is_empty() {
+            self.waiting.push_back(Sequence { header, body: Body::Payload(payload), sent });
+            self.pump();
+        }
+    }
+
+    /// The other port has buffers again.
+    pub fn ready(&mut self, count: u32) -> Result<(), Violation> {
+        self.unanswered = self
+            .unanswered
+            .checked_sub(count)
+            .ok_or(Violation::misbehaved("FC-FS-5: more R_RDYs than frames sent").at(16))?;
+        self.pump();
+        Ok(())
+    }
+
+    /// A frame was taken: its buffer is free.
+    #[inline]
+    pub fn took(&mut self) {
+        self.owed += 1;
+    }
+
+    /// Sends the R_RDYs that are due. They need no credit.
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.owed >= self.owed_max {
+            self.transmit.put(&encapsulation::encode(Kind::Ready(self.owed)));
+            self.owed = 0;
+        }
+    }
+
+    /// Nothing more of an exchange is sent.
+    pub fn forget(&mut self, ox_id: OxId) {
+        self.waiting.retain(|sequence| sequence.header.ox_id != ox_id);
+    }
+
+    fn begin(&mut self, mut header: Header) -> Header {
+        self.seq_id = self.seq_id.wrapping_add(1);
+        header.seq_id = self.seq_id;
+        (header.s_id, header.d_id) = (self.local, self.remote);
+        header
+    }
+
+    fn pump(&mut self) {
+        while self.unanswered < self.limit
+            && let Some(mut sequence) = self.waiting.pop_front()
+        {
+            let len = sequence.body.len();
+            match &sequence.body {
+                Body::Payload(payload) if len > 0 => {
+                    sequence.sent = self.frames(&sequence.header, payload, sequence.sent);
+                }
+                Body::Payload(_) => self.frame(&sequence.header, 0, 0, 0, |_, _| {}),
+                Body::Short(bytes, short) => {
+                    let (from, frame_len) = (sequence.sent, (len - sequence.sent).min(self.frame_data_len));
+                    let bytes = &bytes[from as usize..*short];
+                    self.frame(&sequence.header, from, frame_len, len, |transmit, crc| {
+                        transmit.put(&bytes[..frame_len as usize]);
+                        crc.update(&bytes[..frame_len as usize]);
+                    });
+                    sequence.sent += frame_len;
+                }
+            }
+            if sequence.sent < len {
+                self.waiting.push_front(sequence);
+            }
+        }
+    }
+
+    /// Sends as much of a sequence as there is credit for; how far it then is.
+    fn frames(&mut self, header: &Header, payload: &Payload, mut at: u32) -> u32 {
+        let total = payload.len() as u32;
+        while at < total && self.unanswered < self.limit {
+            let len = (total - at).min(self.frame_data_len);
+            let piece = payload.slice(at as usize, len as usize);
+            self.frame(header, at, len, total, |transmit, crc| {
+                piece.for_each_piece(|bytes| crc.update(bytes));
+                transmit.payload(piece);
+            });
+            at += len;
+        }
+        at
+    }
+
+    /// One frame: bytes `at..at + len` of a sequence of `total`, put by `put`.
+    #[inline]
+    fn frame(&mut self, header: &Header, at: u32, len: u32, total: u32, put: impl FnOnce(&mut Transmit, &mut Crc32)) {
+        let is_last = at + len == total;
+        let fill = len.next_multiple_of(4) - len;
+        let mut header = *header;
+        header.seq_cnt = (at / self.frame_data_len) as u16;
+        if !is_last {
+            header.f_ctl &= !(f_ctl::END_SEQUENCE | f_ctl::SEQUENCE_INITIATIVE);
+        }
+        header.f_ctl |= fill;
+        if header.has(f_ctl::RELATIVE_OFFSET) {
+            header.parameter = header.parameter.wrapping_add(at);
+        }
+        let header_bytes = header.encode();
+        let mut head = [0; BEFORE_DATA];
+        head[..LEN].copy_from_slice(&encapsulation::encode(Kind::Frame { data_len: (len + fill) as usize }));
+        let sof = if at == 0 { delimiter::SOF_I3 } else { delimiter::SOF_N3 };
+        head[LEN..LEN + 4].copy_from_slice(&delimiter::encode(sof));
+        head[BEFORE_DATA - frame::LEN..].copy_from_slice(&header_bytes);
+        self.transmit.put(&head);
+        let mut crc = Crc32::default();
+        crc.update(&header_bytes);
+        put(&mut self.transmit, &mut crc);
+        let mut tail = [0; 3 + 8];
+        let fill = fill as usize;
+        crc.update(&tail[..fill]);
+        tail[fill..fill + 4].copy_from_slice(&crc.finish().to_le_bytes());
+        let eof = if is_last { delimiter::EOF_T } else { delimiter::EOF_N };
+        tail[fill + 4..fill + 8].copy_from_slice(&delimiter::encode(eof));
+        self.transmit.put(&tail[..fill + 8]);
+        self.unanswered += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn frames_in(bytes: &[u8]) -> usize {
+        let (mut at, mut count) = (0, 0);
+        while at < bytes.len() {
+            at += usize::from(u16::from_be_bytes([bytes[at + 12], bytes[at + 13]]) & 0x3ff) * 4;
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn no_frame_is_sent_without_credit() {
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        link.open(3, 512, 8);
+        link.send_payload(Header::default(), Payload::from_vec(vec![1; 2048]));
+        link.send(Header { ox_id: OxId(1), ..Header::default() }, &[2; 32]);
+        assert_eq!((frames_in(&link.transmit.take_bytes()), link.waiting()), (3, 2));
+        link.ready(1).expect("frames are under way");
+        assert_eq!((frames_in(&link.transmit.take_bytes()), link.waiting()), (1, 1));
+        link.ready(2).expect("frames are under way");
+        assert_eq!((frames_in(&link.transmit.take_bytes()), link.waiting()), (1, 0));
+        assert!(link.ready(3).is_err(), "two are under way");
+    }
+
+    #[test]
+    fn what_waits_of_an_exchange_is_forgotten_with_it() {
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        link.send(Header::default(), &[]);
+        link.send(Header { ox_id: OxId(1), ..Header::default() }, &[0; 200]);
+        link.send(Header { ox_id: OxId(2), ..Header::default() }, &[0; 20]);
+        assert_eq!(link.waiting(), 2);
+        link.forget(OxId(1));
+        assert_eq!(link.waiting(), 1);
+    }
+
+    #[test]
+    fn buffers_are_given_back_by_the_quarter() {
+        let mut link = Link::new(PortId::TARGET, PortId::INITIATOR);
+        link.open(8, 2048, 8);
+        link.took();
+        link.settle();
+        assert!(link.transmit.is_empty());
+        link.took();
+        link.settle();
+        assert_eq!(link.transmit.take_bytes(), encapsulation::encode(Kind::Ready(2)));
+    }
+}

@@ -1,0 +1,130 @@
+//! The logins of whoever connects: Special Frame, FLOGI, PLOGI, PRLI, each answered before the next is sent.
+
+use super::{
+    Port,
+    els::{self, Process, Rejection, command},
+    encapsulation::Special,
+    frame::{Header, OxId, PortId, PortName, r_ctl},
+    link::Link,
+};
+use crate::{Refusal, Violation};
+
+/// OX_IDs of everything but commands, which lie below.
+pub mod ox_id {
+    use crate::fc::OxId;
+
+    pub const LOGIN: OxId = OxId(0xfff0);
+    pub const ECHO: OxId = OxId(0xfff1);
+    pub const LOGOUT: OxId = OxId(0xfff2);
+    pub const PROBE: OxId = OxId(0xfff3);
+    pub const TASK_MANAGEMENT: OxId = OxId(0xfff4);
+}
+
+#[derive(Debug)]
+pub struct Login {
+    port: Port,
+    target: PortName,
+    process: Process,
+    step: LoginStep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoginStep {
+    Special,
+    Fabric,
+    Port,
+    Process,
+}
+
+/// What the target is and does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedIn {
+    pub target: Port,
+    pub parameters: u32,
+}
+
+impl Login {
+    pub fn begin(port: Port, target: PortName, process: Process, link: &mut Link) -> Self {
+        let special = Special { changed: false, source: port.port_name, nonce: port.node_name.0, destination: target };
+        link.transmit.put(&special.encode());
+        Self { port, target, process, step: LoginStep::Special }
+    }
+
+    /// The Special Frame came back.
+    pub fn special(&mut self, special: &Special, link: &mut Link) -> Result<(), Violation> {
+        if self.step != LoginStep::Special {
+            return Err(Violation::misbehaved("RFC 3821 §7: a second Special Frame"));
+        }
+        if special.changed || special.destination != self.target {
+            return Err(Violation::refused(Refusal::NotFound, "there is no such port at this address"));
+        }
+        self.step = LoginStep::Fabric;
+        self.send(command::FLOGI, link);
+        Ok(())
+    }
+
+    /// An answer came; gives what was agreed with the last.
+    pub fn reply(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        link: &mut Link,
+        found: &mut Option<Port>,
+    ) -> Result<Option<LoggedIn>, Violation> {
+        if header.r_ctl != r_ctl::ELS_REPLY || header.ox_id != ox_id::LOGIN {
+            return Err(Violation::misbehaved("FC-LS-4: a frame before the login is done"));
+        }
+        match payload.first() {
+            Some(&command::LS_ACC) => {}
+            Some(&command::LS_RJT) => return Err(Rejection::violation(payload)),
+            _ => return Err(Violation::misbehaved("FC-LS-4: an answer that is neither LS_ACC nor LS_RJT")),
+        }
+        match self.step {
+            LoginStep::Special => return Err(Violation::misbehaved("FC-LS-4: an answer to nothing")),
+            LoginStep::Fabric => {
+                let fabric = els::parse_login(payload)?;
+                link.open(fabric.credit, fabric.frame_data_len, self.port.credit);
+                link.set_ids(header.d_id, PortId::TARGET);
+                self.step = LoginStep::Port;
+                self.send(command::PLOGI, link);
+            }
+            LoginStep::Port => {
+                let target = els::parse_login(payload)?;
+                if target.port_name != self.target {
+                    return Err(Violation::refused(Refusal::NotFound, "another port answers at this address"));
+                }
+                link.open(target.credit, target.frame_data_len, self.port.credit);
+                *found = Some(target);
+                self.step = LoginStep::Process;
+                link.send(els::request(ox_id::LOGIN), &self.process.encode(command::PRLI));
+            }
+            LoginStep::Process => {
+                let Process { kind, parameters } = Process::parse(payload)?;
+                let target = found.ok_or_else(els::short)?;
+                if kind != self.process.kind {
+                    return Err(Violation::misbehaved("FC-LS-4: an accept of another FC-4").at(4));
+                }
+                return Ok(Some(LoggedIn { target, parameters }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn send(&self, command: u8, link: &mut Link) {
+        link.send(els::request(ox_id::LOGIN), &els::encode_login(command, &self.port, false));
+    }
+}
+
+/// Asks a silent target for an answer.
+pub fn echo(link: &mut Link) {
+    link.send(els::request(ox_id::ECHO), &[command::ECHO, 0, 0, 0]);
+}
+
+pub fn logout(port: PortName, link: &mut Link) {
+    link.send(els::request(ox_id::LOGOUT), &els::encode_logout(PortId::INITIATOR.0, port));
+}
+
+/// Whether an OX_ID may name a command.
+pub fn is_command(ox_id: OxId) -> bool {
+    ox_id.0 < ox_id::LOGIN.0
+}

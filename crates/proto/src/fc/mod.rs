@@ -1,0 +1,33 @@
+//! Fibre Channel without a transport of its own: frames, sequences, exchanges, logins and credits between two ports that a
+//! stream of bytes joins. There is no adapter and no fabric.
+
+pub mod bls;
+pub mod els;
+pub mod encapsulation;
+pub mod frame;
+pub mod framer;
+pub mod link;
+pub mod login;
+pub mod responder;
+
+pub use encapsulation::Special;
+pub use frame::{Header, OxId, PortId, PortName, RxId};
+pub use framer::{Fragment, Framer};
+pub use link::Link;
+
+/// What a port asks for and offers at its login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    pub port_name: PortName,
+    pub node_name: PortName,
+    /// BB_Credit: frames that may be on their way to it, 1 to 32767.
+    pub credit: u16,
+    /// Most bytes of data in a frame to it, 256 to 2112 in steps of four.
+    pub frame_data_len: u16,
+}
+
+impl Port {
+    pub fn new(port_name: PortName, node_name: PortName) -> Self {
+        Self { port_name, node_name, credit: 1024, frame_data_len: 2048 }
+    }
+}

@@ -1,0 +1,242 @@
+//! I/Os as exchanges: a slot for each tag, which is the OX_ID.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::{
+    Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
+    fc::{Header, Link, OxId, RxId, bls, frame::f_ctl, login::is_command},
+    fcp::iu::{Command, ResponseIu, TransferReady, data_header, response_code},
+    scsi::initiator::{self, CommandOutcome, Job},
+};
+
+/// Times that a command is sent in all, where unit attention conditions or a busy target ask for another try.
+const TRIES_MAX: u8 = 4;
+/// Commands under way at a time; targets have room for about as many.
+const OUTSTANDING_MAX: usize = 1024;
+/// INVALID COMMAND OPERATION CODE: the target has no such command.
+const INVALID_OPCODE: u32 = 0x05_2000;
+
+/// The commands outstanding.
+#[derive(Debug)]
+pub(super) struct Commands {
+    lun: u64,
+    geometry: Geometry,
+    slots: Vec<Exchange>,
+    outstanding: usize,
+    /// Data-out of WRITE SAME.
+    zero_block: Payload,
+}
+
+#[derive(Debug, Default)]
+struct Exchange {
+    /// The command, while it is outstanding.
+    job: Option<Job>,
+    begun: Instant,
+    /// ABTS was sent.
+    is_aborted: bool,
+    tries: u8,
+    rx_id: RxId,
+    /// Bytes received of a read, bytes sent of a write; both in order.
+    moved: u32,
+    /// SEQ_CNT of the next frame of the sequence being received.
+    seq_cnt: u16,
+}
+
+/// What `Commands::overdue` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    No,
+    /// An abort is not answered either.
+    Abort,
+}
+
+impl Commands {
+    pub(super) fn new(lun: u64, geometry: Geometry, depth: u16) -> Self {
+        let zero_block = Payload::from_vec(alloc::vec![0; geometry.block_size as usize]);
+        Self {
+            lun,
+            geometry,
+            slots: (0..depth.clamp(1, 4096)).map(|_| Exchange::default()).collect(),
+            outstanding: 0,
+            zero_block,
+        }
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    pub(super) fn credits(&self) -> usize {
+        self.slots.len().min(OUTSTANDING_MAX) - self.outstanding
+    }
+
+    pub(super) fn submit(&mut self, now: Instant, tag: Tag, io: Io, link: &mut Link) -> Result<(), Misuse> {
+        if self.credits() == 0 {
+            return Err(Misuse::NoCredit);
+        }
+        let slot = self.slots.get_mut(tag as usize).filter(|slot| slot.job.is_none()).ok_or(Misuse::BadTag)?;
+        let job = Job::new(io, &self.geometry, &self.zero_block)?;
+        *slot = Exchange { job: Some(job), begun: now, ..Exchange::default() };
+        self.outstanding += 1;
+        self.send(tag, link);
+        Ok(())
+    }
+
+    /// A frame of `FCP_DATA` begins; the tag that it belongs to.
+    #[inline]
+    pub(super) fn data(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
+        let (tag, slot) = self.find(header)?;
+        let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
+        if header.seq_cnt != slot.seq_cnt {
+            return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
+        }
+        if !header.has(f_ctl::RELATIVE_OFFSET) || header.parameter != slot.moved {
+            return Err(Violation::misbehaved("FCP-4: FCP_DATA out of order").at(52));
+        }
+        let end = header.parameter.checked_add(len).filter(|end| *end <= read_len);
+        slot.moved = end.ok_or(Violation::misbehaved("FCP-4: FCP_DATA beyond FCP_DL").at(52))?;
+        slot.seq_cnt = if header.has(f_ctl::END_SEQUENCE) { 0 } else { header.seq_cnt.wrapping_add(1) };
+        Ok(tag)
+    }
+
+    /// Sends the data that the target asks for. Each byte is asked for once, in order.
+    pub(super) fn transfer_ready(
+        &mut self,
+        header: &Header,
+        ready: TransferReady,
+        link: &mut Link,
+    ) -> Result<(), Violation> {
+        let (_, slot) = self.find(header)?;
+        let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
+            return Err(Violation::misbehaved("FCP-4: FCP_XFER_RDY for a command without data"));
+        };
+        let end = ready.offset.checked_add(ready.len).filter(|end| *end as usize <= data.len());
+        let end = end.ok_or(Violation::misbehaved("FCP-4: FCP_XFER_RDY beyond FCP_DL").at(60))?;
+        if ready.offset != slot.moved || ready.len == 0 {
+            return Err(Violation::misbehaved("FCP-4: FCP_XFER_RDY out of order").at(56));
+        }
+        (slot.moved, slot.rx_id) = (end, header.rx_id);
+        let frame = Header { ox_id: header.ox_id, rx_id: header.rx_id, parameter: ready.offset, ..data_header(false) };
+        link.send_payload(frame, data.slice(ready.offset as usize, ready.len as usize));
+        Ok(())
+    }
+
+    /// The end of a command came.
+    pub(super) fn response(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        response: &ResponseIu<'_>,
+        link: &mut Link,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let (tag, slot) = self.find(header)?;
+        let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
+        let result = match initiator::outcome(response.status, response.sense) {
+            _ if response.code.is_some_and(|code| code != response_code::COMPLETE) => {
+                let code = response.code.unwrap_or_default();
+                let what = response_code::name(code);
+                Err(IoError::Failed { status: code.into(), refusal: Refusal::Other, what })
+            }
+            CommandOutcome::Good if slot.moved < read_len => {
+                let what = "the target sent less than was asked for";
+                Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
+            }
+            CommandOutcome::Good => Ok(()),
+            CommandOutcome::Retry(_) if slot.tries < TRIES_MAX && !slot.is_aborted => {
+                self.send(tag, link);
+                return Ok(());
+            }
+            CommandOutcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
+            CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Err(error),
+        };
+        self.complete(now, tag, result, events);
+        Ok(())
+    }
+
+    /// Asks the target to abort an exchange; what waits of it is not sent. False where it is not outstanding.
+    pub(super) fn abort(&mut self, now: Instant, tag: Tag, link: &mut Link) -> bool {
+        let slot = self.slots.get_mut(tag as usize);
+        let Some(slot) = slot.filter(|slot| slot.job.is_some() && !slot.is_aborted) else { return false };
+        (slot.is_aborted, slot.begun) = (true, now);
+        let ox_id = OxId(tag as u16);
+        link.forget(ox_id);
+        link.send(bls::abts(ox_id, slot.rx_id), &[]);
+        true
+    }
+
+    /// An ABTS was answered. Accepted or not, the target knows the exchange no more.
+    pub(super) fn aborted(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) {
+        // Its end may have crossed the ABTS.
+        if let Ok((tag, slot)) = self.find(header)
+            && slot.is_aborted
+        {
+            self.complete(now, tag, Err(IoError::Aborted), events);
+        }
+    }
+
+    /// All that were sent before a task management function are over.
+    pub(super) fn reset(&mut self, now: Instant, events: &mut dyn InitiatorEvents, begun_by: Instant) {
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].job.is_some() && self.slots[tag].begun <= begun_by {
+                self.complete(now, tag as Tag, Err(IoError::Aborted), events);
+            }
+        }
+    }
+
+    /// Aborts what is older than `timeout`.
+    pub(super) fn overdue(&mut self, now: Instant, timeout: Duration, link: &mut Link) -> Overdue {
+        for tag in 0..self.slots.len() {
+            let slot = &self.slots[tag];
+            if slot.job.is_none() || now.since(slot.begun) < timeout {
+                continue;
+            }
+            if slot.is_aborted {
+                return Overdue::Abort;
+            }
+            self.abort(now, tag as Tag, link);
+        }
+        Overdue::No
+    }
+
+    /// The connection is gone.
+    pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        for tag in 0..self.slots.len() {
+            if self.slots[tag].job.is_some() {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
+
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        self.slots[tag as usize].job = None;
+        self.outstanding -= 1;
+        events.complete(now, tag, result);
+    }
+
+    /// The outstanding command that a frame belongs to.
+    #[inline]
+    fn find(&mut self, header: &Header) -> Result<(Tag, &mut Exchange), Violation> {
+        let slot = self.slots.get_mut(usize::from(header.ox_id.0)).filter(|slot| slot.job.is_some());
+        let slot = slot.filter(|_| is_command(header.ox_id) && header.has(f_ctl::EXCHANGE_CONTEXT));
+        Ok((header.ox_id.0.into(), slot.ok_or(Violation::misbehaved("FC-FS-5: no exchange has this OX_ID").at(48))?))
+    }
+
+    fn send(&mut self, tag: Tag, link: &mut Link) {
+        let slot = &mut self.slots[tag as usize];
+        let job = slot.job.as_ref().expect("what is sent is outstanding");
+        slot.tries += 1;
+        (slot.moved, slot.seq_cnt, slot.rx_id) = (0, 0, RxId::UNASSIGNED);
+        let data_len = job.data.as_ref().map_or(0, |data| data.len() as u32);
+        let command = Command {
+            lun: self.lun,
+            reads: job.read_len > 0,
+            writes: data_len > 0,
+            cdb: job.cdb,
+            data_len: job.read_len.max(data_len),
+            ..Command::default()
+        };
+        link.send(Header { ox_id: OxId(tag as u16), ..Command::header() }, &command.encode());
+    }
+}

@@ -1,0 +1,274 @@
+//! Information units (FCP-4) and the service parameters of PRLI.
+
+use crate::{
+    Violation,
+    fc::frame::{Header, f_ctl, kind, r_ctl},
+    scsi::Sense,
+    wire::Reader,
+};
+
+/// Service parameters of the page (FCP-4).
+pub(super) mod service {
+    pub(in super::super) const READ_XFER_RDY_DISABLED: u32 = 0x02;
+    pub(in super::super) const TARGET: u32 = 0x10;
+    pub(in super::super) const INITIATOR: u32 = 0x20;
+}
+
+/// TASK MANAGEMENT FLAGS of `FCP_CMND`.
+pub mod function {
+    pub const ABORT_TASK_SET: u8 = 0x02;
+    pub const CLEAR_TASK_SET: u8 = 0x04;
+    pub const LOGICAL_UNIT_RESET: u8 = 0x10;
+    pub const TARGET_RESET: u8 = 0x20;
+    pub const CLEAR_ACA: u8 = 0x40;
+}
+
+/// `RSP_CODE` of `FCP_RSP_INFO`.
+pub mod response_code {
+    pub const COMPLETE: u8 = 0x00;
+    pub const DATA_LENGTH: u8 = 0x01;
+    pub const COMMAND_FIELDS: u8 = 0x02;
+    pub const DATA_OFFSET: u8 = 0x03;
+    pub const REJECTED: u8 = 0x04;
+    pub const FAILED: u8 = 0x05;
+    pub const INCORRECT_LUN: u8 = 0x09;
+
+    pub fn name(code: u8) -> &'static str {
+        match code {
+            COMPLETE => "complete",
+            DATA_LENGTH => "FCP_DATA of another length than FCP_BURST_LEN",
+            COMMAND_FIELDS => "FCP_CMND fields invalid",
+            DATA_OFFSET => "FCP_DATA at another offset than FCP_DATA_RO",
+            REJECTED => "task management function rejected",
+            FAILED => "task management function failed",
+            INCORRECT_LUN => "task management function for an incorrect LUN",
+            _ => "unknown response code",
+        }
+    }
+}
+
+/// `FCP_CMND`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// The eight bytes of the LUN field, big endian.
+    pub lun: u64,
+    pub attribute: u8,
+    /// One of `function`, or 0.
+    pub function: u8,
+    /// In words of four bytes; what lies behind the sixteenth byte of a CDB is not read.
+    pub additional_cdb_words: u8,
+    pub reads: bool,
+    pub writes: bool,
+    pub cdb: [u8; 16],
+    /// `FCP_DL`.
+    pub data_len: u32,
+}
+
+impl Command {
+    pub const LEN: usize = 32;
+    const WRITES: u8 = 0x01;
+    const READS: u8 = 0x02;
+
+    /// Of its frame.
+    pub fn header() -> Header {
+        Header { r_ctl: r_ctl::UNSOLICITED_COMMAND, kind: kind::FCP, f_ctl: f_ctl::REQUEST, ..Header::default() }
+    }
+
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0..8].copy_from_slice(&self.lun.to_be_bytes());
+        bytes[9] = self.attribute & 0x07;
+        bytes[10] = self.function;
+        bytes[11] = self.additional_cdb_words << 2
+            | if self.reads { Self::READS } else { 0 }
+            | if self.writes { Self::WRITES } else { 0 };
+        bytes[12..28].copy_from_slice(&self.cdb);
+        bytes[28..32].copy_from_slice(&self.data_len.to_be_bytes());
+        bytes
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
+        let short = |_| Violation::malformed("FCP-4: an FCP_CMND that is too short");
+        let mut reader = Reader::new(bytes);
+        let lun = reader.u64_be().map_err(short)?;
+        let [_, attribute, function, flags] = reader.array().map_err(short)?;
+        let cdb = reader.array().map_err(short)?;
+        let additional_cdb_words = flags >> 2;
+        reader.skip(usize::from(additional_cdb_words) * 4).map_err(short)?;
+        let data_len = reader.u32_be().map_err(short)?;
+        Ok(Self {
+            lun,
+            attribute: attribute & 0x07,
+            function,
+            additional_cdb_words,
+            reads: flags & Self::READS != 0,
+            writes: flags & Self::WRITES != 0,
+            cdb,
+            data_len,
+        })
+    }
+}
+
+/// `FCP_XFER_RDY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferReady {
+    pub offset: u32,
+    pub len: u32,
+}
+
+impl TransferReady {
+    pub const LEN: usize = 12;
+
+    pub fn header() -> Header {
+        let f_ctl = f_ctl::EXCHANGE_CONTEXT | f_ctl::END_SEQUENCE | f_ctl::SEQUENCE_INITIATIVE;
+        Header { r_ctl: r_ctl::DATA_DESCRIPTOR, kind: kind::FCP, f_ctl, ..Header::default() }
+    }
+
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0..4].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
+        let Some([o0, o1, o2, o3, l0, l1, l2, l3, ..]) = bytes.first_chunk::<{ Self::LEN }>() else {
+            return Err(Violation::malformed("FCP-4: an FCP_XFER_RDY that is too short"));
+        };
+        let (offset, len) = ([*o0, *o1, *o2, *o3], [*l0, *l1, *l2, *l3]);
+        Ok(Self { offset: u32::from_be_bytes(offset), len: u32::from_be_bytes(len) })
+    }
+}
+
+/// Of a frame of `FCP_DATA`; PARAMETER becomes its offset.
+pub(super) fn data_header(from_target: bool) -> Header {
+    let f_ctl = f_ctl::END_SEQUENCE
+        | f_ctl::RELATIVE_OFFSET
+        | if from_target { f_ctl::EXCHANGE_CONTEXT } else { f_ctl::SEQUENCE_INITIATIVE };
+    Header { r_ctl: r_ctl::SOLICITED_DATA, kind: kind::FCP, f_ctl, ..Header::default() }
+}
+
+/// `FCP_RSP`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ResponseIu<'a> {
+    pub(super) status: u8,
+    pub(super) residual: Residual,
+    /// `RSP_CODE`, where `FCP_RSP_INFO` is there.
+    pub(super) code: Option<u8>,
+    pub(super) sense: &'a [u8],
+}
+
+/// How what a command moved compares with `FCP_DL`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Residual {
+    pub(super) over: bool,
+    pub(super) under: bool,
+    pub(super) count: u32,
+}
+
+impl Residual {
+    pub(super) fn new(announced: u32, moved: u32) -> Self {
+        Self { over: moved > announced, under: moved < announced, count: moved.abs_diff(announced) }
+    }
+}
+
+const RESPONSE_LEN: usize = 24;
+const RESPONSE_INFO_LEN: usize = 8;
+const HAS_CODE: u8 = 0x01;
+const HAS_SENSE: u8 = 0x02;
+const OVER: u8 = 0x04;
+const UNDER: u8 = 0x08;
+
+pub(super) fn response_header() -> Header {
+    Header { r_ctl: r_ctl::COMMAND_STATUS, kind: kind::FCP, f_ctl: f_ctl::REPLY, ..Header::default() }
+}
+
+/// `FCP_RSP` without sense data, and how much of the bytes it takes.
+pub(super) fn encode_response(status: u8, residual: Residual, code: Option<u8>) -> ([u8; 32], usize) {
+    let mut bytes = [0; RESPONSE_LEN + RESPONSE_INFO_LEN];
+    bytes[10] = if code.is_some() { HAS_CODE } else { 0 }
+        | if residual.over { OVER } else { 0 }
+        | if residual.under { UNDER } else { 0 };
+    bytes[11] = status;
+    bytes[12..16].copy_from_slice(&residual.count.to_be_bytes());
+    let Some(code) = code else { return (bytes, RESPONSE_LEN) };
+    bytes[23] = RESPONSE_INFO_LEN as u8;
+    bytes[27] = code;
+    (bytes, bytes.len())
+}
+
+/// `FCP_RSP` with sense data.
+pub(super) fn encode_sense(status: u8, residual: Residual, sense: &Sense) -> alloc::vec::Vec<u8> {
+    let (bytes, len) = encode_response(status, residual, None);
+    let sense = sense.encode();
+    let mut response = bytes[..len].to_vec();
+    response[10] |= HAS_SENSE;
+    response[16..20].copy_from_slice(&(sense.len() as u32).to_be_bytes());
+    response.extend_from_slice(&sense);
+    response
+}
+
+impl<'a> ResponseIu<'a> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Violation> {
+        let short = |_| Violation::malformed("FCP-4: an FCP_RSP that is too short");
+        let mut reader = Reader::new(bytes);
+        reader.skip(10).map_err(short)?;
+        let (flags, status) = (reader.u8().map_err(short)?, reader.u8().map_err(short)?);
+        let count = reader.u32_be().map_err(short)?;
+        let (sense_len, info_len) = (reader.u32_be().map_err(short)?, reader.u32_be().map_err(short)?);
+        let mut response = Self {
+            status,
+            residual: Residual { over: flags & OVER != 0, under: flags & UNDER != 0, count },
+            code: None,
+            sense: &[],
+        };
+        if flags & HAS_CODE != 0 {
+            let info = reader.take(info_len as usize).map_err(short)?;
+            response.code = info.get(3).copied();
+        }
+        if flags & HAS_SENSE != 0 {
+            response.sense = reader.take(sense_len as usize).map_err(short)?;
+        }
+        Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn information_units_are_read_as_they_were_written() {
+        let command = Command {
+            lun: 1 << 48,
+            attribute: 0,
+            function: function::LOGICAL_UNIT_RESET,
+            additional_cdb_words: 0,
+            reads: true,
+            writes: false,
+            cdb: [7; 16],
+            data_len: 4096,
+        };
+        assert_eq!(Command::parse(&command.encode()), Ok(command));
+        assert!(Command::parse(&command.encode()[..31]).is_err());
+        let longer = Command { additional_cdb_words: 1, ..command };
+        assert!(Command::parse(&longer.encode()).is_err(), "FCP_DL stands behind the longer CDB");
+        let ready = TransferReady { offset: 5, len: 9 };
+        assert_eq!(TransferReady::parse(&ready.encode()), Ok(ready));
+        assert!(TransferReady::parse(&[0; 11]).is_err());
+    }
+
+    #[test]
+    fn responses_bring_residuals_and_either_a_code_or_sense_data() {
+        let residual = Residual::new(100, 40);
+        assert_eq!(residual, Residual { over: false, under: true, count: 60 });
+        let (bytes, len) = encode_response(8, residual, Some(response_code::FAILED));
+        let parsed = ResponseIu::parse(&bytes[..len]).expect("a response");
+        assert_eq!((parsed.status, parsed.residual, parsed.code), (8, residual, Some(5)));
+        let bytes = encode_sense(2, Residual::default(), &Sense::POWER_ON);
+        let parsed = ResponseIu::parse(&bytes).expect("a response");
+        assert_eq!(crate::scsi::sense::parse(parsed.sense), Some(Sense::POWER_ON));
+        assert!(ResponseIu::parse(&bytes[..bytes.len() - 1]).is_err());
+        assert!(ResponseIu::parse(&[0; 23]).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! The target's side of FCP: login, then commands until logout or loss.
+
+mod connection;
+mod image;
+mod logins;
+mod manage;
+mod ports;
+mod respond;
+mod tasks;
+mod wait;
+
+use alloc::rc::Rc;
+use core::{fmt, net::IpAddr, time::Duration};
+
+pub use connection::Connection;
+pub use logins::Logins;
+
+use super::{Port, PortName};
+use crate::{Backend, Shared, scsi::Device};
+
+/// What an FCP target asks of the server behind it, beyond its volumes.
+pub trait FcpBackend: Backend {
+    /// Whether `initiator` may log in to `target`, and to what.
+    fn login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
+    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::handle_notification`].
+    fn notify_others(&mut self);
+}
+
+/// What an image pair works on.
+#[derive(Clone)]
+pub struct LoginGrant {
+    pub device: Rc<dyn Shared<Device>>,
+    pub logins: Rc<dyn Shared<Logins>>,
+    pub node_name: PortName,
+    /// Where the initiator comes from.
+    pub address: IpAddr,
+}
+
+impl fmt::Debug for LoginGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginGrant").field("node_name", &self.node_name).finish_non_exhaustive()
+    }
+}
+
+/// Why an initiator may not log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefusal {
+    NoSuchPort,
+    NotAuthorized,
+}
+
+/// Settings of a connection.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How much we take; its names are those of the port that is logged in to.
+    pub port: Port,
+    /// Commands that may be outstanding, 1 to 1024; more are answered TASK SET FULL. It bounds the `IoId`s.
+    pub tasks: u16,
+    /// Most bytes that one `FCP_XFER_RDY` asks for.
+    pub burst_len: u32,
+    /// Time from the connection's begin to the end of its login.
+    pub login_timeout: Duration,
+    /// An initiator silent for so long is given up.
+    pub silence: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            port: Port::new(PortName(0), PortName(0)),
+            tasks: 1024,
+            burst_len: 1 << 20,
+            login_timeout: Duration::from_secs(15),
+            silence: Duration::from_secs(60),
+        }
+    }
+}
