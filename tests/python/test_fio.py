@@ -15,10 +15,10 @@ from conftest import FakeEngine, wait_for
 from iotax.cli.run import run
 from iotax.cli.study import open_lab, planned
 from iotax.labs.base import TrialFailed
-from iotax.labs.fio import program
-from iotax.labs.fio.job import Target, groups, run_job
-from iotax.labs.fio.output import read_output
-from iotax.labs.fio.program import Fio, NoFio, find_fio, run_fio, run_layout, target_of
+from iotax.labs.generators.fio import program
+from iotax.labs.generators.fio.job import Target, groups, run_job
+from iotax.labs.generators.fio.output import read_output
+from iotax.labs.generators.fio.program import Fio, NoFio, find_fio, run_fio, run_layout, target_of
 from iotax.notebook import Notebook
 from iotax.study.model import Settings
 from iotax.study.read import read_study
@@ -181,7 +181,9 @@ def test_its_data_and_the_engines_do_not_meet(fio: Fio, disk: Path, engine: Fake
 def test_what_this_fio_cannot_reach_is_said(
     protocol: str, said: str, engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("iotax.labs.loopback.find_fio", lambda: Fio(Path("/bin/fio"), "fio-3", frozenset({"libaio"})))
+    monkeypatch.setattr(
+        "iotax.labs.generators.fio.generator.find_fio", lambda: Fio(Path("/bin/fio"), "fio-3", frozenset({"libaio"}))
+    )
     text = STUDY.replace("{file: ./disk.img}", f"[{protocol}]")
     study = read_study("s.yaml", text, tmp_path)
     findings = open_lab(study, planned(study), []).check()

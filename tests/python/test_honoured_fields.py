@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iotax.labs.fio.job import Target, run_job
+from iotax.labs.generators.fio.job import Target, run_job
 from iotax.labs.load import run_document
 from iotax.labs.server import serve_document
 from iotax.labs.sim.lab import simulate_document

@@ -8,8 +8,12 @@ import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from iotax.labs.generators import GENERATORS
+from iotax.study import fields
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "iotax"
@@ -82,6 +86,17 @@ def test_places_know_no_lab_and_labs_reach_hosts_through_them_alone() -> None:
     ]
     hosts = PACKAGE / "labs" / "hosts" / "esxtop.py"
     assert importers_of({"asyncssh"}, modules_of("labs")) == importers_of({"asyncssh"}, [hosts])
+
+
+def test_generators_are_told_apart_in_their_table_alone() -> None:
+    """A lab knows what a generator says of itself, never which it is."""
+    assert set(GENERATORS) == set(get_args(fields.Generator))
+    folder = PACKAGE / "labs" / "generators"
+    outside = [path for path in modules_of("labs") if not path.is_relative_to(folder)]
+    assert importers_of({"iotax.labs.generators.fio", "iotax.labs.generators.iotax"}, outside) == []
+    named = [path for path in outside for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant) and node.value in set(GENERATORS) - {"iotax"}]  # fmt: skip
+    assert named == []
 
 
 def test_analysis_reads_a_trials_facts_from_its_record() -> None:

@@ -24,8 +24,8 @@ from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step
 from iotax.labs.conditioning import filling, overwriting, worked
 from iotax.labs.facts import Processors, recorded, usable
 from iotax.labs.feasible import impossible
-from iotax.labs.fio.job import verifies
-from iotax.labs.fio.program import NoFio, find_fio, run_fio, run_layout, target_of
+from iotax.labs.generators import GENERATORS, Generator, Job
+from iotax.labs.generators.base import PATTERN
 from iotax.labs.held import Holdings
 from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
 from iotax.labs.server import Server, serve_document
@@ -52,7 +52,7 @@ class _State:
 
     block: int = 0
     trial: str = ""
-    content: str = "iotax's"
+    content: str = PATTERN
 
 
 class LoopbackLab(Lab):
@@ -66,12 +66,12 @@ class LoopbackLab(Lab):
         self._session = 0
         """The block of the latest session, where that went well."""
         self._held = Holdings()
-        self._written_by_fio: set[str] = set()
-        """File volumes that hold what fio wrote through our own server, and is foreign to the engine."""
+        self._foreign: set[str] = set()
+        """File volumes that hold what another program than the engine wrote through our own server."""
         self._servers = Servers(
             self._start_server,
             self._held,
-            lambda uri: self._may_destroy(uri) or uri in self._written_by_fio,
+            lambda uri: self._may_destroy(uri) or uri in self._foreign,
             together=study.design.slices is not None,
         )
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
@@ -81,12 +81,12 @@ class LoopbackLab(Lab):
         )
 
     def check(self) -> list[CheckItem]:
-        found = [*self._check_machine(), *self._check_fio(), *self._check_volumes(lambda _: None)]
+        found = [*self._check_machine(), *self._check_generators(), *self._check_volumes(lambda _: None)]
         return [*found, *self._check_server(), *self._check_endpoints(lambda _: None)]
 
     def prepare(self, progress: Progress) -> None:
         progress(Step("checking the lab"))
-        findings = [*self._check_machine(), *self._check_fio(), *self._check_volumes(progress)]
+        findings = [*self._check_machine(), *self._check_generators(), *self._check_volumes(progress)]
         findings += [*self._hold_endpoints(), *self._check_endpoints(progress)]
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
@@ -160,9 +160,8 @@ class LoopbackLab(Lab):
             raise TrialFailed(str(error), error.log, kind=error.kind) from error
         over_network = server is not None and settings.endpoint.protocol != "local"
         watch_pids = {"target": server.pid} if server and over_network else {}
-        generate = self._run_fio if settings.load.generator == "fio" else self._run_engine
         try:
-            outcome = generate(trial, settings, target, watch_pids, progress)
+            outcome = self._generate(trial, settings, target, watch_pids, progress)
         except TrialFailed as failed:
             if server is None or server.alive(_DYING_S if failed.away else 0.0):
                 raise
@@ -175,10 +174,10 @@ class LoopbackLab(Lab):
         return replace(outcome, result=self._recorded(outcome.result, settings))
 
     def _recorded(self, result: TrialResult, settings: Settings) -> TrialResult:
-        """With its facts. fio has a thread for each worker, all on the processors of the load."""
+        """With its facts."""
         allowed = len(os.sched_getaffinity(0))
         load = settings.load
-        threads = load.workers if load.generator == "fio" else load.threads
+        threads = _generator(settings).threads(load)
         facts = planned_facts(self._study, settings)
         processors = Processors(
             load=usable(threads, len(self.load_cpus[: load.threads]), allowed),
@@ -244,49 +243,31 @@ class LoopbackLab(Lab):
             for trial in trials
         ]
 
-    def _run_engine(
+    def _generate(
         self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress
     ) -> Outcome:
-        document = run_document(
+        generator = _generator(settings)
+        job = Job(
             settings,
-            target,
+            endpoint=target,
+            reached=self._held.descriptor_path(target) or target,
+            permission=self._permission(settings),
             seed=trial_seed(self._study, trial),
             driver=self._study.lab.loopback.driver,
             cpus=self.load_cpus[: settings.load.threads],
             watch_pids=watch_pids,
-            permission=self._permission(settings),
+            program=self._program,
         )
-        return run_load(self._program, document, progress)
-
-    def _run_fio(
-        self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress
-    ) -> Outcome:
-        try:
-            fio = find_fio()
-            path = self._held.descriptor_path(target) or target
-            reached = target_of(fio, settings.endpoint.protocol, path, driver=self._study.lab.loopback.driver)
-        except NoFio as missing:
-            raise TrialFailed(str(missing)) from missing
         name = self._name(settings)
-        content = _content(settings)
         state = self._filled.get(name, _State())
-        if content and state.content != content:
-            run_layout(fio, settings, reached, progress)
-        elif any(each.read < 100 for each in settings.load.accesses()):
-            content = "fio's"
-        self._filled[name] = replace(state, content=content or state.content)
-        if content and settings.endpoint.embedded:
-            self._written_by_fio.add(volume_uri(settings.volume))
-        return run_fio(
-            fio,
-            settings,
-            reached,
-            endpoint=target,
-            seed=trial_seed(self._study, trial),
-            cpus=self.load_cpus[: settings.load.threads],
-            watch_pids=watch_pids,
-            progress=progress,
-        )
+        needed = generator.needs(settings)
+        if needed and state.content != needed:
+            generator.lay_out(job, progress)
+        content = needed or generator.leaves(settings) or state.content
+        self._filled[name] = replace(state, content=content)
+        if content != PATTERN and settings.endpoint.embedded:
+            self._foreign.add(volume_uri(settings.volume))
+        return generator.run(job, progress)
 
     def close(self) -> None:
         self._held.close()
@@ -332,7 +313,7 @@ class LoopbackLab(Lab):
             threads=self._study.lab.loopback.threads,
             cpus=cpus,
             polling=settings.connection.polling,
-            file_io=any(each.load.generator == "fio" for each in self._settings.values()),
+            file_io=any(_generator(each).foreign for each in self._settings.values()),
             expect=expect,
             destroy=destroy,
         )
@@ -349,8 +330,7 @@ class LoopbackLab(Lab):
         # A server that was just started has filled its volume itself, and so has `prepare` an endpoint, but for the
         # first block's sake.
         state = self._filled.setdefault(name, due if server is not None or refill == "never" else _State())
-        # fio brings its own content, or reads whatever there is.
-        same_content = state.content == due.content or settings.load.generator == "fio"
+        same_content = state.content == due.content or _generator(settings).foreign
         if (state.block, state.trial) == (due.block, due.trial) and same_content:
             return
         progress(Step("restoring the volume"))
@@ -401,18 +381,10 @@ class LoopbackLab(Lab):
                 "say a smaller `size:` under volume",
             )
 
-    def _check_fio(self) -> list[CheckItem]:
-        """Whether this machine's fio reaches what the study asks of it."""
-        protocols = [each.endpoint.protocol for each in self._settings.values() if each.load.generator == "fio"]
-        if not protocols:
-            return []
-        try:
-            fio = find_fio()
-            for protocol in dict.fromkeys(protocols):
-                target_of(fio, protocol, "", driver=self._study.lab.loopback.driver)
-        except NoFio as missing:
-            return [CheckItem("error", "fio", str(missing))]
-        return [CheckItem("ok", "fio", f"{fio.version} ({fio.path})")]
+    def _check_generators(self) -> Iterator[CheckItem]:
+        for generator in GENERATORS.values():
+            if asked := [each for each in self._settings.values() if _generator(each) is generator]:
+                yield from generator.check(asked, self._study.lab.loopback.driver)
 
     def _check_server(self) -> list[CheckItem]:
         """Brings the server up on a small volume and reaches it through each protocol of the study."""
@@ -547,9 +519,8 @@ def _largest(every: list[Settings]) -> Settings:
     return max(every, key=lambda settings: settings.working_set_bytes)
 
 
-def _content(settings: Settings) -> str:
-    """What fio must have written before a run that verifies; empty where it verifies nothing."""
-    return f"fio's, {settings.load.accesses()}, {settings.load.workers} workers" if verifies(settings) else ""
+def _generator(settings: Settings) -> Generator:
+    return GENERATORS[settings.load.generator]
 
 
 def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], list[int]]:

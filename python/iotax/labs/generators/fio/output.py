@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from iotax.labs.base import TrialFailed
-from iotax.labs.fio.job import groups
+from iotax.labs.generators.fio.job import groups
 from iotax.records import CpuUse
 from iotax.study.model import Settings
 from iotax.trial import (

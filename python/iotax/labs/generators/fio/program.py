@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from iotax.labs import meter
 from iotax.labs.base import Outcome, Progress, Step, TrialFailed
-from iotax.labs.fio.job import Target, check_job, layout_job, run_job, verifies
-from iotax.labs.fio.output import read_output, result_of
+from iotax.labs.generators.fio import meter
+from iotax.labs.generators.fio.job import Target, check_job, layout_job, run_job, verifies
+from iotax.labs.generators.fio.output import read_output, result_of
 from iotax.labs.lifetime import TIES, tied
 from iotax.study.model import Settings
 

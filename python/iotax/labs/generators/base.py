@@ -1,0 +1,74 @@
+"""What a lab knows of a generator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iotax.labs.base import CheckItem, Outcome, Progress
+from iotax.labs.load import Permission
+from iotax.study import Settings
+from iotax.study.model import Load
+
+PATTERN = "iotax's"
+"""What a volume holds that iotax filled and wrote."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial's load."""
+
+    settings: Settings
+    endpoint: str
+    """Where it goes, as the trial's record names it."""
+    reached: str
+    """The same for a program that is told no identity: a file or device by what the lab holds open."""
+    permission: Permission
+    seed: int
+    driver: str
+    cpus: list[int]
+    """The processors that it is pinned to; none: all."""
+    watch_pids: dict[str, int]
+    """Role → another process whose CPU belongs to the result."""
+    program: Path
+    """iotax's engine."""
+
+
+class Generator(ABC):
+    """A program that makes load."""
+
+    name: str
+    foreign: bool
+    """Whether it is another program than the engine: it neither needs nor keeps iotax's pattern, and opens the file of
+    a memory volume itself."""
+
+    @abstractmethod
+    def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:
+        """Whether this machine's program reaches what these settings name."""
+
+    @abstractmethod
+    def threads(self, load: Load) -> int:
+        """On how many it makes this load."""
+
+    def needs(self, settings: Settings) -> str:
+        """The content that a volume must have before the run, by a name of its own; empty where any will do."""
+        del settings
+        return ""
+
+    def leaves(self, settings: Settings) -> str:
+        """The content after a run; empty where that is as it was."""
+        return PATTERN if writes(settings.load) else ""
+
+    def lay_out(self, job: Job, progress: Progress) -> None:
+        """Writes the content that it needs. Raises TrialFailed."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def run(self, job: Job, progress: Progress) -> Outcome:
+        """Runs the load to its end. Raises TrialFailed."""
+
+
+def writes(load: Load) -> bool:
+    return any(each.read < 100 for each in load.accesses())
