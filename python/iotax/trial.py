@@ -7,6 +7,7 @@ nanoseconds, sizes in bytes, and names say so.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from functools import cached_property
@@ -506,13 +507,18 @@ def merge_counts(*histograms: Histogram) -> dict[int, int]:
     return dict(sorted(total.items()))
 
 
+def rank(percent: float, total: int) -> int:
+    """Which of `total` values in order is the percentile: the first that at least `percent` of them do not exceed."""
+    return max(1, min(total, math.ceil(percent / 100 * total - 1e-9)))
+
+
 def percentile(percent: float, *histograms: Histogram) -> float:
     """The smallest bin value that at least `percent` of all counts do not exceed; nan for none."""
     parts = [each.cumulated for each in histograms if each.counts]
     total = sum(cumulated[-1] for _, cumulated in parts)
     if not total:
         return float("nan")
-    wanted = min(float(total), max(1.0, percent / 100 * total)) - 1e-9
+    wanted = rank(percent, total)
 
     def seen(value: int) -> int:
         return sum(cumulated[at - 1] for values, cumulated in parts if (at := bisect_right(values, value)))

@@ -38,7 +38,7 @@ class LatencyBins:
         """The smallest value that at least `percent` of the counts do not exceed; nan where there are none."""
         if not self.total:
             return float("nan")
-        return self._nth_ns(max(1, int(np.ceil(percent / 100 * self.total - 1e-9))))
+        return self._nth_ns(trial.rank(percent, self.total))
 
     def mean_ns(self) -> float:
         return float(self.values_ns @ self.counts) / self.total if self.total else float("nan")

@@ -262,7 +262,9 @@ def _steady(run: Run) -> tuple[Severity, str]:
     if found.label is steady.Label.UNSTEADY:
         return Severity.DOUBTFUL, f"{found.label}: {text}"
     if found.warmup_too_short:
-        return Severity.NOTE, f"steady, but the warm-up was too short: it changes the mean by {found.warmup_bias:.1%}"
+        text = f"steady, but the warm-up was too short: it changes the mean by {found.warmup_bias:.1%}"
+        more_s = (found.warmup_more or 0) * run.duration_s / len(run.result.series)
+        return Severity.NOTE, f"{text}; {more_s:.1f} s more would do" if more_s else text
     return Severity.GOOD, text
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from iotax.imports.json_text import read_documents
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, merged, reads_and_writes
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, reads_and_writes
 from iotax.imports.problems import Notes, Unreadable
+from iotax.merged import merged_directions
 from iotax.trial import Direction, LevelValue
 
 PROGRAM = "SPDK bdevperf"
@@ -25,7 +26,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
         settings = _settings(jobs)
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(path, f"not as bdevperf writes it ({error})", at="results") from None
-    reads, writes, said = reads_and_writes(merged(streams), str(jobs[0].get("workload", "read")))
+    reads, writes, said = reads_and_writes(merged_directions(streams), str(jobs[0].get("workload", "read")))
     depth = settings.get(OUTSTANDING)
     return [
         Measured(

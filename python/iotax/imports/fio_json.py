@@ -15,8 +15,9 @@ from typing import Any
 
 from iotax.imports.fio_options import Asked, asked_of
 from iotax.imports.json_text import read_documents
-from iotax.imports.measured import Measured, merged, no_direction
+from iotax.imports.measured import Measured, no_direction
 from iotax.imports.problems import Notes, Unreadable
+from iotax.merged import merged_directions
 from iotax.records import CpuTime
 from iotax.trial import Direction, Histogram
 
@@ -80,7 +81,7 @@ def _group(
     if not duration_ns:
         trims = any(row.get("trim", {}).get("total_ios") for row in rows)
         raise Unreadable(path, "it only trims: no read or write" if trims else "no job ran for any time", at="runtime")
-    read_all, write_all = merged(reads), merged(writes)
+    read_all, write_all = merged_directions(reads), merged_directions(writes)
     if together is not None:
         read_all, write_all = (
             _merged_by_fio(path, mine, together, name) for mine, name in ((read_all, "read"), (write_all, "write"))

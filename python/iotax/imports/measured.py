@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from iotax.merged import merged_directions
 from iotax.records import CpuTime, CpuUse, Facts, Origin
 from iotax.trial import (
     Checks,
     Direction,
     Histogram,
-    LatencyKnown,
     LevelValue,
     Open,
     Outstanding,
     Second,
     TrialResult,
     Window,
-    merge_counts,
 )
 
 BLOCK_SIZE, OUTSTANDING, WORKERS, RATE = "block_size", "outstanding", "workers", "rate_iops"
@@ -138,26 +137,6 @@ def reads_and_writes(whole: Direction, mix: str) -> tuple[Direction, Direction, 
     return whole, no_direction(), ["reads and writes were reported together: all are shown as reads"] if mixed else []
 
 
-def merged(streams: Sequence[Direction]) -> Direction:
-    """Streams that ran at the same time, as one. Histograms add up; percentiles of several do not."""
-    active = [each for each in streams if each.ios]
-    if len(active) < 2:
-        return active[0] if active else no_direction()
-    return Direction(
-        ios=sum(each.ios for each in active),
-        bytes=sum(each.bytes for each in active),
-        errors=sum(each.errors for each in active),
-        latency=_merged_known([each.latency for each in active]),
-        latency_sum_ns=sum(each.latency_sum_ns for each in active),
-        latency_min_ns=min(each.latency_min_ns for each in active),
-        latency_max_ns=max(each.latency_max_ns for each in active),
-        histogram=Histogram(
-            significant_digits=min(each.histogram.significant_digits for each in active),
-            counts=list(merge_counts(*(each.histogram for each in active)).items()),
-        ),
-    )
-
-
 def together(parts: Sequence[Measured]) -> Measured:
     """One run that several machines, or threads with files of their own, measured at once."""
     first = parts[0]
@@ -177,8 +156,8 @@ def together(parts: Sequence[Measured]) -> Measured:
     depths = {each.per_worker for each in parts}
     return replace(
         first,
-        read=merged([each.read for each in parts]),
-        write=merged([each.write for each in parts]),
+        read=merged_directions([each.read for each in parts]),
+        write=merged_directions([each.write for each in parts]),
         duration_ns=longest_ns,
         start_unix_ns=min(starts) if skew_ns is not None else None,
         percentiles=(),
@@ -219,12 +198,6 @@ def _sum(values: Sequence[_Number | None]) -> _Number | None:
     """None where one of them is not known."""
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(values) else None
-
-
-def _merged_known(parts: Sequence[LatencyKnown]) -> LatencyKnown:
-    if "none" in parts:
-        return "none"
-    return "histogram" if set(parts) == {"histogram"} else "mean"
 
 
 def bins_direction(

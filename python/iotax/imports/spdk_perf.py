@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, merged, reads_and_writes
+from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, reads_and_writes
 from iotax.imports.problems import Notes, Unreadable, number, text_of
+from iotax.merged import merged_directions
 from iotax.trial import Direction, Histogram, LevelValue
 
 PROGRAM = "SPDK perf"
@@ -36,7 +37,7 @@ def read(path: Path, notes: Notes) -> list[Measured]:
     asked = _asked(text)
     seconds = _seconds(path, printed.parts, asked)
     streams = [_direction(part, seconds) for part in printed.parts]
-    whole = merged(streams)
+    whole = merged_directions(streams)
     reads, writes, said = reads_and_writes(whole, str(asked.get("rw", "read")))
     if "rw" not in asked:
         said.append("it does not say whether these were reads or writes (-w): all are shown as reads")

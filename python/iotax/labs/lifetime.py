@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-TIES = "setpriv"
+SETPRIV = "setpriv"
 """Of util-linux."""
 
 
 def tied(command: Sequence[str | Path]) -> list[str | Path]:
     """The command such that the kernel kills it when the thread that started it ends, however that ends."""
-    return [TIES, "--pdeathsig", "KILL", "--", *command]
+    return [SETPRIV, "--pdeathsig", "KILL", "--", *command]

@@ -28,6 +28,7 @@ from iotax.labs.generators import GENERATORS, Generator, Job
 from iotax.labs.generators.base import PATTERN
 from iotax.labs.held import Holdings
 from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
+from iotax.labs.proc import memory_free_bytes
 from iotax.labs.server import Server, serve_document
 from iotax.labs.servers import Servers, one_server, volume_uri
 from iotax.labs.session import run_session, session_document
@@ -370,7 +371,7 @@ class LoopbackLab(Lab):
                 servers.append(one_server(each))
         together = self._study.design.slices is not None
         sizes = [volume.size for volume, _ in servers] or [0]
-        needed, free_bytes = sum(sizes) if together else max(sizes), _memory_free_bytes()
+        needed, free_bytes = sum(sizes) if together else max(sizes), memory_free_bytes()
         if needed and free_bytes is not None and needed + _SPARE_BYTES > free_bytes:
             several = together and len(servers) > 1
             what = f"{len(servers)} memory volumes of {{}} in all do" if several else "a memory volume of {} does"
@@ -422,7 +423,7 @@ class LoopbackLab(Lab):
             settings,
             max_io_bytes=checked.max_io_bytes,
             block_size_bytes=checked.block_size_bytes,
-            memory_free_bytes=_memory_free_bytes(),
+            memory_free_bytes=memory_free_bytes(),
         )
 
     def _check_volumes(self, progress: Progress) -> list[CheckItem]:
@@ -491,7 +492,7 @@ class LoopbackLab(Lab):
             return [CheckItem("error", label, f"the engine's answer does not fit its own interface: {error}")]
         findings: list[CheckItem] = []
         for settings in every:
-            destroy, free_bytes = self._may_destroy(uri), _memory_free_bytes()
+            destroy, free_bytes = self._may_destroy(uri), memory_free_bytes()
             for each in guard.judge(settings, label, uri, checked, destroy=destroy, memory_free_bytes=free_bytes):
                 if each not in findings:
                     findings.append(each)
@@ -528,14 +529,6 @@ def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], li
     if server + load > len(usable):
         return [], []
     return usable[:server], usable[server : server + load]
-
-
-def _memory_free_bytes() -> int | None:
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
 
 
 def _list(cpus: list[int]) -> str:

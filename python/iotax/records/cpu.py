@@ -96,7 +96,7 @@ class CpuTime(Record):
         return self.busy_ns / (self.window_ns * self.processors)
 
 
-_TICK_NS = 10_000_000
+TICK_NS = 10_000_000
 """Of /proc/stat (USER_HZ is 100 on Linux)."""
 _ENGINE_PARTS: tuple[tuple[str, Role, Layer], ...] = (
     ("initiator", "initiator", "process"),
@@ -202,6 +202,6 @@ def _parts_of(engine: Mapping[str, Any]) -> list[dict[str, Any]]:
         part = given.model_dump() if isinstance(given, Record) else dict(given)
         part["busy_ns"] = part.pop("total_ns", part.get("busy_ns"))
         if layer == "machine":
-            part |= {"processors": len(part.get("cores", ())) or None, "resolution_ns": _TICK_NS}
+            part |= {"processors": len(part.get("cores", ())) or None, "resolution_ns": TICK_NS}
         found.append({**part, "role": role, "layer": layer})
     return found

@@ -146,6 +146,14 @@ def test_a_warm_up_that_reached_into_the_window_is_noted_with_what_it_changes():
     assert found.warmup_too_short
 
 
+def test_a_warm_up_that_was_too_short_says_how_much_more_would_do(run):
+    ios = [*([800] * 10), *(1000 + number % 5 for number in range(100))]
+    series = [run.result.series[0].model_copy(update={"reads": each, "writes": 0}) for each in ios]
+    window = run.result.window.model_copy(update={"duration_ns": 55_000_000_000})
+    found = finding(changed(run, series=series, window=window), "steady")
+    assert found.text == "steady, but the warm-up was too short: it changes the mean by 1.8%; 5.0 s more would do"
+
+
 def test_steady_noise_is_rarely_called_a_warm_up():
     rng = np.random.default_rng(2)
     alarms = [steady_state(1000 + 20 * rng.standard_normal(100)).warmup_too_short for _ in range(200)]

@@ -9,22 +9,19 @@ from itertools import zip_longest
 from pydantic import Field
 
 from iotax.labs.hosts.clock import Offset
+from iotax.merged import merged_directions, merged_latencies
 from iotax.records import CpuTime, CpuUse, Record
 from iotax.records.cpu import ProcessCpu, Role
 from iotax.trial import (
     Arrived,
     Checks,
     Client,
-    Direction,
-    Histogram,
-    Latency,
     Open,
     Outstanding,
     Second,
     StreamResult,
     TrialResult,
     Verify,
-    merge_counts,
 )
 
 
@@ -52,8 +49,8 @@ def merged(parts: Sequence[Part], cpu: CpuUse) -> TrialResult:
         update={
             "endpoint": " ".join(dict.fromkeys(each.endpoint for each in results)),
             "window": one.window.model_copy(update={"start_unix_ns": first.started_ns}),
-            "read": _streams([each.read for each in results]),
-            "write": _streams([each.write for each in results]),
+            "read": merged_directions([each.read for each in results]),
+            "write": merged_directions([each.write for each in results]),
             "streams": [_parts(each) for each in zip(*(each.streams for each in results), strict=True)],
             "open": _open([each.open for each in results if each.open is not None]),
             "cpu": cpu,
@@ -88,37 +85,6 @@ def _client(part: Part, first_ns: int) -> Client:
     )
 
 
-def _streams(streams: Sequence[Direction]) -> Direction:
-    done = [each for each in streams if each.ios]
-    services = [each.service for each in streams if each.service is not None]
-    return Direction(
-        ios=sum(each.ios for each in streams),
-        bytes=sum(each.bytes for each in streams),
-        errors=sum(each.errors for each in streams),
-        latency_sum_ns=sum(each.latency_sum_ns for each in streams),
-        # A host without any such I/O says 0, which is nobody's latency.
-        latency_min_ns=min((each.latency_min_ns for each in done), default=0),
-        latency_max_ns=max((each.latency_max_ns for each in done), default=0),
-        histogram=_histograms([each.histogram for each in streams]),
-        service=_latencies(services) if services else None,
-    )
-
-
-def _latencies(parts: Sequence[Latency]) -> Latency:
-    some = [each for each in parts if each.histogram.counts]
-    return Latency(
-        latency_sum_ns=sum(each.latency_sum_ns for each in parts),
-        latency_min_ns=min((each.latency_min_ns for each in some), default=0),
-        latency_max_ns=max((each.latency_max_ns for each in some), default=0),
-        histogram=_histograms([each.histogram for each in parts]),
-    )
-
-
-def _histograms(parts: Sequence[Histogram]) -> Histogram:
-    digits = min(each.significant_digits for each in parts)
-    return Histogram(significant_digits=digits, counts=list(merge_counts(*parts).items()))
-
-
 def _parts(parts: Sequence[StreamResult]) -> StreamResult:
     rates = [each.rate_iops for each in parts if each.rate_iops is not None]
     arrived = [each.arrived for each in parts if each.arrived is not None]
@@ -126,8 +92,8 @@ def _parts(parts: Sequence[StreamResult]) -> StreamResult:
         update={
             "workers": sum(each.workers for each in parts),
             "rate_iops": sum(rates) if rates else None,
-            "read": _streams([each.read for each in parts]),
-            "write": _streams([each.write for each in parts]),
+            "read": merged_directions([each.read for each in parts]),
+            "write": merged_directions([each.write for each in parts]),
             "arrived": Arrived(**_arrived(arrived)) if arrived else None,
         }
     )
@@ -149,7 +115,7 @@ def _open(parts: Sequence[Open]) -> Open | None:
             "rate_iops": sum(each.rate_iops for each in parts),
             "backlog_max": sum(each.backlog_max for each in parts),
             "achieved": done / arrived["offered"] if arrived["offered"] else 1.0,
-            "lateness": _latencies(lateness) if lateness else None,
+            "lateness": merged_latencies(lateness) if lateness else None,
         }
     )
 

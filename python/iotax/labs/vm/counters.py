@@ -11,9 +11,8 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from iotax.labs.facts import HERE
 from iotax.records import Core, CpuTime, CpuUse
+from iotax.records.cpu import TICK_NS
 from iotax.trial import TrialResult
-
-_TICK_NS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Reading:
         """`COUNTERS UPTIME_S cpu USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …`: /proc/uptime, /proc/stat."""
         _, uptime, _, *fields = line.split()
         ticks = [int(field) for field in fields]
-        return cls(round(float(uptime) * 1e9), (ticks[3] + ticks[4] + ticks[7]) * _TICK_NS, cpus)
+        return cls(round(float(uptime) * 1e9), (ticks[3] + ticks[4] + ticks[7]) * TICK_NS, cpus)
 
     def busy_ns(self, later: Reading) -> int:
         return max(0, self.cpus * self.wall_ns(later) - (later.unused_ns - self.unused_ns))

@@ -7,13 +7,13 @@ of this host, where a guest's figure is time by the guest's own clock.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+from iotax.labs.proc import process_clock_ns, stat_fields
+from iotax.records.cpu import TICK_NS
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def read_clocks(pid: int, processors: list[int], *, kvm: bool) -> HypervisorCloc
         guest_ns = sum(_guest_time_ns((tasks / str(thread) / "stat").read_text()) for thread in processors)
     else:
         guest_ns = sum(int((tasks / str(thread) / "schedstat").read_text().split()[0]) for thread in processors)
-    return HypervisorClocks(time.monotonic_ns(), time.clock_gettime_ns(_process_clock(pid)) - guest_ns)
+    return HypervisorClocks(time.monotonic_ns(), process_clock_ns(pid) - guest_ns)
 
 
 def processor_threads(answer: list[dict[str, Any]]) -> list[int]:
@@ -46,11 +46,6 @@ def processor_threads(answer: list[dict[str, Any]]) -> list[int]:
     return sorted({each["thread-id"] for each in answer})
 
 
-def _process_clock(pid: int) -> int:
-    """The CPU clock of another process, as clock_getcpuclockid(3) names it."""
-    return (~pid << 3) | 2
-
-
 def _guest_time_ns(stat: str) -> int:
-    """proc(5): guest_time is field 43; the name in parentheses may hold anything."""
-    return int(stat.rpartition(")")[2].split()[40]) * _TICK_NS
+    """Field 43."""
+    return int(stat_fields(stat)[40]) * TICK_NS

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from iotax.labs.base import CheckItem
+from iotax.labs.proc import memory_free_bytes
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.packages import Store, require_tools
@@ -38,9 +38,7 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
 
 def require_memory(volume_bytes: int) -> int:
     """MiB free. Raises VmFault where two guests and their volume do not fit."""
-    free = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    assert free is not None  # since Linux 3.14
-    free_bytes = int(free[1]) << 10
+    free_bytes = memory_free_bytes()
     wanted_bytes = 2 * (_GUEST_BYTES + 2 * volume_bytes)
     if free_bytes < wanted_bytes:
         raise VmFault(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from iotax.labs.lifetime import TIES, tied
+from iotax.labs.lifetime import SETPRIV, tied
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
 
@@ -64,8 +64,8 @@ def require_qemu() -> str:
     """QEMU's version. Raises VmFault where it is not installed or does not start."""
     if shutil.which(PROGRAM) is None:
         raise VmFault("qemu", f"{PROGRAM} is not there: install it with `apt-get install qemu-system-x86`")
-    if shutil.which(TIES) is None:
-        raise VmFault("qemu", f"{TIES} is not there: install it with `apt-get install util-linux`")
+    if shutil.which(SETPRIV) is None:
+        raise VmFault("qemu", f"{SETPRIV} is not there: install it with `apt-get install util-linux`")
     done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=False, timeout=30)
     if done.returncode:
         raise VmFault("qemu", f"{PROGRAM} does not start: {done.stderr.strip()}")

@@ -6,15 +6,15 @@ Process times are the kernel's precise clocks; the machine's are /proc/stat, in 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from iotax.labs.proc import process_clock_ns, stat_fields
 from iotax.records import Core, CpuTime, CpuUse, Role
+from iotax.records.cpu import TICK_NS
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 
@@ -64,17 +64,16 @@ def between(first: Reading, last: Reading, pids: Mapping[str, int], *, window_ns
         busy_ns=busy_ns,
         window_ns=window_ns,
         processors=len(cores) or None,
-        resolution_ns=_TICK_NS,
+        resolution_ns=TICK_NS,
         cores=cores,
     )
     return CpuUse([*parts, machine])
 
 
 def _process(pid: int) -> _Process:
-    # The clock of another process (clock_getcpuclockid): ~pid << 3 with the scheduler's precise clock in the low bits.
-    total_ns = time.clock_gettime_ns((~pid << 3) | 2)
+    total_ns = process_clock_ns(pid)
     folder = Path(f"/proc/{pid}")
-    fields = (folder / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    fields = stat_fields((folder / "stat").read_text(encoding="ascii", errors="replace"))
     wait_ns = 0
     for task in (folder / "task").iterdir():
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -117,7 +116,7 @@ def _cores() -> dict[int, tuple[int, ...]]:
 
 def _core(cpu: int, first: tuple[int, ...], last: tuple[int, ...], stretch: float) -> Core:
     spent = {
-        f"{name}_ns": max(0, round((after - before) * _TICK_NS * stretch))
+        f"{name}_ns": max(0, round((after - before) * TICK_NS * stretch))
         for name, before, after in zip(_FIELDS, first, last, strict=True)
     }
     return Core(cpu=cpu, **spent)

@@ -11,6 +11,7 @@ from typing import Any
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators.fio.job import groups
+from iotax.merged import merged_directions
 from iotax.records import CpuUse
 from iotax.study.model import Settings
 from iotax.trial import (
@@ -23,7 +24,6 @@ from iotax.trial import (
     TrialResult,
     Verify,
     Window,
-    merge_counts,
 )
 
 _SIGNIFICANT_DIGITS = 2
@@ -59,7 +59,7 @@ def result_of(
         raise TrialFailed(f"fio: error {failed[0]['error']} in job {failed[0]['jobname']}")
     duration_ns = max(job[side]["runtime"] for job in jobs for side in ("read", "write")) * 1_000_000
     reads, writes = ([_direction(job[side]) for job in jobs] for side in ("read", "write"))
-    read, write = _together(reads), _together(writes)
+    read, write = merged_directions(reads), merged_directions(writes)
     ios = read.ios + write.ios
     if not ios:
         raise TrialFailed("no I/O completed within the measured window")
@@ -124,19 +124,4 @@ def _direction(side: dict[str, Any]) -> Direction:
         latency_min_ns=int(latency["min"]) if ios else 0,
         latency_max_ns=int(latency["max"]) if ios else 0,
         histogram=Histogram(significant_digits=_SIGNIFICANT_DIGITS, counts=counts),
-    )
-
-
-def _together(streams: list[Direction]) -> Direction:
-    active = [each for each in streams if each.ios] or streams[:1]
-    return Direction(
-        ios=sum(each.ios for each in active),
-        bytes=sum(each.bytes for each in active),
-        latency_sum_ns=sum(each.latency_sum_ns for each in active),
-        latency_min_ns=min(each.latency_min_ns for each in active),
-        latency_max_ns=max(each.latency_max_ns for each in active),
-        histogram=Histogram(
-            significant_digits=_SIGNIFICANT_DIGITS,
-            counts=list(merge_counts(*(each.histogram for each in active)).items()),
-        ),
     )

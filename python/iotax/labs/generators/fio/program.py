@@ -18,7 +18,7 @@ from iotax.labs.base import Outcome, Progress, Step, TrialFailed
 from iotax.labs.generators.fio import meter
 from iotax.labs.generators.fio.job import Target, check_job, layout_job, run_job, verifies
 from iotax.labs.generators.fio.output import read_output, result_of
-from iotax.labs.lifetime import TIES, tied
+from iotax.labs.lifetime import SETPRIV, tied
 from iotax.study.model import Settings
 
 _SILENCE_S = 45.0
@@ -48,8 +48,8 @@ def find_fio() -> Fio:
     named = os.environ.get("IOTAX_FIO") or shutil.which("fio")
     if not named:
         raise NoFio("fio is not installed: `apt install fio`, or name the program in IOTAX_FIO")
-    if shutil.which(TIES) is None:
-        raise NoFio(f"{TIES} is not there: install it with `apt-get install util-linux`")
+    if shutil.which(SETPRIV) is None:
+        raise NoFio(f"{SETPRIV} is not there: install it with `apt-get install util-linux`")
     try:
         version = subprocess.run([named, "--version"], capture_output=True, text=True, timeout=30, check=True)
         engines = subprocess.run([named, "--enghelp"], capture_output=True, text=True, timeout=30, check=True)

@@ -1,0 +1,24 @@
+"""What this machine's Linux tells of its processes and memory (proc(5))."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def process_clock_ns(pid: int) -> int:
+    """CPU time of another process, by its clock as clock_getcpuclockid(3) names it. Raises OSError once it is gone."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
+
+
+def stat_fields(stat: str) -> list[str]:
+    """Of a `stat` file, from field 3 on: the name in parentheses before may hold anything."""
+    return stat.rpartition(")")[2].split()
+
+
+def memory_free_bytes() -> int:
+    """What a new program may have without swapping (MemAvailable, since Linux 3.14)."""
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    raise OSError("/proc/meminfo has no MemAvailable")

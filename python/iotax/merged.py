@@ -1,0 +1,50 @@
+"""Streams that ran at the same time, as one: histograms add up, percentiles and means of several do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iotax.trial import Direction, Histogram, Latency, LatencyKnown, merge_counts
+
+
+def merged_directions(streams: Sequence[Direction]) -> Direction:
+    """Of reads, or of writes."""
+    # One without any I/O says 0, which is nobody's latency.
+    active = [each for each in streams if each.ios]
+    services = [each.service for each in streams if each.service is not None]
+    return Direction(
+        ios=sum(each.ios for each in streams),
+        bytes=sum(each.bytes for each in streams),
+        errors=sum(each.errors for each in streams),
+        latency=_known([each.latency for each in active]),
+        latency_sum_ns=sum(each.latency_sum_ns for each in active),
+        latency_min_ns=min((each.latency_min_ns for each in active), default=0),
+        latency_max_ns=max((each.latency_max_ns for each in active), default=0),
+        histogram=merged_histograms([each.histogram for each in active or streams]),
+        percentiles=active[0].percentiles if len(active) == 1 else [],
+        service=merged_latencies(services) if services else None,
+    )
+
+
+def merged_histograms(parts: Sequence[Histogram]) -> Histogram:
+    """As exact as the least exact of them."""
+    digits = min((each.significant_digits for each in parts), default=Histogram().significant_digits)
+    return Histogram(significant_digits=digits, counts=list(merge_counts(*parts).items()))
+
+
+def merged_latencies(parts: Sequence[Latency]) -> Latency:
+    some = [each for each in parts if each.histogram.counts]
+    return Latency(
+        latency_sum_ns=sum(each.latency_sum_ns for each in parts),
+        latency_min_ns=min((each.latency_min_ns for each in some), default=0),
+        latency_max_ns=max((each.latency_max_ns for each in some), default=0),
+        histogram=merged_histograms([each.histogram for each in parts]),
+    )
+
+
+def _known(parts: Sequence[LatencyKnown]) -> LatencyKnown:
+    if len(parts) == 1:
+        return parts[0]
+    if "none" in parts:
+        return "none"
+    return "histogram" if set(parts) <= {"histogram"} else "mean"
