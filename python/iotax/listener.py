@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     # A display is there before what is heavy.
     from iotax.design import Plan
-    from iotax.labs.base import Sample, Step
+    from iotax.labs.base import Closing, Sample, Step
     from iotax.trial import Attempt, Background, Trial
 
 
@@ -59,6 +59,11 @@ class Listener:
 
     def concluded(self, summary: Ending) -> None:
         """Nothing more runs in this invocation."""
+
+    def closed(self, closing: Closing) -> None:
+        """How the lab was left: the last word, also of an invocation that failed."""
+        for fault in closing.faults:
+            self.warning(fault)
 
 
 class Listeners(Listener):
@@ -110,3 +115,7 @@ class Listeners(Listener):
     def concluded(self, summary: Ending) -> None:
         for one in self._each:
             one.concluded(summary)
+
+    def closed(self, closing: Closing) -> None:
+        for one in self._each:
+            one.closed(closing)

@@ -80,8 +80,10 @@ def run_study(
             return summary
         finally:
             lab.close()
-            if session is not None and (said := lab.closing()):
-                writer.add_closing(session, run, said)
+            closing = lab.closing()
+            if session is not None and closing.log:
+                writer.add_closing(session, run, closing.log)
+            listener.closed(closing)
 
 
 def _taken_up(

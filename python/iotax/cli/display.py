@@ -20,7 +20,7 @@ from iotax.units import counted, show_minutes, show_rate, show_time
 if TYPE_CHECKING:
     # The first line of a run is printed before what is heavy.
     from iotax.design import Plan
-    from iotax.labs.base import Sample, Step
+    from iotax.labs.base import Closing, Sample, Step
     from iotax.study import Study
     from iotax.trial import Attempt, Background, Trial
 
@@ -87,6 +87,11 @@ class Display(Listener):
 
     def warning(self, message: str) -> None:
         self._print(message, style="yellow")
+
+    def closed(self, closing: Closing) -> None:
+        for line in closing.said.splitlines():
+            self._print(line)
+        super().closed(closing)
 
     def _print(self, message: str, style: str = "") -> None:
         self._console.print(Text(message, style=style), soft_wrap=True)

@@ -114,6 +114,20 @@ class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
         return self.kind in _AWAY
 
 
+@dataclass(frozen=True)
+class Closing:
+    """How a lab was left."""
+
+    said: str = ""
+    """By commands of the user's own, line by line."""
+    faults: tuple[str, ...] = ()
+    """What could not be ended or taken down, with what to do."""
+
+    @property
+    def log(self) -> str:
+        return "\n".join([*([self.said] if self.said else []), *self.faults])
+
+
 class LabUnusable(Exception):  # noqa: N818 - an outcome, not a bug
     """The study cannot run in this lab: what was found, all of it."""
 
@@ -171,9 +185,9 @@ class Lab(ABC):
         del trial
         return True
 
-    def closing(self) -> str:
-        """What was said as the lab was left; known once it is closed."""
-        return ""
+    def closing(self) -> Closing:
+        """Known once it is closed."""
+        return Closing()
 
     @abstractmethod
     def close(self) -> None:

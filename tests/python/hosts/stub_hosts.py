@@ -1,7 +1,8 @@
 """Hundreds of hosts in one process: SSH servers that speak as the engine does, and do no I/O.
 
-Run as a program: `python stub_hosts.py FOLDER COUNT LATE`. It writes COUNT ports, one a line, and lives until its input
-ends; then `told` in FOLDER has the time at which each host heard of its start. The first LATE hosts say it was over.
+Run as a program: `python stub_hosts.py FOLDER COUNT LATE SET_NS`. It writes COUNT ports, one a line, and lives until
+its input ends; then `told` in FOLDER has the time at which each host heard of its start. The first LATE hosts say it
+was over; the clock of the last one is set forward by SET_NS once it has been compared.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _ANSWER_S = 0.2
 class Stub:
     """One host: when it was told to start, and what it answers."""
 
-    def __init__(self, told: list[int], digest: str, *, late: bool) -> None:
-        self._told, self._digest, self._late = told, digest, late
+    def __init__(self, told: list[int], digest: str, *, late: bool, set_ns: int) -> None:
+        self._told, self._digest, self._late, self._set_ns = told, digest, late, set_ns
 
     async def serve(self, process: asyncssh.SSHServerProcess[str]) -> None:
         command = process.command or ""
@@ -49,7 +50,7 @@ class Stub:
             )
             return
         self._told.append(time.time_ns())
-        self._say(process, event="started")
+        self._say(process, event="started", left_ns=at_ns - time.time_ns() - self._set_ns)
         end_ns = at_ns + document["settle_ns"] + document["slice_ns"]
         await asyncio.sleep(max(0.0, (end_ns - time.time_ns()) / 1e9))
         window = {"start_unix_ns": end_ns - document["slice_ns"], "start_ns": 0, "duration_ns": document["slice_ns"]}
@@ -93,13 +94,13 @@ class _Server(asyncssh.SSHServer):
         return False  # whoever comes is let in: it listens on loopback for one test
 
 
-async def main(folder: Path, count: int, late: int) -> None:
+async def main(folder: Path, count: int, late: int, set_ns: int) -> None:
     digest = (folder / "digest").read_text()
     key = asyncssh.generate_private_key("ssh-ed25519")
     told: list[int] = []
     ports = []
     for number in range(count):
-        stub = Stub(told, digest, late=number < late)
+        stub = Stub(told, digest, late=number < late, set_ns=set_ns if number == count - 1 else 0)
         server = await asyncssh.listen(
             "127.0.0.1", 0, server_factory=_Server, server_host_keys=[key], process_factory=stub.serve
         )
@@ -112,4 +113,4 @@ async def main(folder: Path, count: int, late: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))

@@ -225,6 +225,24 @@ def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
     assert again.run(trial_of(text, "nfs"), quiet).result.ios > 0
 
 
+def test_what_cannot_be_taken_down_at_the_end_is_told_with_what_to_do(
+    network: Network, fakes: dict[str, Path], opened: Open
+) -> None:
+    text = written(network, fakes)
+    lab = opened(text)
+    lab.prepare(quiet)
+    lab.run(trial_of(text, "nfs"), quiet)
+    busy = fakes["h2"] / "busy"
+    busy.touch()
+    lab.close()
+    [fault] = lab.closing().faults
+    assert fault.startswith("h2: unmounting ")
+    assert fault.endswith("What is left there, the next run or `iotax lab hosts clean` takes down")
+    busy.unlink()
+    wait_for(lambda: not network.processes("h2", "paths-"), "the keeper's end")
+    assert opened(text).clean()["h2"].startswith("DOWN nfs ")
+
+
 def test_check_names_what_is_missing_or_forbidden_and_where(
     network: Network, fakes: dict[str, Path], opened: Open
 ) -> None:

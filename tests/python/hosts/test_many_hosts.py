@@ -37,9 +37,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
     (tmp_path / "digest").write_text(Binary(engine).digest)
     left: list[tuple[HostsLab, subprocess.Popen[str]]] = []
 
-    def start(count: int, *, late: int = 0) -> tuple[HostsLab, Path, subprocess.Popen[str]]:
+    def start(count: int, *, late: int = 0, set_ns: int = 0) -> tuple[HostsLab, Path, subprocess.Popen[str]]:
         program = Path(__file__).with_name("stub_hosts.py")
-        command = [sys.executable, str(program), str(tmp_path), str(count), str(late)]
+        command = [sys.executable, str(program), str(tmp_path), str(count), str(late), str(set_ns)]
         stubs = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert stubs.stdout is not None
         ports = [int(stubs.stdout.readline()) for _ in range(count)]
@@ -90,6 +90,16 @@ def test_a_host_that_hears_of_its_start_too_late_fails_the_attempt_and_is_named(
     with pytest.raises(TrialFailed, match=r"^h1: the start was over when it was heard") as failed:
         lab.run(next(iter(make_plan(lab.study).trials)), lambda _: None)
     assert failed.value.kind == "late"
+
+
+@pytest.mark.parametrize(("set_ns", "said"), [(600_000_000, "earlier"), (-600_000_000, "later")])
+def test_a_host_whose_clock_is_set_after_it_was_compared_fails_the_attempt_and_is_named(
+    started: Started, set_ns: int, said: str
+) -> None:
+    lab, _, _ = started(3, set_ns=set_ns)
+    with pytest.raises(TrialFailed, match=rf"^h3: its clock was set .* ms {said} than the others") as failed:
+        lab.run(next(iter(make_plan(lab.study).trials)), lambda _: None)
+    assert (failed.value.kind, failed.value.permanent) == ("clock", False)
 
 
 @pytest.mark.long

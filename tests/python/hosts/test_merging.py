@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.analysis import summarise
-from iotax.labs.hosts.clock import Offset, offset_of
+from iotax.labs.hosts.clock import Offset, off_by_ns, offset_of
 from iotax.labs.hosts.merge import Part, merged
 from iotax.labs.hosts.volumes import zone_bytes
 from iotax.records import CpuTime, CpuUse
@@ -123,6 +123,20 @@ def test_starts_are_compared_by_each_hosts_own_clock() -> None:
 def test_an_offset_lies_in_the_middle_of_its_round_trip() -> None:
     found = offset_of(1000, 5600, 1200)
     assert (found.ahead_ns, found.round_trip_ns, found.error_ns) == (4500, 200, 100)
+
+
+@pytest.mark.parametrize(
+    ("left_ns", "off_ns"),
+    [
+        # Told at 1000 to begin at 5000, heard of at 1400: it may have had between 3600 and 4000 left.
+        (4000, 0),
+        (3600, 0),
+        (4300, 300),
+        (3000, -600),
+    ],
+)
+def test_a_start_at_another_time_is_known_as_far_as_the_round_trip_lets(left_ns: int, off_ns: int) -> None:
+    assert off_by_ns(5000, left_ns, 1000, 1400) == off_ns
 
 
 def test_the_same_part_of_several_hosts_is_one_part_together() -> None:

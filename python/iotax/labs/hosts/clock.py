@@ -11,6 +11,16 @@ PROBES = 20
 _PROBE_S = 10.0
 
 
+class Ours:
+    """Our wall clock as it stood when this was made: one that is set meanwhile changes nothing."""
+
+    def __init__(self) -> None:
+        self._ahead_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        return self._ahead_ns + time.monotonic_ns()
+
+
 @dataclass(frozen=True)
 class Offset:
     """Of a host's wall clock."""
@@ -33,15 +43,20 @@ def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | 
     return Offset(host_ns - (sent_ns + heard_ns) // 2, heard_ns - sent_ns, kernel_error_ns)
 
 
-async def measure(agent: Task) -> Offset:
+async def measure(agent: Task, ours: Ours) -> Offset:
     """Raises HostFault."""
     found = []
     for _ in range(PROBES):
-        sent_ns = time.time_ns()
-        began_ns = time.monotonic_ns()
+        sent_ns = ours.now_ns()
         agent.send({"command": "clock"})
         event = await agent.expect("clock", _PROBE_S)
-        # A clock of ours that is stepped meanwhile must not make a round trip short.
-        heard_ns = sent_ns + time.monotonic_ns() - began_ns
-        found.append(offset_of(sent_ns, event["unix_ns"], heard_ns, event["error_ns"]))
+        found.append(offset_of(sent_ns, event["unix_ns"], ours.now_ns(), event["error_ns"]))
     return min(found, key=lambda offset: offset.round_trip_ns)
+
+
+def off_by_ns(at_ns: int, left_ns: int, sent_ns: int, heard_ns: int) -> int:
+    """By how much later than `at_ns`, at least, a host begins that was told so: some time between our sending and
+    our hearing it said how much was left. Below 0 it begins earlier; 0 where both are possible. A host's clock that was
+    set after it was compared shows so."""
+    earliest_ns, latest_ns = sent_ns + left_ns, heard_ns + left_ns
+    return earliest_ns - at_ns if earliest_ns > at_ns else min(0, latest_ns - at_ns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
-from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
+from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hearing import malformed
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
@@ -46,8 +45,6 @@ _ENDING_S = 1.0
 """How much later than what it breaks a server's end may be heard."""
 _FILL_BYTES_PER_S = 20 << 20
 """Slower than this on filling or reading a volume, a host counts as hung."""
-
-_log = logging.getLogger("iotax")
 
 
 @dataclass(frozen=True)
@@ -83,6 +80,8 @@ class HostsLab(Lab):
         """Whose hooks have run; 0 for none."""
         self._prepared = False
         self._serving: _Serving | None = None
+        self._left: list[str] = []
+        """What could not be taken down at the end."""
         self._background: dict[str, tuple[int, int]] = {}
         """Host → busy and window of the block under way, ns."""
 
@@ -218,8 +217,8 @@ class HostsLab(Lab):
     def close(self) -> None:
         wait_for(self._leave())
 
-    def closing(self) -> str:
-        return "\n".join(self._hooks.take())
+    def closing(self) -> Closing:
+        return Closing("\n".join(self._hooks.take()), tuple(self._left))
 
     def _enter(self, block: int) -> None:
         """Runs what belongs between two blocks. Raises TrialFailed."""
@@ -416,8 +415,8 @@ class HostsLab(Lab):
                 try:
                     await self._hooks.run(at)
                 except HostFault as fault:
-                    _log.warning("%s", fault)
-        await self._volumes.paths.close(self._initiators)
+                    self._left.append(str(fault))
+        self._left += await self._volumes.paths.close(self._initiators)
         await self._end_server()
         await asyncio.gather(*(link.close() for link in self._hooks.links.values()))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.clock import Offset, Ours, off_by_ns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.places import LEASE_NS, Event, HostFault, Task
 from iotax.places.ssh import Link
@@ -20,6 +19,8 @@ SILENCE_S = 20.0
 """How much longer than the window a host may take."""
 _AHEAD_S = 1.0
 _ROUND_TRIPS = 5
+_OFF_NS, _OFF_SHARE = 10_000_000, 0.001
+"""By how much, or what share of the window, a host may begin at another time beyond the error of its clock."""
 
 Hear: TypeAlias = Callable[[str, Event], None]
 """A host, and what its engine said."""
@@ -57,14 +58,24 @@ async def measure(
     """
     window = {"settle_ns": warmup_ns, "slice_ns": runtime_ns, "sample_ns": sample_ns}
     running: list[Task] = []
+    ours = Ours()
     try:
-        armed = await each_of([_arm(job, window, running) for job in jobs])
+        armed = await each_of([_arm(job, window, running, ours) for job in jobs])
         ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in armed) / 1e9)
-        at_ns = time.time_ns() + round(ahead_s * 1e9)
+        sent_ns = ours.now_ns()
+        at_ns = sent_ns + round(ahead_s * 1e9)
         for each in armed:
             each.agent.send({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns})
+
+        async def started(each: _Armed) -> None:
+            left_ns = (await each.agent.expect("started", ahead_s + SILENCE_S))["left_ns"]
+            off_ns = off_by_ns(at_ns, left_ns, sent_ns, ours.now_ns())
+            if abs(off_ns) > each.offset.error_ns + max(_OFF_NS, _OFF_SHARE * runtime_ns):
+                said = f"its clock was set while the start was told: it would begin {_off(off_ns)} than the others"
+                raise HostFault(each.job.link.name, said, "clock")
+
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
-        await each_of([each.agent.expect("started", ahead_s + SILENCE_S) for each in armed])
+        await each_of([started(each) for each in armed])
         within_s = ahead_s + (warmup_ns + runtime_ns) / 1e9 + SILENCE_S
         return await each_of([_answer(each, within_s, hear) for each in armed])
     finally:
@@ -79,7 +90,7 @@ class _Armed:
     connected: dict[str, Any] | None
 
 
-async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Armed:
+async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: Ours) -> _Armed:
     loads = [{"id": job.link.name, "load": job.load}] if job.load is not None else []
     document = {
         **window,
@@ -93,7 +104,11 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)
-    return _Armed(job, agent, await measure_clock(agent), connected)
+    return _Armed(job, agent, await measure_clock(agent, ours), connected)
+
+
+def _off(off_ns: int) -> str:
+    return f"{abs(off_ns) / 1e6:.0f} ms {'later' if off_ns > 0 else 'earlier'}"
 
 
 async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:

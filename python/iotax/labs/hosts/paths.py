@@ -77,18 +77,22 @@ class Paths:
         self._up[link.name] = asked, attached
         return attached
 
-    async def close(self, links: list[Link]) -> None:
-        """Takes everything down, and lets go of the hosts."""
+    async def close(self, links: list[Link]) -> list[str]:
+        """Takes everything down, and lets go of the hosts; what could not be taken down, with what to do."""
+        left = []
         for link in links:
             if (keeper := self._keepers.pop(link.name, None)) is None:
                 continue
             try:
-                if await keeper.alive():
-                    await self._script(link, "down")
-            except HostFault:
-                pass  # the keeper on the host tries again, and so does the next study
+                if not await keeper.alive():
+                    raise HostFault(link.name, "the process there that holds its paths has ended")
+                await self._script(link, "down")
+            except HostFault as fault:
+                # The keeper on the host tries again, and so does the next study.
+                left.append(f"{fault}. What is left there, the next run or `iotax lab hosts clean` takes down")
             await keeper.end()
         self._up.clear()
+        return left
 
     async def clean(self, link: Link) -> str:
         """Takes down what an earlier study left, and removes all that iotax copied; what it was. Raises HostFault, also

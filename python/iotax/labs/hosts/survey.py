@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.clock import Offset, Ours
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
 from iotax.places import LEASE_NS, Binary, HostFault
@@ -105,7 +105,7 @@ async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
         agent = await link.start(f"{program} session", document)
         try:
             armed = await agent.expect("armed", READY_S)
-            clock = await measure_clock(agent)
+            clock = await measure_clock(agent, Ours())
         finally:
             await agent.end()
     except HostFault as fault:
