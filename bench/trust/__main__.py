@@ -3,87 +3,121 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from bench.trust.cases import CASES, Case, neighbour
-from bench.trust.measure import Found, Run, measure
-from bench.trust.table import lines, put
+from bench.trust.kept import Kept, read
+from bench.trust.measure import measure
+from bench.trust.precision import measure_quick
+from bench.trust.table import lines, precision_lines, put
 from iotax.engine import find_engine
 from iotax.environment import environment
+from iotax.units import show_minutes
 
-_PILOTS = 6
+_PILOTS = 3
+_QUICK = "quick study"
+_QUICK_S = 180.0
+_TOLD_S = 60.0
+"""How often the progress is told where there is no terminal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
-    runs: dict[str, list[Run]] = {}
-    if asked.read:
-        runs = _read(asked.read)
-    else:
-        for case in CASES:
-            if asked.only and case.key not in asked.only.split(","):
-                continue
-            runs[case.key] = _all(case, asked)
-    design = (
-        f"Each run: {asked.sessions} sessions of {asked.rounds} rounds with slices of 50 ms; 1 outstanding I/O of "
-        "4 KiB, 75 % read; NFSv3, iSCSI and NVMe/TCP in turns."
-    )
-    table = lines(runs, environment(find_engine()), design)
+    kept = read(asked.read or asked.json)
+    if not asked.read:
+        design = {"sessions": asked.sessions, "rounds": asked.rounds}
+        if kept.design and not design.items() <= kept.design.items():
+            sys.exit(f"{asked.json} holds runs of another design, {kept.design}: name another file, or the same design")
+        try:
+            _work(asked, kept, design)
+        except KeyboardInterrupt:
+            goes_on = f"; the same command goes on from {asked.json}" if asked.json else ""
+            print(f"stopped{goes_on}", file=sys.stderr)
+            return 130
+    table = _table(kept)
     print("\n".join(table))
     if asked.page:
         put(asked.page, table)
     return 0
 
 
-def _all(case: Case, asked: argparse.Namespace) -> list[Run]:
-    """The runs of a case, each written down as it ends."""
-    burn_ns = _pilot(asked) if case.injected else 0
-    done: list[Run] = []
-    with neighbour(case):
-        for number in range(asked.injected if case.injected else asked.runs):
-            run = measure(case, number, burn_ns=burn_ns, sessions=asked.sessions, rounds=asked.rounds)
-            if run is None:
-                print(f"{case.key} {number + 1}: a trial failed", file=sys.stderr)
-                continue
-            done.append(run)
-            if asked.json:
-                with asked.json.open("a") as file:
-                    file.write(json.dumps({"case": case.key, **asdict(run)}) + "\n")
-            if sys.stderr.isatty() or len(done) % 20 == 0:
-                print(f"{case.title}: {len(done)} runs", file=sys.stderr)
-    return done
+def _table(kept: Kept) -> list[str]:
+    told = (
+        f"Each run: {kept.design.get('sessions', '?')} sessions of {kept.design.get('rounds', '?')} rounds with slices "
+        "of 50 ms; 1 outstanding I/O of 4 KiB, 75 % read; NFSv3, iSCSI and NVMe/TCP in turns. Cases take turns, too."
+    )
+    return [*lines(kept.runs, environment(find_engine()), told), *precision_lines(kept.precisions)]
 
 
-def _pilot(asked: argparse.Namespace) -> int:
+def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None:
+    """All that is asked and not kept yet, in the time that there is; each run is written down as it ends."""
+    chosen = asked.only.split(",") if asked.only else [*(case.key for case in CASES), "precision"]
+    began_s = time.monotonic()
+    until_s = began_s + asked.minutes * 60 if asked.minutes else float("inf")
+    kept.add_design(**design)
+    if "precision" in chosen and not kept.precisions and time.monotonic() + _QUICK_S < until_s:
+        _tell(f"{_QUICK}: about {show_minutes(_QUICK_S)}")
+        if (found := measure_quick()) is not None:
+            kept.add_precision(found)
+    cases = [case for case in CASES if case.key in chosen]
+    if any(case.injected == "burn" for case in cases) and "burn_ns" not in kept.design:
+        _tell("pilot: what an I/O costs here")
+        kept.add_design(burn_ns=_pilot(design))
+    wanted = {case.key: asked.injected if case.injected else asked.runs for case in cases}
+    failed = dict.fromkeys(wanted, 0)
+    ran, started_s, told_s = 0, time.monotonic(), 0.0
+    while left := [case for case in cases if len(kept.runs.get(case.key, [])) + failed[case.key] < wanted[case.key]]:
+        each_s = (time.monotonic() - started_s) / ran if ran else 0.0
+        if time.monotonic() + each_s > until_s:
+            _tell("the time is over")
+            return
+        # Cases take turns, so that none meets the quieter hour, and the table is whole wherever it is cut short.
+        case = min(left, key=lambda case: len(kept.runs.get(case.key, [])) / wanted[case.key])
+        number = kept.next_number(case.key) + failed[case.key]
+        with neighbour(case):
+            run = measure(case, number, burn_ns=kept.design.get("burn_ns", 0), **design)
+        ran += 1
+        if run is None:
+            failed[case.key] += 1
+            _tell(f"{case.key} {number + 1}: a trial failed")
+            continue
+        kept.add_run(case.key, run)
+        if sys.stderr.isatty() or time.monotonic() - told_s > _TOLD_S:
+            told_s = time.monotonic()
+            _tell_progress(kept, wanted, (told_s - started_s) / ran, until_s - told_s)
+
+
+def _tell_progress(kept: Kept, wanted: dict[str, int], each_s: float, most_s: float) -> None:
+    done = {key: len(kept.runs.get(key, [])) for key in wanted}
+    left_s = min(most_s, each_s * sum(wanted[key] - done[key] for key in wanted))
+    counts = ", ".join(f"{key} {done[key]}/{count}" for key, count in wanted.items())
+    _tell(f"{counts}; {each_s:.1f} s a run, about {show_minutes(left_s)} left")
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _pilot(design: dict[str, int]) -> int:
     """5 % of what an I/O costs both sides here, in ns."""
-    runs = [
-        measure(CASES[0], number, burn_ns=0, sessions=asked.sessions, rounds=asked.rounds) for number in range(_PILOTS)
-    ]
+    case: Case = CASES[0]
+    runs = [measure(case, number, burn_ns=0, **design) for number in range(_PILOTS)]
     return round(1e3 * 0.05 * statistics.median(run.base_us["cpu"] for run in runs if run))
-
-
-def _read(path: Path) -> dict[str, list[Run]]:
-    runs: dict[str, list[Run]] = {}
-    for line in path.read_text().splitlines():
-        told = json.loads(line)
-        found = [Found(**each) for each in told["found"]]
-        runs.setdefault(told["case"], []).append(Run(found, told["slices"], told["disturbed"], told["base_us"]))
-    return runs
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.trust", description=__doc__)
     parser.add_argument("--runs", type=int, default=200, help="in which nothing differs, quiet and disturbed (200)")
-    parser.add_argument("--injected", type=int, default=100, help="with a known cost (100)")
+    parser.add_argument("--injected", type=int, default=100, help="with a known cost or delay (100)")
     parser.add_argument("--sessions", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--only", metavar="CASES", help="of quiet, disturbed, burn, by commas")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every run is added to it, a line each")
+    parser.add_argument("--minutes", type=float, help="ends after so long, with the runs that there are by then")
+    parser.add_argument("--only", metavar="CASES", help="of quiet, disturbed, burn, delay, precision, by commas")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keeps every run as it ends, and goes on from them")
     parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="of --json: measure nothing")
     parser.add_argument("--page", type=Path, metavar="FILE", help="puts the table into docs/guide/statistics.md")
     return parser

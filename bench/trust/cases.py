@@ -11,20 +11,24 @@ from dataclasses import dataclass
 PROTOCOLS = ("nfs3", "iscsi", "nvme-tcp")
 """Taken in turns, a run each."""
 RESPONSES = ("iops", "latency", "cpu")
+DELAYS_US = (2000, 2100)
+"""Both sides wait by the same timers, so that only the difference of their delays tells them apart."""
 
 
 @dataclass(frozen=True)
 class Case:
     key: str
     title: str
-    injected: bool = False
+    injected: str = ""
+    """What the target adds: burn (processor time) or delay."""
     neighbour: bool = False
 
 
 CASES = (
     Case("quiet", "nothing differs"),
     Case("disturbed", "nothing differs, beside a neighbour that comes and goes", neighbour=True),
-    Case("burn", "+5 % CPU per I/O put into the target", injected=True),
+    Case("burn", "+5 % CPU per I/O put into the target", injected="burn"),
+    Case("delay", "+5 % latency put into the target (2.1 ms for 2 ms)", injected="delay"),
 )
 
 _STUDY = """\
@@ -53,9 +57,12 @@ while True:
 def study_text(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> str:
     """The study of run `number`; each has its own order."""
     protocol = PROTOCOLS[number % len(PROTOCOLS)]
-    if case.injected:
+    connection = f"connection: {{protocol: {protocol}}}\n"
+    if case.injected == "burn":
         factors, baseline = f"{{burn: [0us, {burn_ns}ns]}}", "{burn: 0us}"
-        connection = f"connection: {{protocol: {protocol}}}\n"
+    elif case.injected == "delay":
+        less, more = DELAYS_US
+        factors, baseline = f"{{delay: [{less}us, {more}us]}}", f"{{delay: {less}us}}"
     else:
         factors, baseline, connection = f"{{protocol: {{A: {protocol}, B: {protocol}}}}}", "{protocol: A}", ""
     return _STUDY.format(

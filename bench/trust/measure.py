@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.trust.cases import PROTOCOLS, RESPONSES, Case, study_text
+from bench.trust.cases import DELAYS_US, PROTOCOLS, RESPONSES, Case, study_text
 from iotax.analysis import Summary, summarise
 from iotax.analysis.rounds import SLICED, slice_logs
 from iotax.analysis.validity import Severity, overall
@@ -57,14 +57,19 @@ class Run:
 
 def measure(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int) -> Run | None:
     """None where a trial failed."""
-    text = study_text(case, number, burn_ns=burn_ns, sessions=sessions, rounds=rounds)
+    summary = collected(case.key, study_text(case, number, burn_ns=burn_ns, sessions=sessions, rounds=rounds))
+    return None if summary is None else _told(case, number, summary, burn_ns)
+
+
+def collected(name: str, text: str) -> Summary | None:
+    """Runs a study; None where a trial failed. Raises KeyboardInterrupt where the user stopped it."""
     with tempfile.TemporaryDirectory(prefix="iotax-trust-") as folder:
-        study = read_study(f"{case.key}.yaml", text, Path(folder))
+        study = read_study(f"{name}.yaml", text, Path(folder))
         planned = plan(study)
         notebook = Path(folder) / "run.iotax"
         lab = open_lab(study, planned, [])
         with Writer(notebook) as writer:
-            run_study(
+            ending = run_study(
                 study,
                 planned,
                 lab,
@@ -75,20 +80,24 @@ def measure(case: Case, number: int, *, burn_ns: int, sessions: int, rounds: int
                 environment={},
                 listener=Listener(),
             )
+        if ending.interrupted:
+            raise KeyboardInterrupt
         with Notebook(notebook) as opened:
-            summary = summarise(study_data(opened))
-    if len(summary.data.measured) < len(planned.trials):
-        return None
-    return _told(case, number, summary, burn_ns)
+            data = study_data(opened)
+    return summarise(data) if len(data.measured) == len(planned.trials) else None
 
 
 def _told(case: Case, number: int, summary: Summary, burn_ns: int) -> Run:
     cells = {cell.arm: cell for cell in summary.cells}
     base = cells[summary.grid.baseline_arm]
     base_us = {name: base.values[name].value for name in ("latency", "cpu")}
-    added_us = burn_ns / 1e3 if case.injected else 0.0
-    slower = 1 + added_us / base_us["latency"]
-    truths = {"iops": 1 / slower, "latency": slower, "cpu": 1 + added_us / base_us["cpu"]}
+    truths = dict.fromkeys(RESPONSES, 1.0)
+    if case.injected:
+        added_us = burn_ns / 1e3 if case.injected == "burn" else DELAYS_US[1] - DELAYS_US[0]
+        slower = 1 + added_us / base_us["latency"]
+        truths = {"iops": 1 / slower, "latency": slower}
+        if case.injected == "burn":
+            truths["cpu"] = 1 + added_us / base_us["cpu"]
     found = []
     for answer in summary.overalls:
         ratio = answer.comparison.ratio

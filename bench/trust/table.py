@@ -12,6 +12,7 @@ from scipy.stats import binomtest
 
 from bench.trust.cases import CASES, RESPONSES, Case
 from bench.trust.measure import Run
+from bench.trust.precision import Precision
 from bench.trust.resample import coverage
 
 BEGIN, END = "<!-- real runs -->", "<!-- end of real runs -->"
@@ -42,6 +43,33 @@ def lines(runs: dict[str, list[Run]], environment: dict[str, Any], design: str) 
     rows = [_row(case, response, runs.get(case.key, [])) for case in CASES for response in RESPONSES]
     said += [f"| {' | '.join(row)} |" for row in rows if row]
     return said
+
+
+def precision_lines(found: Sequence[Precision]) -> list[str]:
+    """Markdown, a line for each run of `quick`; nothing without one."""
+    if not found:
+        return []
+    titles = ("over all loads", "one load, median (worst)")
+    heads = [f"{_NAMES[response]}, {title}" for response in ("iops", "cpu") for title in titles]
+    table = [
+        "",
+        "One run of `quick`, half of the 95 % intervals of its ratios to the baseline:",
+        "",
+        f"| {' | '.join(['runs flagged', *heads, 'time spent measuring'])} |",
+        f"|{'---|' * 6}",
+    ]
+    for each in found:
+        cells = [f"{each.flagged} of {each.runs}"]
+        for response in ("iops", "cpu"):
+            overall, median, worst = each.half_widths.get(response, [None] * 3)
+            cells += [_width(overall), f"{_width(median)} ({_width(worst)})"]
+        share = "–" if each.measured_percent is None else f"{each.measured_percent:.0f} %"
+        table.append(f"| {' | '.join([*cells, share])} |")
+    return table
+
+
+def _width(percent: float | None) -> str:
+    return "–" if percent is None else f"±{percent:.1f} %"
 
 
 def _row(case: Case, response: str, runs: Sequence[Run]) -> list[str] | None:

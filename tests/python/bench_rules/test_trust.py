@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.trust.cases import CASES
+from bench.trust.__main__ import main
+from bench.trust.cases import CASES, Case
+from bench.trust.kept import read
 from bench.trust.measure import Found, Run, measure
+from bench.trust.precision import Precision
 from bench.trust.resample import coverage
-from bench.trust.table import BEGIN, END, lines, put
+from bench.trust.table import BEGIN, END, lines, precision_lines, put
 
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "statistics.md"
 
@@ -39,6 +42,55 @@ def test_nothing_is_found_where_nothing_differs_and_a_known_cost_where_it_was_pu
     assert ratios["cpu"].low > 1.5
     assert ratios["latency"].ratio > 1 > ratios["iops"].ratio
     assert ratios["cpu"].truth == pytest.approx(1 + 1000 / dear.base_us["cpu"])
+
+
+@pytest.mark.usefixtures("real_engine")
+def test_delay_put_into_the_target_is_the_truth_of_its_ratio() -> None:
+    delay = next(case for case in CASES if case.key == "delay")
+    run = measure(delay, 1, burn_ns=0, sessions=2, rounds=2)
+    assert run is not None
+    truths = {each.response: each.truth for each in run.found}
+    assert set(truths) == {"iops", "latency"}
+    # Both sides wait for 2 ms at least.
+    assert 1 < truths["latency"] <= 1 + 100 / 2000
+    assert truths["iops"] == pytest.approx(1 / truths["latency"])
+
+
+def test_runs_are_kept_as_they_end_and_the_next_invocation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "out" / "runs.jsonl"
+    ran: list[tuple[str, int]] = []
+
+    def measured(case: Case, number: int, **_: int) -> Run:
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        ran.append((case.key, number))
+        one = Found(case.key, number, "iscsi", "cpu", 1.0, 0.9, 1.1, 1.0)
+        return Run([one], [{"cpu": [[0.0, 0.1], [0.1, 0.0]]}], 0.0, {"cpu": 20.0})
+
+    monkeypatch.setattr("bench.trust.__main__.measure", measured)
+    asked = ["--only", "quiet,disturbed,delay", "--runs", "2", "--injected", "1", "--json", str(file)]
+    assert main(asked) == 130
+    # In turns, so that none meets the quieter hour.
+    assert [key for key, _ in ran[:3]] == ["quiet", "disturbed", "delay"]
+    with file.open("a") as cut_short:
+        cut_short.write('{"case": "quiet", "found": [')
+    ran.clear()
+    assert main(asked) == 0
+    assert len(ran) == 1
+    kept = read(file)
+    numbers = {case: [found.number for run in runs for found in run.found] for case, runs in kept.runs.items()}
+    assert numbers == {"quiet": [0, 1], "disturbed": [0, 1], "delay": [0]}
+    with pytest.raises(SystemExit, match="another design"):
+        main([*asked, "--rounds", "9"])
+
+
+def test_precision_of_quick_is_a_row() -> None:
+    found = Precision({"iops": [2.9, 5.7, 9.2], "cpu": [2.6, 5.6, None]}, 90.2, 1, 72)
+    row = precision_lines([found])[-1]
+    assert row == "| 1 of 72 | ±2.9 % | ±5.7 % (±9.2 %) | ±2.6 % | ±5.6 % (–) | 90 % |"
+    assert precision_lines([]) == []
 
 
 def test_resampled_studies_cover_as_often_as_promised() -> None:
