@@ -46,7 +46,7 @@ check-python: $(VENV)/.installed
 	$(BIN)/ruff format --check python bench tests/python
 	$(BIN)/ruff check python bench tests/python
 	$(BIN)/ty check python bench
-	$(BIN)/pytest --quiet tests/python/test_import_rules.py
+	$(BIN)/pytest --quiet tests/python/rules/test_import_rules.py
 
 # Everything that does not take too long: what needs no virtual machine, and beside it, on half as many workers as there are
 # processors, what does; last, what was skipped and why. Compiled before, so that machines do not boot beside a compiler.

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from test_serve import Start
-from test_serve import start as start  # noqa: PLC0414 - a fixture
+from serving.test_serve import Start
+from serving.test_serve import start as start  # noqa: PLC0414 - a fixture
 
 from .conftest import program
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.test_display import result
 from conftest import wait_for
 from iotax.design import plan
 from iotax.labs.base import HostSample, Sample
@@ -16,7 +17,6 @@ from iotax.study.read import load_study
 from iotax.trial import Attempt
 from report import chromium
 from report.test_browser import BEYOND
-from test_display import result
 
 
 @pytest.fixture(scope="module")

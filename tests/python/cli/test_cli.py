@@ -393,7 +393,7 @@ def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path,
 
 def documented() -> dict[str, set[str]]:
     """Title → keys of its table, of docs/reference/json.md."""
-    text = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text()
     found: dict[str, set[str]] = {}
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         title = re.sub(r"`|iotax ", "", part.splitlines()[0])

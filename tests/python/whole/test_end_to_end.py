@@ -20,7 +20,7 @@ from iotax.notebook import Notebook, NotebookError
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.trial import Attempt
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 STUDIES = {**builtin_studies(), **{path.stem: path.read_text() for path in (ROOT / "examples").glob("*.yaml")}}
 TRIALS_MAX = 64
 """A study with more is planned in other tests, not run here."""

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import FakeEngine
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CELLS = [
     (cell["cell_type"], "".join(cell["source"]))
     for cell in json.loads((ROOT / "examples" / "jupyter.ipynb").read_text())["cells"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine_process import events, started
 from test_sessions import loads
 from test_sessions import served as served  # noqa: PLC0414 - a fixture
+
+from engine_process import events, started
 
 MS = 1_000_000
 SLICE_NS = 200 * MS

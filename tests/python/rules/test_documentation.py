@@ -16,7 +16,7 @@ from typer.main import get_command
 from iotax.cli.app import app
 from iotax.study.read import load_study
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(
     {
         *ROOT.glob("*.md"),

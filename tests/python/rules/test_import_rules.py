@@ -15,7 +15,7 @@ import pytest
 from iotax.labs.generators import GENERATORS
 from iotax.study import fields
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "python" / "iotax"
 CRATES = ROOT / "crates"
 

@@ -17,7 +17,7 @@ from iotax.analysis import RESPONSES
 from iotax.api import COLUMNS
 from iotax.notebook import NotebookError
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "python.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "python.md"
 
 
 @pytest.fixture
