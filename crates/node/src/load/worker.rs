@@ -109,7 +109,7 @@ impl Worker {
         task.collect(now, before);
         self.state.slots = slots;
         for _ in 0..slots {
-            let Some(tag) = self.state.free.pop() else { break };
+            let tag = self.state.free.pop().expect("no more slots than tags");
             let Some(io) = task.next(now, tag, self.state.able_since) else {
                 self.state.free.push(tag);
                 break;

@@ -163,8 +163,8 @@ impl ServerNode {
     /// After anything that happened to a connection: what is to be sent, whether it ends, when it is due.
     #[inline]
     fn settle(&mut self, now: Instant, conn: ConnId, result: Result<(), Violation>) {
-        let Some(connection) = self.connections.get_mut(conn.0 as usize).and_then(Option::as_mut) else { return };
-        let connection = connection.get_mut();
+        let connection = self.connections.get_mut(conn.0 as usize).and_then(Option::as_mut);
+        let connection = connection.expect("something happened to the connection").get_mut();
         let queued = connection.transmit().len();
         if queued > 0 {
             self.to_send.push(conn);

@@ -279,7 +279,7 @@ impl Operations {
                 let OperationState::Barred { volume, staged, buffer, claim } =
                     std::mem::replace(slot, OperationState::Idle)
                 else {
-                    return None;
+                    unreachable!("it was barred a line ago")
                 };
                 let done = self.perform(now, id, volume, staged, buffer, Some(claim));
                 finished(done.unwrap_or_else(|error| self.end(now, id, volume, Err(error))))
@@ -592,8 +592,10 @@ impl Operations {
 
     /// Has the disk do the next piece of long work, or waits for its blocks.
     fn start_piece(&mut self, id: IoId, volume: usize) -> Result<(), UnitError> {
-        let Some(OperationState::Disk { state, work, .. }) = self.slots.get_mut(id as usize) else { return Ok(()) };
-        let Some((offset, len)) = work.task.next_piece() else { return Ok(()) };
+        let Some(OperationState::Disk { state, work, .. }) = self.slots.get_mut(id as usize) else {
+            unreachable!("long work on a disk in its slot")
+        };
+        let (offset, len) = work.task.next_piece().expect("long work that has its turn has a piece left");
         let claim = match work.claim.take() {
             Some(claim) => claim,
             None => self.volumes.all[volume].claimant.share(offset, len)?,
@@ -604,17 +606,15 @@ impl Operations {
             return Ok(());
         }
         work.claim = Some(claim);
-        if let Some(op) = work.task.piece_op() {
-            self.ask(id, op);
-        }
+        let op = work.task.piece_op().expect("the piece that was just laid out");
+        self.ask(id, op);
         Ok(())
     }
 
     /// Asks the disk for what an operation in its slot does next.
     fn ask(&mut self, id: IoId, op: DiskOp) {
         let Some(OperationState::Disk { volume, state, work }) = self.slots.get_mut(id as usize) else {
-            debug_assert!(false, "an operation on a disk in its slot");
-            return;
+            unreachable!("an operation on a disk in its slot")
         };
         if let Media::Disk { disk, .. } = self.volumes.all[*volume].spec.media {
             let is_piece = matches!(work.task, DiskTask::Long { .. });

@@ -70,7 +70,7 @@ impl<B: Backend + ?Sized> Target<B> for Portmapper {
     }
 
     fn complete(&mut self, _now: Instant, _id: IoId, _result: Result<Option<Payload>, UnitError>, _backend: &mut B) {
-        debug_assert!(false, "a portmapper starts no operation");
+        unreachable!("a portmapper starts no operation");
     }
 
     fn transmit(&mut self) -> &mut Transmit {

@@ -235,14 +235,14 @@ fn with_unit<R>(call: &Call<'_>, use_it: impl FnOnce(&mut Lun) -> Result<R, Faul
 
 /// Ends the commands of these nexuses on the logical unit.
 fn purge(call: &Call<'_>, preempted: &[Ports]) -> Endings {
-    let Some(view) = call.view else { return Endings::default() };
+    let view = call.view.expect("a reservation is of a logical unit");
     let id = call.nexus.id;
     let purge = Purge { lun: view.lun, is_told: true };
     call.with_device(|device| device.purge(purge, Audience::Between(preempted, id)))
 }
 
 fn notify(call: &Call<'_>, notices: impl IntoIterator<Item = Notice>) {
-    let Some(view) = call.view else { return };
+    let view = call.view.expect("a reservation is of a logical unit");
     let id = call.nexus.id;
     for (sense, registrants) in notices {
         call.with_device(|device| device.attention(view.lun, sense, Audience::Between(&registrants, id)));

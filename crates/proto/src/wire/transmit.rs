@@ -145,7 +145,7 @@ impl Transmit {
         assert!(count <= self.len, "more sent than queued");
         self.len -= count;
         while count > 0 {
-            let Some(front) = self.segments.front_mut() else { break };
+            let front = self.segments.front_mut().expect("what is queued stands in segments");
             match front {
                 Segment::Inline(len) => {
                     let taken = count.min(*len);

@@ -160,7 +160,8 @@ impl EpollPort {
             }
             LISTENER => self.accept((data & 0xFFFF_FFFF) as usize),
             POOL => self.pool.take_done(&mut self.common.disk_done),
-            _ => {}
+            WAKER => {}
+            kind => unreachable!("no descriptor is watched as {kind}"),
         }
     }
 

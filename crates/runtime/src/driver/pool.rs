@@ -88,7 +88,7 @@ impl Pool {
         self.shared.notifier.take();
         std::mem::swap(&mut *lock(&self.shared.done), &mut self.done);
         while let Some((slot, answer)) = self.done.pop() {
-            let Some((token, mut transfer)) = self.under_way[slot].take() else { continue };
+            let (token, mut transfer) = self.under_way[slot].take().expect("a transfer ends once");
             if let Some(op) = transfer.fall_back(-answer) {
                 let fd = transfer.fd();
                 self.under_way[slot] = Some((token, transfer));

@@ -221,7 +221,7 @@ impl<C> Common<C> {
         let count = self.accept_to.len();
         let in_turn = (0..count).map(|at| (self.next_turn + at) % count);
         // The first in turn of those that have least to do.
-        let Some(chosen) = in_turn.min_by_key(|index| self.accept_to[*index].load()) else { return };
+        let chosen = in_turn.min_by_key(|index| self.accept_to[*index].load()).expect("there is a thread");
         self.next_turn = chosen + 1;
         let to = &self.accept_to[chosen];
         to.announce();

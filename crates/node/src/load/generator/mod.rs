@@ -199,12 +199,10 @@ impl LoadNode {
 
     /// What the slice that has ended measured; given once.
     pub fn take_slice(&mut self) -> Option<Measured> {
-        if self.phase != Phase::Ready || !matches!(self.outcome, Some(Ok(TaskOutcome::Run(_)))) {
-            return None;
-        }
-        match self.outcome.take() {
-            Some(Ok(TaskOutcome::Run(measured))) => Some(*measured),
-            _ => None,
+        let is_run = |outcome: &mut Result<TaskOutcome, Failure>| matches!(outcome, Ok(TaskOutcome::Run(_)));
+        match self.outcome.take_if(|outcome| self.phase == Phase::Ready && is_run(outcome))? {
+            Ok(TaskOutcome::Run(measured)) => Some(*measured),
+            _ => unreachable!("a run's outcome was taken"),
         }
     }
 

@@ -49,7 +49,9 @@ impl IscsiBackend for ServerBackend {
         for portal in portals {
             let address = self.reached_at(portal.address);
             for export in portal.exports.iter().copied() {
-                let Any::Iscsi(Exported { name, .. }) = &server.exported[export] else { continue };
+                let Any::Iscsi(Exported { name, .. }) = &server.exported[export] else {
+                    unreachable!("exports of a portal have its protocol")
+                };
                 if !server.config.exports[export].admits(Some(initiator), self.address()) {
                     continue;
                 }
@@ -72,7 +74,7 @@ impl IscsiBackend for ServerBackend {
         let mut refusal = LoginRefusal::NoSuchTarget;
         for export in &self.portal().exports {
             let Any::Iscsi(Exported { name, device, sessions }) = &self.state.server.exported[*export] else {
-                continue;
+                unreachable!("exports of a portal have its protocol")
             };
             if !name.eq_ignore_ascii_case(target) {
                 continue;

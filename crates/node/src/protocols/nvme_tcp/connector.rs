@@ -97,7 +97,7 @@ impl Controller {
     }
 
     fn open(&self, now: Instant, admin: &AdminQueue) -> ControlStep<IoQueue> {
-        let Some(info) = admin.controller() else { return ControlStep::Wait };
+        let info = admin.controller().expect("ready once the controller is known");
         if u32::from(info.io_queues) < self.workers.count {
             let message = format!(
                 "the controller grants {} I/O queues and the load needs {}",

@@ -59,7 +59,9 @@ impl NvmeBackend for ServerBackend {
         }
         let mut refusal = Refusal::NoSubsystem;
         for export in &self.portal().exports {
-            let Any::NvmeTcp(Exported { name, subsystem }) = &self.state.server.exported[*export] else { continue };
+            let Any::NvmeTcp(Exported { name, subsystem }) = &self.state.server.exported[*export] else {
+                unreachable!("exports of a portal have its protocol")
+            };
             if name != subnqn {
                 continue;
             }

@@ -82,7 +82,7 @@ impl Connection {
             }
             (Phase::Login(..), Fragment::Data { bytes, .. }) => self.control.extend_from_slice(bytes),
             (Phase::Login(login, header), Fragment::End { .. }) => {
-                let Some(bhs) = header.take() else { return Ok(()) };
+                let bhs = header.take().expect("the header comes before its PDU's end");
                 let request = LoginRequest::parse(&bhs);
                 let reply = login.request(&request, &self.control, &mut self.link, backend);
                 self.login_reply(&request, reply, backend)?;

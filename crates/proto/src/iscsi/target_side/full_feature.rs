@@ -213,14 +213,14 @@ impl FullFeature {
 
     /// The backend is done with an operation.
     pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
-        let Some(session) = &mut self.session else { return };
+        // Another session may have aborted the task, which was heard of just now.
         if self.tasks.itt(id).is_none() {
             return;
         }
-        if let Work::Medium(after) = self.tasks.get_mut(id).work {
-            let response = session.nexus.medium_done(after, result);
-            self.finish(id, &response, link);
-        }
+        let session = self.session.as_mut().expect("a discovery session has no tasks");
+        let Work::Medium(after) = self.tasks.get_mut(id).work else { unreachable!("the backend has no such task") };
+        let response = session.nexus.medium_done(after, result);
+        self.finish(id, &response, link);
     }
 
     /// Aborts a task: nothing more is said about it. What goes on of it keeps `ending`.
@@ -319,6 +319,7 @@ impl FullFeature {
             }
             slot
         } else {
+            // As above.
             let Some(id) = self.tasks.find(data.itt) else { return };
             if !self.tasks.get_mut(id).collect.is_unsolicited_open() {
                 link.reject(reject_reason::PROTOCOL_ERROR, bhs);
@@ -363,7 +364,7 @@ impl FullFeature {
 
     /// Asks for more data of a task, or ends the collecting of them.
     fn advance<B: IscsiBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let Some(itt) = self.tasks.itt(id) else { return };
+        let itt = self.tasks.itt_of_taken(id);
         let task = self.tasks.get_mut(id);
         if matches!(task.work, Work::Medium(_)) {
             return;
@@ -390,7 +391,7 @@ impl FullFeature {
 
     /// All data of a task have come.
     fn collected<B: IscsiBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let Some(session) = &mut self.session else { return };
+        let session = self.session.as_mut().expect("a discovery session has no tasks");
         let task = self.tasks.get_mut(id);
         if let Some(fault) = task.collect.fault() {
             if task.work.is_with_backend() {
@@ -448,7 +449,7 @@ impl FullFeature {
 
     /// Answers a task and gives its slot back.
     fn finish(&mut self, id: IoId, response: &Response, link: &mut Link) {
-        let Some(itt) = self.tasks.itt(id) else { return };
+        let itt = self.tasks.itt_of_taken(id);
         let task = self.release(id, link);
         let r2ts_sent = task.collect.r2ts_sent();
         respond(link, Answered { itt, announced: task.announced, r2ts_sent }, response);

@@ -106,7 +106,9 @@ impl Security {
 
     /// The initiator is who it says.
     fn verify(&self, said: &Said, algorithm: Algorithm, identifier: u8, challenge: &[u8]) -> Result<(), u16> {
-        let AuthPolicy::Chap { initiator, .. } = &self.policy else { return Ok(()) };
+        let AuthPolicy::Chap { initiator, .. } = &self.policy else {
+            unreachable!("a challenge is sent where CHAP is asked for")
+        };
         let (Some(name), Some(response)) = (&said.name, &said.response) else { return Err(INITIATOR_ERROR) };
         let response = chap::decode_binary(response).ok_or(INITIATOR_ERROR)?;
         let wanted = algorithm.response(identifier, &initiator.secret, challenge);

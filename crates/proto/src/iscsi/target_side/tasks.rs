@@ -117,6 +117,11 @@ impl Tasks {
         self.itts.get(id as usize).copied().filter(|itt| *itt != TaskTag::RESERVED)
     }
 
+    /// Of a task that is there.
+    pub(super) fn itt_of_taken(&self, id: IoId) -> TaskTag {
+        self.itt(id).expect("the slot is taken")
+    }
+
     pub(super) fn get_mut(&mut self, id: IoId) -> &mut Task {
         &mut self.slots[id as usize]
     }

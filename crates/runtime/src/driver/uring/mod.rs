@@ -99,7 +99,8 @@ impl UringPort {
             ACCEPT => self.accepted(completion),
             WAKE if !completion.has_more() => self.watch_waker(),
             DISK => self.transfers.take_done(&mut self.ring, completion, &mut self.common.disk_done),
-            _ => {}
+            WAKE | CANCEL => {}
+            kind => unreachable!("nothing is asked for as {kind}"),
         }
     }
 

@@ -59,7 +59,7 @@ impl Transfers {
         into: &mut VecDeque<(DiskToken, Result<u32, i32>)>,
     ) {
         let slot = (completion.user_data & 0xFFFF_FFFF) as usize;
-        let Some((token, id, mut transfer)) = self.slots[slot].take() else { return };
+        let (token, id, mut transfer) = self.slots[slot].take().expect("a transfer ends once");
         self.free.push(slot);
         if transfer.fall_back(-completion.result).is_some() {
             self.start(ring, token, id, transfer);

@@ -189,7 +189,7 @@ impl Connection {
         result: Result<Option<Payload>, UnitError>,
         backend: &mut B,
     ) {
-        let Some(Outstanding { xid, export, file, kind }) = self.ios.end(id) else { return };
+        let Outstanding { xid, export, file, kind } = self.ios.end(id).expect("the backend has such an operation");
         let attributes = backend.attributes(export, file);
         match (kind, result) {
             (Kind::Read { len, eof }, result) => self.read_done(xid, len, eof, attributes, result),

@@ -61,8 +61,7 @@ impl Queue {
         backend: &mut B,
     ) {
         let Phase::Authenticating(unproven) = &mut self.phase else {
-            debug_assert!(false, "asked only while the host has not proved itself");
-            return;
+            unreachable!("asked only while the host has not proved itself")
         };
         let cid = control.sqe.cid();
         if let Some(work) = unproven.auth.take(&control.data, &mut |bytes| backend.random(bytes)) {
@@ -107,8 +106,7 @@ impl Queue {
             return;
         }
         let Phase::Authenticating(unproven) = &mut self.phase else {
-            debug_assert!(false, "asked only while the host has not proved itself");
-            return;
+            unreachable!("asked only while the host has not proved itself")
         };
         let Some(mut message) = unproven.auth.give() else {
             self.respond(sqe.cid(), Status::SEQUENCE_ERROR.do_not_retry(), transport);
@@ -133,8 +131,7 @@ impl Queue {
         backend: &mut B,
     ) {
         let Phase::Authenticating(unproven) = &mut self.phase else {
-            debug_assert!(false, "asked only while the host has not proved itself");
-            return;
+            unreachable!("asked only while the host has not proved itself")
         };
         match unproven.auth.progress() {
             Progress::Open => {}

@@ -102,7 +102,7 @@ impl Queue {
         transport: &mut T,
         backend: &mut B,
     ) -> Result<Destination, Violation> {
-        let Phase::Io(io) = &mut self.phase else { return Ok(Destination::Nowhere) };
+        let Phase::Io(io) = &mut self.phase else { unreachable!("a command of an I/O queue") };
         let generation = io.generation.get();
         if generation != io.seen {
             io.reload(generation, backend)?;
@@ -145,10 +145,7 @@ impl Queue {
             self.respond(cid, status, transport);
             return Destination::Nowhere;
         }
-        let Some(index) = self.slots.peek() else {
-            debug_assert!(false, "a slot, since the command was taken");
-            return Destination::Nowhere;
-        };
+        let index = self.slots.peek().expect("a slot, since the command was taken");
         match backend.start(now, IoId::from(index), unit, op) {
             Started::Done(result) => self.finish(cid, read_len, result, transport),
             Started::NeedData => {
@@ -173,16 +170,10 @@ impl Queue {
         transport: &mut T,
         backend: &mut B,
     ) {
-        let Phase::Io(io) = &self.phase else {
-            debug_assert!(false, "ranges come on an I/O queue");
-            return;
-        };
+        let Phase::Io(io) = &self.phase else { unreachable!("ranges come on an I/O queue") };
         match io.namespaces.deallocation(&control.sqe, &control.data) {
             Ok(Some((unit, op))) => {
-                let Some(index) = self.slots.peek() else {
-                    debug_assert!(false, "a slot, since the command was taken");
-                    return;
-                };
+                let index = self.slots.peek().expect("a slot, since the command was taken");
                 match backend.start(now, IoId::from(index), unit, op) {
                     Started::Done(result) => self.finish(cid, 0, result, transport),
                     Started::Queued => {
