@@ -99,13 +99,18 @@ pub trait Node {
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit>;
     /// False while the node wants no more bytes of this connection (its queues are full); asked again after every `handle`
     /// and whenever bytes were sent.
-    fn wants_receive(&self, conn: ConnId) -> bool;
+    fn wants_receive(&self, conn: ConnId) -> bool {
+        let _ = conn;
+        true
+    }
     /// Of the connections open, those that will carry no I/O, such as admin queues: they count for nothing where the next is placed.
     fn idle_connections(&self) -> usize {
         0
     }
     /// When to call with `Input::Timer`. A time that has passed means: again at once, without sleeping.
-    fn poll_timeout(&self) -> Option<Instant>;
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
     /// Nothing more to do; the driver returns.
     fn is_finished(&self) -> bool;
 }

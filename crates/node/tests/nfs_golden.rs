@@ -3,10 +3,13 @@
 //! `IOTAX_RECORD=1` records the session anew; look at what tshark makes of it before keeping it.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../proto/tests/capture/mod.rs"]
+mod capture;
 mod nfs_support;
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
+use capture::pcap;
 use iotax_node::fs::Limits;
 use iotax_proto::nfs::{
     common::{CreateHow, FileHandle, NodeKind, SetAttributes, SetTime, Time},
@@ -119,7 +122,8 @@ fn tshark_finds_every_message_well_formed() {
     }
     let capture = std::env::temp_dir().join(format!("iotax-nfs-{}.pcap", std::process::id()));
     let wire = session().wire;
-    fs::write(&capture, pcap(&wire)).unwrap();
+    let messages = wire.iter().flat_map(|[call, reply]| [(true, &call[..]), (false, &reply[..])]);
+    fs::write(&capture, pcap(2049, messages)).unwrap();
     let fields = ["rpc.msgtyp", "nfs.procedure_v3", "mount.procedure_v3", "nfs.status3", "_ws.malformed", "_ws.expert"];
     let mut command = Command::new("tshark");
     command.arg("-r").arg(&capture).args(["-o", "tcp.check_checksum:FALSE", "-T", "fields", "-E", "separator=;"]);
@@ -141,35 +145,4 @@ fn tshark_finds_every_message_well_formed() {
         }
     }
     assert!(seen.iter().all(|count| *count >= 2), "calls and replies of each procedure: {seen:?}");
-}
-
-/// A capture of the session as one TCP connection over IPv4, without links' headers.
-fn pcap(wire: &[[Vec<u8>; 2]]) -> Vec<u8> {
-    const RAW_IP: u32 = 101;
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4, 0x0002_0004_u32.rotate_left(16), 0, 0, 1 << 18, RAW_IP] {
-        file.extend(u32::to_le_bytes(word));
-    }
-    let mut sent = [1_u32, 1];
-    for (time, message) in wire.iter().flatten().enumerate() {
-        let from_server = time % 2;
-        let (mut source, mut target) = ((1_u8, 700_u16), (2_u8, 2049_u16));
-        if from_server == 1 {
-            std::mem::swap(&mut source, &mut target);
-        }
-        let len = 40 + message.len();
-        for word in [time as u32, 0, len as u32, len as u32] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend([0x45, 0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 6, 0, 0]);
-        file.extend([127, 0, 0, source.0, 127, 0, 0, target.0]);
-        file.extend(source.1.to_be_bytes());
-        file.extend(target.1.to_be_bytes());
-        file.extend(sent[from_server].to_be_bytes());
-        file.extend(sent[1 - from_server].to_be_bytes());
-        file.extend([0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
-        file.extend(message);
-        sent[from_server] += message.len() as u32;
-    }
-    file
 }

@@ -4,10 +4,12 @@
 //! look at the difference before keeping it.
 #![allow(clippy::unwrap_used)]
 
+mod capture;
 mod iscsi_support;
 
 use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
 
+use capture::pcap;
 use iotax_proto::{
     Io,
     iscsi::{Wishes, decode::describe, target_side::Config},
@@ -69,7 +71,8 @@ fn an_independent_decoder_reads_every_pdu() {
     }
     let session = session();
     let path = std::env::temp_dir().join(format!("iotax-iscsi-{}.pcap", std::process::id()));
-    fs::write(&path, capture(&session)).unwrap();
+    let messages = session.iter().map(|(from_initiator, pdu)| (*from_initiator, &pdu[..]));
+    fs::write(&path, pcap(3260, messages)).unwrap();
     let mut tshark = Command::new("tshark");
     tshark.args(["-n", "-d", "tcp.port==3260,iscsi", "-T", "fields", "-r"]).arg(&path);
     for field in ["iscsi.opcode", "iscsi.keyvalue", "_ws.malformed"] {
@@ -89,36 +92,4 @@ fn an_independent_decoder_reads_every_pdu() {
     assert!(lines[0][1].contains("InitiatorName=iqn.2026-11.io.iotax:initiator"), "{:?}", lines[0]);
     let agreed = lines.iter().find(|line| line[1].contains("FirstBurstLength=512") && line[0] == "0x23");
     assert!(agreed.is_some_and(|line| line[1].contains("MaxBurstLength=1024")));
-}
-
-/// A capture file of the session: raw IPv4, a TCP segment for each PDU.
-fn capture(session: &[(bool, Vec<u8>)]) -> Vec<u8> {
-    const LINKTYPE_RAW: u32 = 101;
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0x0004_0000, LINKTYPE_RAW] {
-        file.extend_from_slice(&u32::to_le_bytes(word));
-    }
-    let mut sent = [1_u32, 1];
-    for (number, (from_initiator, bytes)) in session.iter().enumerate() {
-        let (from, to) = if *from_initiator { (0, 1) } else { (1, 0) };
-        let ports = [40000_u16, 3260];
-        let len = 40 + bytes.len();
-        let mut packet = Vec::with_capacity(len);
-        packet.extend_from_slice(&[0x45, 0]);
-        packet.extend_from_slice(&(len as u16).to_be_bytes());
-        packet.extend_from_slice(&[0, number as u8, 0x40, 0, 64, 6, 0, 0]);
-        packet.extend_from_slice(&[192, 0, 2, from as u8, 192, 0, 2, to as u8]);
-        packet.extend_from_slice(&ports[from].to_be_bytes());
-        packet.extend_from_slice(&ports[to].to_be_bytes());
-        packet.extend_from_slice(&sent[from].to_be_bytes());
-        packet.extend_from_slice(&sent[to].to_be_bytes());
-        packet.extend_from_slice(&[0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
-        packet.extend_from_slice(bytes);
-        sent[from] += bytes.len() as u32;
-        for word in [number as u32, 0, len as u32, len as u32] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(&packet);
-    }
-    file
 }

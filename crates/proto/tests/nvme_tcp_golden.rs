@@ -3,10 +3,12 @@
 //!
 //! `IOTAX_RECORD=1` records them anew; look at what tshark makes of them before keeping them.
 
+mod capture;
 mod nvme_support;
 
 use std::{fmt::Write, fs, path::PathBuf, process::Command};
 
+use capture::pcap;
 use iotax_proto::{
     Initiator, Io, Payload, Target,
     nvme::{
@@ -187,7 +189,8 @@ fn tshark_finds_every_pdu_well_formed_and_every_digest_right() {
 fn tshark(session: &[(char, Vec<u8>)]) -> Vec<Vec<String>> {
     let name = format!("iotax-nvme-{}-{}.pcap", std::process::id(), session.len());
     let capture = std::env::temp_dir().join(name);
-    fs::write(&capture, pcap(session)).expect("the capture can be written");
+    let messages = session.iter().map(|(direction, pdu)| (*direction == '>', &pdu[..]));
+    fs::write(&capture, pcap(4420, messages)).expect("the capture can be written");
     let mut command = Command::new("tshark");
     command.arg("-r").arg(&capture).args(["-T", "fields", "-E", "separator=;"]);
     for option in ["tcp.check_checksum:FALSE", "nvme-tcp.check_hdgst:TRUE", "nvme-tcp.check_ddgst:TRUE"] {
@@ -202,37 +205,6 @@ fn tshark(session: &[(char, Vec<u8>)]) -> Vec<Vec<String>> {
     let lines: Vec<Vec<String>> = text.lines().map(|line| line.split(';').map(String::from).collect()).collect();
     assert_eq!(lines.len(), session.len());
     lines
-}
-
-/// A capture of the session as one TCP connection over IPv4, a packet a PDU, without links' headers.
-fn pcap(session: &[(char, Vec<u8>)]) -> Vec<u8> {
-    const RAW_IP: u32 = 101;
-    const MAGIC: u32 = 0xa1b2_c3d4;
-    const VERSION: u32 = 4 << 16 | 2;
-    let mut file = Vec::new();
-    for word in [MAGIC, VERSION, 0, 0, 1 << 18, RAW_IP] {
-        file.extend(word.to_le_bytes());
-    }
-    // Sequence numbers of host and target.
-    let mut sent = [1_u32, 1];
-    for (time, (direction, pdu)) in session.iter().enumerate() {
-        let (host, target) = ((1_u8, 50_000_u16), (2_u8, 4420_u16));
-        let (from, (source, destination)) = if *direction == '>' { (0, (host, target)) } else { (1, (target, host)) };
-        let len = 40 + pdu.len();
-        for word in [time as u32, 0, len as u32, len as u32] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend([0x45, 0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 6, 0, 0]);
-        file.extend([127, 0, 0, source.0, 127, 0, 0, destination.0]);
-        file.extend(source.1.to_be_bytes());
-        file.extend(destination.1.to_be_bytes());
-        file.extend(sent[from].to_be_bytes());
-        file.extend(sent[1 - from].to_be_bytes());
-        file.extend([0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
-        file.extend_from_slice(pdu);
-        sent[from] += pdu.len() as u32;
-    }
-    file
 }
 
 #[test]

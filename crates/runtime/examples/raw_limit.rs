@@ -218,14 +218,6 @@ impl Node for Server {
         Some(&mut self.queue)
     }
 
-    fn wants_receive(&self, _conn: ConnId) -> bool {
-        true
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
     fn is_finished(&self) -> bool {
         self.over
     }
@@ -318,14 +310,6 @@ impl Node for Client {
 
     fn transmit(&mut self, _conn: ConnId) -> Option<&mut Transmit> {
         Some(&mut self.queue)
-    }
-
-    fn wants_receive(&self, _conn: ConnId) -> bool {
-        true
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn is_finished(&self) -> bool {

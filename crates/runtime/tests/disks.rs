@@ -97,10 +97,6 @@ impl Node for Operations {
         false
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
     fn is_finished(&self) -> bool {
         self.results.iter().all(Option::is_some)
     }

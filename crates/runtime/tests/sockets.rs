@@ -316,14 +316,6 @@ impl Node for Sorted {
         self.echo.transmit(conn)
     }
 
-    fn wants_receive(&self, _conn: ConnId) -> bool {
-        true
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
     fn is_finished(&self) -> bool {
         false
     }
@@ -501,10 +493,6 @@ impl Node for Scripted {
 
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         Some(self.queues.of(conn))
-    }
-
-    fn wants_receive(&self, _conn: ConnId) -> bool {
-        true
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -333,10 +333,6 @@ impl Node for Names {
         Some(&mut self.transmit)
     }
 
-    fn wants_receive(&self, _: ConnId) -> bool {
-        true
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Away(until) => Some(until),

@@ -15,7 +15,7 @@ use iotax_runtime::Clock;
 use super::{
     begin, local, report,
     samples::{self, Samples},
-    threads::{Finished, Plan, Standing, Thread, Unit, drive_once},
+    threads::{Finished, Plan, Standing, Threads, Unit, drive_once},
     window::{Meters, Span},
 };
 use crate::{
@@ -66,7 +66,7 @@ fn skip_guard(config: &mut LoadConfig) {
 }
 
 struct Load {
-    threads: Vec<Thread<Finished>>,
+    threads: Threads<Finished>,
     /// Set once all threads are ready: when the warm-up begins.
     begin_at: Arc<OnceLock<Instant>>,
     reports: mpsc::Receiver<Standing>,
@@ -78,14 +78,11 @@ impl Load {
     fn start(document: &LoadDocument, configs: Vec<LoadConfig>, plan: &Arc<Plan>) -> Result<Self, Failure> {
         let (sender, reports) = mpsc::channel();
         let samples = Samples::of(configs.len());
-        let mut threads = Vec::new();
         let begin_at = Arc::new(OnceLock::new());
-        for (index, config) in configs.into_iter().enumerate() {
-            let cpu = (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]);
+        let threads = Threads::start("load", document, configs, plan, |index| {
             let (shared, begin_at, sender) = (Arc::clone(plan), Arc::clone(&begin_at), sender.clone());
-            let drive = move |node: &mut LoadNode, driver| drive_once(index, node, &shared, &begin_at, driver, &sender);
-            threads.push(Thread::start(format!("load-{index}"), cpu, config, plan, drive)?);
-        }
+            move |node: &mut LoadNode, driver| drive_once(index, node, &shared, &begin_at, driver, &sender)
+        })?;
         Ok(Self { threads, begin_at, reports, driver: "", samples })
     }
 
@@ -94,10 +91,10 @@ impl Load {
         let mut ready = vec![false; self.threads.len()];
         let mut unit = None;
         while !ready.iter().all(|ready| *ready) {
-            if self.any_finished() {
+            if self.threads.any_finished() {
                 return None;
             }
-            self.wake();
+            self.threads.wake();
             std::thread::sleep(OPENING_PERIOD);
             for standing in self.reports.try_iter() {
                 self.driver = standing.driver.name();
@@ -118,7 +115,7 @@ impl Load {
         let end = start + Duration::from_nanos(document.runtime_ns);
         // Set here only.
         let _ = self.begin_at.set(begin_at);
-        self.wake();
+        self.threads.wake();
 
         self.pass_samples_until(plan, start);
         let window = meters.open(&document.watch_pids, plan.clock)?;
@@ -143,10 +140,10 @@ impl Load {
             let left = until.since(plan.clock.now());
             // No thread is disturbed so close to an end of the window.
             std::thread::sleep(left.min(samples::PERIOD));
-            if left <= samples::PERIOD || self.any_finished() {
+            if left <= samples::PERIOD || self.threads.any_finished() {
                 return;
             }
-            self.wake();
+            self.threads.wake();
             for standing in self.reports.try_iter() {
                 self.samples.add(standing.thread, standing.samples);
             }
@@ -159,14 +156,14 @@ impl Load {
     /// A check or a fill: shows how far it is, then what came of it.
     fn follow_to_the_end(mut self, plan: &Plan) -> Result<(), Failure> {
         let mut told_at = plan.clock.now();
-        while !self.any_finished() {
+        while !self.threads.any_finished() {
             std::thread::sleep(FINISH_PERIOD);
             let now = plan.clock.now();
             if now.since(told_at) < PROGRESS_PERIOD {
                 continue;
             }
             told_at = now;
-            self.wake();
+            self.threads.wake();
             if let Some(Standing { progress_bytes: (done_bytes, total_bytes), .. }) = self.reports.try_iter().last() {
                 output::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
             }
@@ -189,34 +186,11 @@ impl Load {
 
     /// What came of all threads together; the first failure stops the others.
     fn join(&mut self) -> Result<Finished, Failure> {
-        let mut together: Option<Finished> = None;
-        let mut failed: Option<Failure> = None;
-        for thread in std::mem::take(&mut self.threads) {
-            if failed.is_some() {
-                thread.waker.stop();
-            }
-            match (thread.join(), &mut together) {
-                (Err(failure), _) => {
-                    failed.get_or_insert(failure);
-                }
-                (Ok(theirs), Some(ours)) => ours.merge(&theirs),
-                (Ok(finished), None) => together = Some(finished),
-            }
-        }
-        match (failed, together) {
-            (Some(failure), _) => Err(failure),
-            (None, Some(finished)) => Ok(finished),
-            (None, None) => Err(failure::internal("no load thread ran")),
-        }
-    }
-
-    fn wake(&self) {
-        for thread in &self.threads {
-            thread.waker.wake();
-        }
-    }
-
-    fn any_finished(&self) -> bool {
-        self.threads.iter().any(Thread::is_finished)
+        let merge = |mut ours: Finished, theirs: Finished| {
+            ours.merge(&theirs);
+            ours
+        };
+        let together = self.threads.join()?.into_iter().reduce(merge);
+        together.ok_or_else(|| failure::internal("no load thread ran"))
     }
 }

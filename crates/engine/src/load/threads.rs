@@ -86,14 +86,14 @@ impl Finished {
 }
 
 /// A thread that drives a node of its own, and ends with a `T`.
-pub(super) struct Thread<T> {
-    pub(super) waker: Waker,
+struct Thread<T> {
+    waker: Waker,
     handle: JoinHandle<Result<T, Failure>>,
 }
 
 impl<T: Send + 'static> Thread<T> {
     /// `drive` runs the node on the thread, pinned to `cpu` where one is named.
-    pub(super) fn start(
+    fn start(
         name: String,
         cpu: Option<usize>,
         config: LoadConfig,
@@ -117,14 +117,70 @@ impl<T: Send + 'static> Thread<T> {
         Ok(Self { waker, handle })
     }
 
-    pub(super) fn is_finished(&self) -> bool {
-        self.handle.is_finished()
-    }
-
-    pub(super) fn join(self) -> Result<T, Failure> {
+    fn join(self) -> Result<T, Failure> {
         self.handle
             .join()
             .unwrap_or_else(|_| Err(Failure::new(FailureKind::Internal, "a load thread panicked", "load")))
+    }
+}
+
+/// The threads of a load.
+pub(super) struct Threads<T>(Vec<Thread<T>>);
+
+impl<T: Send + 'static> Threads<T> {
+    /// One for each configuration, on the processors that the document names in turn. `drive` gives what the thread of
+    /// that number does with its node.
+    pub(super) fn start<D>(
+        name: &str,
+        document: &LoadDocument,
+        configs: Vec<LoadConfig>,
+        plan: &Arc<Plan>,
+        mut drive: impl FnMut(usize) -> D,
+    ) -> Result<Self, Failure>
+    where
+        D: FnOnce(&mut LoadNode, DriverConfig) -> Result<T, Failure> + Send + 'static,
+    {
+        let start = |(index, config)| {
+            let cpu = (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]);
+            Thread::start(format!("{name}-{index}"), cpu, config, plan, drive(index))
+        };
+        configs.into_iter().enumerate().map(start).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn wake(&self) {
+        self.0.iter().for_each(|thread| thread.waker.wake());
+    }
+
+    pub(super) fn any_finished(&self) -> bool {
+        self.0.iter().any(|thread| thread.handle.is_finished())
+    }
+
+    /// What came of each, in order; the first failure stops those that follow.
+    pub(super) fn join(&mut self) -> Result<Vec<T>, Failure> {
+        let mut results = Vec::new();
+        let mut failed = None;
+        for thread in std::mem::take(&mut self.0) {
+            if failed.is_some() {
+                thread.waker.stop();
+            }
+            match thread.join() {
+                Ok(result) => results.push(result),
+                Err(failure) => {
+                    failed.get_or_insert(failure);
+                }
+            }
+        }
+        failed.map_or(Ok(results), Err)
+    }
+
+    /// Stops all; why one had failed.
+    pub(super) fn stop(&mut self) -> Option<Failure> {
+        self.0.iter().for_each(|thread| thread.waker.stop());
+        std::mem::take(&mut self.0).into_iter().fold(None, |why, thread| why.or(thread.join().err()))
     }
 }
 

@@ -108,9 +108,9 @@ impl ServerNode {
             let is_there = |connection: &&mut Connection| connection.backend.asker == asker && !connection.is_closing;
             if let Some(connection) = self.connection(asker.conn).filter(is_there) {
                 connection.worked(now, worked);
-                self.settle(now, asker.conn, Ok(()));
             }
         }
+        // All are settled here, those of above too.
         for index in 0..self.connections.len() {
             let conn = ConnId(index as u32);
             if let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) {

@@ -25,7 +25,6 @@ pub(super) fn run<N: Node + ?Sized>(
     loop {
         if called {
             node.handle(clock.now(), Input::Woken);
-            settle(node, &mut port);
             let flow = control(node, clock.now());
             settle(node, &mut port);
             if flow == Flow::Stop || waker.is_stopped() {

@@ -171,10 +171,6 @@ impl Node for Echo {
         self.queues.len(conn) < self.queue_limit
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
     fn is_finished(&self) -> bool {
         self.until_closed > 0 && self.closed.len() >= self.until_closed
     }
@@ -282,14 +278,6 @@ impl Node for Client {
 
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         Some(self.queues.of(conn))
-    }
-
-    fn wants_receive(&self, _conn: ConnId) -> bool {
-        true
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     fn is_finished(&self) -> bool {

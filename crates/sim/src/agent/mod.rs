@@ -429,10 +429,6 @@ impl Node for Agent {
         }
     }
 
-    fn wants_receive(&self, _: ConnId) -> bool {
-        true
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         let own = match self.life {
             Life::Away(until) | Life::Opening(until) | Life::Leaving(until) => Some(until),

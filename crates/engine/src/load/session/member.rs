@@ -23,7 +23,7 @@ use super::{
         report,
         samples::{self, Samples},
         slice::Slice,
-        threads::{Plan, Thread, Unit},
+        threads::{Plan, Threads, Unit},
         window::{Meters, Usage},
     },
     LOADS_MAX,
@@ -45,7 +45,7 @@ pub(super) struct Member {
     pub(super) document: LoadDocument,
     pub(super) plan: Arc<Plan>,
     pub(super) driver: &'static str,
-    threads: Vec<Thread<()>>,
+    threads: Threads<()>,
     orders: Arc<Orders>,
     news: mpsc::Receiver<News>,
 }
@@ -77,14 +77,11 @@ impl Member {
         let plan = Arc::new(Plan::new(&document, configs.iter().any(writes), clock, instance(index))?);
         let orders = Arc::new(Orders::default());
         let (sender, news) = mpsc::channel();
-        let mut threads = Vec::new();
-        for (thread, config) in configs.into_iter().enumerate() {
-            let cpu = (!document.cpus.is_empty()).then(|| document.cpus[thread % document.cpus.len()]);
+        let threads = Threads::start(&format!("load-{index}"), &document, configs, &plan, |thread| {
             let (orders, sender) = (Arc::clone(&orders), sender.clone());
             let teller = tells_intervals(&document).then_some(thread);
-            let drive = move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender, teller);
-            threads.push(Thread::start(format!("load-{index}-{thread}"), cpu, config, &plan, drive)?);
-        }
+            move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender, teller)
+        })?;
         Ok(Self { id, document, plan, driver: "", threads, orders, news })
     }
 
@@ -108,7 +105,7 @@ impl Member {
     /// Runs one slice and gives what it measured, with the CPU time between its edges.
     pub(super) fn measure(&mut self, slice: &Slice, meters: &Meters) -> Result<(Measured, Usage), Failure> {
         *self.orders.slice.lock().unwrap_or_else(PoisonError::into_inner) = Some(*slice);
-        self.wake();
+        self.threads.wake();
         let clock = self.plan.clock;
         let mut samples = Samples::of(self.threads.len());
         self.pass_samples_until(slice.start(), slice.round, &mut samples);
@@ -138,12 +135,12 @@ impl Member {
         let tells = tells_intervals(&self.document);
         loop {
             let left = end.since(self.plan.clock.now());
-            if !tells || left <= samples::PERIOD || self.threads.iter().any(Thread::is_finished) {
+            if !tells || left <= samples::PERIOD || self.threads.any_finished() {
                 std::thread::sleep(left);
                 return;
             }
             std::thread::sleep(left.saturating_sub(samples::PERIOD).min(samples::PERIOD));
-            self.wake();
+            self.threads.wake();
             for news in self.news.try_iter() {
                 if let News::Sampled { thread, samples: more } = news {
                     samples.add(thread, more);
@@ -157,40 +154,26 @@ impl Member {
     }
 
     /// Closes the connections in order.
-    pub(super) fn release(self) -> Result<(), Failure> {
+    pub(super) fn release(mut self) -> Result<(), Failure> {
         self.orders.released.store(true, Ordering::Release);
-        self.wake();
-        for thread in self.threads {
-            thread.join()?;
-        }
-        Ok(())
+        self.threads.wake();
+        self.threads.join().map(drop)
     }
 
     /// The next news of a thread. A thread that ended instead says why.
     fn next(&mut self, period: Duration) -> Result<News, Failure> {
         loop {
-            self.wake();
+            self.threads.wake();
             match self.news.recv_timeout(period) {
                 Ok(news) => return Ok(news),
-                Err(_) if self.threads.iter().any(Thread::is_finished) => return Err(self.failed()),
+                Err(_) if self.threads.any_finished() => return Err(self.failed()),
                 Err(_) => {}
             }
         }
     }
 
     fn failed(&mut self) -> Failure {
-        let mut ended = std::mem::take(&mut self.threads);
-        for thread in &ended {
-            thread.waker.stop();
-        }
-        let why = ended.drain(..).find_map(|thread| thread.join().err());
-        why.unwrap_or_else(|| failure::internal("a load ended before its session"))
-    }
-
-    fn wake(&self) {
-        for thread in &self.threads {
-            thread.waker.wake();
-        }
+        self.threads.stop().unwrap_or_else(|| failure::internal("a load ended before its session"))
     }
 }
 

@@ -622,10 +622,6 @@ impl Node for LoadNode {
         }
     }
 
-    fn wants_receive(&self, _: ConnId) -> bool {
-        true
-    }
-
     fn poll_timeout(&self) -> Option<Instant> {
         let workers = self.timeouts.iter().copied().fold(None, earlier);
         let control = self.control.as_ref().and_then(|link| link.control.poll_timeout());
