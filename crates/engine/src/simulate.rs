@@ -8,7 +8,7 @@ use iotax_node::{
 };
 use iotax_sim::{
     Costs, Link, Media,
-    lab::{Far, Lab, STARTED_UNIX_NS, Simulated, Site, Usage},
+    lab::{Lab, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
 use crate::{
@@ -47,7 +47,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-fn progress() -> impl FnMut(Far) {
+fn progress() -> impl FnMut(Progress) {
     let mut told = Instant::now();
     move |far| {
         if told.elapsed() >= TELL_EVERY {

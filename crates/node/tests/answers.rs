@@ -46,11 +46,11 @@ fn identify(selector: u32, nsid: u32) -> impl Fn(u32) -> Vec<u8> {
 fn nvme_admin_commands_with_large_answers_are_bounded() {
     for subnqn in ["nqn.2014-08.org.nvmexpress.discovery", VOLUME_NQN] {
         for id in [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0c, 0x70] {
-            deaf(&format!("log page {id:#x} of {subnqn}"), 2, |peer| _ = nvme_admin(peer, subnqn), log_page(id));
+            unread(&format!("log page {id:#x} of {subnqn}"), 2, |peer| _ = nvme_admin(peer, subnqn), log_page(id));
         }
         for (selector, nsid) in [(0, 1), (1, 0), (2, 0), (3, 1), (5, 1), (6, 0), (8, 1), (0x1c, 0)] {
             let what = format!("identify {selector} of {subnqn}");
-            deaf(&what, 2, |peer| _ = nvme_admin(peer, subnqn), identify(selector, nsid));
+            unread(&what, 2, |peer| _ = nvme_admin(peer, subnqn), identify(selector, nsid));
         }
     }
 }
@@ -90,12 +90,12 @@ fn iscsi_requests_with_large_answers_are_bounded() {
         ("no such command", &[0xc7, 0, 0, 0, 0, 0]),
     ];
     for (what, cdb) in commands {
-        deaf(what, 1, iscsi_login, command(cdb));
+        unread(what, 1, iscsi_login, command(cdb));
     }
     let tagged = |number: u32| [&[0; 8][..], &number.to_be_bytes(), &[0xff; 4], &number.to_be_bytes()].concat();
-    deaf("ping", 1, iscsi_login, move |number| iscsi(0x40, 0x80, &tagged(number), &[7; 4096]));
-    deaf("send targets", 1, iscsi_login, move |number| iscsi(0x44, 0x80, &tagged(number), b"SendTargets=\0"));
-    deaf("no such request", 1, iscsi_login, move |number| iscsi(0x1d, 0x80, &tagged(number), &[]));
+    unread("ping", 1, iscsi_login, move |number| iscsi(0x40, 0x80, &tagged(number), &[7; 4096]));
+    unread("send targets", 1, iscsi_login, move |number| iscsi(0x44, 0x80, &tagged(number), b"SendTargets=\0"));
+    unread("no such request", 1, iscsi_login, move |number| iscsi(0x1d, 0x80, &tagged(number), &[]));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ NFS
@@ -160,7 +160,7 @@ fn nfs_calls_with_large_answers_are_bounded() {
 
 // --------------------------------------------------------------------------------------------------------------------- bounds
 
-fn deaf(what: &str, portal: u32, open: impl Fn(&mut Peer<'_>), request: impl Fn(u32) -> Vec<u8>) {
+fn unread(what: &str, portal: u32, open: impl Fn(&mut Peer<'_>), request: impl Fn(u32) -> Vec<u8>) {
     deaf_on(&mut Bench::new(), what, portal, open, request);
 }
 

@@ -65,11 +65,11 @@ impl<'a> Peer<'a> {
 
 /// Takes no notice.
 #[derive(Default)]
-struct Deaf {
+struct Unheeding {
     ready: bool,
 }
 
-impl InitiatorEvents for Deaf {
+impl InitiatorEvents for Unheeding {
     fn ready(&mut self, _: Instant, _: &Geometry) {
         self.ready = true;
     }
@@ -165,7 +165,7 @@ fn nothing_more_is_read_from_a_peer_that_does_not_read() {
         ..v3::initiator::Config::default()
     };
     let mut client = v3::initiator::Mount::new(Instant(0), config);
-    let mut events = Deaf::default();
+    let mut events = Unheeding::default();
     let mut peer = Peer::connect(&mut bench.node, 0, 0);
     while !events.ready {
         let call = client.transmit().take_bytes();

@@ -7,6 +7,7 @@ use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Refusal, Target, Violation, ViolationKind,
     nfs::{
         common::FileHandle,
+        mount::{self, MountProcedure},
         v3::{
             Arguments, Failure, FileRange, Procedure, Results, Stability, Status, Wcc,
             arguments::WriteHead,
@@ -247,7 +248,8 @@ fn mount_and_portmapper_may_be_asked_on_connections_of_their_own() {
     assert_eq!(ask(&mut pair, ControlCall::mounts(Xid(6), &identity))[0].path, "/export");
     ask(&mut pair, ControlCall::unmount(Xid(7), &identity, "/export"));
     assert!(ask(&mut pair, ControlCall::mounts(Xid(8), &identity)).is_empty());
-    ask(&mut pair, ControlCall::unmount_all(Xid(9), &identity));
+    let unmount_all = (mount::PROGRAM, mount::VERSION, MountProcedure::UmntAll as u32);
+    ask(&mut pair, ControlCall::call(Xid(9), &identity, unmount_all, |_| Ok(()), |_| {}));
 
     // With the root's handle a mount needs no MOUNT, and leaves without it.
     let mut pair = Pair::new(Config { root: Root::Handle(root), ..config() }, Server::new(4096)).ready();

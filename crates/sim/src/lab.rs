@@ -87,7 +87,7 @@ pub struct Usage {
 
 /// How far a simulation is: the virtual time, and when it will be over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Far {
+pub struct Progress {
     pub at: Instant,
     pub until: Instant,
 }
@@ -122,7 +122,7 @@ impl Lab {
         workers: u32,
         working_set_bytes: Option<u64>,
         adapt: impl Fn(ConnectionConfig) -> Result<ConnectionConfig, Failure>,
-        tell: impl FnMut(Far),
+        tell: impl FnMut(Progress),
     ) -> Result<Simulated, Failure> {
         let mut running = self.make(run, workers, working_set_bytes, adapt, tell)?;
         running.measure(run)
@@ -134,7 +134,7 @@ impl Lab {
         self.machines * self.loads
     }
 
-    fn make<T: FnMut(Far)>(
+    fn make<T: FnMut(Progress)>(
         &self,
         run: &RunConfig,
         workers: u32,
@@ -200,7 +200,7 @@ impl Lab {
     }
 }
 
-impl<T: FnMut(Far)> Running<T> {
+impl<T: FnMut(Progress)> Running<T> {
     fn measure(&mut self, run: &RunConfig) -> Result<Simulated, Failure> {
         let limit = self.world.now() + PHASE_TIME_MAX;
         self.go_on(limit, "connections did not stand", LoadNode::is_ready)?;
@@ -260,7 +260,7 @@ impl<T: FnMut(Far)> Running<T> {
     fn step(&mut self) -> Option<WorldStep> {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(TELL_EVERY) {
-            (self.tell)(Far { at: self.world.now(), until: self.until });
+            (self.tell)(Progress { at: self.world.now(), until: self.until });
         }
         self.world.step()
     }

@@ -64,7 +64,7 @@ pub struct Options {
     pub faults: Vec<Fault>,
     /// Clients, connections of each that carry I/O, and commands on each of these at a time.
     pub agents: u32,
-    pub lanes: u32,
+    pub workers: u32,
     pub depth: u32,
     /// Of the server.
     pub threads: u32,
@@ -91,7 +91,7 @@ impl Options {
             seed,
             faults: faults.collect(),
             agents: random.below(3) as u32 + 1,
-            lanes: random.below(2) as u32 + 1,
+            workers: random.below(2) as u32 + 1,
             depth: random.below(6) as u32 + 1,
             threads: random.below(2) as u32 + 1,
             block_size,
@@ -118,10 +118,10 @@ fn named<T: Copy>(text: &str, names: &[(T, &'static str)]) -> Result<T, String> 
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, agents, lanes, depth, threads, block_size, names, commands, .. } = self;
+        let Self { seed, agents, workers, depth, threads, block_size, names, commands, .. } = self;
         let faults: Vec<_> = self.faults.iter().map(|fault| name(*fault, &Fault::ALL)).collect();
         write!(f, "protocol={} seed={seed} faults={} ", name(self.protocol, &PROTOCOLS), faults.join(","))?;
-        write!(f, "agents={agents} lanes={lanes} depth={depth} threads={threads} block_size={block_size} ")?;
+        write!(f, "agents={agents} workers={workers} depth={depth} threads={threads} block_size={block_size} ")?;
         write!(f, "names={} commands={commands}", u8::from(*names))?;
         self.canary.map_or(Ok(()), |canary| write!(f, " canary={}", name(canary, &Canary::ALL)))
     }
@@ -148,7 +148,7 @@ impl FromStr for Options {
                     options.faults = faults.map(|fault| named(fault, &Fault::ALL)).collect::<Result<_, _>>()?;
                 }
                 "agents" => options.agents = within(number(value)?, 1, 64, name)?,
-                "lanes" => options.lanes = within(number(value)?, 1, 64, name)?,
+                "workers" => options.workers = within(number(value)?, 1, 64, name)?,
                 "depth" => options.depth = within(number(value)?, 1, 1024, name)?,
                 "threads" => options.threads = within(number(value)?, 1, 16, name)?,
                 "block_size" => match number(value)? {

@@ -53,7 +53,7 @@ pub struct Exporter {
     pub hosts: Vec<HostId>,
     nodes: Vec<Rc<RefCell<ServerNode>>>,
     server: Arc<Server>,
-    bell: Arc<AtomicBool>,
+    wake_flag: Arc<AtomicBool>,
     /// Of a volume of memory.
     memory: Rc<dyn Region>,
     /// CPU time that each thread's volume was asked to spend, for a virtual processor to charge.
@@ -70,15 +70,15 @@ impl Exporter {
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
-        let bell = Arc::new(AtomicBool::new(false));
-        let server = server(protocol, volume, started_unix_ns, &bell);
+        let wake_flag = Arc::new(AtomicBool::new(false));
+        let server = server(protocol, volume, started_unix_ns, &wake_flag);
         let mut exporter = Self {
             protocol,
             volume,
             hosts: Vec::new(),
             nodes: Vec::new(),
             server,
-            bell,
+            wake_flag,
             memory: HeapRegion::new(0),
             burnt_ns: (0..threads).map(|_| Rc::new(Cell::new(0))).collect(),
         };
@@ -91,7 +91,7 @@ impl Exporter {
             exporter.hosts.push(world.add_host(node.clone(), ADDRESS, None, link, disks.clone()));
         }
         world.listen(SocketAddr::new(ADDRESS, PORT), ListenerId(0), &exporter.hosts);
-        world.add_bell(Arc::clone(&exporter.bell), &exporter.hosts);
+        world.add_wake_flag(Arc::clone(&exporter.wake_flag), &exporter.hosts);
         exporter
     }
 
@@ -106,7 +106,7 @@ impl Exporter {
 
     /// After its hosts crashed: begins anew, at another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
-        self.server = server(self.protocol, self.volume, started_unix_ns, &self.bell);
+        self.server = server(self.protocol, self.volume, started_unix_ns, &self.wake_flag);
         self.nodes = self.make_nodes(self.hosts.len());
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
@@ -145,7 +145,7 @@ impl Exporter {
     }
 }
 
-fn server(protocol: Protocol, described: Volume, started_unix_ns: u64, bell: &Arc<AtomicBool>) -> Arc<Server> {
+fn server(protocol: Protocol, described: Volume, started_unix_ns: u64, wake_flag: &Arc<AtomicBool>) -> Arc<Server> {
     let media = match described.store {
         Store::Memory => Media::Memory,
         Store::Disk { block_size, .. } => Media::Disk { disk: DiskId(0), block_size },
@@ -170,8 +170,8 @@ fn server(protocol: Protocol, described: Volume, started_unix_ns: u64, bell: &Ar
         secret: [7; 32],
         connections_max: CONNECTIONS_MAX,
     });
-    let bell = Arc::clone(bell);
-    server.wake_with(move || bell.store(true, Ordering::Relaxed));
+    let wake_flag = Arc::clone(wake_flag);
+    server.wake_with(move || wake_flag.store(true, Ordering::Relaxed));
     server
 }
 

@@ -108,7 +108,7 @@ impl<'a> Trial<'a> {
         for index in 0..options.agents {
             let character = Character {
                 host: server.hosts.len() + index as usize,
-                lanes: options.lanes,
+                workers: options.workers,
                 depth: options.depth,
                 pause: Duration::from_micros(50 + random.below(2_000)),
                 seed: options.seed,
@@ -347,7 +347,7 @@ impl<'a> Trial<'a> {
                 self.world.call_at(self.world.now() + down, AGENT_BACK + which as u64);
             }
             Fault::Reset | Fault::Stall | Fault::HalfClose | Fault::Vanish => {
-                // A stall is short, or longer than any patience.
+                // A stall is short, or longer than any timeout.
                 let (soon, soon_too, late) = (some(5_000), some(5_000), some(60_000_000));
                 let long = if self.random[index].below(8) == 0 { Duration::from_secs(200) } else { late / 1000 };
                 let connections = self.world.connections();
@@ -414,7 +414,7 @@ pub fn minimise(options: &Options) -> Options {
     }
     let smaller: [fn(&mut Options); 5] = [
         |options| options.agents = 1,
-        |options| options.lanes = 1,
+        |options| options.workers = 1,
         |options| options.depth = 1,
         |options| options.threads = 1,
         |options| options.commands /= 4,

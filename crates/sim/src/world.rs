@@ -63,7 +63,7 @@ pub struct World {
     /// See `take_left`.
     left: Vec<(HostId, u64)>,
     /// Set by nodes that did something to others, each with those others.
-    bells: Vec<(Arc<AtomicBool>, Vec<usize>)>,
+    wake_flags: Vec<(Arc<AtomicBool>, Vec<usize>)>,
     /// Memory of packets, to be used again.
     spare: Vec<Vec<u8>>,
     /// Sizes of what a flush sends, empty between two.
@@ -173,7 +173,7 @@ impl World {
             free_pipes: Vec::new(),
             disks: Vec::new(),
             left: Vec::new(),
-            bells: Vec::new(),
+            wake_flags: Vec::new(),
             spare: Vec::new(),
             sent: Vec::new(),
             flushes_dropped: 0,
@@ -243,9 +243,9 @@ impl World {
         self.listeners.push(Listener { address, hosts, accepted: 0, id });
     }
 
-    /// Whenever the bell is set, these are woken.
-    pub fn add_bell(&mut self, bell: Arc<AtomicBool>, hosts: &[HostId]) {
-        self.bells.push((bell, hosts.iter().map(|host| host.0).collect()));
+    /// Whenever the flag is set, these are woken.
+    pub fn add_wake_flag(&mut self, wake_flag: Arc<AtomicBool>, hosts: &[HostId]) {
+        self.wake_flags.push((wake_flag, hosts.iter().map(|host| host.0).collect()));
     }
 
     /// `step` says `WorldStep::Call` at that time.
@@ -359,11 +359,6 @@ impl World {
             .filter(|(_, slot)| slot.pipe.as_ref().is_some_and(open))
             .map(|(index, slot)| PipeId { slot: index as u32, generation: slot.generation })
             .collect()
-    }
-
-    /// Which connection a host has under an id.
-    pub fn connection_of(&self, host: HostId, conn: ConnId) -> Option<PipeId> {
-        self.hosts[host.0].conns.get(conn.0 as usize).copied().flatten().map(|(pipe, _)| pipe)
     }
 
     /// Of what is on its way in each direction a part still arrives; each end learns of the reset after its own time.
@@ -495,9 +490,9 @@ impl World {
     }
 
     fn ring(&mut self) {
-        for (bell, hosts) in &self.bells {
-            if bell.load(Ordering::Relaxed) {
-                bell.store(false, Ordering::Relaxed);
+        for (wake_flag, hosts) in &self.wake_flags {
+            if wake_flag.load(Ordering::Relaxed) {
+                wake_flag.store(false, Ordering::Relaxed);
                 for host in hosts {
                     self.events.push(self.now, Event::Woken { host: *host });
                 }

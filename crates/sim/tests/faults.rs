@@ -102,40 +102,40 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 const KEPT: [(&str, &str); 8] = [
     (
         "a write that was aborted with its connection, and was still at the disk, undid one of the next session",
-        "protocol=iscsi seed=280 faults=reset,slow-media agents=1 lanes=1 depth=1 threads=1 block_size=512 commands=329",
+        "protocol=iscsi seed=280 faults=reset,slow-media agents=1 workers=1 depth=1 threads=1 block_size=512 commands=329",
     ),
     (
         "the same, beside failing media",
-        "protocol=iscsi seed=296 faults=half-close,media-error,slow-media agents=3 lanes=1 depth=1 threads=1 \
+        "protocol=iscsi seed=296 faults=half-close,media-error,slow-media agents=3 workers=1 depth=1 threads=1 \
          block_size=4096 commands=277",
     ),
     (
         "a session that was reinstated ended its tasks only when it next looked, up to a second later",
-        "protocol=iscsi seed=24 faults=vanish,slow-media agents=1 lanes=1 depth=2 threads=1 block_size=512 commands=209",
+        "protocol=iscsi seed=24 faults=vanish,slow-media agents=1 workers=1 depth=2 threads=1 block_size=512 commands=209",
     ),
     (
         "the same after the initiator crashed",
-        "protocol=iscsi seed=111 faults=slow-media,initiator-crash agents=1 lanes=1 depth=1 threads=1 block_size=512 \
+        "protocol=iscsi seed=111 faults=slow-media,initiator-crash agents=1 workers=1 depth=1 threads=1 block_size=512 \
          commands=74",
     ),
     (
         "the same, with power lost beside",
-        "protocol=iscsi seed=298 faults=vanish,power-loss,slow-media agents=1 lanes=1 depth=2 threads=1 \
+        "protocol=iscsi seed=298 faults=vanish,power-loss,slow-media agents=1 workers=1 depth=2 threads=1 \
          block_size=4096 commands=392",
     ),
     (
         "an operation that was aborted while it waited for blocks stayed in the list of those that wait",
-        "protocol=nfs3 seed=204 faults=stall,half-close,vanish,slow-media agents=2 lanes=1 depth=6 threads=1 \
+        "protocol=nfs3 seed=204 faults=stall,half-close,vanish,slow-media agents=2 workers=1 depth=6 threads=1 \
          block_size=4096 names=0 commands=254",
     ),
     (
         "the world let a connection stand beside a later one from the same port, as TCP does not: a call stalled there came a \
          minute late, after the 1,024 replies that the server remembers, and was carried out again",
-        "protocol=nfs3 seed=5290 faults=stall agents=1 lanes=1 depth=1 threads=1 block_size=4096 names=1 commands=63",
+        "protocol=nfs3 seed=5290 faults=stall agents=1 workers=1 depth=1 threads=1 block_size=4096 names=1 commands=63",
     ),
     (
         "the same, where what it did again was to remove",
-        "protocol=nfs3 seed=6540 faults=stall agents=1 lanes=1 depth=1 threads=1 block_size=512 names=1 commands=326",
+        "protocol=nfs3 seed=6540 faults=stall agents=1 workers=1 depth=1 threads=1 block_size=512 names=1 commands=326",
     ),
 ];
 

@@ -1,6 +1,6 @@
 //! `iotax-engine serve`: volumes behind exports until somebody says stop.
 
-mod census;
+mod connection_count;
 mod fill;
 mod plan;
 mod threads;

@@ -13,7 +13,7 @@ use iotax_runtime::{Clock, Driver, DriverConfig, DriverKind, Flow, Waker, memory
 
 use super::{
     SharedServer,
-    census::Census,
+    connection_count::ConnectionCount,
     volumes::{OpenVolume, Store},
 };
 use crate::{document::ServeDocument, failure, log};
@@ -22,7 +22,7 @@ pub(super) struct Threads {
     pub(super) driver: DriverKind,
     wakers: Vec<Waker>,
     handles: Mutex<Vec<JoinHandle<Result<(), Failure>>>>,
-    census: Arc<Census>,
+    connections: Arc<ConnectionCount>,
     ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
@@ -35,7 +35,7 @@ struct Work {
     memories: Vec<Option<SharedRegion>>,
     clock: Clock,
     config: DriverConfig,
-    census: Arc<Census>,
+    connections: Arc<ConnectionCount>,
 }
 
 impl Threads {
@@ -54,7 +54,7 @@ impl Threads {
         let all = wakers.clone();
         server.wake_with(move || all.iter().for_each(Waker::wake));
         start_arithmetic(server)?;
-        let census = Arc::new(Census::new(count));
+        let connections = Arc::new(ConnectionCount::new(count));
         let (started, starts) = mpsc::channel();
         let (ended_sender, ended) = mpsc::channel();
         let mut handles = Vec::new();
@@ -70,7 +70,7 @@ impl Threads {
                 memories: volumes.iter().map(OpenVolume::memory).collect(),
                 clock,
                 config,
-                census: Arc::clone(&census),
+                connections: Arc::clone(&connections),
             };
             let (started, ended) = (started.clone(), ended_sender.clone());
             let body = move || {
@@ -90,12 +90,12 @@ impl Threads {
                 Err(_) => return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no thread serves"))),
             }
         }
-        Ok(Self { driver, wakers, handles: Mutex::new(handles), census, ended: Mutex::new(Some(ended)) })
+        Ok(Self { driver, wakers, handles: Mutex::new(handles), connections, ended: Mutex::new(Some(ended)) })
     }
 
     /// Connections that are open now: every thread is asked.
     pub(super) fn connections(&self) -> usize {
-        self.census.take(|| self.wakers.iter().for_each(Waker::wake))
+        self.connections.take(|| self.wakers.iter().for_each(Waker::wake))
     }
 
     /// Calls `tell` once a thread has ended, whatever the reason.
@@ -151,9 +151,9 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
         log::line(format!("io_uring cannot be used ({reason}): serving over epoll"));
     }
     let _ = started.send(driver.kind());
-    let (index, census) = (work.index, &work.census);
+    let (index, connections) = (work.index, &work.connections);
     let control = |node: &mut ServerNode, _| {
-        census.answer(index, node.connections());
+        connections.answer(index, node.connections());
         while let Some(notice) = node.poll_notice() {
             log::line(format!("{}: {}", notice.peer, notice.text));
         }

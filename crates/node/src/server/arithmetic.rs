@@ -21,7 +21,7 @@ const MAX: usize = 256;
 
 /// Who asked: a connection of a thread, and which of those that had its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) thread: u64,
     pub(crate) conn: ConnId,
     pub(crate) serial: u64,
@@ -37,9 +37,9 @@ pub(crate) struct Arithmetic {
 struct State {
     /// Somebody does it.
     has_worker: bool,
-    waiting: VecDeque<(Asker, Origin, Work)>,
+    waiting: VecDeque<(Requester, Origin, Work)>,
     last: Option<Origin>,
-    done: Vec<(Asker, Worked)>,
+    done: Vec<(Requester, Worked)>,
 }
 
 impl Arithmetic {
@@ -48,7 +48,7 @@ impl Arithmetic {
     }
 
     /// Done at once where nobody else does it; refused where too much waits.
-    pub(crate) fn ask(&self, asker: Asker, origin: Origin, work: Work) -> Option<Worked> {
+    pub(crate) fn ask(&self, requester: Requester, origin: Origin, work: Work) -> Option<Worked> {
         let mut state = self.lock();
         if !state.has_worker {
             drop(state);
@@ -58,7 +58,7 @@ impl Arithmetic {
         if of_origin >= OF_ORIGIN_MAX || state.waiting.len() >= MAX {
             return Some(None);
         }
-        state.waiting.push_back((asker, origin, work));
+        state.waiting.push_back((requester, origin, work));
         self.there_is_work.notify_one();
         None
     }
@@ -67,28 +67,29 @@ impl Arithmetic {
     pub(super) fn serve(&self, tell: impl Fn()) -> ! {
         self.lock().has_worker = true;
         loop {
-            let (asker, work) = self.next();
+            let (requester, work) = self.next();
             let worked = work.run();
-            self.lock().done.push((asker, worked));
+            self.lock().done.push((requester, worked));
             tell();
         }
     }
 
-    fn next(&self) -> (Asker, Work) {
+    fn next(&self) -> (Requester, Work) {
         let state = self.lock();
         let waited = self.there_is_work.wait_while(state, |state| state.waiting.is_empty());
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         // The first of another origin than the last; the last's own where there is no other.
         let other = state.waiting.iter().position(|(_, origin, _)| state.last.as_ref() != Some(origin));
-        let (asker, origin, work) = state.waiting.remove(other.unwrap_or(0)).expect("some work waits");
+        let (requester, origin, work) = state.waiting.remove(other.unwrap_or(0)).expect("some work waits");
         state.last = Some(origin);
-        (asker, work)
+        (requester, work)
     }
 
     /// What is done for a thread.
-    pub(super) fn take_done(&self, thread: u64) -> Vec<(Asker, Worked)> {
+    pub(super) fn take_done(&self, thread: u64) -> Vec<(Requester, Worked)> {
         let mut state = self.lock();
-        let (own, others) = std::mem::take(&mut state.done).into_iter().partition(|(asker, _)| asker.thread == thread);
+        let (own, others) =
+            std::mem::take(&mut state.done).into_iter().partition(|(requester, _)| requester.thread == thread);
         state.done = others;
         own
     }
@@ -106,12 +107,12 @@ mod tests {
         Work::public(DhGroup::Ffdhe2048, [7; 64])
     }
 
-    fn asker(serial: u64) -> Asker {
-        Asker { thread: serial % 2, conn: ConnId(0), serial }
+    fn requester(serial: u64) -> Requester {
+        Requester { thread: serial % 2, conn: ConnId(0), serial }
     }
 
     fn ask(arithmetic: &Arithmetic, serial: u64, origin: u128) -> Option<Worked> {
-        arithmetic.ask(asker(serial), Origin::Address(origin), work())
+        arithmetic.ask(requester(serial), Origin::Address(origin), work())
     }
 
     #[test]
@@ -146,8 +147,8 @@ mod tests {
         for _ in 0..2 {
             done.recv().expect("work is done");
         }
-        assert_eq!(arithmetic.take_done(1), [(asker(3), work().run())]);
-        assert_eq!(arithmetic.take_done(0), [(asker(2), work().run())]);
+        assert_eq!(arithmetic.take_done(1), [(requester(3), work().run())]);
+        assert_eq!(arithmetic.take_done(0), [(requester(2), work().run())]);
         assert!(arithmetic.take_done(0).is_empty());
     }
 }

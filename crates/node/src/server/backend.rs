@@ -11,7 +11,7 @@ use std::{
 use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
 
 use super::{
-    arithmetic::Asker,
+    arithmetic::Requester,
     files::{FileWrites, with_tree},
     portals::{Export, Portal},
     shared::Server,
@@ -64,15 +64,15 @@ pub struct ServerBackend {
     pub(super) files: FileWrites,
     pub(crate) peer: SocketAddr,
     portal: usize,
-    pub(crate) asker: Asker,
+    pub(crate) requester: Requester,
     /// Of the call under way.
     pub(crate) now: Instant,
 }
 
 impl ServerBackend {
-    pub(crate) fn new(state: Rc<ThreadState>, asker: Asker, peer: SocketAddr, portal: usize) -> Self {
-        let operations = Operations::new(asker.conn, Rc::clone(&state.volumes), Rc::clone(&state.disks));
-        Self { state, operations, files: FileWrites::default(), peer, portal, asker, now: Instant(0) }
+    pub(crate) fn new(state: Rc<ThreadState>, requester: Requester, peer: SocketAddr, portal: usize) -> Self {
+        let operations = Operations::new(requester.conn, Rc::clone(&state.volumes), Rc::clone(&state.disks));
+        Self { state, operations, files: FileWrites::default(), peer, portal, requester, now: Instant(0) }
     }
 
     pub(crate) fn portal(&self) -> &Portal {

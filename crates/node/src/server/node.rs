@@ -11,7 +11,7 @@ use std::{
 use iotax_proto::{Instant, IoId, Origin, Payload, Transmit, UnitError, Violation, ViolationKind};
 
 use super::{
-    arithmetic::Asker,
+    arithmetic::Requester,
     backend::{ServerBackend, ThreadState},
     connection::Connection,
     room::Room,
@@ -29,7 +29,7 @@ const NOTICES_MAX: usize = 256;
 /// Addresses that it takes to have all of a thread's connections: none alone keeps the others out.
 const ORIGINS_MIN: usize = 4;
 
-const DEAF: &str = "the peer does not read while memory for answers is short";
+const NOT_READING: &str = "the peer does not read while memory for answers is short";
 
 /// Something that an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +104,10 @@ impl ServerNode {
         if std::mem::replace(&mut self.notifications, notifications) == notifications {
             return;
         }
-        for (asker, worked) in self.state.server.arithmetic.take_done(self.thread) {
-            let is_there = |connection: &&mut Connection| connection.backend.asker == asker && !connection.is_closing;
-            if let Some(connection) = self.connection(asker.conn).filter(is_there) {
+        for (requester, worked) in self.state.server.arithmetic.take_done(self.thread) {
+            let is_there =
+                |connection: &&mut Connection| connection.backend.requester == requester && !connection.is_closing;
+            if let Some(connection) = self.connection(requester.conn).filter(is_there) {
                 connection.worked(now, worked);
             }
         }
@@ -149,8 +150,8 @@ impl ServerNode {
         }
         *of_origin += 1;
         self.serial += 1;
-        let asker = Asker { thread: self.thread, conn, serial: self.serial };
-        let backend = ServerBackend::new(Rc::clone(&self.state), asker, peer, listener);
+        let requester = Requester { thread: self.thread, conn, serial: self.serial };
+        let backend = ServerBackend::new(Rc::clone(&self.state), requester, peer, listener);
         let index = conn.0 as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
@@ -244,7 +245,7 @@ impl ServerNode {
                 connection.share.is_fine();
                 connection.transmit().begin_turn(Transmit::ROOM);
             } else if !connection.share.is_read(now) {
-                self.settle(now, conn, Err(Violation::new(ViolationKind::TimedOut, DEAF)));
+                self.settle(now, conn, Err(Violation::new(ViolationKind::TimedOut, NOT_READING)));
             }
         }
     }

@@ -305,7 +305,6 @@ pub struct Connect {
 const CATTR_DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
 
 impl Connect {
-    pub const RECORD_FORMAT_AT: u16 = 40;
     pub const QID_AT: u16 = 42;
     pub const SQ_SIZE_AT: u16 = 44;
 

@@ -63,7 +63,6 @@ impl Sense {
     pub const PARAMETER_LIST_LENGTH_ERROR: Self = Self::new(key::ILLEGAL_REQUEST, 0x1a, 0x00);
     pub const SAVING_NOT_SUPPORTED: Self = Self::new(key::ILLEGAL_REQUEST, 0x39, 0x00);
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self::new(key::ILLEGAL_REQUEST, 0x55, 0x04);
-    pub const MEDIUM_REMOVAL_PREVENTED: Self = Self::new(key::ILLEGAL_REQUEST, 0x53, 0x02);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(key::NOT_READY, 0x3a, 0x00);
     pub const STOPPED: Self = Self::new(key::NOT_READY, 0x04, 0x02);
     pub const WRITE_PROTECTED: Self = Self::new(key::DATA_PROTECT, 0x27, 0x00);

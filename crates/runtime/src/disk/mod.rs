@@ -42,7 +42,7 @@ pub enum DiskError {
 #[derive(Clone, Copy, Debug)]
 pub struct DiskOptions {
     pub read_only: bool,
-    /// Ask for `O_DIRECT`; where the file system refuses it, I/O goes through the page cache and `Disk::is_direct` says so.
+    /// Ask for `O_DIRECT`; where the file system refuses it, I/O goes through the page cache and the block size is a byte.
     pub direct: bool,
     /// Hold a block device alone while it is open for writing.
     pub claim: bool,
@@ -68,7 +68,6 @@ pub struct Disk {
     candidate: Candidate,
     /// Taken back with the disk, unless it is kept.
     growth: Option<Growth>,
-    direct: bool,
     read_only: bool,
     size_bytes: u64,
     block_size_bytes: u32,
@@ -109,7 +108,7 @@ impl Disk {
         let (memory_align, offset_align) = if direct { direct_alignment(&file, block_size_bytes) } else { (1, 1) };
         let block_size_bytes = block_size_bytes.max(offset_align);
         let read_only = options.read_only;
-        Ok(Self { file, candidate, growth: None, direct, read_only, size_bytes, block_size_bytes, memory_align })
+        Ok(Self { file, candidate, growth: None, read_only, size_bytes, block_size_bytes, memory_align })
     }
 
     /// Makes a file at a path where there is none. It goes away with the disk, unless it is kept.
@@ -159,11 +158,6 @@ impl Disk {
     /// The same file through the page cache: for what is done once, with memory of any alignment.
     pub fn buffered(&self) -> io::Result<File> {
         self.candidate.again(OpenOptions::new().read(true).write(!self.read_only))
-    }
-
-    /// True where I/O goes past the page cache.
-    pub fn is_direct(&self) -> bool {
-        self.direct
     }
 
     pub fn is_read_only(&self) -> bool {
@@ -263,7 +257,7 @@ mod tests {
         assert_eq!((disk.kind(), disk.size_bytes()), (DiskKind::File, 1 << 20));
         assert!(path.metadata().unwrap().blocks() * 512 >= 1 << 20, "its space is reserved");
         assert!(disk.block_size_bytes().is_power_of_two() && disk.memory_align().is_power_of_two());
-        assert_eq!(disk.is_direct(), disk.block_size_bytes() > 1);
+        assert_eq!(disk.memory_align() > 1, disk.block_size_bytes() > 1);
         drop(disk);
         let mut again = open(&path, DiskOptions::default()).unwrap();
         again.grow(4096).unwrap();
@@ -305,7 +299,7 @@ mod tests {
         let options = DiskOptions { direct: false, read_only: true, claim: false };
         let disk = open(&path, options).unwrap();
         assert_eq!((disk.size_bytes(), disk.block_size_bytes(), disk.memory_align()), (3, 1, 1));
-        assert!(!disk.is_direct() && disk.is_read_only());
+        assert!(disk.is_read_only());
         std::fs::remove_file(path).unwrap();
     }
 

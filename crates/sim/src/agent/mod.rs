@@ -1,7 +1,7 @@
 //! A client that outlives its connections: it opens them as the load generator does, does I/O of its own choosing, and comes back
 //! whenever it lost them.
 
-mod lane;
+mod worker;
 
 use std::{collections::VecDeque, net::IpAddr, net::SocketAddr, time::Duration};
 
@@ -18,7 +18,7 @@ use iotax_node::{
 use iotax_proto::{Instant, Transmit, Violation, ViolationKind};
 
 use crate::board::{Phase, SharedBoard};
-use lane::Lane;
+use worker::Worker;
 
 /// Before it connects again.
 const BACKOFF: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ const CONTROL: ConnId = ConnId(0);
 #[derive(Clone, Debug)]
 pub(crate) struct Character {
     pub(crate) host: usize,
-    pub(crate) lanes: u32,
+    pub(crate) workers: u32,
     pub(crate) depth: u32,
     /// Between an I/O and the next at most.
     pub(crate) pause: Duration,
@@ -50,7 +50,7 @@ pub(crate) struct Agent {
     /// Where the control connection goes on once it is closed.
     control_next: Option<SocketAddr>,
     control_closing: bool,
-    lanes: Vec<Lane>,
+    workers: Vec<Worker>,
     /// Connections that the driver has, by id, with the number of the connect.
     open: Vec<Option<u64>>,
     connects: u64,
@@ -77,7 +77,7 @@ impl Agent {
     pub(crate) fn new(character: Character, endpoint: Endpoint, board: SharedBoard) -> Self {
         Self {
             random: SeededRng::new(character.seed, "agent", character.host as u64),
-            open: vec![None; character.lanes as usize + 1],
+            open: vec![None; character.workers as usize + 1],
             character,
             endpoint,
             board,
@@ -85,7 +85,7 @@ impl Agent {
             control: None,
             control_next: None,
             control_closing: false,
-            lanes: Vec::new(),
+            workers: Vec::new(),
             connects: 0,
             outputs: VecDeque::new(),
             to_send: Vec::new(),
@@ -100,7 +100,7 @@ impl Agent {
 
     /// How it stands, for a report.
     pub(crate) fn standing(&self) -> String {
-        let under_way: usize = self.lanes.iter().map(Lane::under_way).sum();
+        let under_way: usize = self.workers.iter().map(Worker::under_way).sum();
         format!(
             "agent {} is {:?} with {under_way} commands under way, {} sectors read",
             self.character.host, self.life, self.looked
@@ -109,7 +109,7 @@ impl Agent {
 
     /// Its host is gone: what it had under way is lost, and it knows nothing any more but who it is.
     pub(crate) fn crash(&mut self, now: Instant) {
-        self.lose_lanes(now);
+        self.lose_workers(now);
         self.open.fill(None);
         (self.control, self.control_next) = (None, None);
         self.outputs.clear();
@@ -151,9 +151,9 @@ impl Agent {
         };
         LoadConfig {
             task: TaskConfig::Run(run),
-            workers: self.character.lanes,
+            workers: self.character.workers,
             first_worker: 0,
-            own_workers: self.character.lanes,
+            own_workers: self.character.workers,
             working_set_bytes: None,
             working_set_offset_bytes: 0,
             run: 1,
@@ -193,7 +193,7 @@ impl Agent {
                 if !control.needs_connection() {
                     self.close(CONTROL);
                 }
-                self.open_lanes(links);
+                self.open_workers(links);
             }
             // A server may have no room for us for a time.
             ControlStep::Failed(_) => self.break_down(now),
@@ -204,12 +204,12 @@ impl Agent {
         }
     }
 
-    fn open_lanes(&mut self, links: Vec<Link<AnyInitiator>>) {
+    fn open_workers(&mut self, links: Vec<Link<AnyInitiator>>) {
         for (index, link) in links.into_iter().enumerate() {
             let Some(to) = link.to else { continue };
             let connect = self.connect(ConnId(index as u32 + 1), to);
             let way = (self.character.host, connect);
-            self.lanes.push(Lane::new(link.initiator, self.character.depth, way));
+            self.workers.push(Worker::new(link.initiator, self.character.depth, way));
         }
     }
 
@@ -225,7 +225,7 @@ impl Agent {
         if matches!(self.life, Life::Done | Life::Breaking) {
             return;
         }
-        self.lose_lanes(now);
+        self.lose_workers(now);
         (self.control, self.control_next) = (None, None);
         (self.looked, self.flushed) = (0, false);
         let was_leaving = matches!(self.life, Life::Leaving(_));
@@ -239,9 +239,9 @@ impl Agent {
         }
     }
 
-    fn lose_lanes(&mut self, now: Instant) {
-        for mut lane in std::mem::take(&mut self.lanes) {
-            lane.disconnected(now, &self.board);
+    fn lose_workers(&mut self, now: Instant) {
+        for mut worker in std::mem::take(&mut self.workers) {
+            worker.disconnected(now, &self.board);
         }
     }
 
@@ -258,7 +258,7 @@ impl Agent {
         match self.life {
             Life::Breaking => return self.broken(now),
             Life::Leaving(_) if conn != CONTROL => {
-                if self.lanes.get(conn.0 as usize - 1).is_some_and(|lane| !lane.closed) {
+                if self.workers.get(conn.0 as usize - 1).is_some_and(|worker| !worker.closed) {
                     self.break_down(now);
                 }
                 return;
@@ -285,7 +285,9 @@ impl Agent {
         match self.life {
             Life::Away(until) if until <= now => self.begin(now),
             Life::Opening(until) => {
-                if self.lanes.len() == self.character.lanes as usize && self.lanes.iter().all(|lane| lane.is_ready) {
+                if self.workers.len() == self.character.workers as usize
+                    && self.workers.iter().all(|worker| worker.is_ready)
+                {
                     self.came_up();
                 } else if until <= now {
                     self.break_down(now);
@@ -297,12 +299,12 @@ impl Agent {
         if self.life == Life::Up {
             self.work(now);
         }
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if !lane.transmit().is_empty() {
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            if !worker.transmit().is_empty() {
                 self.to_send.push(ConnId(index as u32 + 1));
             }
         }
-        if let Some(violation) = self.lanes.iter_mut().find_map(|lane| lane.violation.take()) {
+        if let Some(violation) = self.workers.iter_mut().find_map(|worker| worker.violation.take()) {
             self.violated(now, &violation);
         }
     }
@@ -324,19 +326,19 @@ impl Agent {
         match phase {
             Phase::Safety => {
                 let zeroes = self.endpoint.unit.protocol() != Some(Protocol::Nfs3);
-                for lane in &mut self.lanes {
-                    lane.do_anything(now, &mut self.random, &self.board, self.character.pause, zeroes);
+                for worker in &mut self.workers {
+                    worker.do_anything(now, &mut self.random, &self.board, self.character.pause, zeroes);
                 }
             }
             Phase::Liveness => {
                 let sectors = self.board.borrow().register.sectors();
-                let lane = &mut self.lanes[0];
+                let worker = &mut self.workers[0];
                 if !self.flushed
-                    && let Some(flushed) = lane.flush_alone(now, &self.board)
+                    && let Some(flushed) = worker.flush_alone(now, &self.board)
                 {
                     self.flushed = flushed;
                 }
-                if self.flushed && lane.look(now, &self.board, &mut self.looked) && self.looked >= sectors {
+                if self.flushed && worker.look(now, &self.board, &mut self.looked) && self.looked >= sectors {
                     self.leave(now);
                 }
             }
@@ -344,17 +346,17 @@ impl Agent {
     }
 
     fn leave(&mut self, now: Instant) {
-        if self.lanes.iter().any(|lane| lane.under_way() > 0) {
+        if self.workers.iter().any(|worker| worker.under_way() > 0) {
             return;
         }
-        for lane in &mut self.lanes {
-            let (under_way, credits) = (lane.under_way(), lane.credits());
+        for worker in &mut self.workers {
+            let (under_way, credits) = (worker.under_way(), worker.credits());
             if under_way != 0 || credits == 0 {
                 self.board
                     .borrow_mut()
                     .find(format!("{under_way} tags and {credits} credits are left of an idle session"));
             }
-            lane.close(now);
+            worker.close(now);
         }
         self.life = Life::Leaving(now + CLOSE_TIME);
     }
@@ -364,19 +366,21 @@ impl Agent {
             self.board.borrow_mut().find("an orderly end did not come");
             return self.break_down(now);
         }
-        for index in 0..self.lanes.len() {
-            if self.lanes[index].closed && !std::mem::replace(&mut self.lanes[index].told, true) {
+        for index in 0..self.workers.len() {
+            if self.workers[index].closed && !std::mem::replace(&mut self.workers[index].told, true) {
                 self.close(ConnId(index as u32 + 1));
             }
         }
-        if self.lanes.iter().all(|lane| lane.closed)
+        if self.workers.iter().all(|worker| worker.closed)
             && let Some(control) = &mut self.control
             && !std::mem::replace(&mut self.control_closing, true)
         {
             control.close(now);
             self.step_control(now);
         }
-        if self.lanes.iter().all(|lane| lane.closed) && self.control.is_none() && self.open.iter().all(Option::is_none)
+        if self.workers.iter().all(|worker| worker.closed)
+            && self.control.is_none()
+            && self.open.iter().all(Option::is_none)
         {
             self.life = Life::Done;
         }
@@ -392,15 +396,15 @@ impl Node for Agent {
                 }
             }
             Input::Received { conn, bytes } => {
-                if let Some(lane) = self.lanes.get_mut(conn.0 as usize - 1) {
-                    lane.receive(now, bytes, &self.board);
+                if let Some(worker) = self.workers.get_mut(conn.0 as usize - 1) {
+                    worker.receive(now, bytes, &self.board);
                 }
             }
             Input::Closed { conn, .. } => self.closed(now, conn),
             Input::Timer => {
                 let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-                for lane in &mut self.lanes {
-                    lane.timer(now, &self.board);
+                for worker in &mut self.workers {
+                    worker.timer(now, &self.board);
                 }
                 if let Some(control) = self.control.as_mut().filter(|control| due(control.poll_timeout()))
                     && let Err(violation) = control.handle_timeout(now)
@@ -423,7 +427,7 @@ impl Node for Agent {
 
     fn transmit(&mut self, conn: ConnId) -> Option<&mut Transmit> {
         match (conn.0 as usize).checked_sub(1) {
-            Some(index) => Some(self.lanes.get_mut(index)?.transmit()),
+            Some(index) => Some(self.workers.get_mut(index)?.transmit()),
             None if self.control_next.is_some() => None,
             None => Some(self.control.as_mut()?.transmit()),
         }
@@ -436,8 +440,8 @@ impl Node for Agent {
         };
         let control = self.control.as_ref().and_then(|control| control.poll_timeout());
         let safety = self.life == Life::Up && self.board.borrow().phase == Phase::Safety;
-        let lanes = self.lanes.iter().filter_map(|lane| lane.next_due(safety));
-        own.into_iter().chain(control).chain(lanes).min()
+        let workers = self.workers.iter().filter_map(|worker| worker.next_due(safety));
+        own.into_iter().chain(control).chain(workers).min()
     }
 
     fn is_finished(&self) -> bool {

@@ -81,7 +81,7 @@ impl NvmeBackend for ServerBackend {
 
     fn work(&mut self, work: Work) -> Option<Worked> {
         let origin = Origin::of_address(self.address());
-        self.state.server.arithmetic.ask(self.asker, origin, work)
+        self.state.server.arithmetic.ask(self.requester, origin, work)
     }
 
     fn discovery_log(&self, hostnqn: &str) -> DiscoveryLog {

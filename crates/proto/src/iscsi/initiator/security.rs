@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Security {
     chap: Option<Chap>,
     state: State,
-    said: Said,
+    said: SecurityKeys,
     /// We answered a challenge.
     proved: bool,
 }
@@ -34,7 +34,7 @@ enum State {
 
 /// Keys of the target's last response.
 #[derive(Debug, Default)]
-struct Said {
+struct SecurityKeys {
     method: Option<String>,
     algorithm: Option<String>,
     identifier: Option<String>,
@@ -45,7 +45,7 @@ struct Said {
 
 impl Security {
     pub(super) fn new(chap: Option<Chap>) -> Self {
-        Self { chap, state: State::MethodOffered, said: Said::default(), proved: false }
+        Self { chap, state: State::MethodOffered, said: SecurityKeys::default(), proved: false }
     }
 
     /// Offers what we can. A target that must prove itself may not get out of it by choosing None.
@@ -119,7 +119,7 @@ impl Security {
 }
 
 /// Answers the target's challenge, and gives ours where the target must authenticate too.
-fn answer(chap: &Chap, said: &Said, out: &mut TextOut) -> Result<Algorithm, Violation> {
+fn answer(chap: &Chap, said: &SecurityKeys, out: &mut TextOut) -> Result<Algorithm, Violation> {
     let missing = Violation::malformed("RFC 7143 §12.1.3: CHAP_A, CHAP_I and CHAP_C are needed");
     let algorithm = said.algorithm.as_deref().and_then(Algorithm::from_number).ok_or(missing.clone())?;
     let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(missing.clone())?;
@@ -135,7 +135,7 @@ fn answer(chap: &Chap, said: &Said, out: &mut TextOut) -> Result<Algorithm, Viol
 }
 
 /// The target is who it says.
-fn verify(chap: &Chap, said: &Said, algorithm: Algorithm) -> Result<(), Violation> {
+fn verify(chap: &Chap, said: &SecurityKeys, algorithm: Algorithm) -> Result<(), Violation> {
     let Some(target) = &chap.target else { return Ok(()) };
     let wanted = algorithm.response(target.identifier, &target.credentials.secret, &target.challenge);
     let response = said.response.as_ref().and_then(|text| chap::decode_binary(text)).unwrap_or_default();

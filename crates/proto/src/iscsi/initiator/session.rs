@@ -400,8 +400,8 @@ impl Initiator for Session {
         match self.phase {
             Phase::Login(_) | Phase::Probe(_) => Some(self.login_deadline),
             Phase::Ready(_) | Phase::Leaving => {
-                let patience = if self.pinged { 2 * self.config.ping_interval } else { self.config.ping_interval };
-                Some(self.last_heard + patience)
+                let allowed = if self.pinged { 2 * self.config.ping_interval } else { self.config.ping_interval };
+                Some(self.last_heard + allowed)
             }
             Phase::Closed => None,
         }

@@ -14,7 +14,7 @@ use crate::wire::digest::same;
 pub(super) struct Security {
     policy: AuthPolicy,
     state: State,
-    said: Said,
+    said: SecurityKeys,
 }
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ enum State {
 
 /// Keys of the initiator's last request.
 #[derive(Debug, Default)]
-struct Said {
+struct SecurityKeys {
     method: Option<String>,
     algorithms: Option<String>,
     name: Option<String>,
@@ -44,7 +44,7 @@ struct Said {
 
 impl Security {
     pub(super) fn new(policy: AuthPolicy) -> Self {
-        Self { policy, state: State::Begin, said: Said::default() }
+        Self { policy, state: State::Begin, said: SecurityKeys::default() }
     }
 
     /// The initiator may leave the security stage, or need not have entered it.
@@ -105,7 +105,7 @@ impl Security {
     }
 
     /// The initiator is who it says.
-    fn verify(&self, said: &Said, algorithm: Algorithm, identifier: u8, challenge: &[u8]) -> Result<(), u16> {
+    fn verify(&self, said: &SecurityKeys, algorithm: Algorithm, identifier: u8, challenge: &[u8]) -> Result<(), u16> {
         let AuthPolicy::Chap { initiator, .. } = &self.policy else {
             unreachable!("a challenge is sent where CHAP is asked for")
         };
@@ -116,7 +116,7 @@ impl Security {
     }
 
     /// We are who we say.
-    fn prove(&self, said: &Said, algorithm: Algorithm, ours: &[u8], out: &mut TextOut) -> Result<(), u16> {
+    fn prove(&self, said: &SecurityKeys, algorithm: Algorithm, ours: &[u8], out: &mut TextOut) -> Result<(), u16> {
         let AuthPolicy::Chap { target: Some(target), .. } = &self.policy else { return Err(AUTHENTICATION_FAILURE) };
         let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(INITIATOR_ERROR)?;
         let challenge = said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(INITIATOR_ERROR)?;

@@ -24,11 +24,6 @@ impl ControlCall<()> {
     pub fn unmount(xid: Xid, identity: &Identity, path: &str) -> Self {
         call(xid, identity, MountProcedure::Umnt, Some(path), |_| Ok(()))
     }
-
-    /// UMNTALL.
-    pub fn unmount_all(xid: Xid, identity: &Identity) -> Self {
-        call(xid, identity, MountProcedure::UmntAll, None, |_| Ok(()))
-    }
 }
 
 impl ControlCall<Vec<ExportEntry>> {

@@ -5,7 +5,7 @@ use crate::{
     Instant, Transmit, Violation,
     nvme::{
         Cqe,
-        fabrics::host::{Connection, Heard},
+        fabrics::host::{Connection, ConnectionEvent},
     },
     nvme_tcp::{
         pdu::{Fault, Header},
@@ -28,23 +28,23 @@ impl Discovery {
 }
 
 /// What a PDU or its end came to.
-enum Came {
+enum LinkEvent {
     Nothing,
     Open,
     Completion(Cqe),
 }
 
 impl Connection for Link {
-    fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<Heard>, Violation> {
+    fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<ConnectionEvent>, Violation> {
         loop {
             let before = *bytes;
             let Some(step) = self.step(bytes)? else { return Ok(None) };
             match self.on_step(&step) {
-                Ok(Came::Nothing) => {}
-                Ok(Came::Open) => return Ok(Some(Heard::Open)),
-                Ok(Came::Completion(cqe)) => {
+                Ok(LinkEvent::Nothing) => {}
+                Ok(LinkEvent::Open) => return Ok(Some(ConnectionEvent::Open)),
+                Ok(LinkEvent::Completion(cqe)) => {
                     if let Some(exchange) = self.take_exchange(cqe.cid) {
-                        return exchange.answer(cqe).map(|answer| Some(Heard::Answer(answer)));
+                        return exchange.answer(cqe).map(|answer| Some(ConnectionEvent::Answer(answer)));
                     }
                     return Err(self.fail(&NO_COMMAND, before));
                 }
@@ -59,22 +59,22 @@ impl Connection for Link {
 }
 
 impl Link {
-    fn on_step(&mut self, step: &Fragment<'_>) -> Result<Came, Fault> {
+    fn on_step(&mut self, step: &Fragment<'_>) -> Result<LinkEvent, Fault> {
         match step {
             Fragment::Header { header: Header::IcResp(resp), .. } => {
                 self.on_ic_resp(resp)?;
-                return Ok(Came::Open);
+                return Ok(LinkEvent::Open);
             }
-            Fragment::Header { header: Header::Response(cqe), .. } => return Ok(Came::Completion(*cqe)),
+            Fragment::Header { header: Header::Response(cqe), .. } => return Ok(LinkEvent::Completion(*cqe)),
             Fragment::Header { header: Header::ControllerData(data), data_len } => {
                 self.on_exchange_data_header(data, *data_len)?;
             }
             Fragment::Data(piece) => self.on_exchange_data(piece),
             Fragment::End { digest_ok } => {
-                return Ok(self.on_exchange_data_end(*digest_ok).map_or(Came::Nothing, Came::Completion));
+                return Ok(self.on_exchange_data_end(*digest_ok).map_or(LinkEvent::Nothing, LinkEvent::Completion));
             }
             Fragment::Header { .. } => return Err(Fault::field(0, "NVMe/TCP: the PDU is not for this command")),
         }
-        Ok(Came::Nothing)
+        Ok(LinkEvent::Nothing)
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         command::Sgl,
         fabrics::{
             Data,
-            host::{self, ControllerInfo, IoCommands, IoControl, Moves, Told},
+            host::{self, ControlOutcome, ControllerInfo, DataTransfer, IoCommands, IoControl},
         },
     },
     nvme_tcp::{
@@ -111,16 +111,16 @@ impl IoQueue {
     fn send(&mut self, tag: u16, io: Io) -> Result<Transfer, Misuse> {
         let (mut sqe, moves) = self.commands.encode(CommandId(tag), io)?;
         let (data, transfer) = match moves {
-            Moves::Nothing => (Data::None, Transfer::None),
-            Moves::In(len) => {
+            DataTransfer::Nothing => (Data::None, Transfer::None),
+            DataTransfer::In(len) => {
                 sqe.set_sgl(Sgl::Transport { len });
                 (Data::None, Transfer::In { len, received: 0 })
             }
-            Moves::Out(data) if data.len() as u32 <= self.in_capsule_bytes => {
+            DataTransfer::Out(data) if data.len() as u32 <= self.in_capsule_bytes => {
                 sqe.set_sgl(Sgl::InCapsule { offset: 0, len: data.len() as u32 });
                 (Data::Payload(data), Transfer::None)
             }
-            Moves::Out(data) => {
+            DataTransfer::Out(data) => {
                 sqe.set_sgl(Sgl::Transport { len: data.len() as u32 });
                 (Data::None, Transfer::Out { data, sent: 0 })
             }
@@ -257,9 +257,9 @@ impl IoQueue {
         let Some(exchange) = self.link.take_exchange(cqe.cid) else { return Err(NO_COMMAND) };
         let answer = exchange.answer(cqe);
         match answer.and_then(|answer| self.control.on_answer(&self.config, &answer, &mut self.link)) {
-            Ok(Told::Wait) => {}
-            Ok(Told::Ready) => self.set_ready(now, events),
-            Ok(Told::Closed) => {
+            Ok(ControlOutcome::Wait) => {}
+            Ok(ControlOutcome::Ready) => self.set_ready(now, events),
+            Ok(ControlOutcome::Closed) => {
                 self.stage = Stage::Closed;
                 self.deadline = None;
                 events.closed(now);

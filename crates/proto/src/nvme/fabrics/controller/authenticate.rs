@@ -73,7 +73,7 @@ impl Queue {
             return;
         }
         self.respond(cid, Status::SUCCESS, transport);
-        self.look_at_gate(now, transport, backend);
+        self.conclude(now, transport, backend);
     }
 
     /// What `NvmeBackend::work` was asked for is done.
@@ -90,7 +90,7 @@ impl Queue {
         unproven.auth.worked(worked);
         self.slots.clear_cid(cid);
         self.respond(cid, Status::SUCCESS, transport);
-        self.look_at_gate(now, transport, backend);
+        self.conclude(now, transport, backend);
     }
 
     fn on_authentication_receive<T: Transport, B: NvmeBackend + ?Sized>(
@@ -120,16 +120,11 @@ impl Queue {
         }
         message.resize(len as usize, 0);
         self.give_data(sqe.cid(), Data::Bytes(&message), transport);
-        self.look_at_gate(now, transport, backend);
+        self.conclude(now, transport, backend);
     }
 
     /// Lets the host in, or closes the connection, where authentication has come to its end.
-    fn look_at_gate<T: Transport, B: NvmeBackend + ?Sized>(
-        &mut self,
-        now: Instant,
-        transport: &mut T,
-        backend: &mut B,
-    ) {
+    fn conclude<T: Transport, B: NvmeBackend + ?Sized>(&mut self, now: Instant, transport: &mut T, backend: &mut B) {
         let Phase::Authenticating(unproven) = &mut self.phase else {
             unreachable!("asked only while the host has not proved itself")
         };

@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::{
     SessionConfig,
     authenticate::{Authentication, Next},
-    connection::{Answer, Connection, Heard, connect, timed_out},
+    connection::{Answer, Connection, ConnectionEvent, connect, timed_out},
 };
 use crate::{
     Instant, Refusal, Transmit, Violation,
@@ -137,12 +137,12 @@ impl<C: Connection> AdminChannel<C> {
     pub(super) fn receive(&mut self, now: Instant, bytes: &mut &[u8]) -> Result<Option<Event>, Violation> {
         while let Some(heard) = self.connection.receive(bytes)? {
             match heard {
-                Heard::Open => {
+                ConnectionEvent::Open => {
                     self.stage = Stage::Connect;
                     let cid = self.take_cid(now);
                     connect(&mut self.connection, &self.config, None, QueueId::ADMIN, ADMIN_SQ_SIZE, cid);
                 }
-                Heard::Answer(answer) => {
+                ConnectionEvent::Answer(answer) => {
                     if let Some(event) = self.on_answer(now, answer)? {
                         return Ok(Some(event));
                     }

@@ -20,13 +20,13 @@ pub trait Capsules {
 /// A connection of an admin queue.
 pub trait Connection: Capsules {
     /// Takes bytes off the front until there is something to tell; `None` when more are needed.
-    fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<Heard>, Violation>;
+    fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<ConnectionEvent>, Violation>;
     fn transmit(&mut self) -> &mut Transmit;
 }
 
 /// What a connection tells.
 #[derive(Debug)]
-pub enum Heard {
+pub enum ConnectionEvent {
     /// Capsules may be sent from now on.
     Open,
     Answer(Answer),

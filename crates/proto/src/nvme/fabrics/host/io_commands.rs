@@ -26,7 +26,7 @@ pub struct IoCommands {
 
 /// What a command moves between host and controller.
 #[derive(Debug)]
-pub enum Moves {
+pub enum DataTransfer {
     Nothing,
     /// So many bytes to the host.
     In(u32),
@@ -58,34 +58,34 @@ impl IoCommands {
 
     /// The command of an I/O, but for where its data are, which its transport says.
     #[inline]
-    pub fn encode(&self, cid: CommandId, io: Io) -> Result<(Sqe, Moves), Misuse> {
+    pub fn encode(&self, cid: CommandId, io: Io) -> Result<(Sqe, DataTransfer), Misuse> {
         let mut sqe = Sqe::new(nvm::READ, cid, self.nsid);
         let moves = match io {
             Io::Read { offset, len } => {
                 self.check_len(u64::from(len))?;
                 self.set_range(&mut sqe, offset, u64::from(len))?;
-                Moves::In(len)
+                DataTransfer::In(len)
             }
             Io::Write { offset, data } => {
                 self.check_len(data.len() as u64)?;
                 self.set_range(&mut sqe, offset, data.len() as u64)?;
                 sqe.0[0] = nvm::WRITE;
-                Moves::Out(data)
+                DataTransfer::Out(data)
             }
             Io::Flush => {
                 sqe.0[0] = nvm::FLUSH;
-                Moves::Nothing
+                DataTransfer::Nothing
             }
             Io::WriteZeroes { offset, len } => {
                 self.set_range(&mut sqe, offset, u64::from(len))?;
                 sqe.0[0] = nvm::WRITE_ZEROES;
-                Moves::Nothing
+                DataTransfer::Nothing
             }
             Io::Unmap { offset, len } => {
                 let (lba, blocks) = self.blocks(offset, u64::from(len)).ok_or(Misuse::BadRange)?;
                 sqe.0[0] = nvm::DATASET_MANAGEMENT;
                 io::set_deallocate_one(&mut sqe);
-                Moves::Out(Payload::from_vec(io::encode_range(lba, blocks).to_vec()))
+                DataTransfer::Out(Payload::from_vec(io::encode_range(lba, blocks).to_vec()))
             }
         };
         Ok((sqe, moves))

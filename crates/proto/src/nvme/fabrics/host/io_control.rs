@@ -24,7 +24,7 @@ enum Stage {
 
 /// What came of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ControlOutcome {
     /// Another command was sent.
     Wait,
     Ready,
@@ -72,7 +72,7 @@ impl IoControl {
         config: &SessionConfig,
         answer: &Answer,
         capsules: &mut impl Capsules,
-    ) -> Result<Told, Violation> {
+    ) -> Result<ControlOutcome, Violation> {
         let status = answer.cqe.status;
         match self.stage {
             Stage::Connect if status.is_success() => {
@@ -82,7 +82,7 @@ impl IoControl {
                         authentication.begin(capsules, self.cid);
                         self.authentication = Some(authentication);
                         self.stage = Stage::Authenticate;
-                        Ok(Told::Wait)
+                        Ok(ControlOutcome::Wait)
                     }
                 }
             }
@@ -90,13 +90,13 @@ impl IoControl {
             Stage::Authenticate => {
                 let authentication = self.authentication.as_mut().expect("the stage has it");
                 match authentication.proceed(capsules, self.cid, status, &answer.data)? {
-                    Next::Wait => Ok(Told::Wait),
+                    Next::Wait => Ok(ControlOutcome::Wait),
                     Next::Done(_) => Ok(self.ready()),
                 }
             }
             Stage::Ready | Stage::Disconnect | Stage::Closed => {
                 self.stage = Stage::Closed;
-                Ok(Told::Closed)
+                Ok(ControlOutcome::Closed)
             }
         }
     }
@@ -110,10 +110,10 @@ impl IoControl {
         self.has_disconnect
     }
 
-    fn ready(&mut self) -> Told {
+    fn ready(&mut self) -> ControlOutcome {
         self.authentication = None;
         self.stage = Stage::Ready;
-        Told::Ready
+        ControlOutcome::Ready
     }
 }
 

@@ -9,10 +9,10 @@ mod io_commands;
 mod io_control;
 
 pub use admin_queue::AdminQueue;
-pub use connection::{Answer, Capsules, Connection, Heard};
+pub use connection::{Answer, Capsules, Connection, ConnectionEvent};
 pub use discovery::Discovery;
-pub use io_commands::{IoCommands, Moves};
-pub use io_control::{IoControl, Told};
+pub use io_commands::{DataTransfer, IoCommands};
+pub use io_control::{ControlOutcome, IoControl};
 
 use alloc::string::String;
 use core::time::Duration;

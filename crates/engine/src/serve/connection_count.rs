@@ -9,7 +9,7 @@ use std::{
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Census {
+pub(super) struct ConnectionCount {
     answers: Mutex<Answers>,
     given: Condvar,
 }
@@ -21,7 +21,7 @@ struct Answers {
     last: Vec<(u64, usize)>,
 }
 
-impl Census {
+impl ConnectionCount {
     pub(super) fn new(threads: usize) -> Self {
         Self { answers: Mutex::new(Answers { question: 0, last: vec![(0, 0); threads] }), given: Condvar::new() }
     }
@@ -54,19 +54,19 @@ mod tests {
 
     #[test]
     fn what_is_told_is_what_is_now() {
-        let census = Census::new(2);
-        census.answer(0, 5);
-        let told = census.take(|| {
-            census.answer(0, 1);
-            census.answer(1, 2);
+        let connections = ConnectionCount::new(2);
+        connections.answer(0, 5);
+        let told = connections.take(|| {
+            connections.answer(0, 1);
+            connections.answer(1, 2);
         });
         assert_eq!(told, 3);
     }
 
     #[test]
     fn thread_that_does_not_answer_is_taken_at_its_last_word() {
-        let census = Census::new(2);
-        census.answer(1, 7);
-        assert_eq!(census.take(|| census.answer(0, 1)), 8);
+        let connections = ConnectionCount::new(2);
+        connections.answer(1, 7);
+        assert_eq!(connections.take(|| connections.answer(0, 1)), 8);
     }
 }

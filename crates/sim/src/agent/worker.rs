@@ -16,7 +16,7 @@ const SECTORS_MAX: u64 = 24;
 const LOOK_SECTORS: usize = 64;
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a connection, not the states of a machine")]
-pub(crate) struct Lane {
+pub(crate) struct Worker {
     initiator: AnyInitiator,
     way: Way,
     tags: Vec<Option<Command>>,
@@ -41,7 +41,7 @@ enum Command {
     Flush { id: u64 },
 }
 
-impl Lane {
+impl Worker {
     pub(super) fn new(initiator: AnyInitiator, depth: u32, way: Way) -> Self {
         Self {
             initiator,
