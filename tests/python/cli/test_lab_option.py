@@ -20,13 +20,13 @@ SIMULATED = {
     "outstanding-full", "patterns", "patterns-full", "quick", "sim-quick",
 }  # fmt: skip
 REFUSED = {
-    "fcp-vs-fc-nvme": "does not serve fcp",
+    "fcp-vs-fc-nvme": "does not serve fc-nvme",
     "generators": "loads with iotax only",
     "ip-vs-fc": "does not serve",
     "kernel-exact": "does not serve",
-    "kernel-outstanding": "does not serve fcp",
+    "kernel-outstanding": "has no costs of fcp",
     "kernel-quick": "does not serve",
-    "nfs-vs-fc-cpu": "does not serve fcp",
+    "nfs-vs-fc-cpu": "has no costs of fcp",
     "tr-3808": "one link and one connection",
 }
 
