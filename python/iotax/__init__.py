@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from iotax.version import __version__
+
 if TYPE_CHECKING:
     from iotax.api import Results
 
-__version__ = "0.1.0"
+__all__ = ["__version__", "open", "run"]
 
 
 def open(notebook: str | PathLike[str], run: int | None = None) -> Results:  # noqa: A001 - as sqlite3, gzip and shelve do

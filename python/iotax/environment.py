@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from iotax import __version__
 from iotax.engine import engine_version
+from iotax.version import __version__
 
 _TOOLS = ("pydantic", "pandas", "scipy", "vl-convert-python")
 

@@ -24,12 +24,12 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from iotax import __version__
 from iotax.older_results import completed
 from iotax.records import Conditioning
 from iotax.study import Study
 from iotax.study.imported import kept_study
 from iotax.trial import Attempt, Background, Connected, Status, Trial, TrialResult
+from iotax.version import __version__
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x696F7461  # "iota"

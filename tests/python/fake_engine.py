@@ -264,9 +264,11 @@ def load(document):
         os.kill(document["watch_pids"]["target"], SIGKILL)
         fail("lost", "the connection went away")
     if fault == "kill_server_later":
+        parent = os.getpid()
         if not os.fork():
             os.setsid()  # the load's own group ends with it
-            time.sleep(0.2)
+            while os.getppid() == parent:  # until it has been heard
+                time.sleep(0.01)
             os.kill(document["watch_pids"]["target"], SIGKILL)
             os._exit(0)
         fail("lost", "the connection went away")

@@ -43,7 +43,7 @@ app.add_typer(app_sim.sim, name="sim")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from iotax import __version__
+        from iotax.version import __version__
 
         typer.echo(f"iotax {__version__}")
         raise typer.Exit

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iotax import __version__
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.notebook import Notebook, StudyRun
+from iotax.version import __version__
 
 if TYPE_CHECKING:
     from iotax.analysis import Response, Run

@@ -10,7 +10,6 @@ from typing import Any
 
 import typer
 
-from iotax import __version__
 from iotax.cli.console import say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
@@ -24,6 +23,7 @@ from iotax.imports.study import Kept, Wanted, remarks, study_of
 from iotax.imports.write import write
 from iotax.notebook import Notebook, NotebookError, Writer
 from iotax.study.imported import ImportedStudy
+from iotax.version import __version__
 
 WATCH_S = 2.0
 """Between looks at the folders."""

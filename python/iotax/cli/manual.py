@@ -13,9 +13,9 @@ from typing import Any
 
 from typer.main import get_command
 
-from iotax import __version__
 from iotax.cli import complete
 from iotax.cli.app import app
+from iotax.version import __version__
 
 
 def pages() -> dict[str, str]:

@@ -28,9 +28,9 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from iotax import __version__
 from iotax.live.board import Board
 from iotax.live.metrics import Family, Labels
+from iotax.version import __version__
 
 PERIOD_S = 10.0
 TIMEOUT_S = 5.0

@@ -10,7 +10,6 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from iotax import __version__
 from iotax.analysis import Summary
 from iotax.analysis.capacity import REPORT_CORES, REPORT_RATE_IOPS
 from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
@@ -23,6 +22,7 @@ from iotax.report.checklist import checklist
 from iotax.report.redact import redact, redact_data
 from iotax.study.imported import ImportedStudy
 from iotax.units import show_time
+from iotax.version import __version__
 from iotax.wording import SIMULATED, answer, clients, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording.preconditioned import preconditioned
 

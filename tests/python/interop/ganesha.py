@@ -27,22 +27,22 @@ def main(engine: str, rpcbind: str, ganesha: str, size_bytes: int, documents: st
         file.truncate(size_bytes)
     Path("/run/ganesha.conf").write_text(CONFIGURATION)
     with subprocess.Popen([rpcbind, "-f"]) as portmapper:
-        time.sleep(0.3)
+        wait(["rpcinfo", "-p", "127.0.0.1"], "the port mapper does not answer")
         words = [ganesha, "-F", "-f", "/run/ganesha.conf", "-L", "/run/ganesha.log", "-p", "/run/ganesha.pid"]
         with subprocess.Popen(words) as server:
-            wait()
+            wait(["rpcinfo", "-t", "127.0.0.1", "nfs", "3"], Path("/run/ganesha.log"))
             print(json.dumps([load(engine, document) for document in json.loads(documents)]))
             server.kill()
         portmapper.kill()
 
 
-def wait() -> None:
+def wait(question: list[str], otherwise: str | Path) -> None:
+    """Until it is answered."""
     for _ in range(100):
-        asked = subprocess.run(["rpcinfo", "-t", "127.0.0.1", "nfs", "3"], capture_output=True, check=False)
-        if asked.returncode == 0:
+        if subprocess.run(question, capture_output=True, check=False).returncode == 0:
             return
         time.sleep(0.1)
-    sys.exit(Path("/run/ganesha.log").read_text())
+    sys.exit(otherwise.read_text() if isinstance(otherwise, Path) else otherwise)
 
 
 def load(engine: str, document: object) -> object:

@@ -6,13 +6,13 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import wait_for
 from iotax.labs.vm import datastore, initiators
 from iotax.labs.vm.cache import new_entry
 from iotax.labs.vm.counters import LoadCost
@@ -119,7 +119,7 @@ def test_a_hypervisors_time_is_its_process_less_its_processors() -> None:
     try:
         assert thread.native_id is not None
         before = read_clocks(os.getpid(), [thread.native_id], kvm=False), read_clocks(os.getpid(), [], kvm=False)
-        time.sleep(0.3)
+        wait_for(lambda: before[1].busy_ns(read_clocks(os.getpid(), [], kvm=False)) > 100_000_000, "work")
         after = read_clocks(os.getpid(), [thread.native_id], kvm=False), read_clocks(os.getpid(), [], kvm=False)
     finally:
         stop.set()

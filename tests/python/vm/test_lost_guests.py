@@ -58,9 +58,10 @@ def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) ->
     try:
         guest.boot(time.monotonic() + 120)
         guest.run(f"volume_up {1 << 20}; {ENGINE} --version")
-        wait_for(guest.port.script("while :; do dd if=/volume/data of=/dev/null bs=4k 2>/dev/null; done"))
-        time.sleep(1)
-        assert guest.alive()
+        number = wait_for(
+            guest.port.script("echo begun; while :; do dd if=/volume/data of=/dev/null bs=4k 2>/dev/null; done")
+        )
+        assert wait_for(guest.port.line(number, 60)) == "begun"
         wait_for(guest.port.close())
         deadline_s = time.monotonic() + 20
         while guest.alive() and time.monotonic() < deadline_s:

@@ -164,6 +164,15 @@ def dots(rows: Sequence[Spec], channels: Spec, size: int = 34) -> Spec:
     return layer("point", rows, channels, size=size, filled=True, opacity=0.8, stroke=ref("page"), strokeWidth=0.6)
 
 
+def parted(edges: Sequence[Spec], labels: Sequence[Spec], x: Spec, y: Spec, width_px: int) -> list[Spec]:
+    """Dashed lines where one part of a row of points ends, and the parts' names where there is room."""
+    layers = [layer("rule", edges, {"x": x}, color=ref("axis"), strokeDash=[3, 3])] if edges else []
+    if len(labels) <= (12 if width_px > PANEL_PX else 5):
+        style = {"align": "left", "baseline": "bottom", "dx": 2, "dy": -2, "fontSize": 11, "color": ref("soft")}
+        layers.append(layer("text", labels, {"x": x, "y": y, "text": word("text")}, **style))
+    return layers
+
+
 def arm_titles(summary: Summary) -> dict[str, str]:
     return {arm: title(arm) for arm in summary.grid.arms}
 

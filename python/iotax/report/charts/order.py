@@ -1,8 +1,20 @@
 """Each run against the mean of its own treatment, in the order in which they ran: drift and odd runs show."""
 
 from iotax.analysis import Response, Summary
-from iotax.report.charts.base import PANEL_PX, WIDE_PX, Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
-from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.charts.base import (
+    PANEL_PX,
+    WIDE_PX,
+    Drawing,
+    Scale,
+    arm_titles,
+    axis,
+    colour,
+    dots,
+    file_name,
+    parted,
+    shape,
+)
+from iotax.report.charts.vega import Spec, layer, number, picture
 from iotax.report.palette import Look, ref
 from iotax.wording import signed
 
@@ -52,9 +64,4 @@ def _draw(summary: Summary, looks: dict[str, Look], response: Response, width_px
         layer("rule", [{"y": 0}], {"y": y}, color=ref("axis")),
         dots(rows, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=44),
     ]
-    if edges:
-        layers.append(layer("rule", edges, {"x": x}, color=ref("axis"), strokeDash=[3, 3]))
-    if len(labels) <= (12 if width_px > PANEL_PX else 5):
-        style = {"align": "left", "baseline": "bottom", "dx": 2, "dy": -2, "fontSize": 11, "color": ref("soft")}
-        layers.append(layer("text", labels, {"x": x, "y": y, "text": word("text")}, **style))
-    return picture(layers, width_px, HEIGHT_PX, heading)
+    return picture([*layers, *parted(edges, labels, x, y, width_px)], width_px, HEIGHT_PX, heading)

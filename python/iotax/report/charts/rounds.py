@@ -6,8 +6,20 @@ import math
 from iotax.analysis import Response, Summary
 from iotax.analysis.rounds import hodges_lehmann
 from iotax.analysis.sessions import ArmRounds, arm_rounds
-from iotax.report.charts.base import PANEL_PX, WIDE_PX, Drawing, Scale, arm_titles, axis, colour, dots, file_name, shape
-from iotax.report.charts.vega import Spec, layer, number, picture, word
+from iotax.report.charts.base import (
+    PANEL_PX,
+    WIDE_PX,
+    Drawing,
+    Scale,
+    arm_titles,
+    axis,
+    colour,
+    dots,
+    file_name,
+    parted,
+    shape,
+)
+from iotax.report.charts.vega import Spec, layer, number, picture
 from iotax.report.palette import Look, ref
 from iotax.wording import signed, title
 
@@ -71,12 +83,7 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[ArmRounds], widt
         layer("rule", levels, {"x": x, "x2": {"field": "x2"}, "y": y, "color": colour(looks, arms)}, strokeWidth=2),
         dots(points, {"x": x, "y": y, "color": colour(looks, arms), "shape": shape(looks, arms)}, size=36),
     ]
-    if edges:
-        layers.append(layer("rule", edges, {"x": x}, color=ref("axis"), strokeDash=[3, 3]))
-    if len(labels) <= (12 if width_px > PANEL_PX else 5):
-        style = {"align": "left", "baseline": "bottom", "dx": 2, "dy": -2, "fontSize": 11, "color": ref("soft")}
-        layers.append(layer("text", labels, {"x": x, "y": y, "text": word("text")}, **style))
-    return picture(layers, width_px, HEIGHT_PX, heading)
+    return picture([*layers, *parted(edges, labels, x, y, width_px)], width_px, HEIGHT_PX, heading)
 
 
 def _sessions(at: dict[tuple[int, int], int], top: float) -> tuple[list[Spec], list[Spec]]:
