@@ -61,7 +61,9 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
     kept.add_design(**design)
     if "precision" in chosen and not kept.precisions and time.monotonic() + _QUICK_S < until_s:
         _tell(f"{_QUICK}: about {show_minutes(_QUICK_S)}")
-        if (found := measure_quick()) is not None:
+        if (found := measure_quick()) is None:
+            _tell(f"{_QUICK}: a trial failed")
+        else:
             kept.add_precision(found)
     cases = [case for case in CASES if case.key in chosen]
     if any(case.injected == "burn" for case in cases) and "burn_ns" not in kept.design:

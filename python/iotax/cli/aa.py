@@ -90,8 +90,9 @@ def _twin(study: Study, protocol: str | None, replicates: int) -> tuple[Study, s
             level = factors[levels[factor]] if isinstance(factors, dict) else levels[factor]
             document.setdefault(factor_names()[factor], {})[factor] = _plain(level)
     document.get("connection", {}).pop("protocol", None)
-    for about_levels in ("published", "links"):
-        document.pop(about_levels, None)
+    # One load, not many: nothing is searched for, and no figures of others stand beside it.
+    for left_out in ("published", "links", "search"):
+        document.pop(left_out, None)
     document |= {
         "name": "aa",
         "question": f"How much do runs of {only} vary when nothing differs?",

@@ -429,7 +429,7 @@ def _rounds(study: Study) -> Iterator[tuple[Place, str]]:
     if slices.slice_ns < SLICE_MIN_NS:
         yield ("design", "slice"), "a slice is 20 ms or longer: CPU clocks at its edges are not read more exactly"
     if study.lab.vm is not None:
-        yield place, "the vm lab runs each trial on its own; say `replicates:`"
+        yield place, "the vm lab has one protocol in its guests at a time; say `replicates:`"
     yield from _searched_in_rounds(study, slices)
     if "fio" in _values(study, "generator"):
         yield place, "fio starts anew for each trial; say `replicates:`"

@@ -215,6 +215,13 @@ def test_an_aa_study_of_rounds_is_measured_in_rounds():
     assert {endpoint.protocol for endpoint in twin.endpoints().values()} == {"iscsi"}
 
 
+def test_an_aa_study_of_a_search_runs_one_load_and_searches_for_none():
+    twin, _ = _twin(load("patterns")[0], None, 6)
+    assert twin.search is None
+    assert (twin.load.workers, twin.load.outstanding) == (2, 2)
+    assert twin.design.slices == load("patterns")[0].design.slices
+
+
 def test_an_aa_study_keeps_what_its_label_has_of_its_own():
     twin, _ = _twin(load("tr-3808")[0], "iSCSI jumbo", 6)
     assert {name: changes["mtu"] for name, changes in twin.setups().items()} == {"A": 9000, "B": 9000}
