@@ -16,6 +16,9 @@ const REPLY: u32 = 1;
 const RPC_VERSION: u32 = 2;
 const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
+/// Why a call was denied (RFC 5531 §9, `reject_stat`).
+const RPC_MISMATCH: u32 = 0;
+const AUTH_ERROR: u32 = 1;
 
 /// A client's name for a call, which the reply repeats (RFC 5531 §9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +109,22 @@ pub enum AcceptStatus {
     SystemError = 5,
 }
 
+impl AcceptStatus {
+    #[allow(clippy::inline_always)] // Most replies are a success.
+    #[inline(always)]
+    fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Success,
+            1 => Self::ProgramUnavailable,
+            2 => Self::ProgramMismatch,
+            3 => Self::ProcedureUnavailable,
+            4 => Self::GarbageArguments,
+            5 => Self::SystemError,
+            _ => return None,
+        })
+    }
+}
+
 impl<'a> Call<'a> {
     #[allow(clippy::inline_always)] // Moving the result is what costs.
     #[inline(always)]
@@ -147,10 +166,10 @@ pub fn encode_error(encoder: &mut Encoder, xid: Xid, error: RpcError) {
         RpcError::GarbageArguments => encode_accepted(encoder, xid, AcceptStatus::GarbageArguments),
         RpcError::SystemError => encode_accepted(encoder, xid, AcceptStatus::SystemError),
         RpcError::RpcMismatch { low, high } => {
-            encoder.u32(xid.0).u32(REPLY).u32(DENIED).u32(0).u32(low).u32(high);
+            encoder.u32(xid.0).u32(REPLY).u32(DENIED).u32(RPC_MISMATCH).u32(low).u32(high);
         }
         RpcError::Authentication(status) => {
-            encoder.u32(xid.0).u32(REPLY).u32(DENIED).u32(1).u32(status);
+            encoder.u32(xid.0).u32(REPLY).u32(DENIED).u32(AUTH_ERROR).u32(status);
         }
     }
 }
@@ -164,19 +183,20 @@ pub fn decode_reply(reader: &mut Reader<'_>) -> Result<(Xid, Result<(), RpcError
     let outcome = match reader.u32_be()? {
         ACCEPTED => {
             decode_auth(reader, xid, auth::AuthStatus::InvalidResponse)?;
-            match reader.u32_be()? {
-                0 => Ok(()),
-                1 => Err(RpcError::ProgramUnavailable),
-                2 => Err(RpcError::ProgramMismatch { low: reader.u32_be()?, high: reader.u32_be()? }),
-                3 => Err(RpcError::ProcedureUnavailable),
-                4 => Err(RpcError::GarbageArguments),
-                5 => Err(RpcError::SystemError),
-                _ => return Err(HeadError::Malformed),
+            match AcceptStatus::from_number(reader.u32_be()?).ok_or(HeadError::Malformed)? {
+                AcceptStatus::Success => Ok(()),
+                AcceptStatus::ProgramUnavailable => Err(RpcError::ProgramUnavailable),
+                AcceptStatus::ProgramMismatch => {
+                    Err(RpcError::ProgramMismatch { low: reader.u32_be()?, high: reader.u32_be()? })
+                }
+                AcceptStatus::ProcedureUnavailable => Err(RpcError::ProcedureUnavailable),
+                AcceptStatus::GarbageArguments => Err(RpcError::GarbageArguments),
+                AcceptStatus::SystemError => Err(RpcError::SystemError),
             }
         }
         DENIED => match reader.u32_be()? {
-            0 => Err(RpcError::RpcMismatch { low: reader.u32_be()?, high: reader.u32_be()? }),
-            1 => Err(RpcError::Authentication(reader.u32_be()?)),
+            RPC_MISMATCH => Err(RpcError::RpcMismatch { low: reader.u32_be()?, high: reader.u32_be()? }),
+            AUTH_ERROR => Err(RpcError::Authentication(reader.u32_be()?)),
             _ => return Err(HeadError::Malformed),
         },
         _ => return Err(HeadError::Malformed),

@@ -234,7 +234,7 @@ impl Image {
 
     /// Asks for more data of a task, or ends the collecting of them.
     fn advance<B: FcpBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let Some(ox_id) = self.tasks.ox_id(id) else { return };
+        let ox_id = self.tasks.ox_id(id).expect("the slot is taken");
         let task = self.tasks.get_mut(id);
         if matches!(task.work, Work::Medium(_)) {
             return;
@@ -323,7 +323,7 @@ impl Image {
 
     /// Answers a task and gives its slot back.
     fn finish(&mut self, id: IoId, response: &Response, link: &mut Link) {
-        let Some(ox_id) = self.tasks.ox_id(id) else { return };
+        let ox_id = self.tasks.ox_id(id).expect("the slot is taken");
         let task = release(&mut self.tasks, &mut self.current, id);
         respond(link, Answered { ox_id, rx_id: RxId(id as u16), announced: task.announced }, response);
     }
