@@ -26,6 +26,16 @@ def _wrong_of_kernel(host: str, names: Sequence[str], _query: Query) -> str:
     return ""
 
 
+def _wrong_of_nvme(host: str, names: Sequence[str], query: Query) -> str:
+    if not _WWPN.fullmatch(host):
+        return "a WWPN is 16 hexadecimal digits without colons"
+    if len(names) != 1 or not names[0].startswith("nqn."):
+        return "the subsystem's NQN is missing"
+    if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
+        return "the namespace is missing (ns=1 and up)"
+    return ""
+
+
 _SCHEME = Scheme(
     name="fcp",
     port=3225,
@@ -47,6 +57,16 @@ _KERNEL_SCHEME = Scheme(
     wrong=_wrong_of_kernel,
     kernel_title="Fibre Channel by each host's kernel",
     kernel_form="kernel:fc://WWPN/LUN",
+)
+_KERNEL_NVME_SCHEME = Scheme(
+    name="fc-nvme",
+    port=0,
+    title="",
+    form="",
+    wrong=_wrong_of_nvme,
+    kernel_title="NVMe over Fibre Channel by each host's kernel",
+    kernel_form="kernel:fc-nvme://WWPN/NQN?ns=N[&queues=N]",
+    kernel_query=("ns", "queues"),
 )
 _SCSI = "SCSI over Fibre Channel"
 FCP = Protocol(
@@ -78,5 +98,6 @@ FC_NVME = Protocol(
     colour="ochre",
     labs=("vm",),
     carrier="loop",
+    kernel_scheme=_KERNEL_NVME_SCHEME,
     kernel_module="nvme_fc",
 )

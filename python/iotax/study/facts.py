@@ -42,7 +42,7 @@ def _kernel_carrier(protocol: str) -> Carrier:
 def _of_hosts(protocol: str, *, kernel: bool) -> Carrier:
     if not kernel:
         return _carrier(protocol)
-    return _FIBRE_CHANNEL if protocol == "fcp" else _kernel_carrier(protocol)
+    return _FIBRE_CHANNEL if protocol in ("fcp", "fc-nvme") else _kernel_carrier(protocol)
 
 
 def planned_facts(study: Study, settings: Settings) -> Facts:

@@ -13,7 +13,9 @@ NFS_VERSIONS = ("3", "4.1", "4.2")
 _NFS_VERSION = "4.2"
 """Where the endpoint names none."""
 
-Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc"]
+Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc", "fc-nvme"]
+FIBRE_CHANNEL: frozenset[Kind] = frozenset({"fc", "fc-nvme"})
+NVME: frozenset[Kind] = frozenset({"nvme-tcp", "fc-nvme"})
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class KernelPath:
     """Empty for Fibre Channel."""
     port: int
     name: str
-    """NQN, IQN, the NFS export, or the WWPN of the target's port."""
+    """NQN, IQN, the NFS export; of SCSI over Fibre Channel the WWPN of the target's port."""
     unit: str
     """Namespace, LUN, or the file within the export."""
     version: str = ""
@@ -35,6 +37,8 @@ class KernelPath:
 
     portals: tuple[str, ...] = ()
     """Further addresses of the same target, for several paths to it."""
+    wwpn: str = ""
+    """Fibre Channel: of the target's port."""
 
     @property
     def protocol(self) -> str:
@@ -53,11 +57,12 @@ def kernel_path(uri: str) -> KernelPath:
     asked = query.get("nconnect") or query.get("queues")
     return KernelPath(
         kind,
-        "" if kind == "fc" else parts.hostname or "",
+        "" if kind in FIBRE_CHANNEL else parts.hostname or "",
         parts.port or schemes()[kind][0].port,
-        name={"nfs": f"/{above}", "iscsi": above, "nvme-tcp": last, "fc": parts.hostname or ""}[kind],
-        unit={"nfs": last, "iscsi": last, "nvme-tcp": query.get("ns", "1"), "fc": last}[kind],
+        name={"nfs": f"/{above}", "iscsi": above, "fc": parts.hostname or ""}.get(kind, last),
+        unit=query.get("ns", "1") if kind in NVME else last,
         version=query.get("vers", _NFS_VERSION) if kind == "nfs" else "",
         connections=int(asked) if asked else None,
         portals=tuple(each for each in query.get("portals", "").split(",") if each),
+        wwpn=parts.hostname or "" if kind in FIBRE_CHANNEL else "",
     )

@@ -11,7 +11,7 @@ from iotax.protocols import knowing, of_family
 from iotax.study.endpoint import Endpoint
 from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
 from iotax.study.hosts import CLIENT
-from iotax.study.kernel_path import kernel_path
+from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
@@ -59,7 +59,7 @@ def refused_on_hosts(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[s
     for name in given(topology):
         if path is None:
             yield name, "only a path of the host's kernel has it: name kernel:nfs://, kernel:iscsi://, …"
-        elif name == "mtu" and path.kind == "fc":
+        elif name == "mtu" and path.kind in FIBRE_CHANNEL:
             yield name, "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
         elif name == "path_policy" and path.kind == "nfs":
             yield name, "an NFS mount goes to one address; `nconnect` gives it several connections"
@@ -68,8 +68,8 @@ def refused_on_hosts(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[s
             yield name, f"{path.protocol} has no policy {topology.path_policy}; it has {named}"
         elif name == "path_policy" and path.kind == "nvme-tcp" and not path.portals:
             yield name, "one path leaves nothing to choose; say `&portals=` with the other addresses of the target"
-        elif name in _OWN_OF and path.kind != _OWN_OF[name]:
-            yield name, f"{path.protocol} has none; it belongs to {_OWN_OF[name]}"
+        elif name in _OWN_OF and path.kind not in _OWN_OF[name]:
+            yield name, f"{path.protocol} has none; it belongs to {_OWN_OF[name][0]}"
         elif name in _OWN_OF and path.connections is not None:
             said = "nconnect" if path.kind == "nfs" else "queues"
             yield name, f"the endpoint says it already, as {said}; leave one out"
@@ -79,8 +79,9 @@ _HOSTS_POLICIES = {
     "iscsi": ("round-robin", "queue-depth"),
     "fc": ("round-robin", "queue-depth"),
     "nvme-tcp": ("numa", "round-robin", "queue-depth"),
+    "fc-nvme": ("numa", "round-robin", "queue-depth"),
 }
-_OWN_OF = {"nconnect": "nfs", "io_queues": "nvme-tcp"}
+_OWN_OF: dict[str, tuple[str, ...]] = {"nconnect": ("nfs",), "io_queues": ("nvme-tcp", "fc-nvme")}
 _SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
 """Those that the vm lab sets up over two links."""

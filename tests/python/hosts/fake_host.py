@@ -21,7 +21,7 @@ connect)
     [ ! -e $controller ] || { mkdir ${controller}2; nqn "$@" >${controller}2/subsysnqn; exit 0; }
     mkdir -p $controller $block/device $subsystem
     nqn "$@" >$subsystem/subsysnqn; echo numa >$subsystem/iopolicy
-    nqn "$@" | tee $controller/subsysnqn >$block/device/subsysnqn
+    nqn "$@" >$controller/subsysnqn; nqn "$@" >$block/device/subsysnqn
     echo 3 >$controller/queue_count; echo "An array   " >$controller/model
     echo "traddr=10.0.0.5,trsvcid=4420" >$controller/address
     echo 1 >$block/nsid; cat "$FAKE/wwid" >$block/wwid ;;

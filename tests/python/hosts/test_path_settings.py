@@ -10,6 +10,7 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.paths import attached_of, mismatches, words
 from iotax.study import Study
+from iotax.study.endpoint import parse_endpoint
 from iotax.study.rules import broken_rules
 
 from .fake_host import FakeHost
@@ -18,6 +19,7 @@ from .test_kernel_paths import ISCSI, NQN, NVME, SCRIPT, host, study
 __all__ = ["host"]
 WWPN = "50060e8012345678"
 FC = f"kernel:fc://{WWPN}/7"
+FC_NVME = f"kernel:fc-nvme://{WWPN}/nqn.2014-08.org.example:vol?ns=1"
 NFS = "kernel:nfs://10.0.0.5/export/data?vers=4.1"
 TWO = f"{NVME}&portals=10.0.2.5"
 SERVICE_TIME = "service-time 0 2 2 8:16 1 1 8:32 1 1"
@@ -138,6 +140,32 @@ def test_what_fibre_channel_does_not_show_is_named(host: FakeHost) -> None:
     assert host.journal == []
 
 
+def test_a_namespace_over_fibre_channel_is_connected_over_every_port_that_sees_the_target(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, 7)
+    for place, name in {"fc_remote_ports/rport-5:0-0": "0x5006", "fc_host/host5": "0x2000"}.items():
+        host.write(f"class/{place}/node_name", name)
+    host.write("class/fc_host/host5/port_name", "0x1000")
+    done, facts, wrong = up(host, FC_NVME, io_queues=2, path_policy="round-robin")
+    assert (done.returncode, wrong) == (0, []), done.stderr
+    attached = attached_of("h1", done.stdout)
+    assert (attached.device, attached.identity) == ("/dev/nvme7n1", "uuid.1234")
+    assert (facts["queues"], facts["path_policy"], facts["link_speed_host5"]) == ("2", "round-robin", "32 Gbit")
+    there, here = f"-a nn-0x5006:pn-0x{WWPN}", "-w nn-0x2000:pn-0x1000"
+    assert f"nvme connect -t fc {there} {here} -n nqn.2014-08.org.example:vol -i 2" in host.log
+    assert host.run(SCRIPT, "down").returncode == 0
+    assert "nvme disconnect -n nqn.2014-08.org.example:vol" in host.log
+    assert host.journal == []
+
+
+def test_a_namespace_over_fibre_channel_that_is_not_to_be_reached_is_named(host: FakeHost) -> None:
+    assert up(host, FC_NVME)[0].stderr == "missing this host has no Fibre Channel port\n"
+    host.fibre_channel("50060e8000000000", 7)
+    assert up(host, FC_NVME)[0].stderr.startswith(f"not_found no port of this host sees {WWPN}: zoning")
+    host.write("class/nvme/nvme0/subsysnqn", "nqn.2014-08.org.example:vol")
+    assert up(host, FC_NVME)[0].stderr.startswith("in_use nqn.2014-08.org.example:vol is connected on this host")
+    assert host.journal == []
+
+
 def test_connections_are_factors_too(host: FakeHost) -> None:
     assert up(host, NFS, nconnect=2)[2] == []
     assert up(host, NFS, nconnect=4)[2] == ["nconnect is 2, 4 was asked for"]
@@ -153,6 +181,7 @@ def test_connections_are_factors_too(host: FakeHost) -> None:
         (NFS, {"path_policy": "round-robin"}, "an NFS mount goes to one address"),
         (ISCSI, {"path_policy": "numa"}, "iscsi has no policy numa; it has round-robin, queue-depth"),
         (NVME, {"path_policy": "numa"}, "one path leaves nothing to choose"),
+        (FC_NVME, {"mtu": 9000}, "a Fibre Channel frame carries 2112 bytes"),
         (NVME, {"nconnect": 2}, "nvme-tcp has none; it belongs to nfs"),
         (f"{NVME}&queues=2", {"io_queues": 2}, "the endpoint says it already, as queues"),
         ("nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol?ns=1", {"mtu": 9000}, "only a path of the host's kernel"),
@@ -161,6 +190,19 @@ def test_connections_are_factors_too(host: FakeHost) -> None:
 )
 def test_what_a_path_cannot_have_is_refused(uri: str, topology: dict[str, Any], said: str) -> None:
     assert any(said in each for each in broken(uri, **topology)), broken(uri, **topology)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        (FC_NVME.replace(WWPN, "array"), "a WWPN is 16 hexadecimal digits"),
+        (FC_NVME.replace("nqn.", ""), "the subsystem's NQN is missing"),
+        (FC_NVME.replace("ns=1", "ns=0"), "the namespace is missing"),
+    ],
+)
+def test_an_endpoint_of_fibre_channel_that_names_nothing_is_refused(uri: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_endpoint(uri)
 
 
 def test_levels_and_labels_may_set_it() -> None:

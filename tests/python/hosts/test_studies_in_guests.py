@@ -128,6 +128,39 @@ def test_a_killed_controller_leaves_nothing_attached_and_the_study_goes_on(
     assert hosts.attached() == []
 
 
+def test_a_target_that_asks_for_chap_is_reached_by_the_hosts_own_record_which_stays(
+    hosts: GuestHosts, tmp_path: Path
+) -> None:
+    storage, initiator = hosts.guests["storage"], hosts.guests["initiator"]
+    group, record = f"/sys/kernel/config/target/iscsi/{IQN}/tpgt_1", f"iscsiadm -m node -T {IQN} -p 10.0.0.1:3260"
+    words, environment = command(tmp_path, hosts, require(), written(hosts, "iSCSI", replicates=1))
+    words.append("--no-report")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    storage.run(f"printf joe >{group}/auth/userid; printf a-secret-of-joe >{group}/auth/password")
+    storage.run(f"echo 1 >{group}/attrib/authentication")
+    try:
+        refused = run()
+        assert refused.returncode != 0
+        assert "logging in to" in refused.stdout + refused.stderr
+        assert hosts.attached() == []
+        own = {"authmethod": "CHAP", "username": "joe", "password": "a-secret-of-joe"}
+        settings = [f"{record} -o update -n node.session.auth.{name} -v {value}" for name, value in own.items()]
+        initiator.run("; ".join([f"{record} -o new", *settings]))
+        done = run()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert hosts.attached() == []
+        assert "node.session.auth.username = joe" in initiator.run(record)
+        assert b"a-secret-of-joe" not in (tmp_path / "guests.iotax").read_bytes()
+    finally:
+        storage.run(f"echo 0 >{group}/attrib/authentication")
+        initiator.run(f"{record} -o delete || :")
+
+
 def test_a_clock_that_is_an_hour_ahead_is_found_and_taken_off(
     hosts: GuestHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.base import FOLDER
 from iotax.places.ssh import Link
 from iotax.study import Settings
-from iotax.study.kernel_path import KernelPath, kernel_path
+from iotax.study.kernel_path import FIBRE_CHANNEL, NVME, KernelPath, kernel_path
 from iotax.study.topology import given
 
 _SCRIPT = (resources.files("iotax.labs.hosts") / "remote" / "paths.sh").read_text(encoding="utf-8")
@@ -147,6 +147,8 @@ def words(uri: str, settings: Settings) -> tuple[str, ...]:
     set_first += [f"portals={','.join(path.portals)}"] if path.portals else []
     if path.kind == "fc":
         return *set_first, path.kind, path.name, path.unit
+    if path.kind == "fc-nvme":
+        return *set_first, path.kind, path.wwpn, path.name, path.unit, str(_connections(path, settings) or "")
     common = *set_first, path.kind, path.address, str(path.port), path.name, path.unit
     count = str(_connections(path, settings) or "")
     if path.kind == "nfs":
@@ -158,7 +160,7 @@ def words(uri: str, settings: Settings) -> tuple[str, ...]:
 
 def _connections(path: KernelPath, settings: Settings) -> int | None:
     """Of a mount, or I/O queues of a controller: as the endpoint or the treatment says."""
-    field = {"nfs": "nconnect", "nvme-tcp": "io_queues"}.get(path.kind, "")
+    field = "nconnect" if path.kind == "nfs" else "io_queues" if path.kind in NVME else ""
     return path.connections if path.connections is not None else given(settings.topology).get(field)
 
 
@@ -184,7 +186,7 @@ def mismatches(uri: str, settings: Settings, facts: Mapping[str, str]) -> list[s
     asked = {name: str(value) for name, value in given(settings.topology).items() if name in ("mtu", "path_policy")}
     if path.kind == "nfs":
         asked["vers"] = path.version
-    elif path.kind != "fc":
+    elif path.kind not in FIBRE_CHANNEL:
         asked |= {name: "on" for name in ("header_digest", "data_digest") if getattr(connection, name)}
     if path.portals:
         asked["paths"] = str(1 + len(path.portals))

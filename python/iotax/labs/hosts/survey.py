@@ -21,7 +21,7 @@ _ASK = "uname -r; uname -m; nproc; sudo -n true 2>/dev/null && echo yes || echo 
     for protocol, module in kernel_modules().items()
 )
 
-COMMANDS = {"nvme-tcp": ("nvme",), "iscsi": ("iscsiadm",), "nfs": ("mount", "umount"), "fc": ()}
+COMMANDS = {"nvme-tcp": ("nvme",), "fc-nvme": ("nvme",), "iscsi": ("iscsiadm",), "nfs": ("mount", "umount"), "fc": ()}
 """Kind of a kernel's path → what root runs for it."""
 _HELD = (
     "{ lsblk -rno NAME,TYPE,FSTYPE,MOUNTPOINTS 2>/dev/null || lsblk -rno NAME,TYPE,FSTYPE,MOUNTPOINT 2>/dev/null; } | "

@@ -19,7 +19,7 @@ from iotax.places import Binary, HostFault
 from iotax.places.ssh import Link
 from iotax.study import Settings
 from iotax.study.hosts import CLIENT, Host
-from iotax.study.kernel_path import PREFIX, kernel_path
+from iotax.study.kernel_path import NVME, PREFIX, kernel_path
 from iotax.study.topology import given
 from iotax.trial import TrialResult
 
@@ -65,7 +65,7 @@ class Volumes:
             if each.endpoint.kernel:
                 kind, told = kernel_path(expanded(each.endpoint.uri, 0)).kind, given(each.topology)
                 commands |= {"ip": None} if "mtu" in told else {}
-                commands |= {"tee" if kind == "nvme-tcp" else "dmsetup": None} if told.get("path_policy") else {}
+                commands |= {"tee" if kind in NVME else "dmsetup": None} if told.get("path_policy") else {}
         peers = [path.address for path in paths if path.address]
         peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]
         peers += [server.data] if server is not None and "" in uris else []

@@ -172,27 +172,32 @@ up_nvme() {
     for _portal in "$1" $(echo "$PORTALS" | tr , ' '); do
         root "connecting $3 at $_portal" nvme connect -t tcp -a "$_portal" -s "$2" -n "$3" ${5:+-i "$5"} ${6:+--hdr-digest} ${7:+--data-digest}
     done
-    until_true has_namespace "$3" "$4" || die "not_found $3 is connected, but shows no namespace $4"
-    _name=$(nvme_namespace "$3" "$4")
-    _one=$(nvme_controllers "$3" | head -n 1)
+    nvme_shown "$3" "$4"
+    # The kernel takes no connection whose ends disagree about digests, and does not show them.
+    fact header_digest "${6:+on}"
+    fact data_digest "${7:+on}"
+}
+
+# nvme_shown NQN NSID: what the kernel says of a subsystem that was connected.
+nvme_shown() {
+    until_true has_namespace "$1" "$2" || die "not_found $1 is connected, but shows no namespace $2"
+    _name=$(nvme_namespace "$1" "$2")
+    _one=$(nvme_controllers "$1" | head -n 1)
     if [ -n "$POLICY" ]; then
         for _subsystem in "$SYSFS"/class/nvme-subsystem/nvme-subsys*; do
-            [ "$(content "$_subsystem/subsysnqn")" = "$3" ] || continue
+            [ "$(content "$_subsystem/subsysnqn")" = "$1" ] || continue
             # The subsystem, and its policy, go with its last connection.
-            echo "$POLICY" | (root "setting the policy of $3" tee "$_subsystem/iopolicy") || exit 1
+            echo "$POLICY" | (root "setting the policy of $1" tee "$_subsystem/iopolicy") || exit 1
             fact path_policy "$(content "$_subsystem/iopolicy")"
         done
     fi
-    fact paths "$(nvme_controllers "$3" | wc -l)"
+    fact paths "$(nvme_controllers "$1" | wc -l)"
     echo "DEVICE=/dev/$_name"
     echo "ID=$(content "$SYSFS/block/$_name/wwid")"
     fact queues "$(($(content "$_one/queue_count") - 1))" # one is for administration
     fact model "$(content "$_one/model" | sed 's/ *$//')"
     fact firmware "$(content "$_one/firmware_rev" | sed 's/ *$//')"
     fact address "$(content "$_one/address")"
-    # The kernel takes no connection whose ends disagree about digests, and does not show them.
-    fact header_digest "${6:+on}"
-    fact data_digest "${7:+on}"
 }
 
 down_nvme() {
@@ -388,6 +393,27 @@ down_fc() {
     done
 }
 
+# fc_name FOLDER: of a port, as nvme-cli takes it.
+fc_name() { echo "nn-$(content "$1/node_name"):pn-$(content "$1/port_name")"; }
+
+# up_fc_nvme WWPN NQN NSID QUEUES: over every port of this host that sees the target's
+up_fc_nvme() {
+    [ -d "$SYSFS/class/fc_host" ] || die "missing this host has no Fibre Channel port"
+    # Many systems connect what they find by themselves (nvme-stas, nvmf-autoconnect).
+    no_controller "$2" || die "in_use $2 is connected on this host already, and not by iotax; disconnect it (nvme disconnect -n $2), or name its device: /dev/disk/by-id/…"
+    _ports=$(fc_ports "$1")
+    [ -n "$_ports" ] || die "not_found no port of this host sees $1: zoning, cabling or the target's port"
+    note fc-nvme "$2"
+    [ -e /dev/nvme-fabrics ] || root "loading nvme-fc" modprobe nvme-fc
+    for _port in $_ports; do
+        _number=${_port#rport-}
+        root "connecting $2 at $1" nvme connect -t fc -a "$(fc_name "$SYSFS/class/fc_remote_ports/$_port")" \
+            -w "$(fc_name "$SYSFS/class/fc_host/host${_number%%:*}")" -n "$2" ${4:+-i "$4"}
+        fact "link_speed_host${_number%%:*}" "$(content "$SYSFS/class/fc_host/host${_number%%:*}/speed")"
+    done
+    nvme_shown "$2" "$3"
+}
+
 # --- what this host has already
 
 # up_local PATH: a device or file, with what tells it from any other that may have this name tomorrow.
@@ -424,7 +450,7 @@ down() {
     [ -f "$JOURNAL" ] || return 0
     { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$JOURNAL"
     case "$_kind" in
-    nvme-tcp) down_nvme "$_first" ;;
+    nvme-tcp | fc-nvme) down_nvme "$_first" ;;
     iscsi) down_iscsi "$_first" "$_second" "$_third" ;;
     nfs) down_nfs "$_first" ;;
     fc)
@@ -456,6 +482,7 @@ up() {
     iscsi) set -- up_iscsi "$@" ;;
     nfs) set -- up_nfs "$@" ;;
     fc) set -- up_fc "$@" ;;
+    fc-nvme) set -- up_fc_nvme "$@" ;;
     *) set -- up_local "$@" ;;
     esac
     # What came up half is taken down; why it did not come up is what is said.
