@@ -7,6 +7,6 @@ SETPRIV = "setpriv"
 """Of util-linux."""
 
 
-def tied(command: Sequence[str | Path]) -> list[str | Path]:
+def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
     """The command such that the kernel kills it when the thread that started it ends, however that ends."""
     return [SETPRIV, "--pdeathsig", "KILL", "--", *command]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from iotax.engine import EngineError
 from iotax.labs.base import Outcome, Progress, Step, TrialFailed
-from iotax.labs.hearing import CONNECT_S, SILENCE_S, Patience, hear, malformed
+from iotax.labs.outcomes import CONNECT_S, SILENCE_S, Timeouts, malformed, outcomes_of
 from iotax.places import Event, Place
 from iotax.places.here import HERE
 from iotax.places.waiting import Engine
@@ -140,13 +140,13 @@ def run_load(
     document: dict[str, Any],
     progress: Progress,
     *,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
     place: Place = HERE,
 ) -> Outcome:
     """Runs one trial's load to its end. Raises TrialFailed, with what was known by then."""
     runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
-    patience = patience or Patience(runs_s, CONNECT_S, SILENCE_S)
-    return hear(program, "load", document, progress, patience=patience, place=place)[""]
+    timeouts = timeouts or Timeouts(runs_s, CONNECT_S, SILENCE_S)
+    return outcomes_of(program, "load", document, progress, timeouts=timeouts, place=place)[""]
 
 
 def run_check(

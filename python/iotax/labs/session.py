@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.labs.base import Outcome, Progress
-from iotax.labs.hearing import CONNECT_S, SILENCE_S, Patience, hear
+from iotax.labs.outcomes import CONNECT_S, SILENCE_S, Timeouts, outcomes_of
 
 
 def session_document(
@@ -27,5 +27,5 @@ def run_session(program: Path, document: dict[str, Any], progress: Progress) -> 
     slices = sum(len(each) for each in document["rounds"])
     turns_s = slices * (document["settle_ns"] + document["slice_ns"]) / 1e9
     ids = [load["id"] for load in document["loads"]]
-    patience = Patience(2 * turns_s, CONNECT_S, SILENCE_S)
-    return hear(program, "session", document, progress, patience=patience, loads=ids)
+    timeouts = Timeouts(2 * turns_s, CONNECT_S, SILENCE_S)
+    return outcomes_of(program, "session", document, progress, timeouts=timeouts, loads=ids)

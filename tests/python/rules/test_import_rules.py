@@ -400,6 +400,21 @@ def test_no_python_files_know_each_other_in_a_circle() -> None:
     assert circle(arrows) == []
 
 
+def test_each_python_package_stands_above_all_that_it_imports() -> None:
+    """As the map in ARCHITECTURE.md has them, which leaves none out."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition("## The Python packages")[2].partition("\n## ")[0]
+    lines = [re.split(r" {2,}", line)[1].split() for line in section.splitlines() if line.startswith("    ")]
+    floors = {name: len(lines) - number for number, names in enumerate(lines) for name in names}
+    packages = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
+    assert set(floors) == packages - {"__init__", "__main__", "studies"}  # faces, and data
+    upwards = []
+    for name, floor in floors.items():
+        for path in modules_of(name):
+            imported = {module.split(".")[1] for module in python_imports(path) if module.startswith("iotax.")}
+            upwards += [f"{path.relative_to(ROOT)} imports {each}" for each in imported if floors.get(each, 0) > floor]
+    assert upwards == []
+
+
 def test_a_circle_is_found() -> None:
     one, two, three = (ROOT / name for name in ("one", "two", "three"))
     assert set(circle({one: {two}, two: {three}, three: {one}})) == {"one", "two", "three"}

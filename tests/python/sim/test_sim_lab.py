@@ -19,7 +19,7 @@ from iotax.cli.app import app
 from iotax.cli.export_asv import export_asv
 from iotax.design import plan
 from iotax.engine import EngineError
-from iotax.labs import hearing
+from iotax.labs import outcomes
 from iotax.labs.base import TrialFailed
 from iotax.labs.choice import open_lab
 from iotax.labs.sim.lab import SimLab, simulate
@@ -337,8 +337,8 @@ NOW = [1000.0]
 
 
 def test_a_simulation_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "Engine", Simulating)
-    monkeypatch.setattr(hearing.time, "monotonic", lambda: NOW[0])
+    monkeypatch.setattr(outcomes, "Engine", Simulating)
+    monkeypatch.setattr(outcomes.time, "monotonic", lambda: NOW[0])
     said: list[Any] = []
     with pytest.raises(TrialFailed, match="enough"):
         simulate(Path("engine"), {}, said.append)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from iotax.labs.base import HostSample, Progress, Sample
-from iotax.labs.hearing import sample_of
+from iotax.labs.outcomes import sample_of
 
 
 class Intervals:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.hearing import malformed
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
@@ -24,6 +23,7 @@ from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target
 from iotax.labs.hosts.survey import Asked, Survey, survey
 from iotax.labs.hosts.volumes import Reached, Volumes, zone_bytes
 from iotax.labs.load import SAMPLE_NS, Permission, run_document
+from iotax.labs.outcomes import malformed
 from iotax.labs.server import serve_document
 from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.ssh import HANDSHAKES_MAX, Link

@@ -13,8 +13,8 @@ from typing import Any
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
 from iotax.labs.facts import Processors
-from iotax.labs.hearing import Patience, hear
 from iotax.labs.load import run_document
+from iotax.labs.outcomes import Timeouts, outcomes_of
 from iotax.labs.server import serve_document
 from iotax.labs.sim.costs import trial_costs
 from iotax.records import CpuTime, CpuUse
@@ -81,8 +81,8 @@ class SimLab(Lab):
 
 def simulate(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
     """Runs one to its end. Raises TrialFailed."""
-    patience = Patience(None, connect_s=_SILENCE_S, silence_s=_SILENCE_S)
-    return hear(program, "simulate", document, progress, patience=patience)[""]
+    timeouts = Timeouts(None, connect_s=_SILENCE_S, silence_s=_SILENCE_S)
+    return outcomes_of(program, "simulate", document, progress, timeouts=timeouts)[""]
 
 
 def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,8 +103,8 @@ class Guest:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
         try:
-            path, patience_s = self._process.control, min(within_s, _SOCKET_S)
-            self._port = await Port.connect(f"{self.role} guest", path, patience_s)
+            path, connect_s = self._process.control, min(within_s, _SOCKET_S)
+            self._port = await Port.connect(f"{self.role} guest", path, connect_s)
             await self._port.ready(until_s - loop.time())
         except GuestLost as lost:
             raise await self._fault("did not boot", lost) from lost

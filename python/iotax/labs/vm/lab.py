@@ -18,8 +18,8 @@ from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
-from iotax.labs.hearing import Patience
 from iotax.labs.load import run_document, run_load, run_task, steps
+from iotax.labs.outcomes import Timeouts
 from iotax.labs.vm import accelerator, datastore, initiators, preflight, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
@@ -174,7 +174,7 @@ class VmLab(Lab):
         role = self._load_guest(protocol)
         used, ios, before = self._path_uses(connected), self._ios(connected), self._read("storage")
         around = guests["initiator"].hypervisor()
-        ran = run_load(self._program, document, progress, patience=_patience(document), place=guests[role].port)
+        ran = run_load(self._program, document, progress, timeouts=_timeouts(document), place=guests[role].port)
         later = guests["initiator"].hypervisor()
         after = self._read("storage")
         ios = self._ios(connected) - ios
@@ -364,10 +364,10 @@ class VmLab(Lab):
         return "tcg" if self._vm.clock == "icount" else self._vm.accelerator
 
 
-def _patience(document: Mapping[str, Any]) -> Patience:
+def _timeouts(document: Mapping[str, Any]) -> Timeouts:
     """A guest's clock may be slower than ours, by as much as its processor."""
     runs_s = (document["warmup_ns"] + document["runtime_ns"]) / 1e9
-    return Patience(None, connect_s=_SILENCE_S + runs_s, silence_s=_SILENCE_S)
+    return Timeouts(None, connect_s=_SILENCE_S + runs_s, silence_s=_SILENCE_S)
 
 
 def _endpoint(settings: Settings) -> str:

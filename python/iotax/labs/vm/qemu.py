@@ -1,6 +1,6 @@
 """One virtual machine as a process of ours.
 
-It cannot outlive us: the kernel kills it when this process ends, however that ends (`tied`), and a guest
+It cannot outlive us: the kernel kills it when this process ends, however that ends (`ending_with_us`), and a guest
 whose control port closes turns itself off. `close` kills it by its pidfd. It has a process group of its own, so that a
 Ctrl-C of the terminal reaches only us.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from iotax.labs.lifetime import SETPRIV, tied
+from iotax.labs.lifetime import SETPRIV, ending_with_us
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
 
@@ -124,7 +124,7 @@ class Process:
         self.started_s = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                tied(arguments(machine, image, folder, short)),
+                ending_with_us(arguments(machine, image, folder, short)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,

@@ -18,7 +18,7 @@ from iotax.labs.base import Outcome, Progress, Step, TrialFailed
 from iotax.labs.generators.fio import meter
 from iotax.labs.generators.fio.job import Target, check_job, layout_job, run_job, verifies
 from iotax.labs.generators.fio.output import read_output, result_of
-from iotax.labs.lifetime import SETPRIV, tied
+from iotax.labs.lifetime import SETPRIV, ending_with_us
 from iotax.study.model import Settings
 
 _SILENCE_S = 45.0
@@ -140,7 +140,7 @@ class _Process:
         # Where data are wrong, fio leaves a state file in its folder.
         self._folder = tempfile.TemporaryDirectory(prefix="iotax-fio-")
         self._running = subprocess.Popen(
-            tied([fio.path, "--output-format=json+", "-"]),
+            ending_with_us([fio.path, "--output-format=json+", "-"]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

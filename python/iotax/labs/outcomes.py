@@ -25,7 +25,7 @@ SILENCE_S = 15.0
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long a task may say nothing."""
 
     runs_s: float | None
@@ -35,13 +35,13 @@ class Patience:
     silence_s: float
 
 
-def hear(
+def outcomes_of(
     program: Path,
     task: str,
     document: dict[str, Any],
     progress: Progress,
     *,
-    patience: Patience,
+    timeouts: Timeouts,
     loads: Sequence[str] = ("",),
     place: Place = HERE,
 ) -> dict[str, Outcome]:
@@ -55,25 +55,25 @@ def hear(
     with _begun(program, task, document, place) as engine:
         try:
             began_s = time.monotonic()
-            deadline_s = began_s + patience.connect_s
+            deadline_s = began_s + timeouts.connect_s
             while len(results) < len(loads):
                 event = engine.event(deadline_s)
                 name = str(event.get("id", ""))
                 match event["event"]:
                     case "connected":
                         connected[name] = Connected.model_validate(event)
-                        if patience.runs_s is not None:
+                        if timeouts.runs_s is not None:
                             # All stand: results come, each load with what it takes to begin.
-                            left_s = patience.runs_s if len(connected) == len(loads) else 0.0
-                            deadline_s = time.monotonic() + left_s + patience.silence_s
+                            left_s = timeouts.runs_s if len(connected) == len(loads) else 0.0
+                            deadline_s = time.monotonic() + left_s + timeouts.silence_s
                     case "sample":
                         progress(sample_of(event))
                     case "simulating":
                         progress(_simulating(event, time.monotonic() - began_s))
                     case "result":
                         results[name] = TrialResult.model_validate(event)
-                if patience.runs_s is None:
-                    deadline_s = max(deadline_s, time.monotonic() + patience.silence_s)
+                if timeouts.runs_s is None:
+                    deadline_s = max(deadline_s, time.monotonic() + timeouts.silence_s)
         except EngineError as error:
             reason, kind, log = str(error), error.kind, error.log
         except ValidationError as error:
