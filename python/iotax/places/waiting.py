@@ -23,14 +23,16 @@ def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
     begun: list[asyncio.Task[_Value]] = []
 
     def begin() -> None:
-        begun.append(loop.create_task(work))
-        begun[0].add_done_callback(lambda _: ended.set())
+        if not begun:
+            begun.append(loop.create_task(work))
+            begun[0].add_done_callback(lambda _: ended.set())
 
     def cancel() -> None:
+        begin()  # where it was interrupted before
         begun[0].cancel()
 
-    loop.call_soon_threadsafe(begin)
     try:
+        loop.call_soon_threadsafe(begin)
         ended.wait()
     except BaseException:
         loop.call_soon_threadsafe(cancel)

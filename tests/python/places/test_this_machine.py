@@ -1,0 +1,95 @@
+"""This machine as a place, which stands for what every place must do."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_for as until
+from iotax.engine import EngineError
+from iotax.places.here import HERE
+from iotax.places.waiting import wait_for
+
+
+def said(command: str, **how: object) -> str:
+    return wait_for(HERE.run(command, **how))  # ty: ignore[invalid-argument-type]
+
+
+def test_a_short_command_gives_its_output_and_is_given_its_input() -> None:
+    assert said("tr a-z A-Z; echo done", given="some words\n") == "SOME WORDS\ndone\n"
+
+
+def test_a_short_command_that_fails_is_told_by_its_last_words() -> None:
+    with pytest.raises(EngineError, match=r"^echo failed: no such device$") as failed:
+        said("echo mounting; echo no such device >&2; exit 32")
+    assert failed.value.kind == "io"
+    with pytest.raises(EngineError, match=r"^false failed: 1$"):
+        said("false")
+
+
+def test_a_short_command_without_end_is_given_up_with_what_it_started(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"^sleep: no answer in time$") as failed:
+        said(f"sleep 1000 & echo $! >{tmp_path}/child; wait", within_s=0.5)
+    assert failed.value.kind == "lost"
+    child = Path("/proc") / (tmp_path / "child").read_text().strip()
+    until(lambda: not child.exists() or "State:\tZ" in (child / "status").read_text(), "the child's end")
+
+
+def test_a_task_hears_what_it_is_sent_and_its_lease_is_renewed() -> None:
+    echoing = """while read -r line; do printf '{"event": "heard", "line": %s}\\n' "$line"; done"""
+
+    async def heard() -> list[object]:
+        task = await HERE.start(f"sh -c {shlex.quote(echoing)}", {"lease_ns": 100_000_000})
+        try:
+            task.send({"command": "stop"})
+            return [(await task.expect("heard", 10))["line"] for _ in range(4)]
+        finally:
+            await task.end()
+            await task.end()
+
+    renewed = {"command": "renew"}
+    assert wait_for(heard()) == [{"lease_ns": 100_000_000}, {"command": "stop"}, renewed, renewed]
+
+
+def test_a_task_that_closes_its_output_and_goes_on_is_told_of_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iotax.places.piped.STOP_S", 0.2)
+    monkeypatch.setattr("iotax.places.here.STOP_S", 0.2)
+
+    async def alone() -> bool:
+        task = await HERE.start("sh -c 'exec >&- 2>&-; sleep 1000'", {})
+        with pytest.raises(EngineError, match="closed its output without ending"):
+            await task.event(10)
+        alive = await task.alive()
+        await task.end()
+        assert not await task.alive()
+        return alive
+
+    assert wait_for(alone())
+
+
+def test_an_interrupt_ends_the_work_before_it_goes_on() -> None:
+    begun, ended = threading.Event(), []
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(0)
+            ended.append("ended")
+
+    def interrupt() -> None:
+        begun.wait()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait_for(work())
+    assert ended == ["ended"]
+    interrupting.join()
