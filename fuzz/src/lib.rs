@@ -1,6 +1,8 @@
 //! What the fuzz targets do with their bytes. The peers are those of the tests: honest up to the full feature phase, from
 //! there on what the fuzzer makes up. It has found something where a machine panics or leaves an operation open.
 
+#[path = "../../crates/proto/tests/fcp_support/mod.rs"]
+pub mod fcp_support;
 #[path = "../../crates/proto/tests/iscsi_support/mod.rs"]
 pub mod iscsi_support;
 #[path = "../../crates/proto/tests/nfs_support/mod.rs"]
@@ -9,6 +11,7 @@ pub mod nfs_support;
 pub mod nvme_support;
 
 pub mod codecs;
+pub mod fcp;
 pub mod iscsi;
 pub mod nfs;
 pub mod nvme;

@@ -64,7 +64,7 @@ pub fn authentication_stream() -> Vec<u8> {
 
 /// A controller's messages of authentication.
 pub fn authenticate(data: &[u8]) {
-    let mut host = Host::new(host(None), "nqn.h", "nqn.s", 0);
+    let mut host = Host::new(host(None), "nqn.h", "nqn.s", iotax_proto::nvme::QueueId(0));
     for piece in pieces(data) {
         if host.received(piece).is_err() {
             break;

@@ -168,29 +168,54 @@ fn an_abort_that_crosses_the_end_of_its_command_changes_nothing() {
     assert_eq!(pair.read(3, 0, 512), [0; 512]);
 }
 
-#[test]
-fn a_command_without_an_answer_is_aborted_and_then_the_target_is_given_up() {
-    let mut pair = Pair::ready(config(8, 512), target_config(8, 512, 512), FcBackend::new(8192), Cut::Whole);
-    pair.backend.memory.queues = true;
-    pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 512 }).unwrap();
-    let sent = pair.initiator.transmit().take_bytes();
-    pair.target.receive(pair.now, &sent, &mut pair.backend).unwrap();
-    for second in (1..=60).map(|second| second * 1_000_000_000) {
-        pair.now = Instant(second);
+/// Seconds go by: the initiator looks at its commands, and the target answers anything but those.
+fn wait(pair: &mut Pair, from: u64, to: u64) {
+    for second in from..=to {
+        pair.now = Instant(second * 1_000_000_000);
         pair.initiator.handle_timeout(pair.now, &mut pair.events).unwrap();
         let out = pair.initiator.transmit().take_bytes();
         if !out.is_empty() {
-            // The target is alive: it answers, but not this command.
             pair.target.receive(pair.now, &out, &mut pair.backend).unwrap();
             let out = Target::<FcBackend>::transmit(&mut pair.target).take_bytes();
             pair.initiator.receive(pair.now, &out, &mut pair.events).unwrap();
         }
     }
+}
+
+#[test]
+fn a_command_without_an_answer_is_aborted_and_sent_again_four_times_in_all() {
+    let mut pair = Pair::ready(config(8, 512), target_config(8, 512, 512), FcBackend::new(8192), Cut::Whole);
+    pair.backend.memory.queues = true;
+    pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 512 }).unwrap();
+    wait(&mut pair, 0, 239);
+    assert_eq!((pair.events.completed.len(), pair.backend.memory.aborted.len()), (0, 3));
+    wait(&mut pair, 240, 244);
     assert_eq!(pair.events.completed.pop_front(), Some((0, Err(IoError::Aborted))));
-    pair.now = Instant(90_000_000_000);
-    pair.initiator.handle_timeout(pair.now, &mut pair.events).unwrap();
-    let error = pair.initiator.handle_timeout(Instant(100_000_000_000), &mut pair.events).unwrap_err();
-    assert_eq!(error.kind, ViolationKind::TimedOut);
+    assert_eq!(pair.backend.memory.open_operations(), 0);
+}
+
+#[test]
+fn an_abort_is_answered_once_nothing_of_its_command_happens_any_more() {
+    let mut pair = Pair::ready(config(8, 512), target_config(8, 512, 512), FcBackend::new(8192), Cut::Whole);
+    (pair.backend.memory.queues, pair.backend.memory.lingering) = (true, Some(Vec::new()));
+    pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 512 }).unwrap();
+    wait(&mut pair, 0, 100);
+    assert_eq!((pair.events.completed.len(), pair.backend.memory.aborted.len()), (0, 1), "aborted, and not sent again");
+    (pair.backend.memory.queues, pair.backend.memory.lingering) = (false, None);
+    pair.target.handle_timeout(pair.now, &mut pair.backend).unwrap();
+    pair.run().unwrap();
+    assert_eq!(pair.events.completed.pop_front(), Some((0, Ok(()))));
+}
+
+#[test]
+fn a_target_that_does_not_answer_an_abort_is_given_up() {
+    let mut pair = Pair::ready(config(8, 512), target_config(8, 512, 512), FcBackend::new(8192), Cut::Whole);
+    (pair.backend.memory.queues, pair.backend.memory.lingering) = (true, Some(Vec::new()));
+    pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 512 }).unwrap();
+    wait(&mut pair, 0, 119);
+    let later = (120..130).map(|second| Instant(second * 1_000_000_000));
+    let ends = later.map(|now| pair.initiator.handle_timeout(now, &mut pair.events)).find(Result::is_err);
+    assert_eq!(ends.unwrap().unwrap_err().kind, ViolationKind::TimedOut);
 }
 
 #[test]

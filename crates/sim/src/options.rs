@@ -54,8 +54,8 @@ impl Canary {
         [(Self::DroppedFlush, "dropped-flush"), (Self::WrongTag, "wrong-tag"), (Self::ForgottenCall, "forgotten-call")];
 }
 
-pub const PROTOCOLS: [(Protocol, &str); 3] =
-    [(Protocol::NvmeTcp, "nvme-tcp"), (Protocol::Iscsi, "iscsi"), (Protocol::Nfs3, "nfs3")];
+pub const PROTOCOLS: [(Protocol, &str); 4] =
+    [(Protocol::NvmeTcp, "nvme-tcp"), (Protocol::Iscsi, "iscsi"), (Protocol::Nfs3, "nfs3"), (Protocol::Fcp, "fcp")];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -40,6 +40,11 @@ fn iscsi_keeps_what_it_acknowledged() {
 }
 
 #[test]
+fn fcp_keeps_what_it_acknowledged() {
+    all_pass(Protocol::Fcp);
+}
+
+#[test]
 fn nfs_keeps_what_it_acknowledged() {
     all_pass(Protocol::Nfs3);
 }
@@ -55,14 +60,14 @@ fn seeds_until_found(protocol: Protocol, canary: Canary) -> u64 {
 
 #[test]
 fn flush_that_never_reaches_the_disk_is_found() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp] {
         seeds_until_found(protocol, Canary::DroppedFlush);
     }
 }
 
 #[test]
 fn answer_to_another_command_is_found() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp] {
         seeds_until_found(protocol, Canary::WrongTag);
     }
 }
@@ -74,7 +79,7 @@ fn call_that_is_carried_out_twice_is_found() {
 
 #[test]
 fn seed_gives_the_same_trace_again_and_another_seed_another() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp] {
         for seed in 0..10 {
             let options = Options::draw(protocol, seed);
             let (first, again) = (trial::run(&options), trial::run(&options));
@@ -99,7 +104,11 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 }
 
 /// Seeds that found a bug, each with what it was.
-const KEPT: [(&str, &str); 8] = [
+const KEPT: [(&str, &str); 9] = [
+    (
+        "a CRC over the memory of a volume that another command wrote to before it was sent",
+        "protocol=fcp seed=128 faults=split agents=1 workers=2 depth=1 threads=1 block_size=0 names=0 commands=309",
+    ),
     (
         "a write that was aborted with its connection, and was still at the disk, undid one of the next session",
         "protocol=iscsi seed=280 faults=reset,slow-media agents=1 workers=1 depth=1 threads=1 block_size=512 commands=329",

@@ -112,7 +112,7 @@ impl Link {
         self.pump();
     }
 
-    /// Sends a sequence of data from where they lie.
+    /// Sends a sequence of data; they are read when their frames are made.
     #[inline]
     pub fn send_payload(&mut self, header: Header, payload: Payload) {
         let header = self.begin(header);
@@ -196,8 +196,11 @@ impl Link {
             let len = (total - at).min(self.frame_data_len);
             let piece = payload.slice(at as usize, len as usize);
             self.frame(header, at, len, total, |transmit, crc| {
-                piece.for_each_piece(|bytes| crc.update(bytes));
-                transmit.payload(piece);
+                // Copied: others may write to a volume's memory, and a CRC is over what is sent.
+                piece.for_each_piece(|bytes| {
+                    crc.update(bytes);
+                    transmit.put(bytes);
+                });
             });
             at += len;
         }

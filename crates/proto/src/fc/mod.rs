@@ -28,6 +28,6 @@ pub struct Port {
 
 impl Port {
     pub fn new(port_name: PortName, node_name: PortName) -> Self {
-        Self { port_name, node_name, credit: 1024, frame_data_len: 2048 }
+        Self { port_name, node_name, credit: 256, frame_data_len: 2048 }
     }
 }

@@ -311,14 +311,14 @@ impl Agent {
 
     fn came_up(&mut self) {
         self.life = Life::Up;
-        // A session of an ISID that had one ends that with its tasks (RFC 7143 §6.3.5).
+        // A session of an ISID that had one ends that with its tasks (RFC 7143 §6.3.5); so does a login of a Fibre Channel port.
         if self.replaces_sessions() {
             self.board.borrow_mut().register.host_is_new(self.character.host);
         }
     }
 
     fn replaces_sessions(&self) -> bool {
-        self.endpoint.unit.protocol() == Some(Protocol::Iscsi)
+        matches!(self.endpoint.unit.protocol(), Some(Protocol::Iscsi | Protocol::Fcp))
     }
 
     fn work(&mut self, now: Instant) {

@@ -5,7 +5,11 @@ use core::time::Duration;
 
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
-    fc::{Header, Link, OxId, RxId, bls, frame::f_ctl, login::is_command},
+    fc::{
+        Header, Link, OxId, RxId, bls,
+        frame::{f_ctl, r_ctl},
+        login::is_command,
+    },
     fcp::iu::{Command, ResponseIu, TransferReady, data_header, response_code},
     scsi::initiator::{self, CommandOutcome, Job},
 };
@@ -34,13 +38,22 @@ struct Exchange {
     job: Option<Job>,
     begun: Instant,
     /// ABTS was sent.
-    is_aborted: bool,
+    aborted: Option<AbortedFor>,
     tries: u8,
     rx_id: RxId,
     /// Bytes received of a read, bytes sent of a write; both in order.
     moved: u32,
     /// SEQ_CNT of the next frame of the sequence being received.
     seq_cnt: u16,
+}
+
+/// Why an exchange is aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AbortedFor {
+    /// Its caller, who does not want it any more.
+    Caller,
+    /// It took too long, and is tried again.
+    Time,
 }
 
 /// What `Commands::overdue` found.
@@ -144,7 +157,7 @@ impl Commands {
                 Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
             CommandOutcome::Good => Ok(()),
-            CommandOutcome::Retry(_) if slot.tries < TRIES_MAX && !slot.is_aborted => {
+            CommandOutcome::Retry(_) if slot.tries < TRIES_MAX && slot.aborted.is_none() => {
                 self.send(tag, link);
                 return Ok(());
             }
@@ -157,22 +170,30 @@ impl Commands {
 
     /// Asks the target to abort an exchange; what waits of it is not sent. False where it is not outstanding.
     pub(super) fn abort(&mut self, now: Instant, tag: Tag, link: &mut Link) -> bool {
+        self.abort_for(AbortedFor::Caller, now, tag, link)
+    }
+
+    fn abort_for(&mut self, why: AbortedFor, now: Instant, tag: Tag, link: &mut Link) -> bool {
         let slot = self.slots.get_mut(tag as usize);
-        let Some(slot) = slot.filter(|slot| slot.job.is_some() && !slot.is_aborted) else { return false };
-        (slot.is_aborted, slot.begun) = (true, now);
+        let Some(slot) = slot.filter(|slot| slot.job.is_some() && slot.aborted.is_none()) else { return false };
+        (slot.aborted, slot.begun) = (Some(why), now);
         let ox_id = OxId(tag as u16);
         link.forget(ox_id);
         link.send(bls::abts(ox_id, slot.rx_id), &[]);
         true
     }
 
-    /// An ABTS was answered. Accepted or not, the target knows the exchange no more.
-    pub(super) fn aborted(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) {
+    /// An ABTS was answered. Accepted or not, the target knows the exchange no more; accepted, it does nothing more for it either.
+    pub(super) fn aborted(&mut self, now: Instant, header: &Header, link: &mut Link, events: &mut dyn InitiatorEvents) {
         // Its end may have crossed the ABTS.
-        if let Ok((tag, slot)) = self.find(header)
-            && slot.is_aborted
-        {
-            self.complete(now, tag, Err(IoError::Aborted), events);
+        let Ok((tag, slot)) = self.find(header) else { return };
+        match slot.aborted {
+            None => {}
+            Some(AbortedFor::Time) if header.r_ctl == r_ctl::BA_ACC && slot.tries < TRIES_MAX => {
+                (slot.aborted, slot.begun) = (None, now);
+                self.send(tag, link);
+            }
+            Some(_) => self.complete(now, tag, Err(IoError::Aborted), events),
         }
     }
 
@@ -192,10 +213,10 @@ impl Commands {
             if slot.job.is_none() || now.since(slot.begun) < timeout {
                 continue;
             }
-            if slot.is_aborted {
+            if slot.aborted.is_some() {
                 return Overdue::Abort;
             }
-            self.abort(now, tag as Tag, link);
+            self.abort_for(AbortedFor::Time, now, tag as Tag, link);
         }
         Overdue::No
     }

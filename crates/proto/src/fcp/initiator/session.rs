@@ -202,7 +202,7 @@ impl Session {
             }
             (kind::BLS, r_ctl::BA_ACC | r_ctl::BA_RJT) => {
                 let Phase::Ready(commands) = &mut self.phase else { return Err(unexpected()) };
-                commands.aborted(now, header, events);
+                commands.aborted(now, header, &mut self.link, events);
             }
             (kind::ELS, r_ctl::ELS_REPLY) if header.ox_id == ox_id::ECHO => {}
             (kind::ELS, r_ctl::ELS_REPLY) if header.ox_id == ox_id::LOGOUT => {

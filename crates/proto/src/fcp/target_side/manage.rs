@@ -83,7 +83,9 @@ impl Image {
         let mut at = 0;
         while let Some(managed) = self.managed.get_mut(at) {
             let outcome = managed.wait.outcome(now);
-            if outcome == WaitOutcome::Waits {
+            // Who aborts an exchange sends it again once it has the answer: nothing of it may happen after that.
+            let is_abort = matches!(managed.of, ManagedBy::Abts(_));
+            if outcome == WaitOutcome::Waits || outcome == WaitOutcome::TooLong && is_abort {
                 self.awaits = true;
                 at += 1;
                 continue;
@@ -94,7 +96,6 @@ impl Image {
                     respond_code(link, ox_id, RxId::UNASSIGNED, response_code::COMPLETE);
                 }
                 (ManagedBy::Function, _) => respond_code(link, ox_id, RxId::UNASSIGNED, response_code::FAILED),
-                // The exchange is over in any case; what it may still do to the medium takes long.
                 (ManagedBy::Abts(rx_id), _) => accept(ox_id, rx_id, link),
             }
         }
