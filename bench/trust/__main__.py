@@ -59,7 +59,9 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
     began_s = time.monotonic()
     until_s = began_s + asked.minutes * 60 if asked.minutes else float("inf")
     kept.add_design(**design)
-    if "precision" in chosen and not kept.precisions and time.monotonic() + _QUICK_S < until_s:
+    if "precision" in chosen and not kept.precisions and time.monotonic() + _QUICK_S > until_s:
+        _tell(f"{_QUICK}: left out, since it takes {show_minutes(_QUICK_S)}")
+    elif "precision" in chosen and not kept.precisions:
         _tell(f"{_QUICK}: about {show_minutes(_QUICK_S)}")
         if (found := measure_quick()) is None:
             _tell(f"{_QUICK}: a trial failed")

@@ -31,6 +31,8 @@ def shortened(text: str) -> str:
     text = re.sub(r"warmup: \w+", "warmup: 20ms", text)
     text = re.sub(r"runtime: \w+", "runtime: 100ms", text)
     text = re.sub(r"replicates: \d+", "replicates: 1", text)
+    if "search:" in text:
+        text = re.sub(r"sessions: \d+, rounds: \d+", "sessions: 1, rounds: 2", text)
     return re.sub(r"size: (256MiB|512MiB|1GiB)", "size: 64MiB", text)
 
 
