@@ -14,10 +14,12 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import wait_for
 from engine_process import started
 
 from .conftest import ENGINE
@@ -148,6 +150,12 @@ OF_ADDRESS_MAX = CONNECTIONS_MAX // 4
 CROWD_HOSTS = 5
 
 
+def reached(port: int) -> bool:
+    """Whether somebody has connected there, or had (proc_net_tcp(5))."""
+    sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(remote.endswith(f":{port:04X}") and state != "02" for _, _, remote, state, *_ in sockets)
+
+
 @contextlib.contextmanager
 def flooded(flood: Flood, protocol: str, ready: dict[str, Any]) -> Generator[None]:
     portal = ready["portals"][0]
@@ -156,7 +164,7 @@ def flooded(flood: Flood, protocol: str, ready: dict[str, Any]) -> Generator[Non
     flooding = threading.Thread(target=flood, args=(protocol, portal["endpoint"], (host, int(port)), ended))
     flooding.start()
     try:
-        time.sleep(0.3)
+        wait_for(lambda: reached(int(port)), "the flood")
         yield
     finally:
         ended.set()
