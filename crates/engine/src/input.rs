@@ -1,20 +1,27 @@
 //! The document on the first line of standard input, and the commands on the lines after it.
 
-use std::io::{BufRead as _, Read as _};
+use std::{
+    io::{BufRead as _, IsTerminal as _, Read as _},
+    time::Duration,
+};
 
 use serde::de::DeserializeOwned;
 
 use iotax_node::failure::Failure;
 
-use crate::failure;
+use crate::{failure, lease};
 
 /// A document longer than this is no document.
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+/// Whoever starts a process has its document at hand; a lease begins with it.
+const DOCUMENT_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn read_document<T: DeserializeOwned>() -> Result<T, Failure> {
     let mut line = String::new();
-    let mut first = std::io::stdin().lock().take(DOCUMENT_BYTES_MAX);
-    first.read_line(&mut line).map_err(|error| failure::io(&error, "standard input"))?;
+    let mut read = || std::io::stdin().lock().take(DOCUMENT_BYTES_MAX).read_line(&mut line);
+    let typed = std::io::stdin().is_terminal();
+    let outcome = if typed { read() } else { lease::within(DOCUMENT_WITHIN, read) };
+    outcome.map_err(|error| failure::io(&error, "standard input"))?;
     parse(&line)
 }
 

@@ -4,6 +4,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -15,6 +16,19 @@ use crate::{document::Event, failure, log, output};
 
 /// How many times in its length a lease is looked at.
 const LOOKS: u32 = 8;
+
+/// Runs `wait`, which waits for whoever started this process; ends the process where that takes longer than `limit`.
+pub(crate) fn within<T>(limit: Duration, wait: impl FnOnce() -> T) -> T {
+    let (came, waiting) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if waiting.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            give_up(limit);
+        }
+    });
+    let value = wait();
+    drop(came);
+    value
+}
 
 /// Renewed by each line that is heard. Without a length it never ends.
 #[derive(Clone)]
@@ -42,17 +56,20 @@ impl Lease {
         loop {
             std::thread::sleep(Duration::from_nanos(lease_ns) / LOOKS);
             if self.clock.now().0.saturating_sub(self.heard_ns.load(Ordering::Relaxed)) > lease_ns {
-                let seconds = Duration::from_nanos(lease_ns).as_secs_f64();
-                let message = format!("heard nothing for {seconds} s: whoever started this is gone");
-                // Nobody may be left to read it, and then writing waits: the end does not.
-                std::thread::spawn(move || {
-                    let failure = Failure::new(FailureKind::Lost, message, "standard input");
-                    output::emit(&Event::Error(failure::event(&failure)));
-                });
-                std::thread::sleep(Duration::from_millis(100));
-                log::finish();
-                std::process::exit(1);
+                give_up(Duration::from_nanos(lease_ns));
             }
         }
     }
+}
+
+fn give_up(silent: Duration) -> ! {
+    let message = format!("heard nothing for {} s: whoever started this is gone", silent.as_secs_f64());
+    // Nobody may be left to read it, and then writing waits: the end does not.
+    std::thread::spawn(move || {
+        let failure = Failure::new(FailureKind::Lost, message, "standard input");
+        output::emit(&Event::Error(failure::event(&failure)));
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    log::finish();
+    std::process::exit(1);
 }

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import FakeEngine
+from documented_keys import documented
 from iotax.cli.app import app
 from iotax.cli.exits import Exit
 from iotax.study.read import builtin_study
@@ -389,19 +390,6 @@ def test_json_in_place_of_the_text_and_beside_it(engine: FakeEngine, tiny: Path,
     assert json.loads((tmp_path / "beside.json").read_text()) == ran
     # A word that is no file of JSON belongs to the command.
     assert json.loads(iotax("plan", "--json", tiny).stdout)["study"] == "tiny"
-
-
-def documented() -> dict[str, set[str]]:
-    """Title → keys of its table, of docs/reference/json.md."""
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text()
-    found: dict[str, set[str]] = {}
-    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        title = re.sub(r"`|iotax ", "", part.splitlines()[0])
-        found[title] = {
-            key for line in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for key in re.findall(r"`(\w+)`", line)
-        }
-    found["run"] |= found["show"]
-    return found
 
 
 def test_an_export_takes_its_format_from_its_name(engine: FakeEngine, tiny: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from conftest import wait_for
+from documented_keys import documented
 from iotax.places.waiting import Engine
 from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify
@@ -126,8 +127,6 @@ def test_one_volume_is_reached_over_every_protocol_and_a_signal_stops_it(
 
 
 def test_documents_have_the_keys_that_are_promised(start: Start) -> None:
-    from test_cli import documented
-
     _, said = start("--size", "8MiB")
     assert set(said) == documented()["serve"]
     assert all(set(each) == {"protocol", "endpoint", "commands"} for each in said["endpoints"])
