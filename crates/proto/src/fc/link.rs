@@ -195,13 +195,7 @@ impl Link {
         while at < total && self.unanswered < self.limit {
             let len = (total - at).min(self.frame_data_len);
             let piece = payload.slice(at as usize, len as usize);
-            self.frame(header, at, len, total, |transmit, crc| {
-                // Copied: others may write to a volume's memory, and a CRC is over what is sent.
-                piece.for_each_piece(|bytes| {
-                    crc.update(bytes);
-                    transmit.put(bytes);
-                });
-            });
+            self.frame(header, at, len, total, |transmit, crc| transmit.copy(&piece, |bytes| crc.update(bytes)));
             at += len;
         }
         at

@@ -7,7 +7,7 @@ use super::pdu::{
 use crate::{
     Payload, Transmit,
     nvme::{CommandId, Cqe, Sqe, fabrics::Data},
-    wire::digest::{crc32c, crc32c_payload},
+    wire::digest::{Crc32c, crc32c},
 };
 
 #[derive(Debug, Default)]
@@ -108,23 +108,21 @@ impl Sender {
             return;
         }
         self.tx.zeros(data_offset - header_bytes);
-        let digest = self.digests.data.then(|| digest(&data));
+        let mut crc = Crc32c::default();
         match data {
             Data::None => {}
+            Data::Payload(payload) if self.digests.data => self.tx.copy(&payload, |piece| crc.update(piece)),
             Data::Payload(payload) => self.tx.payload(payload),
-            Data::Bytes(bytes) => self.tx.put(bytes),
+            Data::Bytes(bytes) => {
+                self.tx.put(bytes);
+                if self.digests.data {
+                    crc.update(bytes);
+                }
+            }
         }
-        if let Some(digest) = digest {
-            self.tx.put(&digest.to_le_bytes());
+        if self.digests.data {
+            self.tx.put(&crc.finish().to_le_bytes());
         }
-    }
-}
-
-fn digest(data: &Data<'_>) -> u32 {
-    match data {
-        Data::None => 0,
-        Data::Payload(payload) => crc32c_payload(payload),
-        Data::Bytes(bytes) => crc32c(bytes),
     }
 }
 
@@ -144,4 +142,22 @@ fn transfer(cid: CommandId, ttag: TransferTag, offset: u32, len: u32) -> [u8; SH
     header[12..16].copy_from_slice(&offset.to_le_bytes());
     header[16..20].copy_from_slice(&len.to_le_bytes());
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HeapRegion;
+
+    #[test]
+    fn data_digest_is_over_what_is_sent_though_the_volume_is_written_to_meanwhile() {
+        let mut sender = Sender::default();
+        sender.open(Digests { header: false, data: true }, 0);
+        let payload = Payload::new(HeapRegion::new(4096), 0, 4096);
+        sender.pdu(kind::C2H_DATA, flags::LAST, [0; SHORT_LEN], Data::Payload(payload.clone()));
+        payload.copy_in(0, &[7; 4096]);
+        let sent = sender.tx.take_bytes();
+        let (data, digest) = sent[SHORT_LEN..].split_at(4096);
+        assert_eq!(crc32c(data).to_le_bytes(), digest);
+    }
 }

@@ -2,8 +2,6 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::Payload;
-
 /// A running CRC32C.
 #[derive(Clone, Debug)]
 pub struct Crc32c(Digest);
@@ -51,12 +49,6 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// CRC-32 of IEEE 802.3, by which secrets of NVMe and frames of Fibre Channel are checked.
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
-}
-
-pub fn crc32c_payload(payload: &Payload) -> u32 {
-    let mut crc = Crc32c::default();
-    payload.for_each_piece(|piece| crc.update(piece));
-    crc.finish()
 }
 
 /// Compares without telling by its time where two digests differ.

@@ -122,6 +122,15 @@ impl Transmit {
         }
     }
 
+    /// Puts a payload's bytes as they are now, and shows each piece to `digest`: others may write to a volume's memory before the
+    /// driver has sent it, and a digest is over what is sent.
+    pub fn copy(&mut self, payload: &Payload, mut digest: impl FnMut(&[u8])) {
+        payload.for_each_piece(|piece| {
+            self.put(piece);
+            digest(piece);
+        });
+    }
+
     /// The last `count` inline bytes put, for a digest over a header or a length known late.
     /// Only bytes put since the last payload may be asked for.
     pub fn tail_mut(&mut self, count: usize) -> &mut [u8] {

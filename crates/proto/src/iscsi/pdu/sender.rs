@@ -37,7 +37,7 @@ impl Sender {
         self.finish(transmit, data.len(), crc);
     }
 
-    /// A PDU whose data are sent from where they lie.
+    /// A PDU whose data are sent from where they lie, or copied where a digest is over them.
     pub fn payload(self, transmit: &mut Transmit, mut bhs: Bhs, payload: Payload) {
         bhs.set_data_len(payload.len());
         self.header(transmit, &bhs);
@@ -47,9 +47,10 @@ impl Sender {
         let len = payload.len();
         let mut crc = Crc32c::default();
         if self.data_digest {
-            payload.for_each_piece(|piece| crc.update(piece));
+            transmit.copy(&payload, |piece| crc.update(piece));
+        } else {
+            transmit.payload(payload);
         }
-        transmit.payload(payload);
         self.finish(transmit, len, crc);
     }
 
@@ -63,5 +64,23 @@ impl Sender {
             crc.update(padding);
             transmit.put(&crc.finish().to_le_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HeapRegion, iscsi::pdu::BHS_LEN};
+
+    #[test]
+    fn data_digest_is_over_what_is_sent_though_the_volume_is_written_to_meanwhile() {
+        let region = HeapRegion::new(4096);
+        let mut transmit = Transmit::default();
+        let payload = Payload::new(region, 0, 4096);
+        Sender { header_digest: false, data_digest: true }.payload(&mut transmit, Bhs([0; BHS_LEN]), payload.clone());
+        payload.copy_in(0, &[7; 4096]);
+        let sent = transmit.take_bytes();
+        let (data, digest) = sent[BHS_LEN..].split_at(4096);
+        assert_eq!(crc32c(data).to_le_bytes(), digest);
     }
 }
