@@ -184,7 +184,7 @@ def test_what_cannot_be_sliced_is_refused_with_the_reason(change: str, to: str, 
 
 
 def test_volumes_of_rounds_stand_side_by_side_and_must_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("iotax.labs.loopback._memory_free_bytes", lambda: 1 << 30)
+    monkeypatch.setattr("iotax.labs.loopback.memory_free_bytes", lambda: 1 << 30)
     text = ROUNDS.replace("outstanding: [1, 8]", "burn: [0us, 1us, 2us]").replace("1MiB", "300MiB")
 
     def refused(text: str) -> list[str]:
