@@ -108,21 +108,26 @@ impl Sender {
             return;
         }
         self.tx.zeros(data_offset - header_bytes);
+        match data {
+            Data::None => {}
+            data if self.digests.data => self.with_digest(&data),
+            Data::Payload(payload) => self.tx.payload(payload),
+            Data::Bytes(bytes) => self.tx.put(bytes),
+        }
+    }
+
+    /// Data and the digest over them.
+    fn with_digest(&mut self, data: &Data<'_>) {
         let mut crc = Crc32c::default();
         match data {
             Data::None => {}
-            Data::Payload(payload) if self.digests.data => self.tx.copy(&payload, |piece| crc.update(piece)),
-            Data::Payload(payload) => self.tx.payload(payload),
+            Data::Payload(payload) => self.tx.copy(payload, |piece| crc.update(piece)),
             Data::Bytes(bytes) => {
                 self.tx.put(bytes);
-                if self.digests.data {
-                    crc.update(bytes);
-                }
+                crc.update(bytes);
             }
         }
-        if self.digests.data {
-            self.tx.put(&crc.finish().to_le_bytes());
-        }
+        self.tx.put(&crc.finish().to_le_bytes());
     }
 }
 

@@ -30,11 +30,13 @@ impl Sender {
             return;
         }
         transmit.put(data);
-        let mut crc = Crc32c::default();
         if self.data_digest {
+            let mut crc = Crc32c::default();
             crc.update(data);
+            digest(transmit, data.len(), crc);
+        } else {
+            pad(transmit, data.len());
         }
-        self.finish(transmit, data.len(), crc);
     }
 
     /// A PDU whose data are sent from where they lie, or copied where a digest is over them.
@@ -45,26 +47,31 @@ impl Sender {
             return;
         }
         let len = payload.len();
-        let mut crc = Crc32c::default();
         if self.data_digest {
+            let mut crc = Crc32c::default();
             transmit.copy(&payload, |piece| crc.update(piece));
+            digest(transmit, len, crc);
         } else {
             transmit.payload(payload);
+            pad(transmit, len);
         }
-        self.finish(transmit, len, crc);
     }
+}
 
-    /// Padding, and the digest over data and padding (RFC 7143 §13.1).
-    fn finish(self, transmit: &mut Transmit, len: usize, mut crc: Crc32c) {
-        let padding = &[0; 3][..padding(len)];
-        if !padding.is_empty() {
-            transmit.put(padding);
-        }
-        if self.data_digest {
-            crc.update(padding);
-            transmit.put(&crc.finish().to_le_bytes());
-        }
+/// Padding, and the digest over data and padding (RFC 7143 §13.1).
+fn digest(transmit: &mut Transmit, len: usize, mut crc: Crc32c) {
+    crc.update(pad(transmit, len));
+    transmit.put(&crc.finish().to_le_bytes());
+}
+
+/// The padding behind so many bytes, as it was put.
+#[inline]
+fn pad(transmit: &mut Transmit, len: usize) -> &'static [u8] {
+    let padding = &[0; 3][..padding(len)];
+    if !padding.is_empty() {
+        transmit.put(padding);
     }
+    padding
 }
 
 #[cfg(test)]
