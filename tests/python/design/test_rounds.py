@@ -56,11 +56,21 @@ def test_each_treatment_follows_each_other_one_equally_often(count: int) -> None
     assert len(set(followed.values())) <= 1
 
 
-def test_sessions_go_on_in_the_square_where_the_one_before_stopped() -> None:
-    rows = [tuple(row) for session in (1, 2, 3) for row in rounds_of([6], 2, session, 42)]
+def test_pairs_of_sessions_go_on_in_the_square_where_the_one_before_stopped() -> None:
+    rows = [tuple(row) for session in range(1, 7) for row in rounds_of([6], 2, session, 42)]
     followed = Counter(pair for row in rows for pair in itertools.pairwise(row))
-    assert set(followed.values()) == {1}
+    assert set(followed.values()) == {2}
     assert rounds_of([6], 2, 2, 42) == rounds_of([6], 2, 2, 42) != rounds_of([6], 2, 2, 43)
+
+
+@pytest.mark.parametrize("sizes", [[2], [5], [4, 4, 4], [3, 2]])
+def test_what_opens_a_session_closes_the_first_round_of_its_pair(sizes: list[int]) -> None:
+    for seed in range(20):
+        for pair in range(3):
+            one, other = (rounds_of(sizes, 4, 2 * pair + each, seed) for each in (1, 2))
+            assert one == [row[::-1] for row in other]
+    opened = Counter(rounds_of([2], 10, 1, seed)[0][0] for seed in range(400))
+    assert all(160 <= count <= 240 for count in opened.values())  # lots: 4 standard deviations
 
 
 @pytest.mark.parametrize(("groups", "size"), [(2, 2), (3, 4), (2, 5), (5, 3), (6, 2), (4, 1)])
