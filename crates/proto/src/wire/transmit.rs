@@ -12,6 +12,8 @@ pub struct Transmit {
     inline_sent: usize,
     segments: VecDeque<Segment>,
     len: usize,
+    /// Bytes ever sent.
+    sent: u64,
     room: usize,
     /// Of the turn; without end before the first `begin_turn`.
     left: usize,
@@ -45,6 +47,7 @@ impl Default for Transmit {
             inline_sent: 0,
             segments: VecDeque::new(),
             len: 0,
+            sent: 0,
             room: Self::ROOM,
             left: usize::MAX,
         }
@@ -100,9 +103,9 @@ impl Transmit {
         self.len == 0
     }
 
-    /// Of those, bytes that are kept here and not named.
-    pub fn inline_len(&self) -> usize {
-        self.inline.len() - self.inline_sent
+    /// Bytes ever sent: what is put now is sent when this comes to today's sum of it and `len`.
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     pub fn put(&mut self, bytes: &[u8]) {
@@ -153,6 +156,7 @@ impl Transmit {
     pub fn advance(&mut self, mut count: usize) {
         assert!(count <= self.len, "more sent than queued");
         self.len -= count;
+        self.sent += count as u64;
         while count > 0 {
             let front = self.segments.front_mut().expect("what is queued stands in segments");
             match front {

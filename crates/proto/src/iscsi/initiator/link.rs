@@ -26,8 +26,8 @@ pub(super) mod control_itt {
     pub(in super::super) const TASK_MANAGEMENT: TaskTag = TaskTag(0xfff5);
 }
 
-/// Bytes of headers waiting to be sent beyond which no NOP-In is answered. Those of the commands of the deepest queue are less.
-const ANSWERS_MAX: usize = 1 << 20;
+/// NOP-Ins answered while the target reads nothing of what is sent after the first of them.
+const ANSWERS_MAX: usize = 16 << 10;
 
 /// The connection's ID, of which each session has one.
 pub(super) const CID: ConnectionId = ConnectionId(0);
@@ -44,6 +44,27 @@ pub(super) struct Link {
     max_cmd_sn: u32,
     /// The next status.
     pub(super) exp_stat_sn: u32,
+    answers: Answers,
+}
+
+/// Answers to NOP-Ins that may still wait to be sent. Data waits in the same queue, so its length tells nothing about them.
+#[derive(Debug, Default)]
+struct Answers {
+    count: usize,
+    /// Where in all that is ever sent the count began. Once the target has read further, it begins anew; so never do twice as
+    /// many wait.
+    since: u64,
+}
+
+impl Answers {
+    /// Takes one more, unless too many wait.
+    fn take(&mut self, transmit: &Transmit) -> bool {
+        if transmit.sent() > self.since || self.count == 0 {
+            *self = Self { count: 0, since: transmit.sent() + transmit.len() as u64 };
+        }
+        self.count += 1;
+        self.count <= ANSWERS_MAX
+    }
 }
 
 impl Default for Link {
@@ -55,6 +76,7 @@ impl Default for Link {
             cmd_sn: 1,
             max_cmd_sn: 1,
             exp_stat_sn: 0,
+            answers: Answers::default(),
         }
     }
 }
@@ -147,7 +169,7 @@ impl Link {
             return self.take_stat_sn(nop.stat_sn);
         }
         if nop.ttt != TransferTag::RESERVED {
-            if self.transmit.inline_len() >= ANSWERS_MAX {
+            if !self.answers.take(&self.transmit) {
                 return Err(Violation::misbehaved(
                     "RFC 7143 §11.19: NOP-Ins without end, and their answers are not read",
                 ));
@@ -184,6 +206,43 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ping() -> Bhs {
+        NopIn {
+            last: true,
+            itt: TaskTag::RESERVED,
+            ttt: TransferTag(7),
+            lun: 0,
+            stat_sn: 0,
+            exp_cmd_sn: 1,
+            max_cmd_sn: 1,
+        }
+        .encode()
+    }
+
+    #[test]
+    fn a_target_that_reads_is_answered_however_much_data_waits() {
+        let mut link = Link::default();
+        let waiting = 8 << 20;
+        link.transmit.zeros(waiting);
+        for _ in 0..4 * ANSWERS_MAX {
+            link.transmit.zeros(1000);
+            link.nop_in(&ping()).expect("an answer");
+            link.transmit.advance(link.transmit.len() - waiting);
+        }
+    }
+
+    #[test]
+    fn a_target_that_reads_nothing_is_not_answered_without_end() {
+        for read in [0, 1000] {
+            let mut link = Link::default();
+            link.transmit.put(&[0; 1000]);
+            link.nop_in(&ping()).expect("an answer");
+            link.transmit.advance(read);
+            let answered = (1..).take_while(|_| link.nop_in(&ping()).is_ok()).count();
+            assert_eq!(answered, ANSWERS_MAX - 1, "{read} bytes of those before the answers were read");
+        }
+    }
 
     #[test]
     fn the_window_follows_serial_arithmetic() {
