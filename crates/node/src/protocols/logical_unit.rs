@@ -1,6 +1,6 @@
-//! An export as SCSI shows it, whatever transports it.
+//! A logical unit as endpoints, servers and facts show it, whatever transports SCSI.
 
-use iotax_proto::scsi::{LogicalUnit, Provisioning};
+use iotax_proto::scsi::{LogicalUnit, Provisioning, initiator::Inquiry};
 
 use crate::{
     server::{ServerConfig, identity},
@@ -9,6 +9,21 @@ use crate::{
 
 /// Memory comes in pages of eight blocks.
 const PAGES_EXPONENT: u8 = (4096 / BLOCK_SIZE).ilog2() as u8;
+
+/// The LUN at the end of an endpoint, behind its target's name.
+pub(super) fn parse_lun(lun: &str, target_name: &str) -> Result<u16, String> {
+    let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is no LUN: a number must follow the {target_name}"))?;
+    u16::try_from(lun).map_err(|_| "a LUN is at most 65535".to_owned())
+}
+
+/// What a logical unit said it is.
+pub(super) fn identity_facts(inquiry: Option<&Inquiry>, serial: Option<&str>) -> Vec<(&'static str, String)> {
+    let inquiry = inquiry.map(|Inquiry { vendor, product, revision, .. }| {
+        [("vendor", vendor.clone()), ("product", product.clone()), ("revision", revision.clone())]
+    });
+    let serial = serial.map(|serial| ("serial", serial.to_owned()));
+    inquiry.into_iter().flatten().chain(serial).collect()
+}
 
 /// LUN 0 of the export's target.
 pub(super) fn logical_unit(config: &ServerConfig, index: usize) -> LogicalUnit {

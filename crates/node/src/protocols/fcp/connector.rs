@@ -11,10 +11,13 @@ use iotax_proto::{
 };
 
 use super::Unit;
-use crate::load::{
-    Facts,
-    link::Link,
-    settings::{Settings, Workers},
+use crate::{
+    load::{
+        Facts,
+        link::Link,
+        settings::{Settings, Workers},
+    },
+    protocols::logical_unit::identity_facts,
 };
 
 pub(super) struct Login {
@@ -50,19 +53,11 @@ fn name(instance: u32, worker: u16) -> PortName {
 
 /// What a session found and agreed on.
 pub(super) fn facts(session: &Session) -> Facts {
-    let identity = session.inquiry().map_or(Vec::new(), |inquiry| {
-        vec![
-            ("vendor", inquiry.vendor.clone()),
-            ("product", inquiry.product.clone()),
-            ("revision", inquiry.revision.clone()),
-        ]
-    });
-    let serial = session.serial().map(|serial| ("serial", serial.to_owned()));
     let negotiated = session.target().map_or(Vec::new(), |target| {
         vec![
             ("BB_Credit of the target", target.credit.to_string()),
             ("Receive Data Field Size of the target", target.frame_data_len.to_string()),
         ]
     });
-    Facts { identity: identity.into_iter().chain(serial).collect(), negotiated }
+    Facts { identity: identity_facts(session.inquiry(), session.serial()), negotiated }
 }

@@ -15,7 +15,7 @@ use iotax_proto::{
     },
 };
 
-use super::{About, Definition, Describe, Digests, describe::cut_off, query::no_query};
+use super::{About, Definition, Describe, Digests, describe::cut_off, logical_unit::parse_lun, query::no_query};
 use crate::{
     failure::Failure,
     load::{
@@ -61,8 +61,7 @@ impl Definition for Fcp {
         let is_name = name.len() == 16 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
         let target = u64::from_str_radix(name, 16).ok().filter(|_| is_name);
         let target = target.ok_or_else(|| format!("'{name}' is no WWPN: 16 hexadecimal digits without colons"))?;
-        let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is no LUN: a number must follow the WWPN"))?;
-        let lun = u16::try_from(lun).map_err(|_| "a LUN is at most 65535")?;
+        let lun = parse_lun(lun, "WWPN")?;
         no_query(query)?;
         Ok(Unit { port: port.unwrap_or(PORT), target: PortName(target), lun })
     }

@@ -42,7 +42,7 @@ impl FcpBackend for ServerBackend {
         for export in &self.portal().exports {
             let Any::Fcp(Exported { port_name, node_name, device, logins }) = &self.state.server.exported[*export]
             else {
-                continue;
+                unreachable!("exports of a portal have its protocol")
             };
             if *port_name != target {
                 continue;

@@ -18,6 +18,7 @@ use crate::{
         link::Link,
         settings::{Settings, Workers},
     },
+    protocols::logical_unit::identity_facts,
     random::Randomness,
     secrets::Chap,
 };
@@ -83,16 +84,8 @@ pub(super) fn facts(session: &Session) -> Facts {
     let yes = |yes: bool| if yes { "Yes" } else { "No" }.to_owned();
     let digest = |on: bool| if on { "CRC32C" } else { "None" }.to_owned();
     let agreed = session.agreed();
-    let identity = session.inquiry().map_or(Vec::new(), |inquiry| {
-        vec![
-            ("vendor", inquiry.vendor.clone()),
-            ("product", inquiry.product.clone()),
-            ("revision", inquiry.revision.clone()),
-        ]
-    });
-    let serial = session.serial().map(|serial| ("serial", serial.to_owned()));
     Facts {
-        identity: identity.into_iter().chain(serial).collect(),
+        identity: identity_facts(session.inquiry(), session.serial()),
         negotiated: vec![
             ("HeaderDigest", digest(agreed.header_digest)),
             ("DataDigest", digest(agreed.data_digest)),

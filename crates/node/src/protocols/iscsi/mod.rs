@@ -15,7 +15,7 @@ use iotax_proto::{
     },
 };
 
-use super::{About, Definition, Describe, Digests, describe::cut_off, query::no_query};
+use super::{About, Definition, Describe, Digests, describe::cut_off, logical_unit::parse_lun, query::no_query};
 use crate::{
     failure::Failure,
     load::{
@@ -61,8 +61,7 @@ impl Definition for Iscsi {
         if !["iqn.", "eui.", "naa."].iter().any(|form| iqn.starts_with(form)) {
             return Err(format!("'{iqn}' is no iSCSI name: it begins with iqn., eui. or naa."));
         }
-        let lun: u64 = lun.parse().map_err(|_| format!("'{lun}' is no LUN: a number must follow the IQN"))?;
-        let lun = u16::try_from(lun).map_err(|_| "a LUN is at most 65535")?;
+        let lun = parse_lun(lun, "IQN")?;
         no_query(query)?;
         Ok(Unit { port: port.unwrap_or(PORT), iqn: iqn.to_owned(), lun })
     }
