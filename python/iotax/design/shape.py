@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, TURN_NS
+from iotax.design.plan import BACKGROUND_NS, CONNECT_NS, LEAD_IN_NS, TURN_NS
 from iotax.design.power import block_reach
 from iotax.study.model import Slices
 
@@ -42,7 +42,7 @@ class Shape:
 
 def session_ns(treatments: int, rounds: int, *, slice_ns: int = SLICE_NS, settle_ns: int = SETTLE_NS) -> int:
     """What a session takes, its start included."""
-    start_ns = BACKGROUND_NS + START_NS + treatments * CONNECT_NS // 2
+    start_ns = BACKGROUND_NS + START_NS + LEAD_IN_NS + treatments * CONNECT_NS // 2
     return start_ns + rounds * treatments * (settle_ns + slice_ns + TURN_NS)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from iotax.design import Plan
-from iotax.design.plan import trial_seed
+from iotax.design.plan import LEAD_IN_NS, trial_seed
 from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs import guard
@@ -222,6 +222,7 @@ class LoopbackLab(Lab):
         document = session_document(
             loads,
             session_rounds(self._study, trials, session),
+            lead_in_ns=LEAD_IN_NS,
             settle_ns=slices.settle_ns,
             slice_ns=slices.slice_ns,
         )

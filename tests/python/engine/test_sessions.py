@@ -56,6 +56,27 @@ def session(engine: Path, members: list[dict[str, Any]], rounds: list[list[int]]
     return events(engine, document, "session")
 
 
+def test_what_leads_in_is_in_no_slice(real_engine: Path, served: dict[str, Any]) -> None:
+    lead_in_ns = 40_000_000
+    document = {"lead_in_ns": lead_in_ns, "settle_ns": 0, "slice_ns": SLICE_NS, "rounds": [[1, 2]]}
+    said = events(real_engine, document | {"loads": loads(served)}, "session")
+    results = {event["id"]: event for event in said if event["event"] == "result"}
+    assert list(results) == ["iscsi", "nvme-tcp"]  # of loads without a slice there is no result
+    for place, result in enumerate(results.values(), start=1):
+        [only] = result["slices"]
+        assert (only["round"], only["place"]) == (1, place)
+        assert only["ios"] == result["read"]["ios"] + result["write"]["ios"] > 0
+        assert result["window"]["duration_ns"] == SLICE_NS
+        assert result["verify"]["wrong_blocks"] == 0
+    assert results["iscsi"]["slices"][0]["start_ns"] >= lead_in_ns
+
+
+def test_a_told_start_has_no_lead_in(real_engine: Path, served: dict[str, Any]) -> None:
+    document = {"lead_in_ns": 1, "settle_ns": 0, "slice_ns": SLICE_NS, "rounds": [[0]], "start": "told"}
+    said = events(real_engine, document | {"loads": loads(served)}, "session")
+    assert [(event["event"], event["where"]) for event in said] == [("error", "lead_in_ns")]
+
+
 def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, served: dict[str, Any]) -> None:
     said = session(real_engine, loads(served), [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
     connected = [event["id"] for event in said if event["event"] == "connected"]

@@ -16,6 +16,9 @@ pub(crate) struct SessionDocument {
     /// Each round names loads by their place in `loads`, in the order in which they are measured
     #[serde(default)]
     pub(crate) rounds: Vec<Vec<usize>>,
+    /// Of the first load before the first slice, not measured: what a start disturbs meets no slice
+    #[serde(default)]
+    pub(crate) lead_in_ns: u64,
     /// Load before each slice that is not measured
     pub(crate) settle_ns: u64,
     pub(crate) slice_ns: u64,

@@ -7,6 +7,7 @@ use iotax_proto::Instant;
 /// When and how long a load works next.
 #[derive(Clone, Copy)]
 pub(super) struct Slice {
+    /// From 1; 0 of a lead-in, whose place is 0, too.
     pub(super) round: usize,
     pub(super) place: usize,
     pub(super) begin_at: Instant,

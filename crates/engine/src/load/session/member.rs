@@ -201,7 +201,7 @@ fn drive(
     let driver = Driver::new(config).map_err(failure::internal)?;
     let kind = driver.kind().name();
     let mut ready = false;
-    let mut begun = 0;
+    let mut begun = None;
     let mut told = 0;
     // A session that is gone has stopped this driver too: nobody misses the news.
     let follow = |node: &mut LoadNode, now| {
@@ -225,8 +225,8 @@ fn drive(
             return Flow::Continue;
         }
         let next = *orders.slice.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slice) = next.filter(|slice| slice.place > begun && node.is_ready()) {
-            (begun, told) = (slice.place, 0);
+        if let Some(slice) = next.filter(|slice| begun.is_none_or(|place| slice.place > place) && node.is_ready()) {
+            (begun, told) = (Some(slice.place), 0);
             node.begin_slice(slice.begin_at, slice.settle, slice.runtime, slice.run);
         }
         Flow::Continue

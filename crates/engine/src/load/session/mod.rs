@@ -56,6 +56,11 @@ fn check(document: &SessionDocument) -> Result<(), Failure> {
         (document.rounds.iter().all(|round| round.iter().all(|load| *load < count)), "names no load".into(), "rounds"),
         (slices <= SLICES_MAX, "too many slices".into(), "rounds"),
         (document.observe.is_none() || slices <= 1, "must be one slice where the machine is observed".into(), "rounds"),
+        (
+            document.lead_in_ns == 0 || document.start == StartSpec::Now,
+            "must be 0 where the start is told".into(),
+            "lead_in_ns",
+        ),
         (document.slice_ns > 0, "must be more than 0".into(), "slice_ns"),
         (document.sample_ns != Some(0), "must be more than 0".into(), "sample_ns"),
         (document.loads.iter().all(|each| each.load.task == Task::Run), "must be `run`".into(), "loads.load.task"),
@@ -71,6 +76,7 @@ struct Session {
     clock: Clock,
     /// Of the first slice's load, where somebody said it.
     begin_at: Option<Instant>,
+    lead_in: Duration,
     settle: Duration,
     slice: Duration,
     rounds: Vec<Vec<usize>>,
@@ -83,6 +89,7 @@ struct Session {
 impl Session {
     /// Connects every load; none sends an I/O yet.
     fn prepare(document: SessionDocument, clock: Clock) -> Result<Self, Failure> {
+        let lead_in = Duration::from_nanos(document.lead_in_ns);
         let settle = Duration::from_nanos(document.settle_ns);
         let slice = Duration::from_nanos(document.slice_ns);
         let mut members = Vec::new();
@@ -97,10 +104,12 @@ impl Session {
         let meters = Meters::of(members.iter().map(|member| &member.document.watch_pids))?;
         let records = members.iter().map(|_| Record::default()).collect();
         let observe = document.observe;
-        Ok(Self { clock, begin_at: None, settle, slice, rounds: document.rounds, members, meters, records, observe })
+        let rounds = document.rounds;
+        Ok(Self { clock, begin_at: None, lead_in, settle, slice, rounds, members, meters, records, observe })
     }
 
     fn measure(&mut self) -> Result<(), Failure> {
+        self.lead_in()?;
         let mut told_at = WallInstant::now();
         let mut place = 0;
         let mut first = Some(self.next_slice(1, 1));
@@ -127,6 +136,16 @@ impl Session {
         }
         if let Some(observer) = observer {
             output::emit(&Event::Observed(Box::new(observer.result()?)));
+        }
+        Ok(())
+    }
+
+    /// Load before the first slice: whatever else starts or ends with this session does so meanwhile.
+    fn lead_in(&mut self) -> Result<(), Failure> {
+        let first = self.rounds.iter().flatten().next().copied().filter(|_| self.lead_in > Duration::ZERO);
+        if let Some(index) = first {
+            let slice = Slice { settle: Duration::ZERO, runtime: self.lead_in, ..self.next_slice(0, 0) };
+            self.members[index].measure(&slice, &self.meters)?;
         }
         Ok(())
     }
