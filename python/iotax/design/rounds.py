@@ -48,9 +48,10 @@ def session_rounds(study: Study, trials: Sequence[Trial], session: int) -> list[
 def rounds_of(sizes: Sequence[int], rounds: int, session: int, seed: int) -> list[list[int]]:
     """The rounds of one session of groups of so many treatments, numbered from 0 through all groups.
 
-    Sessions go in pairs: the one runs every round of the other backwards, and lots decide which. What its lead-in leaves
-    of a session's start (caches, clocks and queues are new) meets what runs first in the one and last in the other. Pairs go on where the one before stopped, so that the balance holds over all of them; which group and which
-    treatment takes which place is drawn.
+    Sessions go in pairs: the one runs every round of the other backwards, and lots decide which. What its lead-in
+    leaves of a session's start (caches, clocks and queues are new) meets what runs first in the one and last in the
+    other. Pairs go on where the one before stopped, so that the balance holds over all of them; which group and
+    which treatment takes which place is drawn.
     """
     rows = _one_group(sizes[0], seed) if len(sizes) == 1 else _groups(sizes, seed)
     pair, second = divmod(session - 1, 2)
