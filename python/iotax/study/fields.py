@@ -26,6 +26,13 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
+def _in_quotes(value: object) -> object:
+    """YAML reads 6.10 as the number 6.1."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f'a release stands in quotes, as "{value}", since YAML takes it for a number')
+    return value
+
+
 Size: TypeAlias = Annotated[
     int,
     BeforeValidator(parse_size),
@@ -110,6 +117,14 @@ Generator: TypeAlias = Literal["iotax", "fio"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
+Target: TypeAlias = Literal["kernel", "ganesha", "tgt", "iotax"]
+Release: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_in_quotes),
+    Field(pattern=r"^(stock|\d[\w.+~-]*)$"),
+    WithJsonSchema({"type": "string", "pattern": r"^(stock|\d[\w.+~-]*)$", "examples": ["6.12"]}),
+]
+"""Of a distribution's kernel."""
 Attach: TypeAlias = Literal["guest", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[

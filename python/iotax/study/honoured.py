@@ -150,6 +150,16 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "nconnect": _OF_HOSTS_TOO,
         "io_queues": _OF_HOSTS_TOO,
         "attach": _TOPOLOGY,
+        "target": Row(
+            loopback="the loopback lab serves with iotax; name the endpoint of another server under protocol",
+            hosts="the hosts lab serves with iotax; name the endpoint of another server under protocol",
+            sim="the simulated targets are iotax's own; say `lab: vm`",
+        ),
+        "kernel": Row(
+            loopback="this machine runs the kernel that it runs; say `lab: vm`",
+            hosts="the hosts run the kernels that they run; say `lab: vm`",
+            sim="a simulation runs no kernel; say `lab: vm`",
+        ),
     },
     "lab: loopback": {
         "driver": _EVERYWHERE,

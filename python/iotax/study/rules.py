@@ -198,17 +198,11 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
     """What a protocol cannot have, for every combination of levels that the design does not omit."""
     if study.lab.hosts is not None:
         yield from _topology_of_hosts(study)
-    elif study.lab.sim is not None:
-        for label, changes in study.setups().items():
-            for name in changes:
-                if name in Topology.model_fields and (reason := FIELDS["topology"][name].sim):
-                    yield ("factors", "protocol", label, name), reason
     elif study.lab.vm is None:
         for label, changes in study.setups().items():
             for name in changes:
-                if name in Topology.model_fields:
-                    place = ("factors", "protocol", label, name)
-                    yield place, f"the {study.lab.name} lab has no network to shape; say `lab: vm`"
+                if name in Topology.model_fields and (reason := getattr(FIELDS["topology"][name], study.lab.name)):
+                    yield ("factors", "protocol", label, name), reason
     else:
         yield from _topology_of_guests(study, study.lab.vm)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import Discriminator, Field, Tag, create_model, model_serializer
 
 from iotax.study.connection import CREDENTIALS, Connection
 from iotax.study.fields import Section
@@ -15,13 +15,21 @@ OWN = {name: Topology.model_fields[name] for name in Topology.model_fields} | {
 }
 
 
+class _Setup(Section):
+    @model_serializer(mode="wrap")
+    def _without_others(self, handler: Any) -> dict[str, Any]:
+        """Labels that name neither are written as they were before there was a choice: studies keep their digests."""
+        dumped = handler(self)
+        return {name: value for name, value in dumped.items() if name not in ("target", "kernel") or value is not None}
+
+
 def _setup_model() -> type[Section]:
     fields: dict[str, Any] = {"protocol": (str, Field(description="The protocol, or an endpoint."))}
     for name, field in OWN.items():
         kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation  # ty: ignore[invalid-type-form]
         fields[name] = (kind | None, None)
     return create_model(
-        "Setup", __base__=Section, __doc__="A protocol with a topology or credentials of its own.", **fields
+        "Setup", __base__=_Setup, __doc__="A protocol with a topology or credentials of its own.", **fields
     )
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_serializer
 
 from iotax.protocols import knowing, of_family
 from iotax.study.endpoint import Endpoint
-from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Section
+from iotax.study.fields import Attach, BitRate, Duration, PathPolicy, Release, Section, Target
 from iotax.study.hosts import CLIENT
 from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
+_USUAL = {"target": "kernel", "kernel": "stock"}
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
@@ -38,6 +39,19 @@ round-robin, queue-depth (Linux 6.11)."""
     attach: Attach = "guest"
     """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
 controller: a datastore."""
+    target: Target = "kernel"
+    """Who serves. kernel: knfsd, LIO or nvmet. Else a program in the storage guest: ganesha (NFS), tgt (iSCSI), or \
+iotax (nfs3, iscsi, nvme-tcp)."""
+    kernel: Release = "stock"
+    """Linux of both guests, by its release: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
+"6.1.0-56-cloud-amd64" a certain one; stock is the distribution's default."""
+
+    @model_serializer(mode="wrap")
+    def _without_others(self, handler: Any) -> dict[str, Any]:
+        """Studies of the stock kernel's targets are written as they were before there were others: they keep their
+        digests."""
+        dumped = handler(self)
+        return {name: value for name, value in dumped.items() if value != _USUAL.get(name)}
 
 
 ON_HOSTS = ("mtu", "path_policy", "nconnect", "io_queues")
@@ -95,6 +109,7 @@ def refused(
     if topology.attach != "guest":
         yield from _refused_datastore(topology)
         return
+    yield from _refused_target(protocol, topology)
     yield from _refused_link(protocol, topology, guests)
     yield from _refused_paths(protocol, topology, guests)
     if topology.nconnect > 1 and protocol not in _NFS:
@@ -122,10 +137,32 @@ _NO_NETWORK = {
 }
 
 
+SERVED: dict[str, tuple[str, ...]] = {
+    "ganesha": ("nfs3", "nfs4.1"),
+    "tgt": ("iscsi",),
+    "iotax": ("nfs3", "iscsi", "nvme-tcp"),
+}
+"""What each target beside the kernel's serves in the vm lab."""
+
+
+def _refused_target(protocol: str, topology: Topology) -> Iterator[tuple[str, str]]:
+    target = topology.target
+    if target == "kernel":
+        return
+    if protocol not in SERVED[target]:
+        able = [name for name, protocols in SERVED.items() if protocol in protocols]
+        has = f"it has {', '.join(['kernel', *able])}" if protocol != "local" else "local I/O has no target"
+        yield "target", f"{target} serves {', '.join(SERVED[target])} here, not {protocol}; {has}"
+    elif topology.paths > 1:
+        yield "target", f"{target} is set up on one address; two paths are for the kernel's targets"
+
+
 def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
     default = Topology()
+    if topology.target != "kernel":
+        yield "target", "datastores are set up on the kernel's targets; leave one of both out"
     for name in Topology.model_fields:
-        if name != "attach" and getattr(topology, name) != getattr(default, name):
+        if name not in ("attach", *_USUAL) and getattr(topology, name) != getattr(default, name):
             yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
 
 

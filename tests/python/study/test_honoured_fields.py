@@ -25,7 +25,7 @@ SAMPLES: dict[str, Any] = {
     "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True, "polling": "auto",
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
-    "uid": 7, "gid": 7, "clients": 2,
+    "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
 }  # fmt: skip
 """A value of each field that is not its default."""
 
@@ -127,7 +127,13 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
         )
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":
-        return asked | {"options": {}}, environment(settings, 2), settings.volume.size, *_volume(settings)
+        return (
+            asked | {"options": {}},
+            environment(settings, 2),
+            settings.topology.kernel,
+            settings.volume.size,
+            *_volume(settings),
+        )
     if where == "hosts" and settings.endpoint.kernel:
         paths = pytest.importorskip("iotax.labs.hosts.paths", reason="the extra `hosts` is not installed")
         return paths.words(settings.endpoint.uri, settings)

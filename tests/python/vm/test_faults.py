@@ -14,7 +14,7 @@ import pytest
 
 from iotax.labs.vm.cache import locked, new_entry, sound
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.packages import Store, kernel_package
+from iotax.labs.vm.packages import Store, kernel_of, kernel_package
 
 from .fakes import write_program
 
@@ -149,7 +149,7 @@ from iotax.labs.vm import image
 from iotax.labs.vm.fcloop import Loop
 from iotax.labs.vm.packages import Store
 described = '{"release": "6.1", "packages": {}, "unavailable": {}}'
-Store.kernel_package = lambda _: "linux-image-6.1"
+Store.kernel_package = lambda *_: "linux-image-6.1"
 image._ingredients = lambda *_: image._Ingredients({}, [], "6.1", Loop(None))
 image._assemble = lambda entry, *_: (entry / "image.json").write_text(described)
 print(image.build(Path(sys.argv[1]), lambda _: None).kernel.parent.name, flush=True)
@@ -223,6 +223,54 @@ def test_a_disk_that_fills_up_in_the_middle_is_told(archive: Path, tmp_path: Pat
         f"disk space: {disk} is full (No space left on device); make room or name another place in IOTAX_CACHE",
         "[]",
     ], done.stderr
+
+
+NAMES = """\
+linux-image-6.1.0-9-amd64
+linux-image-6.1.0-56-amd64
+linux-image-6.1.0-56-amd64-unsigned
+linux-image-6.1.0-57-cloud-amd64
+linux-image-6.12-amd64
+linux-image-6.12.95+deb12-amd64
+linux-image-6.12.117+deb12-amd64
+linux-image-6.12.118+deb12-rt-amd64
+linux-image-6.8.0-45-generic
+"""
+
+
+@pytest.mark.parametrize(
+    ("release", "package"),
+    [
+        ("6.1", "6.1.0-56-amd64"),
+        ("6.1.0-9", "6.1.0-9-amd64"),
+        ("6.1.0-57-cloud-amd64", "6.1.0-57-cloud-amd64"),
+        ("6.12", "6.12.117+deb12-amd64"),
+        ("6.8", "6.8.0-45-generic"),
+    ],
+)
+def test_a_release_is_its_newest_kernel(archive: Path, release: str, package: str) -> None:
+    words = f"""case "$1" in
+pkgnames) cat <<'END' | grep "^$2"
+{NAMES}END
+;;
+*) [ "$4" != linux-image-6.12-amd64 ] || echo "  Depends: linux-image-6.12.117+deb12-amd64" ;;
+esac"""
+    write_program(archive / "apt-cache", words)
+    assert kernel_of(release) == f"linux-image-{package}"
+    with pytest.raises(VmFault, match=r"the package lists know no kernel 6\.3; .* backports have newer ones"):
+        kernel_of("6.3")
+
+
+def test_a_kernel_that_a_study_named_is_not_taken_for_the_stock_one(archive: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / "index.json").write_text('{"linux-image-6.1.0-56-amd64": "a", "linux-image-6.8.0-45-generic": "b"}')
+    store = Store(folder)
+    store.decide("6.1", "linux-image-6.1.0-56-amd64")
+    assert store.kernel_package() == "linux-image-6.8.0-45-generic"
+    assert Store(folder).kernel_package("6.1") == "linux-image-6.1.0-56-amd64"
+    with pytest.raises(VmFault, match=r"the package lists know no kernel 6\.1"):
+        Store(folder, update=True).kernel_package("6.1")
 
 
 def test_package_lists_without_a_kernel_are_told(archive: Path) -> None:

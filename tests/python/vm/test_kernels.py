@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.packages import kernel_of
 from iotax.notebook import Notebook
 
 from .studies import machines_of, start, with_machines_up
@@ -89,6 +91,82 @@ def test_links_and_paths_are_as_asked(tmp_path: Path, engine: Path) -> None:
     result = attempts["round-robin"].result
     assert result is not None
     assert result.read.bytes / result.duration_s < 5.1e6
+
+
+TARGETS = """\
+name: targets
+question: Does every target carry the load?
+lab: {vm: {accelerator: tcg, clock: icount}}
+volume: {size: 16MiB, refill: block}
+factors:
+  protocol:
+    ganesha: {protocol: nfs3, target: ganesha}
+    ganesha 4.1: {protocol: nfs4.1, target: ganesha}
+    tgt: {protocol: iscsi, target: tgt}
+    our NFS: {protocol: nfs3, target: iotax}
+    our iSCSI: {protocol: iscsi, target: iotax}
+    our NVMe: {protocol: nvme-tcp, target: iotax}
+    knfsd: nfs3
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+design: {replicates: 1}
+baseline: {protocol: knfsd}
+"""
+
+
+def test_every_target_carries_verified_data_and_is_found_on_its_port(tmp_path: Path, engine: Path) -> None:
+    with start(tmp_path, engine, TARGETS) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    assert {name: each.connected.found["target"] for name, each in attempts.items() if each.connected} == {
+        "ganesha": "ganesha",
+        "ganesha 4.1": "ganesha",
+        "tgt": "tgt",
+        "our NFS": "iotax",
+        "our iSCSI": "iotax",
+        "our NVMe": "iotax",
+        "knfsd": "kernel",
+    }
+    for each in attempts.values():
+        result = each.result
+        assert result is not None
+        assert result.verify is not None
+        assert result.verify.wrong_blocks == 0
+        assert result.verify.checked_blocks > 0
+        assert result.cpu.target is not None
+        assert result.cpu.target.net_ns > 0
+
+
+RELEASES = """name: releases
+question: Does a newer kernel carry the load?
+lab: {vm: {accelerator: tcg, clock: icount}}
+volume: {size: 16MiB, refill: block}
+factors:
+  protocol: [nvme-tcp, iscsi]
+  kernel: [stock, "6.12"]
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+design: {replicates: 1, hard_to_change: [kernel]}
+baseline: {protocol: iscsi, kernel: stock}
+"""
+
+
+@pytest.mark.long
+def test_both_releases_of_a_study_run_and_tell_their_kernel(tmp_path: Path, engine: Path) -> None:
+    try:
+        kernel_of("6.12")
+    except VmFault as fault:
+        pytest.skip(str(fault))
+    with start(tmp_path, engine, RELEASES) as study:
+        said, _ = study.communicate(timeout=380)
+    assert study.returncode == 0, said
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = list(notebook.attempts(1))
+    assert len(attempts) == 4
+    for each in attempts:
+        assert each.connected is not None
+        newer = each.trial.treatment["kernel"] == "6.12"
+        assert each.connected.found["kernel"].startswith("6.12.") == newer
 
 
 def test_no_machine_outlives_a_study_that_is_killed(engine: Path) -> None:

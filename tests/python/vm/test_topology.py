@@ -46,6 +46,20 @@ def settings(setup: str) -> Settings:
         ("{protocol: local, link_delay: 1ms}", "local I/O crosses no network"),
         ("{protocol: fc-nvme, link_rate: 1Gbit}", "fc-nvme runs over a loop within one kernel"),
         ("{protocol: iscsi, link_delay: 100ns}", "a whole number of microseconds"),
+        (
+            "{protocol: iscsi, target: ganesha}",
+            "ganesha serves nfs3, nfs4.1 here, not iscsi; it has kernel, tgt, iotax",
+        ),
+        (
+            "{protocol: nfs4.1, target: iotax}",
+            "iotax serves nfs3, iscsi, nvme-tcp here, not nfs4.1; it has kernel, ganesha",
+        ),
+        ("{protocol: fcp, target: tgt}", "tgt serves iscsi here, not fcp; it has kernel"),
+        ("{protocol: local, target: iotax}", "not local; local I/O has no target"),
+        ("{protocol: iscsi, target: tgt, paths: 2, path_policy: fixed}", "tgt is set up on one address"),
+        ("{protocol: iscsi, target: tgt, attach: nvme}", "datastores are set up on the kernel's targets"),
+        ("{protocol: iscsi, target: scst}", "found 'scst'; one of kernel, ganesha, tgt, iotax is meant"),
+        ("{protocol: iscsi, kernel: 6.12}", 'a release stands in quotes, as "6.12"'),
         ("{protocol: iscsi, mtuu: 9000}", "unknown name, did you mean 'mtu'?"),
         ("{protocol: iscsy}", "unknown protocol 'iscsy', did you mean 'iscsi'?"),
     ],
@@ -75,6 +89,22 @@ def test_loopback_has_no_topology() -> None:
         read_study(
             "s.yaml", STUDY.replace("lab: vm\n", "").replace("PROTOCOL", "{a: {protocol: iscsi, mtu: 9000}}"), Path()
         )
+
+
+def test_a_study_that_names_neither_target_nor_kernel_is_written_as_before_there_was_a_choice() -> None:
+    written = parse("{a: {protocol: iscsi, mtu: 9000}}").model_dump_json()
+    assert "target" not in written
+    assert '"kernel"' not in written
+    named = parse('{a: {protocol: iscsi, target: tgt, kernel: "6.12"}}')
+    again = Study.model_validate_json(named.model_dump_json())
+    found = again.settings({"protocol": "a"}).topology
+    assert (found.target, found.kernel) == ("tgt", "6.12")
+
+
+def test_targets_and_kernels_may_be_factors() -> None:
+    study = parse("{a: iscsi}\n  target: [kernel, tgt]\n  kernel: [stock, '6.12']")
+    found = study.settings({"protocol": "a", "target": "tgt", "kernel": "6.12"}).topology
+    assert (found.target, found.kernel) == ("tgt", "6.12")
 
 
 def test_a_setup_survives_the_notebook() -> None:
@@ -125,6 +155,18 @@ def test_a_digest_that_nobody_asked_for_is_a_mismatch() -> None:
     ]
 
 
+def test_another_server_or_kernel_than_was_asked_for_is_a_mismatch() -> None:
+    asked = settings('{protocol: iscsi, target: tgt, kernel: "6.1"}')
+    digests = ["FACT header_digest=0", "FACT data_digest=0"]
+    good = facts_of(["FACT kernel=6.1.0-56-amd64", "FACT target=tgt", *digests])
+    assert mismatches(asked, good) == []
+    wrong = facts_of(["FACT kernel=6.12.117+deb12-amd64", "FACT target=kernel", *digests])
+    assert mismatches(asked, wrong) == [
+        "target is kernel on the target's port, tgt was asked for",
+        "kernel is 6.12.117+deb12-amd64 in the initiator, 6.1 was asked for",
+    ]
+
+
 def test_paths_count_from_before_the_load() -> None:
     before, after = (
         path_uses(["PATH sda 10 4096", "PATH sdb 5 0"]),
@@ -142,7 +184,7 @@ def test_a_kernel_too_old_for_a_policy_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str, kind: str
 ) -> None:
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
-    monkeypatch.setattr(Store, "kernel_package", lambda _: f"linux-image-{release}")
+    monkeypatch.setattr(Store, "kernel_package", lambda *_: f"linux-image-{release}")
     asked = settings("{protocol: nvme-tcp, paths: 2, path_policy: queue-depth}")
     found = [each for each in findings([asked], 1 << 20) if each.subject == "kernel"]
     assert [each.kind for each in found] == [kind]

@@ -88,7 +88,7 @@ def obstacle(settings: Settings, guests: int, unavailable: Mapping[str, str]) ->
 def _shaped(topology: Topology) -> str | None:
     """A setting of the guest's link or initiator that is not as it is when nothing is said."""
     usual = Topology()
-    fields = (name for name in Topology.model_fields if name != "attach")
+    fields = (name for name in Topology.model_fields if name not in ("attach", "target", "kernel"))
     return next((name for name in fields if getattr(topology, name) != getattr(usual, name)), None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
-_DT_NEEDED, _DT_STRTAB = 1, 5
+_DT_NEEDED, _DT_STRTAB, _DT_RUNPATH = 1, 5, 29
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Program:
 
     needed: tuple[str, ...]
     loader: str | None
+    runpath: tuple[str, ...] = ()
+    """Folders in which it looks for its libraries first."""
 
 
 def is_elf(data: bytes) -> bool:
@@ -28,6 +30,7 @@ def is_elf(data: bytes) -> bool:
 def read_program(data: bytes) -> Program:
     """Raises ValueError for bytes that are no ELF64 file."""
     needed: list[int] = []
+    runpath: int | None = None
     strings_address: int | None = None
     loads: list[tuple[int, int, int]] = []
     loader: str | None = None
@@ -43,6 +46,8 @@ def read_program(data: bytes) -> Program:
                     needed.append(value)
                 elif tag == _DT_STRTAB:
                     strings_address = value
+                elif tag == _DT_RUNPATH:
+                    runpath = value
     if not needed or strings_address is None:
         return Program((), loader)
     strings = next(
@@ -50,7 +55,8 @@ def read_program(data: bytes) -> Program:
         for address, offset, size in loads
         if address <= strings_address < address + size
     )
-    return Program(tuple(_text(data, strings + each) for each in needed), loader)
+    folders = _text(data, strings + runpath).split(":") if runpath is not None else []
+    return Program(tuple(_text(data, strings + each) for each in needed), loader, tuple(folders))
 
 
 def notes(data: bytes) -> set[tuple[str, int]]:

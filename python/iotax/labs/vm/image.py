@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -21,7 +21,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.kernel import unpacked
 from iotax.labs.vm.libraries import host_closure, package_closure
 from iotax.labs.vm.modules import Module, ModuleTree, index_files
-from iotax.labs.vm.packages import Package, Store, exists
+from iotax.labs.vm.packages import STOCK, Package, Store, exists
 from iotax.places.guest import ENGINE
 
 _IMAGE_BYTES = 200 << 20
@@ -31,6 +31,7 @@ _ENGINE_FOLDER = str(Path(ENGINE).parent.relative_to("/"))
 """Starts the engine in a guest."""
 KERNEL, PACKED_KERNEL = "vmlinux", "vmlinuz"
 """Of a built image; boot loaders take the second."""
+_UNASKED = fcloop.Loop(None, "no trial with this kernel asked for it, so its module was not built")
 
 Report = Callable[[str], None]
 
@@ -50,7 +51,19 @@ class Image:
     """Protocols and controllers that this image has not, with the reason."""
 
 
-def build(engine: Path, report: Report, *, update: bool = False) -> Image:
+@dataclass(frozen=True)
+class Contents:
+    """What an image holds beside what every image holds."""
+
+    kernel: str = STOCK
+    """The release that a study names, or the distribution's stock one."""
+    servers: tuple[str, ...] = ()
+    """Targets that are programs of the distribution."""
+    fc_nvme: bool = True
+    """Whether the module that it needs is built."""
+
+
+def build(engine: Path, report: Report, *, update: bool = False, contents: Contents = Contents()) -> Image:
     """The image for this engine: the cached one where nothing changed. Raises VmFault.
 
     It stays in the cache as long as this process lives. A new one takes the place of those that were used least lately.
@@ -58,20 +71,21 @@ def build(engine: Path, report: Report, *, update: bool = False) -> Image:
     """
     root = cache_root()
     with locked(root, report):
-        return _build(root, engine, report, update=update)
+        return _build(root, engine, report, contents, update=update)
 
 
-def _build(root: Path, engine: Path, report: Report, *, update: bool) -> Image:
+def _build(root: Path, engine: Path, report: Report, contents: Contents, *, update: bool) -> Image:
     store = Store(root / "packages", update=update)
-    kernel = store.kernel_package()
+    kernel = store.kernel_package(contents.kernel)
     report(f"packages: {kernel} and tools")
-    made_of = _ingredients(root, store, kernel, report)
+    made_of = _ingredients(root, store, kernel, contents, report)
+    store.decide(contents.kernel, kernel)
     place = root / "images" / _key(engine, made_of)
     if not sound(place):
         report("image: modules, programs and libraries")
         need_space(root, _IMAGE_BYTES)
         store.strict = True
-        made_of = _ingredients(root, store, kernel, report)
+        made_of = _ingredients(root, store, kernel, contents, report)
         place = root / "images" / _key(engine, made_of)
         with new_entry(place) as entry:
             _assemble(entry, engine, store, made_of)
@@ -89,15 +103,29 @@ class _Ingredients:
     """The kernel's package, and those of its modules where they are apart."""
     release: str
     loop: fcloop.Loop
+    parts: dict[str, recipe.Part] = field(default_factory=recipe.parts)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Servers of which the package lists know nothing."""
 
 
-def _ingredients(root: Path, store: Store, kernel: str, report: Report) -> _Ingredients:
-    named = [package for part in recipe.parts().values() for package, _ in (*part.programs, *part.files)]
+def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, report: Report) -> _Ingredients:
+    unavailable = {name: reason for name in contents.servers if (reason := _absence(store, recipe.SERVERS[name]))}
+    parts = recipe.parts(name for name in contents.servers if name not in unavailable)
+    named = [package for part in parts.values() for package, _ in (*part.programs, *part.files, *part.libraries)]
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
     packages = store.fetch([kernel, *extra, *named])
     release = kernel.removeprefix("linux-image-")
-    loop = fcloop.module(store, release, packages[kernel], root / "modules", report)
-    return _Ingredients(packages, [packages[name] for name in (kernel, *extra)], release, loop)
+    loop = _UNASKED
+    if contents.fc_nvme:
+        loop = fcloop.module(store, release, packages[kernel], root / "modules", report)
+    return _Ingredients(packages, [packages[name] for name in (kernel, *extra)], release, loop, parts, unavailable)
+
+
+def _absence(store: Store, part: recipe.Part) -> str | None:
+    """Why a server's packages cannot be had; None where they can."""
+    named = dict.fromkeys(package for package, _ in (*part.programs, *part.libraries))
+    unknown = [package for package in named if not store.knows(package)]
+    return f"the package lists do not know {' or '.join(unknown)}" if unknown else None
 
 
 def _split_kernel(kernel: str) -> list[str]:
@@ -117,7 +145,7 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
     digest = hashlib.sha256()
     for name, package in sorted(made_of.packages.items()):
         digest.update(f"{name} {package.sha256}\n".encode())
-    for part in recipe.parts().values():
+    for part in made_of.parts.values():
         digest.update(repr(asdict(part)).encode())
     for path, data in sorted(_guest_files()):
         digest.update(f"{path} {len(data)}\n".encode() + data)
@@ -150,7 +178,7 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
     with (entry / "initramfs").open("wb") as out:
         image = CpioWriter(out)
         _skeleton(image)
-        used = _programs(image, store, packages)
+        used = _programs(image, store, packages, made_of.parts)
         for module in modules:
             image.file(f"usr/lib/modules/{release}/{module.path}", module.data)
         for name, text in index_files(modules).items():
@@ -167,7 +195,7 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
         "release": release,
         "packages": {name: each.version for name, each in sorted(used.items())}
         | {each.name: each.version for each in kernels},
-        "unavailable": unavailable,
+        "unavailable": unavailable | made_of.unavailable,
     }
     (entry / "image.json").write_text(json.dumps(described, indent=1))
 
@@ -200,9 +228,11 @@ def _skeleton(image: CpioWriter) -> None:
     image.file("etc/hosts", b"127.0.0.1 localhost\n10.0.0.1 storage\n10.0.0.2 initiator\n")
 
 
-def _programs(image: CpioWriter, store: Store, packages: dict[str, Package]) -> dict[str, Package]:
+def _programs(
+    image: CpioWriter, store: Store, packages: dict[str, Package], wanted: dict[str, recipe.Part]
+) -> dict[str, Package]:
     """Writes programs, plain files and libraries; the packages that they came from."""
-    parts = recipe.parts().values()
+    parts = wanted.values()
     programs = [
         (packages[package], name) for package, name in dict.fromkeys(each for p in parts for each in p.programs)
     ]
@@ -211,7 +241,10 @@ def _programs(image: CpioWriter, store: Store, packages: dict[str, Package]) -> 
         image.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)
     for package, name in dict.fromkeys(each for p in parts for each in p.files):
         image.file(name, (packages[package].root / name).read_bytes())
-    libraries = package_closure(store, [(package, path) for package, path in found])
+    loaded = [(packages[package], packages[package].root / name) for p in parts for package, name in p.libraries]
+    for package, path in loaded:
+        image.file(str(path.relative_to(package.root)), path.read_bytes(), 0o755)
+    libraries = package_closure(store, found + loaded)
     for target, (_, path) in libraries.items():
         image.file(target, path.read_bytes(), 0o755)
     return packages | {each.name: each for each, _ in libraries.values()}

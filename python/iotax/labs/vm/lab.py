@@ -20,12 +20,13 @@ from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import run_document, run_load, run_task, steps
 from iotax.labs.outcomes import Timeouts
-from iotax.labs.vm import accelerator, datastore, initiators, preflight, topology
+from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guests, Role, StepFailed
-from iotax.labs.vm.image import Image, build
+from iotax.labs.vm.image import Contents, Image, build
+from iotax.labs.vm.packages import STOCK
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
 from iotax.protocols import without_transport
 from iotax.records import CpuTime, CpuUse
@@ -59,7 +60,10 @@ class VmLab(Lab):
         assert study.lab.vm is not None
         self._study, self._program, self._vm = study, program, study.lab.vm
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
-        self._image: Image | None = None
+        self._images: dict[str, Image] = {}
+        """By the release of their kernel, as the study names it."""
+        self._kernel = preflight.releases(list(self._settings.values()))[0]
+        """Of the guests that are up, or come up next."""
         self._accelerator: Accelerator = "tcg"
         self._clock: Clock = "host"
         self._variables: dict[str, str] = {}
@@ -72,6 +76,8 @@ class VmLab(Lab):
         """The block for which each guest's volume was put back last; 0 where it is new."""
         self._idle_cores: dict[Role, float] = dict.fromkeys(_ROLES, 0.0)
         """What each guest spends when it has nothing to do."""
+        self._idle_kernel = self._kernel
+        """For which kernel that was measured."""
         self._idle_hypervisor_cores = 0.0
 
     def check(self) -> list[CheckItem]:
@@ -88,9 +94,11 @@ class VmLab(Lab):
         try:
             version = require_qemu()
             preflight.require_memory(self._volume_bytes())
-            self._image = build(self._program, lambda text: progress(Step(text)))
+            for release in preflight.releases(list(self._settings.values())):
+                contents = self._contents(release)
+                self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)
             progress(Step("choosing the accelerator"))
-            self._accelerator, why = accelerator.choose(self._image, self._wanted_accelerator(), version)
+            self._accelerator, why = accelerator.choose(self._images[self._kernel], self._wanted_accelerator(), version)
             icount = self._vm.clock == "icount" or (
                 self._vm.clock == "auto" and self._accelerator == "tcg" and self._vm.cpus == 1
             )
@@ -100,12 +108,13 @@ class VmLab(Lab):
                 "qemu": version,
                 "accelerator": why,
                 "clock": self._clock,
-                "guest_kernel": self._image.release,
-                "guest_packages": self._image.packages,
+                "guest_kernel": ", ".join(image.release for image in self._images.values()),
+                "guest_packages": {
+                    name: version for image in self._images.values() for name, version in image.packages.items()
+                },
             }
-            for protocol in self._protocols():
-                if reason := self._image.unavailable.get(protocol):
-                    progress(Step(f"{protocol} is not available: {reason}"))
+            for reason in dict.fromkeys(filter(None, map(self._absence, self._settings.values()))):
+                progress(Step(reason))
             if drivers := self._hypervisors_initiators():
                 self._variables = initiators.environment(drivers, version, lambda text: progress(Step(text)))
             self._boot(progress)
@@ -117,18 +126,7 @@ class VmLab(Lab):
 
     def background(self, block: int) -> Background:
         started_unix_ns = time.time_ns()
-        try:
-            hypervisor = self._running()["initiator"].hypervisor
-            before, around = {role: self._read(role) for role in _ROLES}, hypervisor()
-            time.sleep(_BACKGROUND_S)
-            after, later = {role: self._read(role) for role in _ROLES}, hypervisor()
-        except VmFault as fault:
-            raise self._failed(fault) from fault
-        for role in _ROLES:
-            self._idle_cores[role] = before[role].busy_ns(after[role]) / max(1, before[role].wall_ns(after[role]))
-        self._idle_hypervisor_cores = around.busy_ns(later) / max(1, around.wall_ns(later))
-        duration_ns = max(1, before["initiator"].wall_ns(after["initiator"]))
-        busy_ns = round(self._idle_cores["initiator"] * duration_ns)
+        duration_ns, busy_ns = self._measure_idle()
         guest = CpuTime(
             host="initiator guest",
             role="initiator",
@@ -139,14 +137,33 @@ class VmLab(Lab):
         )
         return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=CpuUse([guest]))
 
+    def _measure_idle(self) -> tuple[int, int]:
+        """What the guests spend now that nobody asks anything of them; how long it took, the initiator's share."""
+        try:
+            hypervisor = self._running()["initiator"].hypervisor
+            before, around = {role: self._read(role) for role in _ROLES}, hypervisor()
+            time.sleep(_BACKGROUND_S)
+            after, later = {role: self._read(role) for role in _ROLES}, hypervisor()
+        except VmFault as fault:
+            raise self._failed(fault) from fault
+        for role in _ROLES:
+            self._idle_cores[role] = before[role].busy_ns(after[role]) / max(1, before[role].wall_ns(after[role]))
+        self._idle_hypervisor_cores = around.busy_ns(later) / max(1, around.wall_ns(later))
+        self._idle_kernel = self._kernel
+        duration_ns = max(1, before["initiator"].wall_ns(after["initiator"]))
+        return duration_ns, round(self._idle_cores["initiator"] * duration_ns)
+
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
-        assert self._image is not None
         if reason := self._obstacle(settings):
             raise TrialFailed(reason)
         try:
-            if self._guests is None or not self._guests.alive():
+            if self._guests is None or not self._guests.alive() or self._kernel != settings.topology.kernel:
+                self._kernel = settings.topology.kernel
                 self._boot(progress)
+            if self._idle_kernel != self._kernel:
+                progress(Step("measuring what an idle guest spends"))
+                self._measure_idle()
             return self._run(trial, settings, progress)
         except TrialFailed as failed:
             self._give_up()
@@ -230,7 +247,8 @@ class VmLab(Lab):
         path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
         if not path:
             raise StepFailed(0, f"{protocol} came up but named no device")
-        facts = topology.facts_of(guests["initiator"].run(f"{environment}facts_of {protocol}"))
+        served = guests[self._target_guest(protocol)].run(f"{environment}target_facts {protocol}")
+        facts = topology.facts_of(guests["initiator"].run(f"{environment}facts_of {protocol}") + served)
         self._up = _Connected(protocol, environment, path, facts=facts)
         if wrong := topology.mismatches(settings, facts):
             raise StepFailed(0, "; ".join(wrong))
@@ -258,11 +276,28 @@ class VmLab(Lab):
 
     def _obstacle(self, settings: Settings) -> str | None:
         """Why these settings cannot run in this lab; None where they can."""
-        unavailable = self._image.unavailable if self._image else {}
-        protocol = settings.endpoint.protocol
-        if reason := unavailable.get(protocol):
-            return f"{protocol} is not available: {reason}"
-        return datastore.obstacle(settings, self._vm.guests, unavailable)
+        image = self._images.get(settings.topology.kernel)
+        return self._absence(settings) or datastore.obstacle(
+            settings, self._vm.guests, image.unavailable if image else {}
+        )
+
+    def _absence(self, settings: Settings) -> str | None:
+        """What these settings need and their image has not; None where it has all."""
+        image = self._images.get(settings.topology.kernel)
+        for name in (settings.endpoint.protocol, settings.topology.target):
+            if image and (reason := image.unavailable.get(name)):
+                return f"{name} is not available: {reason}"
+        return None
+
+    def _contents(self, release: str) -> Contents:
+        """What the trials with this kernel need in their image."""
+        asked = [each for each in self._settings.values() if each.topology.kernel == release]
+        return Contents(
+            kernel=release,
+            servers=tuple(sorted({each.topology.target for each in asked} & {*recipe.SERVERS})),
+            # Every study of the stock kernel shares its image.
+            fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
+        )
 
     def _hypervisors_initiators(self) -> list[str]:
         """The block drivers of QEMU that the study needs."""
@@ -297,14 +332,13 @@ class VmLab(Lab):
             self._filled[role] = trial.block
 
     def _boot(self, progress: Progress) -> None:
-        assert self._image is not None
         self.close()
         progress(Step("booting two guests"))
         kept = 2 if self._study.volume.refill != "never" else 1
         for again in (True, False):
             try:
                 self._guests = Guests(
-                    self._image,
+                    self._images[self._kernel],
                     accelerator=self._accelerator,
                     clock=self._clock,
                     volume_bytes=kept * self._volume_bytes(),
@@ -352,9 +386,6 @@ class VmLab(Lab):
 
     def _load_guest(self, protocol: str) -> Role:
         return self._target_guest(protocol) if protocol == "local" else "initiator"
-
-    def _protocols(self) -> list[str]:
-        return list(dict.fromkeys(settings.endpoint.protocol for settings in self._settings.values()))
 
     def _volume_bytes(self) -> int:
         return max(settings.volume.size for settings in self._settings.values())

@@ -28,15 +28,17 @@ def package_closure(store: Store, programs: list[Library]) -> dict[str, Library]
     known: dict[str, Package] = {package.name: package for package, _ in programs}
     missing: dict[str, Package] = {}
     todo = list(programs)
+    own: list[str] = []
     while todo or missing:
         while todo:
             package, file = todo.pop()
+            own += [folder.strip("/") for folder in read_program(file.read_bytes()).runpath]
             for name in _asked(file):
                 if _place(name) not in found and name not in missing:
                     missing[name] = package
         for name, package in list(missing.items()):
             for each in (package, *known.values()):
-                if path := _in(each, name):
+                if path := _in(each, name, own):
                     found[_place(name)] = (each, path)
                     todo.append((each, path))
                     del missing[name]
@@ -87,8 +89,8 @@ def _place(name: str) -> str:
     return f"usr/lib64/{name}" if name.startswith("ld-linux") else f"usr/lib/{_TRIPLET}/{name}"
 
 
-def _in(package: Package, name: str) -> Path | None:
-    for folder in FOLDERS:
+def _in(package: Package, name: str, own: list[str]) -> Path | None:
+    for folder in (*FOLDERS, *own):
         path = package.root / folder / name
         if path.is_file():
             return path.resolve()

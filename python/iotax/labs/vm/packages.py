@@ -24,6 +24,8 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.untar import extract
 
 _KERNEL = re.compile(r"linux-image-\d[\w.-]*")
+STOCK = "stock"
+"""The distribution's kernel: what its metapackage names."""
 _DOWNLOAD_S = 600
 _UNPACKED_FACTOR = 6
 """How much larger a package may become unpacked."""
@@ -85,6 +87,30 @@ def kernel_package() -> str:
     )
 
 
+def kernel_of(release: str) -> str:
+    """The package of the newest kernel of a release, such as 6.12, or of the very one that it names. Raises VmFault."""
+    require_tools()
+    done = subprocess.run(
+        ["apt-cache", "pkgnames", f"linux-image-{release}"], capture_output=True, text=True, check=False, timeout=60
+    )
+    # Behind 6.1 there may come .0-56 but not 2: flavours (cloud, rt) and unsigned twins are other kernels.
+    usual = re.compile(rf"linux-image-{re.escape(release)}(?!\d)[\d.+~-]*(\+deb\d[\d.]*)?-?(amd64|generic)")
+    found = [name for name in done.stdout.split() if name == f"linux-image-{release}" or usual.fullmatch(name)]
+    found = [name for name in found if _packaged(name)]
+    if not found:
+        raise VmFault(
+            "kernel",
+            f"the package lists know no kernel {release}; `apt-cache search linux-image` names those that they know, "
+            "and a distribution's backports have newer ones",
+        )
+    return max(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
+
+
+def _packaged(name: str) -> bool:
+    """Whether it is a kernel, and no metapackage that only names one."""
+    return not any(_KERNEL.match(each) for each in direct_depends(name))
+
+
 def direct_depends(name: str) -> tuple[str, ...]:
     """Of a package that need not be downloaded; empty when it is not known."""
     done = subprocess.run(
@@ -112,6 +138,9 @@ class Store:
         self._index: dict[str, str] = {}
         self.resting = not update
         """Whether what was decided before still counts."""
+        self._decisions = folder / "kernels.json"
+        if update:
+            self._decisions.unlink(missing_ok=True)
         if not update and self._index_file.is_file():
             with contextlib.suppress(ValueError):
                 self._index = json.loads(self._index_file.read_text())
@@ -121,12 +150,31 @@ class Store:
         """Whether an image was built from it before."""
         return any(_KERNEL.fullmatch(name) for name in self._index)
 
-    def kernel_package(self) -> str:
-        """The package of the kernel in use, else of the newest stock one. Raises VmFault."""
+    def kernel_package(self, release: str = STOCK) -> str:
+        """The package of the kernel in use for a release, else of the newest. Raises VmFault."""
+        decided = self._decided()
+        if release in decided:
+            return decided[release]
+        if release != STOCK:
+            return kernel_of(release)
         for name in self._index:
-            if _KERNEL.fullmatch(name):
+            if _KERNEL.fullmatch(name) and name not in decided.values():
                 return name
         return kernel_package()
+
+    def decide(self, release: str, name: str) -> None:
+        """The kernel of a release from now on, until `update`; it has been fetched."""
+        self._decisions.write_text(json.dumps(self._decided() | {release: name}, indent=1, sort_keys=True))
+
+    def knows(self, name: str) -> bool:
+        """Whether it is there already, or the package lists know it."""
+        return self._holds(name) or exists(name)
+
+    def _decided(self) -> dict[str, str]:
+        """Release → the kernel that was taken for it."""
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(self._decisions.read_text())
+        return {}
 
     def fetch(self, names: Iterable[str]) -> dict[str, Package]:
         """Name → package, downloaded unless it is there already. Raises VmFault."""

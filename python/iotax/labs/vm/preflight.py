@@ -36,6 +36,11 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     return found
 
 
+def releases(settings: list[Settings]) -> list[str]:
+    """The kernels that a study names, each once."""
+    return list(dict.fromkeys(each.topology.kernel for each in settings))
+
+
 def require_memory(volume_bytes: int) -> int:
     """MiB free. Raises VmFault where two guests and their volume do not fit."""
     free_bytes = memory_free_bytes()
@@ -69,9 +74,11 @@ def _packages() -> CheckItem:
 
 def _kernel(settings: list[Settings]) -> CheckItem:
     """What a path policy asks of the kernel."""
-    package = Store(cache_root() / "packages").kernel_package()
-    version = tuple(int(part) for part in re.findall(r"\d+", package)[:2])
+    store = Store(cache_root() / "packages")
+    packages = {release: store.kernel_package(release) for release in releases(settings)}
     for each in settings:
+        package = packages[each.topology.kernel]
+        version = tuple(int(part) for part in re.findall(r"\d+", package)[:2])
         queue_depth = each.topology.path_policy == "queue-depth" and each.endpoint.protocol.startswith("nvme")
         if queue_depth and version < _QUEUE_DEPTH_SINCE:
             raise VmFault(
@@ -79,7 +86,7 @@ def _kernel(settings: list[Settings]) -> CheckItem:
                 f"the NVMe path policy queue-depth came with Linux 6.11, and {package} is older; "
                 "say numa or round-robin",
             )
-    return CheckItem("ok", "kernel", package)
+    return CheckItem("ok", "kernel", ", ".join(packages.values()))
 
 
 def _memory(volume_bytes: int) -> CheckItem:

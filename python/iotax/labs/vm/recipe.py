@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -14,6 +15,8 @@ class Part:
     """(package, name of a program in one of its bin or sbin folders)."""
     files: tuple[tuple[str, str], ...] = ()
     """(package, path of a plain file)."""
+    libraries: tuple[tuple[str, str], ...] = ()
+    """(package, path of a library that a program loads by itself)."""
 
 
 BASE = Part(
@@ -68,7 +71,16 @@ CONTROLLERS: dict[str, Part] = {
 }
 """Every controller behind which a datastore's disk may stand."""
 
+SERVERS: dict[str, Part] = {
+    "ganesha": Part(
+        programs=(("nfs-ganesha", "ganesha.nfsd"), ("rpcbind", "rpcbind")),
+        libraries=(("nfs-ganesha-vfs", "usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so"),),
+    ),
+    "tgt": Part(programs=(("tgt", "tgtd"), ("tgt", "tgtadm"))),
+}
+"""Every target that is a program of the distribution. They are in the image only where a study asks for them."""
 
-def parts() -> dict[str, Part]:
+
+def parts(servers: Iterable[str] = ()) -> dict[str, Part]:
     """What one image holds, by the name of what it serves."""
-    return {"guest": BASE} | PROTOCOLS | CONTROLLERS
+    return {"guest": BASE} | PROTOCOLS | CONTROLLERS | {name: SERVERS[name] for name in servers}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from iotax.labs.vm.packages import STOCK
 from iotax.protocols import of_family
 from iotax.study import Settings
 from iotax.study.model import format_level
@@ -15,6 +16,7 @@ from iotax.trial import Paths, PathUse
 from iotax.units import parse_bit_rate, parse_duration
 
 _DIGESTS = ("header_digest", "data_digest")
+_SEEN = {"target": "on the target's port"}
 _ROUNDED = 0.01
 _EVEN = ("round-robin",)
 """Policies that promise every path an equal share."""
@@ -35,6 +37,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"HEADER_DIGEST={digest if connection.header_digest else ''}",
         f"DATA_DIGEST={digest if connection.data_digest else ''}",
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
+        f"SERVER={topology.target if topology.target != 'kernel' else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
     ]
     return "".join(f"{word}; " for word in words)
@@ -51,12 +54,13 @@ def facts_of(lines: Iterable[str]) -> dict[str, str]:
 
 
 def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
-    """What was asked for and the initiator's kernel does not have. A default that it does not speak of is no matter."""
+    """What was asked for and the guests' kernels do not have. A default that they do not speak of is no matter."""
     asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name != "attach"}
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
     default = {name: field.default for name, field in Topology.model_fields.items()}
     return [
-        f"{name} is {facts.get(name, 'not to be found')} in the initiator, {format_level(name, value)} was asked for"
+        f"{name} is {facts.get(name, 'not to be found')} {_SEEN.get(name, 'in the initiator')}, "
+        f"{format_level(name, value)} was asked for"
         for name, value in asked.items()
         if (name in facts or value != default.get(name, False)) and not _same(name, value, facts.get(name, ""))
     ]
@@ -64,6 +68,8 @@ def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
 
 def _same(name: str, asked: Any, found: str) -> bool:
     """The kernel keeps rates and delays in units of its own."""
+    if name == "kernel":
+        return asked == STOCK or re.match(rf"{re.escape(asked)}(?!\d)", found) is not None
     parse = {"link_rate": parse_bit_rate, "link_delay": parse_duration}.get(name)
     if parse is None:
         return format_level(name, asked) == found

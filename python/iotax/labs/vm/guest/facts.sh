@@ -4,6 +4,7 @@
 fact() { echo "FACT $1=$2"; }
 
 facts_of() {
+    fact kernel "$(uname -r)"
     case "$1" in
     local | fcp-loop | fc-nvme) ;;
     *) link_facts "$1" ;;
@@ -15,6 +16,38 @@ facts_of() {
     esac
     case "$1" in
     iscsi | fcp) [ "${PATHS:-1}" = 1 ] || multipath_facts ;;
+    esac
+}
+
+# target_facts PROTOCOL: who listens where the target is, by the name that a study gives it, and its version.
+target_facts() {
+    case "$1" in
+    nfs*) _port=2049 ;;
+    iscsi) _port=3260 ;;
+    nvme-tcp) _port=4420 ;;
+    *) return 0 ;;
+    esac
+    _owner=$(owner_of $_port)
+    case "$_owner" in
+    ganesha.nfsd) fact target ganesha ;;
+    tgtd) fact target tgt ;;
+    iotax-engine) fact target iotax ;;
+    *) fact target "$_owner" ;;
+    esac
+}
+
+# owner_of PORT: the program that listens there; kernel where no process has the socket, nobody where there is none.
+# The engine may be started by a loader, whose name its process then has.
+owner_of() {
+    _socket=$(cat /proc/net/tcp /proc/net/tcp6 | awk -v port="$(printf ':%04X' $1)" \
+        '$4 == "0A" && $2 ~ port "$" { print $10; exit }')
+    [ -n "$_socket" ] || { echo nobody; return; }
+    _process=$(ls -l /proc/[0-9]*/fd 2>/dev/null | awk -v wanted="socket:[$_socket]" \
+        '/^\/proc/ { split($1, part, "/") } $NF == wanted { print part[3]; exit }')
+    [ -n "$_process" ] || { echo kernel; return; }
+    case "$(tr '\0' ' ' </proc/$_process/cmdline)" in
+    *iotax-engine*) echo iotax-engine ;;
+    *) cat /proc/$_process/comm ;;
     esac
 }
 

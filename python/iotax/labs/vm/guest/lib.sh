@@ -30,9 +30,12 @@ until_true() {
     done
 }
 
-# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down.
+# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down. A server that is no kernel's has
+# target functions of its own.
 step() {
+    PROTOCOL=$1
     . "/lab/protocols/$1.sh"
+    [ -z "$SERVER" ] || . "/lab/servers/$SERVER.sh"
     "$2"
 }
 

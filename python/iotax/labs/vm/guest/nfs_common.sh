@@ -9,7 +9,7 @@ nfs_target_up() {
         mkdir -p /var/lib/nfs/sm /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld /var/lib/nfs/v4recovery /run/rpcbind
         mount -t rpc_pipefs pipefs /var/lib/nfs/rpc_pipefs || die "no rpc_pipefs"
         touch /var/lib/nfs/etab /var/lib/nfs/rmtab
-        rpcbind -w || die "rpcbind"
+        pidof rpcbind >/dev/null || rpcbind -w || die "rpcbind"
         nfsdcld || die "nfsdcld"
     fi
     echo '/volume *(rw,async,no_root_squash,no_subtree_check,insecure,fsid=1)' >/etc/exports
@@ -27,6 +27,9 @@ nfs_target_down() {
     exportfs -ua
     rpc.nfsd 0 || die "nfsd does not stop"
     exportfs -f
+    # Another server's mount service has the same port.
+    killall rpc.mountd
+    until_true 10 sh -c '! pidof rpc.mountd >/dev/null' || die "rpc.mountd does not end"
 }
 
 # nfs_initiator_up VERSION
@@ -35,7 +38,7 @@ nfs_initiator_up() {
     load nfsv3 nfsv4
     mkdir -p /mnt/nfs
     _options="vers=$1,proto=tcp,hard,noatime"
-    [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=20048,port=2049"
+    [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
     until_true 20 sh -c "mount.nfs $STORAGE:/volume /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
         die "mount -o $_options: $(cat /run/mount.log)"
