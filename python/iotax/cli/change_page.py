@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from iotax.analysis import Shift
 from iotax.analysis.change import Change, Changes
+from iotax.cli import change_chart
 from iotax.wording import changes as wording
 from iotax.wording import figure, title
 
@@ -20,9 +21,11 @@ th { text-align: left } td.num { text-align: right; font-variant-numeric: tabula
 """  # noqa: E501
 
 
-def markdown(found: Changes, heading: str, margin_percent: float, notes: Sequence[str], mark: str = "") -> str:
+def markdown(
+    found: Changes, before: str, after: str, margin_percent: float, notes: Sequence[str], mark: str = ""
+) -> str:
     """Tables as GitHub and GitLab show them. `mark` stands before all figures."""
-    lines = [f"### {_escaped(heading)}", ""]
+    lines = [f"### {_escaped(f'{before} → {after}')}", ""]
     lines += [f"**{_escaped(mark)}**", ""] if mark else []
     lines += [_headline(found, margin_percent, strong=lambda text: f"**{text}**"), ""]
     lines += _markdown_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))
@@ -34,13 +37,15 @@ def markdown(found: Changes, heading: str, margin_percent: float, notes: Sequenc
     return "\n".join(lines) + "\n"
 
 
-def page(found: Changes, heading: str, margin_percent: float, notes: Sequence[str], mark: str = "") -> str:
+def page(found: Changes, before: str, after: str, margin_percent: float, notes: Sequence[str], mark: str = "") -> str:
     """One page that loads nothing from elsewhere. `mark` stands before all figures."""
-    said = _headline(found, margin_percent, strong=lambda text: f"<b>{html.escape(text)}</b>")
+    heading = f"{before} → {after}"
+    said = _headline(found, margin_percent, strong=lambda text: f"<b>{html.escape(text)}</b><br>")
     body = [f"<h1>{html.escape(heading)}</h1>"]
     body += [f"<p><b>{html.escape(mark)}</b></p>"] if mark else []
     body += [f"<p>{said}</p>"]
-    body += [_html_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))]
+    body += change_chart.charts(found.found, before, after)
+    body += ["<h2>In figures</h2>", _html_table(_COLUMNS, [_row(each) for each in found.found], numeric=(2, 3, 4, 5))]
     if rows := _quantile_rows(found.shifts):
         body += ["<h2>Latency at each quantile</h2>"]
         body += [_html_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))]
@@ -48,7 +53,9 @@ def page(found: Changes, heading: str, margin_percent: float, notes: Sequence[st
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(heading)}</title>\n<style>{_STYLE}</style>\n" + "\n".join(body) + "\n</html>\n"
+        f"<title>{html.escape(heading)}</title>\n<style>{_STYLE}{change_chart.STYLE}</style>\n"
+        + "\n".join(body)
+        + "\n</html>\n"
     )
 
 

@@ -60,7 +60,7 @@ def compare(
     if output is not None:
         write = change_page.markdown if output.suffix == ".md" else change_page.page
         said = mark[0] if mark is not None else ""
-        text = write(found, f"{before} → {after}", margin_percent, [note for note, _ in notes], said)
+        text = write(found, before, after, margin_percent, [note for note, _ in notes], said)
         write_output(output, text, *inputs)
     if worse and fail:
         raise typer.Exit(Exit.REGRESSED)

@@ -47,6 +47,19 @@ def test_the_page_loads_nothing_and_says_the_same(tmp_path: Path, slower: Path, 
     assert not re.search(r"(src|href)=", text)
 
 
+def test_the_page_draws_each_treatment_before_and_after(tmp_path: Path, slower: Path, iotax) -> None:
+    iotax("compare", "before", "after", slower, "-o", "x.html")
+    text = (tmp_path / "x.html").read_text()
+    charts = dict(re.findall(r"<h2>([^<]*), before = 100</h2>.*?(<svg viewBox=.*?</svg>)", text, re.DOTALL))
+    assert len(charts) == text.count("<svg")
+    rates = charts["Throughput"]
+    assert re.search(r'aria-label="Throughput, before = 100\. after: all together 80\.0 \[[^]]*\]; iSCSI', rates)
+    old = {float(width) for width in re.findall(r'class="old" y="\d+" width="([\d.]+)"', rates)}
+    new = [float(width) for width in re.findall(r'class="new" y="\d+" width="([\d.]+)"', rates)]
+    assert len(old) == 1
+    assert new == pytest.approx([0.8 * old.pop()] * 3, rel=0.01)
+
+
 def test_names_cannot_break_either(tmp_path: Path, iotax) -> None:
     folder = fio_campaign(tmp_path / "c")
     words = ("import", "fio", folder, *PATTERN, "--factor", "array=<b>|x", "-n", "c.iotax")
