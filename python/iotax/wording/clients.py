@@ -20,8 +20,14 @@ def sentences(summary: Summary) -> list[str]:
 def _sentence(clients: Clients) -> str:
     rates = clients.rates_iops
     names = ", ".join(rates) if len(rates) <= _NAMED_MAX else f"{next(iter(rates))} to {list(rates)[-1]}"
-    treatment = title(" · ".join(clients.cell.cell))
-    text = f"{treatment}: {counted(len(rates), 'client')} ({names}), {show_rate(clients.total_iops)} IOPS in total"
+    # How many took part is said beside their names.
+    levels = [
+        level
+        for name, level in zip(clients.cell.runs[0].trial.treatment, clients.cell.cell, strict=True)
+        if name != "clients"
+    ]
+    treatment = f"{title(' · '.join(levels))}: " if levels else ""
+    text = f"{treatment}{counted(len(rates), 'client')} ({names}), {show_rate(clients.total_iops)} IOPS in total"
     if len(rates) > 1:
         least, most = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"
