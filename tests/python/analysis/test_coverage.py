@@ -4,22 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from cell_models import OneModel, design, draw
 
 from iotax.analysis.compare import _judge
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.verdict import Verdict
 
 DRAWS = 1000
-
-
-def design(cells: int, blocks: int) -> Layout:
-    return Layout(np.repeat(np.arange(cells), blocks).tolist(), np.tile(np.arange(1, blocks + 1), cells).tolist())
-
-
-def draw(layout: Layout, blocks: int, means: np.ndarray, sds: np.ndarray, rng: np.random.Generator) -> CellModel:
-    drift = rng.normal(0, 0.05, blocks)
-    noise = rng.normal(size=len(layout.cell_of)) * sds[layout.cell_of]
-    return CellModel(layout, means[layout.cell_of] + np.tile(drift, len(layout.cells)) + noise)
 
 
 def coverage(layout: Layout, blocks: int, sds: np.ndarray, seed: int, draws: int = DRAWS) -> float:
@@ -63,21 +54,13 @@ def test_difference_of_means_covers():
     assert 0.93 <= hits / DRAWS <= 0.98
 
 
-class _Stub:
-    """What `_judge` needs of a response's model."""
-
-    def __init__(self, model: CellModel) -> None:
-        self.model = model
-        self.response = type("Response", (), {"more_is_better": True})
-
-
 def verdicts(truth: float, margin_percent: float, sd: float, draws: int, seed: int) -> list[set[Verdict]]:
     layout, rng = design(4, 5), np.random.default_rng(seed)
     means = np.array([0.0, truth, truth, truth])
     family = [{cell: 1.0, 0: -1.0} for cell in (1, 2, 3)]
     result = []
     for _ in range(draws):
-        stub = _Stub(draw(layout, 5, means, np.full(4, sd), rng))
+        stub = OneModel(draw(layout, 5, means, np.full(4, sd), rng))
         result.append({c.verdict for c in _judge(stub, family, margin_percent)})
     return result
 

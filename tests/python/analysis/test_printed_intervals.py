@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_cpu_model import PRICES, study3
+from cpu_studies import PRICES, study3
 
 from iotax.analysis.capacity import Demand, capacity
 from iotax.analysis.change import welch

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_coverage import _Stub, design, draw
+from cell_models import OneModel, design, draw
 
 from iotax.analysis import Estimate, Verdict, summarise
 from iotax.analysis.change import changes
@@ -44,7 +44,7 @@ def families():
         family = [{cell: 1.0, 0: -1.0} for cell in range(1, arms)]
         for _ in range(60):
             means = np.concatenate(([0.0], rng.normal(0, 0.05, arms - 1)))
-            stub = _Stub(draw(layout, blocks, means, np.full(arms, rng.choice([0.005, 0.02, 0.05])), rng))
+            stub = OneModel(draw(layout, blocks, means, np.full(arms, rng.choice([0.005, 0.02, 0.05])), rng))
             found.append(_judge(stub, family, 5))
     return found
 
@@ -149,7 +149,7 @@ def held_together(arms: int, blocks: int, draws: int, seed: int) -> float:
     means = np.linspace(0, 0.3, arms)
     hits = 0
     for _ in range(draws):
-        stub = _Stub(draw(layout, blocks, means, np.full(arms, 0.03), rng))
+        stub = OneModel(draw(layout, blocks, means, np.full(arms, 0.03), rng))
         found = _judge(stub, family, 5)
         hits += all(math.log(c.ratio.low) <= means[i + 1] <= math.log(c.ratio.high) for i, c in enumerate(found))
     return hits / draws

@@ -4,51 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from session_loads import loads
+from session_loads import served as served  # noqa: PLC0414 - a fixture
 
-from engine_process import events, ready, started
+from engine_process import events, started
 
-MIB = 1 << 20
 SLICE_NS = 30_000_000
-
-
-@pytest.fixture
-def served(real_engine: Path) -> Iterator[dict[str, Any]]:
-    """The `ready` of a server of one small memory volume by every protocol."""
-    protocols = ("nfs3", "iscsi", "nvme-tcp")
-    document = {
-        "volumes": [{"name": "v0", "media": "memory", "size_bytes": 8 * MIB, "fill": "pattern", "seed": 1}],
-        "exports": [{"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} for each in protocols],
-    }
-    with started(real_engine, "serve", document) as server:
-        yield ready(server)
-        assert server.stdin
-        server.stdin.close()
-
-
-def loads(served: dict[str, Any], **more: object) -> list[dict[str, Any]]:
-    """A load that reads and writes the whole volume over each protocol, and without one."""
-    endpoints = {each["protocol"]: each["endpoint"] for each in served["portals"]}
-    endpoints["local"] = f"local:{served['volumes'][0]['path']}"
-    return [
-        {
-            "id": protocol,
-            "load": {
-                "task": "run",
-                "endpoint": endpoint,
-                "outstanding": 4,
-                "read_percent": 50,
-                "verify": True,
-                "watch_pids": {} if protocol == "local" else {"target": served["pid"]},
-                **more,
-            },
-        }
-        for protocol, endpoint in endpoints.items()
-    ]
 
 
 def session(engine: Path, members: list[dict[str, Any]], rounds: list[list[int]]) -> list[dict[str, Any]]:

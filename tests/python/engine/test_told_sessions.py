@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sessions import loads
-from test_sessions import served as served  # noqa: PLC0414 - a fixture
+from session_loads import loads
+from session_loads import served as served  # noqa: PLC0414 - a fixture
 
 from engine_process import events, started
 

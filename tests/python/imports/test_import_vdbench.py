@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from format_samples import VDBENCH
 from vdbench_samples import HEAD, INTERVALS, START, histogram, summary, terminal
 
 from iotax.imports.formats import FORMATS
@@ -100,8 +101,6 @@ def test_megabytes_that_change_within_a_file_are_refused_with_both_lines(tmp_pat
 
 @pytest.mark.parametrize("name", ["flatfile.html", "summary.html"])
 def test_percentiles_are_those_of_the_histogram_beside_it(tmp_path: Path, name: str) -> None:
-    from test_import_formats import VDBENCH
-
     (tmp_path / "histogram.html").write_text(histogram(*((7500, 2500) if name == "flatfile.html" else (1500, 500))))
     (measured,), _ = read(tmp_path / name, VDBENCH if name == "flatfile.html" else summary())
     result = measured.result([])
@@ -128,16 +127,12 @@ def test_a_histogram_that_is_damaged_costs_percentiles_only(tmp_path: Path) -> N
 
 
 def test_a_flatfile_has_its_date_from_the_summary_beside_it(tmp_path: Path) -> None:
-    from test_import_formats import VDBENCH
-
     (tmp_path / "summary.html").write_text(summary())
     (measured,), _ = read(tmp_path / "flatfile.html", VDBENCH)
     assert measured.start_unix_ns == (1_777_629_603 - 5) * 10**9
 
 
 def test_a_folder_with_flatfile_and_summary_is_read_once(tmp_path: Path) -> None:
-    from test_import_formats import VDBENCH
-
     for run in ("a", "b"):
         (tmp_path / run).mkdir()
         (tmp_path / run / "summary.html").write_text(summary())

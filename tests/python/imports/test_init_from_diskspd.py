@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_import_formats import DISKSPD
+from format_samples import DISKSPD
 
 from iotax.study import Study
 from iotax.study.read import load_study

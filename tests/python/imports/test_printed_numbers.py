@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from import_samples import BINS, fio_job, fio_output, fio_side
-from test_import_formats import (
+from format_samples import (
     BDEVPERF,
     DISKSPD,
     ELBENCHO,
@@ -24,6 +23,7 @@ from test_import_formats import (
     buckets,
     elbencho_phase,
 )
+from import_samples import BINS, fio_job, fio_output, fio_side
 from vdbench_samples import histogram, summary, terminal
 
 from iotax.imports.formats import FORMATS

@@ -74,7 +74,7 @@ def test_a_page_and_a_scrape_of_so_many_hosts_cost_less_than_a_hundredth_of_a_co
 @pytest.mark.parametrize("hosts", [0, 24])
 def test_a_collector_costs_less_than_a_hundredth_of_a_core(board: Board, hosts: int) -> None:
     pytest.importorskip("opentelemetry.sdk.metrics", reason="the extra `otlp` is not installed")
-    from test_otlp import Collector
+    from otlp_collector import Collector
 
     from iotax.live import otlp
 
