@@ -20,6 +20,7 @@ pub mod nvme_tcp;
 pub mod origin;
 pub mod rpc;
 pub mod scsi;
+mod tasks;
 pub mod time;
 pub mod wire;
 

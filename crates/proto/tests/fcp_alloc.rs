@@ -15,7 +15,7 @@ use iotax_proto::{
         initiator::{self, Session},
         target_side::{Config, Connection, FcpBackend, LoginGrant, LoginRefusal, Logins},
     },
-    scsi::{Device, Identity, LogicalUnit},
+    scsi::{Device, Identity, LogicalUnit, ScsiBackend},
     wire::Chunk,
 };
 
@@ -88,6 +88,10 @@ impl Backend for Volume {
     fn abort(&mut self, _id: IoId, _: Option<Ending>) {}
 }
 
+impl ScsiBackend for Volume {
+    fn notify_others(&mut self) {}
+}
+
 impl FcpBackend for Volume {
     fn login(&mut self, _initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal> {
         Ok(LoginGrant {
@@ -97,8 +101,6 @@ impl FcpBackend for Volume {
             address: [127, 0, 0, 1].into(),
         })
     }
-
-    fn notify_others(&mut self) {}
 }
 
 #[derive(Default)]

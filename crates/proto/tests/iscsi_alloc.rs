@@ -15,7 +15,7 @@ use iotax_proto::{
         initiator::{self, Session},
         target_side::{AuthPolicy, Config, Connection, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
     },
-    scsi::{Device, Identity, LogicalUnit},
+    scsi::{Device, Identity, LogicalUnit, ScsiBackend},
     wire::Chunk,
 };
 
@@ -88,6 +88,10 @@ impl Backend for Volume {
     fn abort(&mut self, _id: IoId, _: Option<Ending>) {}
 }
 
+impl ScsiBackend for Volume {
+    fn notify_others(&mut self) {}
+}
+
 impl IscsiBackend for Volume {
     fn targets(&mut self, _initiator: &str) -> Vec<DiscoveredTarget> {
         Vec::new()
@@ -108,8 +112,6 @@ impl IscsiBackend for Volume {
     }
 
     fn random(&mut self, _bytes: &mut [u8]) {}
-
-    fn notify_others(&mut self) {}
 }
 
 #[derive(Default)]

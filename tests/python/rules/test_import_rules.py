@@ -174,7 +174,17 @@ CRATE_RULES = {
     "sim": {"iotax-proto", "iotax-node"},
     "engine": {"iotax-proto", "iotax-node", "iotax-runtime", "iotax-sim"},
 }
-COMMON = ("lib.rs", "backend.rs", "errors.rs", "geometry.rs", "initiator.rs", "origin.rs", "time.rs", "wire")
+COMMON = (
+    "lib.rs",
+    "backend.rs",
+    "errors.rs",
+    "geometry.rs",
+    "initiator.rs",
+    "origin.rs",
+    "tasks.rs",
+    "time.rs",
+    "wire",
+)
 COMMAND_SETS = ("scsi", "nvme", "rpc")
 FRAMES = ("fc",)
 """What several transports are made of; knows no command set."""

@@ -1,9 +1,9 @@
 //! A logical unit as endpoints, servers and facts show it, whatever transports SCSI.
 
-use iotax_proto::scsi::{LogicalUnit, Provisioning, initiator::Inquiry};
+use iotax_proto::scsi::{LogicalUnit, Provisioning, ScsiBackend, initiator::Inquiry};
 
 use crate::{
-    server::{ServerConfig, identity},
+    server::{ServerBackend, ServerConfig, identity},
     volume::{BLOCK_SIZE, Media, unit_of},
 };
 
@@ -35,5 +35,11 @@ pub(super) fn logical_unit(config: &ServerConfig, index: usize) -> LogicalUnit {
         physical_block_exponent: if volume.media == Media::Memory { PAGES_EXPONENT } else { 0 },
         erasable: volume.media == Media::Memory,
         ..LogicalUnit::new(0, unit_of(export.volume, export.read_only), &identity::serial(&volume.name))
+    }
+}
+
+impl ScsiBackend for ServerBackend {
+    fn notify_others(&mut self) {
+        self.state.server.notifier.notify();
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Violation,
     fc::frame::{Header, f_ctl, kind, r_ctl},
-    scsi::Sense,
+    scsi::{Sense, task::Residual},
     wire::Reader,
 };
 
@@ -158,20 +158,6 @@ pub(super) struct ResponseIu<'a> {
     pub(super) sense: &'a [u8],
 }
 
-/// How what a command moved compares with `FCP_DL`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Residual {
-    pub(super) over: bool,
-    pub(super) under: bool,
-    pub(super) count: u32,
-}
-
-impl Residual {
-    pub(super) fn new(announced: u32, moved: u32) -> Self {
-        Self { over: moved > announced, under: moved < announced, count: moved.abs_diff(announced) }
-    }
-}
-
 const RESPONSE_LEN: usize = 24;
 const RESPONSE_INFO_LEN: usize = 8;
 const HAS_CODE: u8 = 0x01;
@@ -187,8 +173,8 @@ pub(super) fn response_header() -> Header {
 pub(super) fn encode_response(status: u8, residual: Residual, code: Option<u8>) -> ([u8; 32], usize) {
     let mut bytes = [0; RESPONSE_LEN + RESPONSE_INFO_LEN];
     bytes[10] = if code.is_some() { HAS_CODE } else { 0 }
-        | if residual.over { OVER } else { 0 }
-        | if residual.under { UNDER } else { 0 };
+        | if residual.overflow { OVER } else { 0 }
+        | if residual.underflow { UNDER } else { 0 };
     bytes[11] = status;
     bytes[12..16].copy_from_slice(&residual.count.to_be_bytes());
     let Some(code) = code else { return (bytes, RESPONSE_LEN) };
@@ -218,7 +204,7 @@ impl<'a> ResponseIu<'a> {
         let (sense_len, info_len) = (reader.u32_be().map_err(short)?, reader.u32_be().map_err(short)?);
         let mut response = Self {
             status,
-            residual: Residual { over: flags & OVER != 0, under: flags & UNDER != 0, count },
+            residual: Residual { overflow: flags & OVER != 0, underflow: flags & UNDER != 0, count },
             code: None,
             sense: &[],
         };
@@ -261,7 +247,7 @@ mod tests {
     #[test]
     fn responses_bring_residuals_and_either_a_code_or_sense_data() {
         let residual = Residual::new(100, 40);
-        assert_eq!(residual, Residual { over: false, under: true, count: 60 });
+        assert_eq!(residual, Residual { overflow: false, underflow: true, count: 60 });
         let (bytes, len) = encode_response(8, residual, Some(response_code::FAILED));
         let parsed = ResponseIu::parse(&bytes[..len]).expect("a response");
         assert_eq!((parsed.status, parsed.residual, parsed.code), (8, residual, Some(5)));

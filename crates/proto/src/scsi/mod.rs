@@ -25,6 +25,7 @@ mod report_opcodes;
 mod reservations;
 mod reserve;
 pub mod sense;
+pub(crate) mod task;
 mod unit;
 mod vpd;
 mod wait;
@@ -35,6 +36,7 @@ pub use lun::{decode_lun, encode_lun};
 pub use nexus::{Nexus, TaskManagement, TaskManagementResponse};
 pub use ports::{Ports, Transport};
 pub use sense::{Sense, status};
+pub use task::ScsiBackend;
 pub use wait::{Wait, WaitOutcome};
 
 use alloc::vec::Vec;

@@ -10,6 +10,7 @@ use iotax_proto::{
         Port, PortName, initiator,
         target_side::{self, Connection, FcpBackend, LoginGrant, LoginRefusal, Logins},
     },
+    scsi::ScsiBackend,
 };
 
 use crate::iscsi_support::{Cut, MemoryBackend, Recorder, backend::Local, cut};
@@ -59,6 +60,12 @@ impl Backend for FcBackend {
     }
 }
 
+impl ScsiBackend for FcBackend {
+    fn notify_others(&mut self) {
+        self.notified += 1;
+    }
+}
+
 impl FcpBackend for FcBackend {
     fn login(&mut self, _initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal> {
         match self.refusal {
@@ -71,10 +78,6 @@ impl FcpBackend for FcBackend {
                 address: [127, 0, 0, 1].into(),
             }),
         }
-    }
-
-    fn notify_others(&mut self) {
-        self.notified += 1;
     }
 }
 

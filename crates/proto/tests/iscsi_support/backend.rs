@@ -12,7 +12,7 @@ use iotax_proto::{
         DiscoveredTarget,
         target_side::{AuthPolicy, IscsiBackend, LoginGrant, LoginRefusal, Sessions},
     },
-    scsi::{Device, Identity, LogicalUnit, Provisioning},
+    scsi::{Device, Identity, LogicalUnit, Provisioning, ScsiBackend},
 };
 
 pub const UNIT: UnitId = UnitId(7);
@@ -185,6 +185,12 @@ impl Backend for MemoryBackend {
     }
 }
 
+impl ScsiBackend for MemoryBackend {
+    fn notify_others(&mut self) {
+        self.notified += 1;
+    }
+}
+
 impl IscsiBackend for MemoryBackend {
     fn targets(&mut self, _initiator: &str) -> Vec<DiscoveredTarget> {
         self.targets.clone()
@@ -213,9 +219,5 @@ impl IscsiBackend for MemoryBackend {
             *byte = self.random.get();
             self.random.set(byte.wrapping_mul(5).wrapping_add(77));
         }
-    }
-
-    fn notify_others(&mut self) {
-        self.notified += 1;
     }
 }

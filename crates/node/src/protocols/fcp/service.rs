@@ -59,8 +59,4 @@ impl FcpBackend for ServerBackend {
         }
         Err(refusal)
     }
-
-    fn notify_others(&mut self) {
-        self.state.server.notifier.notify();
-    }
 }

@@ -100,10 +100,6 @@ impl IscsiBackend for ServerBackend {
     fn random(&mut self, bytes: &mut [u8]) {
         self.state.random.borrow_mut().fill(bytes);
     }
-
-    fn notify_others(&mut self) {
-        self.state.server.notifier.notify();
-    }
 }
 
 impl ServerBackend {

@@ -6,22 +6,23 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::{
     FcpBackend, LoginGrant,
     respond::{Answered, respond, respond_code},
-    tasks::{Announced, Collect, Task, Tasks, Work},
+    tasks::{Collect, Task, Tasks},
     wait::Managed,
 };
 use crate::{
-    Ending, Instant, IoId, Payload, Started, Transmit, UnitError, Violation,
+    Ending, Instant, IoId, Payload, UnitError, Violation,
     fc::{
-        Header, Link, OxId, RxId,
+        Header, Link, RxId,
         frame::{f_ctl, kind, r_ctl},
         login::is_command,
     },
     fcp::iu::{Command, TransferReady, response_code},
-    scsi::{self, DataIn, Next, Nexus, Response, Sense, Wait, WaitOutcome, status},
+    scsi::{
+        self, Nexus, Response, status,
+        task::{Announced, Work},
+    },
 };
 
-/// Parameter data that a command may bring. The longest list that a command of ours has fits many times.
-const PARAMETERS_LEN_MAX: u32 = 64 * 1024;
 /// Sequences that wait for credit beyond two of each command: answers to link services.
 const WAITING_MAX: usize = 64;
 
@@ -56,7 +57,7 @@ impl Image {
             nexus,
             grant,
             ended,
-            tasks: Tasks::new(tasks),
+            tasks: Tasks::new(tasks.clamp(1, 1024)),
             managed: Vec::new(),
             awaits: false,
             burst_len: burst_len.max(4),
@@ -83,7 +84,7 @@ impl Image {
         self.nexus.end_purged(|is_meant, ending| {
             let before = tasks.len();
             let mut from = 0;
-            while let Some(id) = tasks.next_where(from, |task| is_meant(task.lun)) {
+            while let Some(id) = tasks.next_where(from, |task| is_meant(task.scsi.lun)) {
                 abort(tasks, current, id, Some(ending), link, backend);
                 from = id + 1;
             }
@@ -103,7 +104,7 @@ impl Image {
             return Ok(());
         }
         // Data of a task aborted meanwhile may still come, and are dropped.
-        if let Some(id) = self.tasks.find(header.ox_id, header.rx_id) {
+        if let Some(id) = self.tasks.find_exchange(header.ox_id, header.rx_id) {
             let collect = &mut self.tasks.get_mut(id).collect;
             if !collect.begin(header, len) {
                 return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
@@ -122,13 +123,8 @@ impl Image {
             Current::Unit(_) => unit.extend_from_slice(bytes),
             Current::Data { id, offset, .. } => {
                 let task = self.tasks.get_mut(id);
-                if task.collect.fault().is_some() {
-                    return;
-                }
-                match &mut task.work {
-                    Work::Place(_) => backend.place(id, offset + at, bytes),
-                    Work::Parameters(parameters) => parameters.extend_from_slice(bytes),
-                    _ => {}
+                if task.collect.fault().is_none() {
+                    task.scsi.data(id, offset + at, bytes, backend);
                 }
             }
         }
@@ -167,9 +163,7 @@ impl Image {
             self.task_management(now, ox_id, &command, link, backend);
             return Ok(());
         }
-        if !is_command(ox_id) && ox_id != crate::fc::login::ox_id::PROBE
-            || self.tasks.find(ox_id, RxId::UNASSIGNED).is_some()
-        {
+        if !is_command(ox_id) && ox_id != crate::fc::login::ox_id::PROBE || self.tasks.find(ox_id).is_some() {
             return Err(Violation::misbehaved("FC-FS-5: an OX_ID of an open exchange").at(48));
         }
         if command.additional_cdb_words > 0 || command.reads && command.writes {
@@ -182,8 +176,7 @@ impl Image {
         };
         let answered = Answered { ox_id, rx_id: RxId::UNASSIGNED, announced };
         let Some(id) = self.tasks.next_free() else {
-            let full = Response { status: status::TASK_SET_FULL, sense: None, data: DataIn::None, data_out_len: 0 };
-            respond(link, answered, &full);
+            respond(link, answered, &Response::status(status::TASK_SET_FULL));
             return Ok(());
         };
         let next = self.nexus.command(
@@ -195,48 +188,23 @@ impl Image {
             },
             &*backend,
         );
-        match self.begin(now, id, next, link, backend) {
+        match Work::begin(now, id, next, &mut self.nexus, &mut link.transmit, backend) {
             // Done already, as reads of memory are: no task comes of it.
-            Begun::Done(response) => respond(link, answered, &response),
-            Begun::Work(work, want) => {
-                let collect = Collect::new(want);
-                self.tasks.insert(id, ox_id, Task { lun: command.lun, cdb: command.cdb, announced, collect, work });
+            (Work::Answer(response), _) => respond(link, answered, &response),
+            (work, want) => {
+                let scsi = scsi::task::Task { lun: command.lun, cdb: command.cdb, announced, work };
+                self.tasks.insert(id, ox_id, Task { scsi, collect: Collect::new(want) });
                 self.advance(now, id, link, backend);
             }
         }
         Ok(())
     }
 
-    /// Does what the device server says is next for a command.
-    fn begin<B: FcpBackend>(&mut self, now: Instant, id: IoId, next: Next, link: &mut Link, backend: &mut B) -> Begun {
-        match next {
-            Next::Respond(response) => {
-                link.transmit.charge(Transmit::REQUEST + response.data.len());
-                Begun::Done(response)
-            }
-            Next::RespondAfter(endings, response) => {
-                Begun::Work(Work::Await(Wait::begin(now, endings, || backend.notify_others()), response), 0)
-            }
-            Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
-                Begun::Done(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR))
-            }
-            Next::Parameters { len } => Begun::Work(Work::Parameters(Vec::with_capacity(len as usize)), len),
-            Next::Medium { unit, op, after } => {
-                let want = op.data_len();
-                match backend.start(now, id, unit, op) {
-                    Started::NeedData => Begun::Work(Work::Place(after), want),
-                    Started::Queued => Begun::Work(Work::Medium(after), 0),
-                    Started::Done(result) => Begun::Done(self.nexus.medium_done(after, result)),
-                }
-            }
-        }
-    }
-
     /// Asks for more data of a task, or ends the collecting of them.
     fn advance<B: FcpBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let ox_id = self.tasks.ox_id(id).expect("the slot is taken");
+        let ox_id = self.tasks.id_of_taken(id);
         let task = self.tasks.get_mut(id);
-        if matches!(task.work, Work::Medium(_)) {
+        if matches!(task.scsi.work, Work::Medium(_)) {
             return;
         }
         if let Some(ready) = task.collect.next_burst(self.burst_len) {
@@ -253,67 +221,28 @@ impl Image {
         if let Some(code) = task.collect.fault() {
             return self.fail(id, code, link, backend);
         }
-        match core::mem::take(&mut task.work) {
-            Work::Place(after) => match backend.finish(now, id) {
-                Started::Done(result) => {
-                    let response = self.nexus.medium_done(after, result);
-                    self.finish(id, &response, link);
-                }
-                Started::Queued | Started::NeedData => task.work = Work::Medium(after),
-            },
-            Work::Parameters(parameters) => {
-                let command = scsi::Command {
-                    lun: task.lun,
-                    cdb: &task.cdb,
-                    data_out_len: task.announced.data_out,
-                    data_in_len: task.announced.data_in,
-                };
-                let next = self.nexus.parameters(&command, &parameters, &*backend);
-                match self.begin(now, id, next, link, backend) {
-                    Begun::Done(response) => self.finish(id, &response, link),
-                    // What follows takes no data: they have been taken.
-                    Begun::Work(work, _) => {
-                        self.tasks.get_mut(id).work = work;
-                        self.collected(now, id, link, backend);
-                    }
-                }
-            }
-            Work::Await(wait, response) => {
-                task.work = Work::Await(wait, response);
-                self.answer_awaited(now, id, link);
-            }
-            waiting @ (Work::Idle | Work::Medium(_)) => task.work = waiting,
+        match task.scsi.collected(now, id, &mut self.nexus, &mut link.transmit, backend) {
+            Some(response) => self.finish(id, &response, link),
+            None => self.awaits |= task.scsi.work.is_awaiting(),
         }
     }
 
     /// Answers a command that aborted others, where these have ended or take too long.
     pub(super) fn answer_awaited(&mut self, now: Instant, id: IoId, link: &mut Link) {
-        let task = self.tasks.get_mut(id);
-        let Work::Await(mut wait, response) = core::mem::take(&mut task.work) else {
-            unreachable!("asked of those that wait only")
-        };
-        match wait.outcome(now) {
-            WaitOutcome::Waits => {
-                task.work = Work::Await(wait, response);
-                self.awaits = true;
-            }
-            WaitOutcome::Ended => self.finish(id, &response, link),
-            WaitOutcome::TooLong => {
-                let failed = check_condition(Sense::INTERNAL_TARGET_FAILURE);
-                self.finish(id, &Response { data_out_len: response.data_out_len, ..failed }, link);
-            }
+        match self.tasks.get_mut(id).scsi.answer_awaited(now) {
+            Some(response) => self.finish(id, &response, link),
+            None => self.awaits = true,
         }
     }
 
     /// The backend is done with an operation.
     pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
-        if self.tasks.ox_id(id).is_none() {
+        // Another login may have aborted the task, which was heard of just now.
+        if self.tasks.id(id).is_none() {
             return;
         }
-        if let Work::Medium(after) = self.tasks.get_mut(id).work {
-            let response = self.nexus.medium_done(after, result);
-            self.finish(id, &response, link);
-        }
+        let response = self.tasks.get_mut(id).scsi.medium_done(&mut self.nexus, result);
+        self.finish(id, &response, link);
     }
 
     /// Aborts a task: nothing more is said about it. What goes on of it keeps `ending`.
@@ -323,26 +252,17 @@ impl Image {
 
     /// Answers a task and gives its slot back.
     fn finish(&mut self, id: IoId, response: &Response, link: &mut Link) {
-        let ox_id = self.tasks.ox_id(id).expect("the slot is taken");
+        let ox_id = self.tasks.id_of_taken(id);
         let task = release(&mut self.tasks, &mut self.current, id);
-        respond(link, Answered { ox_id, rx_id: RxId(id as u16), announced: task.announced }, response);
+        respond(link, Answered { ox_id, rx_id: RxId(id as u16), announced: task.scsi.announced }, response);
     }
 
     /// Ends a task whose data were not those asked for.
     fn fail<B: FcpBackend>(&mut self, id: IoId, code: u8, link: &mut Link, backend: &mut B) {
-        let ox_id: Option<OxId> = self.tasks.ox_id(id);
+        let ox_id = self.tasks.id_of_taken(id);
         self.abort(id, None, link, backend);
-        if let Some(ox_id) = ox_id {
-            respond_code(link, ox_id, RxId(id as u16), code);
-        }
+        respond_code(link, ox_id, RxId(id as u16), code);
     }
-}
-
-/// How a command stands after the device server was asked.
-enum Begun {
-    Done(Response),
-    /// What is awaited, and how many bytes of data it takes.
-    Work(Work, u32),
 }
 
 fn abort<B: FcpBackend>(
@@ -353,10 +273,8 @@ fn abort<B: FcpBackend>(
     link: &mut Link,
     backend: &mut B,
 ) {
-    if let Some(ox_id) = tasks.ox_id(id) {
-        link.forget(ox_id);
-    }
-    if release(tasks, current, id).work.is_with_backend() {
+    link.forget(tasks.id_of_taken(id));
+    if release(tasks, current, id).scsi.work.is_with_backend() {
         backend.abort(id, ending.cloned());
     }
 }
@@ -366,8 +284,4 @@ fn release(tasks: &mut Tasks, current: &mut Current, id: IoId) -> Task {
         *current = Current::Drop;
     }
     tasks.remove(id)
-}
-
-fn check_condition(sense: Sense) -> Response {
-    Response { status: status::CHECK_CONDITION, sense: Some(sense), data: DataIn::None, data_out_len: 0 }
 }

@@ -4,7 +4,7 @@ use super::{
     FcpBackend,
     image::Image,
     respond::respond_code,
-    tasks::{Task, Work},
+    tasks::Task,
     wait::{Managed, ManagedBy},
 };
 use crate::{
@@ -33,7 +33,7 @@ impl Image {
         let waited = link.waiting();
         link.forget(ox_id);
         let was_answered = link.waiting() < waited;
-        match self.tasks.find(ox_id, rx_id) {
+        match self.tasks.find_exchange(ox_id, rx_id) {
             Some(id) => {
                 let (own, mut endings) = (Ending::default(), Endings::default());
                 endings.add(&own);
@@ -76,7 +76,7 @@ impl Image {
     pub(super) fn answer_ended(&mut self, now: Instant, link: &mut Link) {
         self.awaits = false;
         let mut from = 0;
-        while let Some(id) = self.tasks.next_where(from, |task| matches!(task.work, Work::Await(..))) {
+        while let Some(id) = self.tasks.next_where(from, |task| task.scsi.work.is_awaiting()) {
             self.answer_awaited(now, id, link);
             from = id + 1;
         }
@@ -122,7 +122,7 @@ impl Image {
         match of_device {
             scsi::TaskManagement::TargetReset => self.abort_where(|_| true, Some(&own), link, backend),
             scsi::TaskManagement::ClearAca => {}
-            _ => self.abort_where(|task| task.lun == lun, Some(&own), link, backend),
+            _ => self.abort_where(|task| task.scsi.lun == lun, Some(&own), link, backend),
         }
         match self.nexus.task_management(of_device, lun, endings) {
             scsi::TaskManagementResponse::Complete => response_code::COMPLETE,

@@ -16,14 +16,15 @@ pub use connection::Connection;
 pub use logins::Logins;
 
 use super::{Port, PortName};
-use crate::{Backend, Shared, scsi::Device};
+use crate::{
+    Shared,
+    scsi::{Device, ScsiBackend},
+};
 
 /// What an FCP target asks of the server behind it, beyond its volumes.
-pub trait FcpBackend: Backend {
+pub trait FcpBackend: ScsiBackend {
     /// Whether `initiator` may log in to `target`, and to what.
     fn login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
-    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::handle_notification`].
-    fn notify_others(&mut self);
 }
 
 /// What an image pair works on.

@@ -1,11 +1,13 @@
 //! The end of a command on the wire: its data as one sequence, then its response.
 
-use super::tasks::Announced;
 use crate::{
     Payload,
     fc::{Header, Link, OxId, RxId, frame::f_ctl},
-    fcp::iu::{Residual, data_header, encode_response, encode_sense, response_header},
-    scsi::{DataIn, Response},
+    fcp::iu::{data_header, encode_response, encode_sense, response_header},
+    scsi::{
+        DataIn, Response,
+        task::{Announced, Residual},
+    },
 };
 
 /// What a response answers.
@@ -17,14 +19,9 @@ pub(super) struct Answered {
 }
 
 pub(super) fn respond(link: &mut Link, answered: Answered, response: &Response) {
-    let Announced { data_in, data_out } = answered.announced;
     let data_len = u32::try_from(response.data.len()).unwrap_or(u32::MAX);
-    let residual = if data_out > 0 || response.data_out_len > 0 {
-        Residual::new(data_out, response.data_out_len)
-    } else {
-        Residual::new(data_in, data_len)
-    };
-    let send_len = data_len.min(data_in) as usize;
+    let residual = answered.announced.residual(data_len, response.data_out_len);
+    let send_len = data_len.min(answered.announced.data_in) as usize;
     if send_len > 0 {
         let header = ids(data_header(true), answered);
         match &response.data {

@@ -1,50 +1,36 @@
-//! The commands outstanding, in dense slots: a slot's number is the `IoId` and the RX_ID.
-
-use alloc::vec::Vec;
+//! The commands outstanding: a slot's number is the `IoId` and the RX_ID.
 
 use crate::{
     IoId,
     fc::{Header, OxId, RxId, frame::f_ctl},
     fcp::iu::{TransferReady, response_code},
-    scsi::{AfterMedium, Response, Wait},
+    scsi,
+    tasks::TaskId,
 };
 
 /// A command under way.
 #[derive(Debug, Default)]
 pub(super) struct Task {
-    pub(super) lun: u64,
-    pub(super) cdb: [u8; 16],
-    pub(super) announced: Announced,
+    pub(super) scsi: scsi::task::Task,
     pub(super) collect: Collect,
-    pub(super) work: Work,
 }
 
-/// Bytes that the initiator announced, by direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Announced {
-    pub(super) data_in: u32,
-    pub(super) data_out: u32,
+impl TaskId for OxId {
+    /// No command has it.
+    const NONE: Self = Self(0xffff);
 }
 
-/// What a task waits for, and what it does then.
-#[derive(Debug, Default)]
-pub(super) enum Work {
-    #[default]
-    Idle,
-    /// Data for the backend, then its `finish`.
-    Place(AfterMedium),
-    /// The backend's completion.
-    Medium(AfterMedium),
-    /// Parameters for the command itself.
-    Parameters(Vec<u8>),
-    /// The end of commands of other logins; then this answer.
-    Await(Wait, Response),
-}
+/// By OX_ID.
+pub(super) type Tasks = crate::tasks::Tasks<OxId, Task>;
 
-impl Work {
-    /// The backend holds an operation for it.
-    pub(super) fn is_with_backend(&self) -> bool {
-        matches!(self, Self::Place(_) | Self::Medium(_))
+impl Tasks {
+    /// The slot of an exchange. Its originator may not know the RX_ID yet.
+    #[inline]
+    pub(super) fn find_exchange(&self, ox_id: OxId, rx_id: RxId) -> Option<IoId> {
+        if rx_id == RxId::UNASSIGNED {
+            return self.find(ox_id);
+        }
+        (self.id(rx_id.0.into()) == Some(ox_id)).then(|| rx_id.0.into())
     }
 }
 
@@ -110,107 +96,19 @@ impl Collect {
     }
 }
 
-/// The table of tasks.
-#[derive(Debug)]
-pub(super) struct Tasks {
-    /// OX_ID of each slot; apart from the tasks, so that looking for one reads little memory.
-    ox_ids: Vec<Option<OxId>>,
-    /// Grows as slots are first taken: most logins use few of them.
-    slots: Vec<Task>,
-    free: Vec<u16>,
-    /// Slots from here on are free.
-    high: usize,
-}
-
-impl Tasks {
-    pub(super) fn new(count: u16) -> Self {
-        let count = count.clamp(1, 1024);
-        Self { ox_ids: alloc::vec![None; count.into()], slots: Vec::new(), free: (0..count).rev().collect(), high: 0 }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ox_ids.len() - self.free.len()
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.ox_ids.len()
-    }
-
-    /// The slot that the next task will have; `None` where all are taken.
-    #[inline]
-    pub(super) fn next_free(&self) -> Option<IoId> {
-        self.free.last().map(|slot| (*slot).into())
-    }
-
-    /// Takes the slot that `next_free` gave.
-    pub(super) fn insert(&mut self, id: IoId, ox_id: OxId, task: Task) {
-        let slot = self.free.pop().map(usize::from);
-        assert_eq!(slot, Some(id as usize), "the slot is the next that is free");
-        self.ox_ids[id as usize] = Some(ox_id);
-        if self.slots.len() == id as usize {
-            self.slots.push(task);
-        } else {
-            self.slots[id as usize] = task;
-        }
-        self.high = self.high.max(id as usize + 1);
-    }
-
-    /// Gives a slot back.
-    pub(super) fn remove(&mut self, id: IoId) -> Task {
-        assert!(self.ox_ids[id as usize].take().is_some(), "the slot is taken");
-        self.free.push(id as u16);
-        while self.high > 0 && self.ox_ids[self.high - 1].is_none() {
-            self.high -= 1;
-        }
-        core::mem::take(&mut self.slots[id as usize])
-    }
-
-    /// The slot of an exchange. Its originator may not know the RX_ID yet.
-    #[inline]
-    pub(super) fn find(&self, ox_id: OxId, rx_id: RxId) -> Option<IoId> {
-        if rx_id != RxId::UNASSIGNED {
-            return (self.ox_id(rx_id.0.into()) == Some(ox_id)).then(|| rx_id.0.into());
-        }
-        let slot = self.ox_ids[..self.high].iter().position(|other| *other == Some(ox_id))?;
-        Some(slot as IoId)
-    }
-
-    #[inline]
-    pub(super) fn ox_id(&self, id: IoId) -> Option<OxId> {
-        self.ox_ids.get(id as usize).copied().flatten()
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, id: IoId) -> &mut Task {
-        &mut self.slots[id as usize]
-    }
-
-    /// The lowest slot at or above `from` that is taken and whose task `wanted` accepts.
-    pub(super) fn next_where(&self, from: IoId, wanted: impl Fn(&Task) -> bool) -> Option<IoId> {
-        (from as usize..self.high)
-            .find(|slot| self.ox_ids[*slot].is_some() && wanted(&self.slots[*slot]))
-            .map(|slot| slot as IoId)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_dense_found_by_either_id_and_given_back() {
+    fn exchanges_are_found_by_either_id() {
         let mut tasks = Tasks::new(3);
-        for ox_id in [7, 8, 9] {
-            assert_eq!(tasks.next_free(), Some(u32::from(ox_id) - 7));
-            tasks.insert(u32::from(ox_id) - 7, OxId(ox_id), Task::default());
+        for (slot, ox_id) in [(0, 7), (1, 8)] {
+            tasks.insert(slot, OxId(ox_id), Task::default());
         }
-        assert_eq!((tasks.next_free(), tasks.len()), (None, 3));
-        assert_eq!(tasks.find(OxId(8), RxId::UNASSIGNED), Some(1));
-        assert_eq!((tasks.find(OxId(8), RxId(1)), tasks.find(OxId(8), RxId(2))), (Some(1), None));
-        assert_eq!(tasks.find(OxId(8), RxId(700)), None);
-        tasks.remove(1);
-        assert_eq!((tasks.find(OxId(8), RxId::UNASSIGNED), tasks.ox_id(1), tasks.ox_id(99)), (None, None, None));
-        assert_eq!((tasks.next_where(1, |_| true), tasks.next_free()), (Some(2), Some(1)));
+        let find = |rx_id| tasks.find_exchange(OxId(8), rx_id);
+        assert_eq!((find(RxId::UNASSIGNED), find(RxId(1))), (Some(1), Some(1)));
+        assert_eq!((find(RxId(0)), find(RxId(2)), find(RxId(700))), (None, None, None));
     }
 
     fn frame(parameter: u32, seq_cnt: u16, last: bool) -> Header {

@@ -9,20 +9,20 @@ use super::{
     exchange::TextExchange,
     link::{Admission, Link},
     respond::{Answered, respond},
-    tasks::{Announced, Task, Tasks, Work},
+    tasks::{Task, Tasks},
     wait::Managed,
 };
 use crate::{
-    Ending, Instant, IoId, Payload, Started, UnitError, Violation,
+    Ending, Instant, IoId, Payload, UnitError, Violation,
     iscsi::pdu::{
         Bhs, ConnectionId, DataOut, R2t, ScsiCommand, SessionHandle, TaskTag, TransferTag, control::reject_reason,
     },
-    scsi::{self, Next, Nexus, Response, Sense, Wait, WaitOutcome},
+    scsi::{
+        self, Nexus, Response,
+        task::{Announced, Work},
+    },
     wire::Transmit,
 };
-
-/// Parameter data that a command may bring. The longest list that a command of ours has fits many times.
-const PARAMETERS_LEN_MAX: u32 = 64 * 1024;
 
 /// A session in its full feature phase.
 pub(super) struct FullFeature {
@@ -66,40 +66,6 @@ enum DataKind {
     Out { solicited: bool, last: bool, bhs: Bhs },
 }
 
-impl Session {
-    /// Does what the device server says is next for a command: what then is awaited, and how many bytes of data it takes.
-    fn begin<B: IscsiBackend>(
-        &mut self,
-        now: Instant,
-        id: IoId,
-        next: Next,
-        link: &mut Link,
-        backend: &mut B,
-    ) -> (Work, u32) {
-        match next {
-            Next::Respond(response) => {
-                link.transmit.charge(Transmit::REQUEST + response.data.len());
-                (Work::Answer(response), 0)
-            }
-            Next::RespondAfter(endings, response) => {
-                (Work::Await(Wait::begin(now, endings, || backend.notify_others()), response), 0)
-            }
-            Next::Parameters { len } if len > PARAMETERS_LEN_MAX => {
-                (Work::Answer(check_condition(Sense::PARAMETER_LIST_LENGTH_ERROR)), 0)
-            }
-            Next::Parameters { len } => (Work::Parameters(Vec::with_capacity(len as usize)), len),
-            Next::Medium { unit, op, after } => {
-                let want = op.data_len();
-                match backend.start(now, id, unit, op) {
-                    Started::NeedData => (Work::Place(after), want),
-                    Started::Queued => (Work::Medium(after), 0),
-                    Started::Done(result) => (Work::Answer(self.nexus.medium_done(after, result)), 0),
-                }
-            }
-        }
-    }
-}
-
 impl FullFeature {
     pub(super) fn new(initiator: String, cid: ConnectionId, session: Option<Session>, window: u16) -> Self {
         let tasks = if session.is_some() { window.clamp(1, 1024) + IMMEDIATE_TASKS } else { 0 };
@@ -133,13 +99,13 @@ impl FullFeature {
         let mut session = self.session.take().expect("a session that was purged");
         session.nexus.end_purged(|is_meant, ending| {
             let before = self.tasks.len();
-            self.abort_where(|task| is_meant(task.lun), Some(ending), link, backend);
+            self.abort_where(|task| is_meant(task.scsi.lun), Some(ending), link, backend);
             self.tasks.len() < before
         });
         self.session = Some(session);
         // The rest of the PDU under way has no task any more.
         if let Current::Data { id, .. } = self.current
-            && self.tasks.itt(id).is_none()
+            && self.tasks.id(id).is_none()
         {
             self.current = Current::Drop;
         }
@@ -175,10 +141,8 @@ impl FullFeature {
                 let task = self.tasks.get_mut(id);
                 let offset = offset.saturating_add(at);
                 let bytes = &bytes[..task.collect.takes(offset, bytes.len())];
-                match &mut task.work {
-                    Work::Place(_) if !bytes.is_empty() => backend.place(id, offset, bytes),
-                    Work::Parameters(parameters) => parameters.extend_from_slice(bytes),
-                    _ => {}
+                if !bytes.is_empty() {
+                    task.scsi.data(id, offset, bytes, backend);
                 }
             }
         }
@@ -214,12 +178,11 @@ impl FullFeature {
     /// The backend is done with an operation.
     pub(super) fn complete(&mut self, id: IoId, result: Result<Option<Payload>, UnitError>, link: &mut Link) {
         // Another session may have aborted the task, which was heard of just now.
-        if self.tasks.itt(id).is_none() {
+        if self.tasks.id(id).is_none() {
             return;
         }
         let session = self.session.as_mut().expect("a discovery session has no tasks");
-        let Work::Medium(after) = self.tasks.get_mut(id).work else { unreachable!("the backend has no such task") };
-        let response = session.nexus.medium_done(after, result);
+        let response = self.tasks.get_mut(id).scsi.medium_done(&mut session.nexus, result);
         self.finish(id, &response, link);
     }
 
@@ -231,7 +194,7 @@ impl FullFeature {
         link: &mut Link,
         backend: &mut B,
     ) {
-        if self.release(id, link).work.is_with_backend() {
+        if self.release(id, link).scsi.work.is_with_backend() {
             backend.abort(id, ending.cloned());
         }
     }
@@ -279,7 +242,7 @@ impl FullFeature {
             link.reject(reject_reason::TOO_MANY_IMMEDIATE_COMMANDS, bhs);
             return Ok(());
         };
-        let (work, want) = session.begin(now, id, next, link, backend);
+        let (work, want) = Work::begin(now, id, next, &mut session.nexus, &mut link.transmit, backend);
         let is_quiet = immediate_len == 0 && (command.last || !command.write);
         if let (Work::Answer(response), true) = (&work, is_quiet) {
             // Done already, as reads of memory are: no task comes of it.
@@ -290,11 +253,8 @@ impl FullFeature {
         collect.set_want(want);
         let counted = !command.immediate;
         link.outstanding += u32::from(counted);
-        self.tasks.insert(
-            id,
-            command.itt,
-            Task { lun: command.lun, cdb: command.cdb, announced, counted, collect, work },
-        );
+        let scsi = scsi::task::Task { lun: command.lun, cdb: command.cdb, announced, work };
+        self.tasks.insert(id, command.itt, Task { scsi, counted, collect });
         if immediate_len > 0 {
             let kind = DataKind::Immediate { bhs: *bhs };
             self.current = Current::Data { id, offset: 0, len: immediate_len, kind };
@@ -311,7 +271,7 @@ impl FullFeature {
         let id = if solicited {
             let (slot, r2t_sn) = split_ttt(data.ttt);
             // Data of a task aborted meanwhile may still come, and are dropped like those of an ignored command.
-            let Some(_) = self.tasks.itt(slot).filter(|itt| *itt == data.itt) else { return };
+            let Some(_) = self.tasks.id(slot).filter(|itt| *itt == data.itt) else { return };
             let answering = self.tasks.get_mut(slot).collect.answering();
             if answering.is_none_or(|answering| make_ttt(slot, answering) != make_ttt(slot, r2t_sn)) {
                 link.reject(reject_reason::INVALID_PDU_FIELD, bhs);
@@ -364,15 +324,15 @@ impl FullFeature {
 
     /// Asks for more data of a task, or ends the collecting of them.
     fn advance<B: IscsiBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
-        let itt = self.tasks.itt_of_taken(id);
+        let itt = self.tasks.id_of_taken(id);
         let task = self.tasks.get_mut(id);
-        if matches!(task.work, Work::Medium(_)) {
+        if matches!(task.scsi.work, Work::Medium(_)) {
             return;
         }
         while let Some(ask) = task.collect.next_ask(&link.agreed) {
             let r2t = R2t {
                 last: true,
-                lun: task.lun,
+                lun: task.scsi.lun,
                 itt,
                 ttt: make_ttt(id, ask.r2t_sn),
                 stat_sn: link.stat_sn,
@@ -394,65 +354,31 @@ impl FullFeature {
         let session = self.session.as_mut().expect("a discovery session has no tasks");
         let task = self.tasks.get_mut(id);
         if let Some(fault) = task.collect.fault() {
-            if task.work.is_with_backend() {
+            if task.scsi.work.is_with_backend() {
                 backend.abort(id, None);
             }
-            return self.finish(id, &check_condition(fault), link);
+            return self.finish(id, &Response::check(fault), link);
         }
-        match core::mem::take(&mut task.work) {
-            Work::Answer(response) => self.finish(id, &response, link),
-            Work::Place(after) => match backend.finish(now, id) {
-                Started::Done(result) => {
-                    let response = session.nexus.medium_done(after, result);
-                    self.finish(id, &response, link);
-                }
-                Started::Queued | Started::NeedData => task.work = Work::Medium(after),
-            },
-            Work::Parameters(parameters) => {
-                let command = scsi::Command {
-                    lun: task.lun,
-                    cdb: &task.cdb,
-                    data_out_len: task.announced.data_out,
-                    data_in_len: task.announced.data_in,
-                };
-                let next = session.nexus.parameters(&command, &parameters, &*backend);
-                // What follows takes no data: they have been taken.
-                (task.work, _) = session.begin(now, id, next, link, backend);
-                self.collected(now, id, link, backend);
-            }
-            Work::Await(wait, response) => {
-                task.work = Work::Await(wait, response);
-                self.answer_awaited(now, id, link);
-            }
-            waiting @ (Work::Idle | Work::Medium(_)) => task.work = waiting,
+        match task.scsi.collected(now, id, &mut session.nexus, &mut link.transmit, backend) {
+            Some(response) => self.finish(id, &response, link),
+            None => self.awaits |= task.scsi.work.is_awaiting(),
         }
     }
 
     /// Answers a command that aborted others, where these have ended or take too long.
     pub(super) fn answer_awaited(&mut self, now: Instant, id: IoId, link: &mut Link) {
-        let task = self.tasks.get_mut(id);
-        let Work::Await(mut wait, response) = core::mem::take(&mut task.work) else {
-            unreachable!("asked of those that wait only")
-        };
-        match wait.outcome(now) {
-            WaitOutcome::Waits => {
-                task.work = Work::Await(wait, response);
-                self.awaits = true;
-            }
-            WaitOutcome::Ended => self.finish(id, &response, link),
-            WaitOutcome::TooLong => {
-                let failed = check_condition(Sense::INTERNAL_TARGET_FAILURE);
-                self.finish(id, &Response { data_out_len: response.data_out_len, ..failed }, link);
-            }
+        match self.tasks.get_mut(id).scsi.answer_awaited(now) {
+            Some(response) => self.finish(id, &response, link),
+            None => self.awaits = true,
         }
     }
 
     /// Answers a task and gives its slot back.
     fn finish(&mut self, id: IoId, response: &Response, link: &mut Link) {
-        let itt = self.tasks.itt_of_taken(id);
+        let itt = self.tasks.id_of_taken(id);
         let task = self.release(id, link);
         let r2ts_sent = task.collect.r2ts_sent();
-        respond(link, Answered { itt, announced: task.announced, r2ts_sent }, response);
+        respond(link, Answered { itt, announced: task.scsi.announced, r2ts_sent }, response);
     }
 
     fn release(&mut self, id: IoId, link: &mut Link) -> Task {
@@ -463,10 +389,6 @@ impl FullFeature {
         }
         task
     }
-}
-
-fn check_condition(sense: Sense) -> Response {
-    Response { status: scsi::status::CHECK_CONDITION, sense: Some(sense), data: scsi::DataIn::None, data_out_len: 0 }
 }
 
 /// A TTT names the slot and, to tell R2Ts of one task and of its predecessors apart, the R2TSN. It is never the reserved one.

@@ -4,7 +4,7 @@ use super::{
     IMMEDIATE_TASKS, IscsiBackend, Sessions,
     full_feature::FullFeature,
     link::{Admission, Flow, Link},
-    tasks::{Task, Work},
+    tasks::Task,
     wait::Managed,
 };
 use crate::{
@@ -54,7 +54,7 @@ impl FullFeature {
     pub(super) fn answer_ended(&mut self, now: Instant, link: &mut Link) -> Flow {
         self.awaits = false;
         let mut from = 0;
-        while let Some(id) = self.tasks.next_where(from, |task| matches!(task.work, Work::Await(..))) {
+        while let Some(id) = self.tasks.next_where(from, |task| task.scsi.work.is_awaiting()) {
             self.answer_awaited(now, id, link);
             from = id + 1;
         }
@@ -102,15 +102,15 @@ impl FullFeature {
                 None => function_response::NO_TASK,
             },
             function::ABORT_TASK_SET => {
-                self.abort_where(|task| task.lun == lun, Some(&own), link, backend);
+                self.abort_where(|task| task.scsi.lun == lun, Some(&own), link, backend);
                 self.tell_device(scsi::TaskManagement::AbortTaskSet, lun, endings)
             }
             function::CLEAR_TASK_SET => {
-                self.abort_where(|task| task.lun == lun, Some(&own), link, backend);
+                self.abort_where(|task| task.scsi.lun == lun, Some(&own), link, backend);
                 self.tell_device(scsi::TaskManagement::ClearTaskSet, lun, endings)
             }
             function::LOGICAL_UNIT_RESET => {
-                self.abort_where(|task| task.lun == lun, Some(&own), link, backend);
+                self.abort_where(|task| task.scsi.lun == lun, Some(&own), link, backend);
                 self.tell_device(scsi::TaskManagement::LogicalUnitReset, lun, endings)
             }
             function::TARGET_WARM_RESET | function::TARGET_COLD_RESET => {
@@ -123,7 +123,7 @@ impl FullFeature {
                 Some(_) => function_response::SUCCEEDED,
                 None => function_response::COMPLETE,
             },
-            function::QUERY_TASK_SET => match self.tasks.next_where(0, |task| task.lun == lun) {
+            function::QUERY_TASK_SET => match self.tasks.next_where(0, |task| task.scsi.lun == lun) {
                 Some(_) => function_response::SUCCEEDED,
                 None => function_response::COMPLETE,
             },

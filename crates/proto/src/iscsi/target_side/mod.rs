@@ -22,10 +22,13 @@ pub use connection::Connection;
 pub use sessions::Sessions;
 
 use super::{Credentials, DiscoveredTarget, Wishes, pdu::login::login_status};
-use crate::{Backend, Shared, scsi::Device};
+use crate::{
+    Shared,
+    scsi::{Device, ScsiBackend},
+};
 
 /// What an iSCSI target asks of the server behind it, beyond its volumes.
-pub trait IscsiBackend: Backend {
+pub trait IscsiBackend: ScsiBackend {
     /// The targets that `initiator` may log in to, for SendTargets.
     fn targets(&mut self, initiator: &str) -> Vec<DiscoveredTarget>;
     /// Who must prove what before it may discover.
@@ -34,8 +37,6 @@ pub trait IscsiBackend: Backend {
     fn login(&mut self, initiator: &str, target: &str) -> Result<LoginGrant, LoginRefusal>;
     /// Fills `bytes` for a challenge; a peer must not be able to guess them.
     fn random(&mut self, bytes: &mut [u8]);
-    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::handle_notification`].
-    fn notify_others(&mut self);
 }
 
 /// What a session works on.

@@ -1,10 +1,13 @@
 //! The end of a command on the wire: Data-In, with the status in the last where it may be, or a SCSI Response.
 
-use super::{link::Link, tasks::Announced};
+use super::link::Link;
 use crate::{
     Payload,
     iscsi::pdu::{Bhs, DataIn, ScsiResponse, TaskTag, TransferTag},
-    scsi::{self, Response, status},
+    scsi::{
+        self, Response, status,
+        task::{Announced, Residual},
+    },
 };
 
 /// What a response answers.
@@ -15,30 +18,11 @@ pub(super) struct Answered {
     pub(super) r2ts_sent: u32,
 }
 
-/// RFC 7143 §11.4.5: how what the command moved compares with what was announced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Residual {
-    overflow: bool,
-    underflow: bool,
-    count: u32,
-}
-
-impl Residual {
-    fn new(announced: u32, moved: u32) -> Self {
-        Self { overflow: moved > announced, underflow: moved < announced, count: moved.abs_diff(announced) }
-    }
-}
-
 /// Sends a command's response.
 pub(super) fn respond(link: &mut Link, answered: Answered, response: &Response) {
-    let Announced { data_in, data_out } = answered.announced;
     let data_len = u32::try_from(response.data.len()).unwrap_or(u32::MAX);
-    let residual = if data_out > 0 || response.data_out_len > 0 {
-        Residual::new(data_out, response.data_out_len)
-    } else {
-        Residual::new(data_in, data_len)
-    };
-    let send_len = data_len.min(data_in);
+    let residual = answered.announced.residual(data_len, response.data_out_len);
+    let send_len = data_len.min(answered.announced.data_in);
     // RFC 7143 §11.7.3: GOOD status without sense may ride in the last Data-In.
     let collapse = send_len > 0 && response.status == status::GOOD && response.sense.is_none();
     let sent = match &response.data {
