@@ -49,13 +49,13 @@ impl Clock {
 
 /// The wall clock, and how wrong the kernel takes it to be at most (`adjtimex(2)`).
 #[derive(Clone, Copy, Debug)]
-pub struct Wall {
+pub struct WallClock {
     pub unix_ns: u64,
     /// `None` where nothing keeps it in step.
     pub error_ns: Option<u64>,
 }
 
-impl Wall {
+impl WallClock {
     pub fn read() -> Self {
         // SAFETY: `timex` is plain numbers; all zeros are one, and ask for nothing to be changed.
         let mut timex: libc::timex = unsafe { std::mem::zeroed() };
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_wall_time_is_an_instant_until_it_has_passed() {
         let clock = Clock::start().with_wall_of_now();
-        let wall = Wall::read();
+        let wall = WallClock::read();
         let at = clock.at_unix_ns(wall.unix_ns + 60_000_000_000).unwrap();
         let left_ns = at.0 - clock.now().0;
         assert!((50_000_000_000..=60_000_000_000).contains(&left_ns), "{left_ns}");

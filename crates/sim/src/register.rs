@@ -13,7 +13,7 @@ pub(crate) type Value = u64;
 pub(crate) const ZEROS: Value = 0;
 
 /// Who may still do what was lost: a host's connect, by its number.
-pub(crate) type Way = (usize, u64);
+pub(crate) type HostConnection = (usize, u64);
 
 #[derive(Debug)]
 pub(crate) struct Register {
@@ -43,7 +43,7 @@ struct Underway {
     first: usize,
     count: usize,
     /// Whose it is once its connection is lost.
-    lost: Option<Way>,
+    lost: Option<HostConnection>,
 }
 
 #[derive(Debug)]
@@ -108,16 +108,16 @@ impl Register {
     }
 
     /// Nobody knows: it may still be done for as long as the server has that connection.
-    pub(crate) fn write_lost(&mut self, id: u64, way: Way) {
+    pub(crate) fn write_lost(&mut self, id: u64, connection: HostConnection) {
         if let Some(write) = self.writes.get_mut(&id) {
-            write.lost = Some(way);
+            write.lost = Some(connection);
         }
     }
 
     /// What was lost with a connection changes nothing more.
-    pub(crate) fn way_is_over(&mut self, way: Way) {
+    pub(crate) fn connection_is_over(&mut self, connection: HostConnection) {
         let over: Vec<u64> =
-            self.writes.iter().filter(|(_, write)| write.lost == Some(way)).map(|(id, _)| *id).collect();
+            self.writes.iter().filter(|(_, write)| write.lost == Some(connection)).map(|(id, _)| *id).collect();
         for id in over {
             self.settle(id, false);
         }
@@ -125,9 +125,10 @@ impl Register {
 
     /// A host has a new session, which ended its earlier ones with all that was under way there.
     pub(crate) fn host_is_new(&mut self, host: usize) {
-        let ways: Vec<Way> = self.writes.values().filter_map(|write| write.lost).filter(|way| way.0 == host).collect();
-        for way in ways {
-            self.way_is_over(way);
+        let connections: Vec<HostConnection> =
+            self.writes.values().filter_map(|write| write.lost).filter(|connection| connection.0 == host).collect();
+        for connection in connections {
+            self.connection_is_over(connection);
         }
     }
 
@@ -352,7 +353,7 @@ mod tests {
         assert!(register.is_busy(0, 1, None) && !register.is_busy(0, 1, Some(3)));
         let after = written(&mut register);
         assert!(finds(&mut register, lost) && finds(&mut register, after), "it may have come after the other");
-        register.way_is_over((3, 1));
+        register.connection_is_over((3, 1));
         let third = written(&mut register);
         assert!(!finds(&mut register, lost) && finds(&mut register, third));
     }

@@ -273,8 +273,8 @@ impl<'a> Trial<'a> {
     fn called(&mut self, number: u64) {
         match number {
             EXPIRE.. => {
-                let way = self.expiring[(number - EXPIRE) as usize];
-                self.board.borrow_mut().register.way_is_over(way);
+                let connection = self.expiring[(number - EXPIRE) as usize];
+                self.board.borrow_mut().register.connection_is_over(connection);
             }
             AGENT_BACK.. => self.agent_back((number - AGENT_BACK) as usize),
             RESTART => self.restart_server(),

@@ -15,7 +15,7 @@ use iotax_runtime::Clock;
 use super::{
     begin, local, report,
     samples::{self, Samples},
-    threads::{Finished, Plan, Standing, Threads, Unit, drive_once},
+    threads::{Finished, Plan, ThreadReport, Threads, Unit, drive_once},
     window::{Meters, Span},
 };
 use crate::{
@@ -69,7 +69,7 @@ struct Load {
     threads: Threads<Finished>,
     /// Set once all threads are ready: when the warm-up begins.
     begin_at: Arc<OnceLock<Instant>>,
-    reports: mpsc::Receiver<Standing>,
+    reports: mpsc::Receiver<ThreadReport>,
     driver: &'static str,
     samples: Samples,
 }
@@ -96,10 +96,10 @@ impl Load {
             }
             self.threads.wake();
             std::thread::sleep(OPENING_PERIOD);
-            for standing in self.reports.try_iter() {
-                self.driver = standing.driver.name();
-                ready[standing.thread] |= standing.ready;
-                unit = standing.unit.or(unit);
+            for report in self.reports.try_iter() {
+                self.driver = report.driver.name();
+                ready[report.thread] |= report.ready;
+                unit = report.unit.or(unit);
             }
         }
         unit
@@ -144,8 +144,8 @@ impl Load {
                 return;
             }
             self.threads.wake();
-            for standing in self.reports.try_iter() {
-                self.samples.add(standing.thread, standing.samples);
+            for report in self.reports.try_iter() {
+                self.samples.add(report.thread, report.samples);
             }
             while let Some(sample) = self.samples.next() {
                 output::emit(&Event::Sample(report::sample(&sample)));
@@ -164,7 +164,8 @@ impl Load {
             }
             told_at = now;
             self.threads.wake();
-            if let Some(Standing { progress_bytes: (done_bytes, total_bytes), .. }) = self.reports.try_iter().last() {
+            if let Some(ThreadReport { progress_bytes: (done_bytes, total_bytes), .. }) = self.reports.try_iter().last()
+            {
                 output::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
             }
         }

@@ -48,8 +48,8 @@ impl Plan {
     }
 }
 
-/// How a thread stands.
-pub(super) struct Standing {
+/// What a thread tells its coordinator, again and again.
+pub(super) struct ThreadReport {
     pub(super) thread: usize,
     pub(super) driver: DriverKind,
     /// Every connection of the thread stands.
@@ -209,7 +209,7 @@ pub(super) fn drive_once(
     plan: &Plan,
     start: &OnceLock<Instant>,
     config: DriverConfig,
-    reports: &mpsc::Sender<Standing>,
+    reports: &mpsc::Sender<ThreadReport>,
 ) -> Result<Finished, Failure> {
     let driver = Driver::new(config).map_err(failure::internal)?;
     let kind = driver.kind();
@@ -220,7 +220,7 @@ pub(super) fn drive_once(
         }
         let samples = node.samples(samples_told).to_vec();
         samples_told += samples.len();
-        let standing = Standing {
+        let report = ThreadReport {
             thread: index,
             driver: kind,
             ready: node.is_ready(),
@@ -229,7 +229,7 @@ pub(super) fn drive_once(
             progress_bytes: node.progress_bytes(),
         };
         // A coordinator that is gone has stopped this driver too.
-        let _ = reports.send(standing);
+        let _ = reports.send(report);
         Flow::Continue
     };
     driver.run(node, report).map_err(failure::internal)?;

@@ -34,7 +34,7 @@ struct Stretch {
 
 /// What was cut off files: it is freed by and by.
 #[derive(Debug, Default)]
-pub(super) struct Remains {
+pub(super) struct Unfreed {
     /// By file.
     cuts: Vec<Vec<Stretch>>,
     used: u64,
@@ -100,7 +100,7 @@ impl Data {
     }
 
     /// Cuts the file, or adds a hole to its end; what was cut off, but for the end of a chunk.
-    pub(super) fn set_size(&mut self, size: u64) -> Remains {
+    pub(super) fn set_size(&mut self, size: u64) -> Unfreed {
         self.size = size;
         let first = size.div_ceil(CHUNK);
         let beyond = self.stretches.split_off(&first.div_ceil(STRETCH_CHUNKS));
@@ -114,12 +114,12 @@ impl Data {
             }
         }
         self.used = used(self.stretches.values());
-        Remains::new(used(stretches.iter()), stretches)
+        Unfreed::new(used(stretches.iter()), stretches)
     }
 
     /// Its data, as what was cut off.
-    pub(super) fn into_remains(self) -> Remains {
-        Remains::new(self.used, self.stretches.into_values().collect())
+    pub(super) fn into_unfreed(self) -> Unfreed {
+        Unfreed::new(self.used, self.stretches.into_values().collect())
     }
 }
 
@@ -145,7 +145,7 @@ impl Stretch {
     }
 }
 
-impl Remains {
+impl Unfreed {
     fn new(used: u64, cut: Vec<Stretch>) -> Self {
         Self { used, cuts: if used > 0 { vec![cut] } else { Vec::new() } }
     }
@@ -260,20 +260,20 @@ mod tests {
             data.write(chunk * CHUNK, b"x");
         }
         let used = data.used();
-        let mut remains = data.set_size(STRETCH + 7 * CHUNK);
-        assert_eq!(remains.cuts[0].len(), 4, "three, and a part of one");
-        assert_eq!(data.used() + remains.used(), used, "all of it is still there");
+        let mut unfreed = data.set_size(STRETCH + 7 * CHUNK);
+        assert_eq!(unfreed.cuts[0].len(), 4, "three, and a part of one");
+        assert_eq!(data.used() + unfreed.used(), used, "all of it is still there");
         assert_eq!(data.stretches.values().map(|stretch| stretch.chunks.len()).sum::<usize>(), 4096 + 7);
         let mut steps = 0;
-        while !remains.is_empty() {
-            let before = remains.used();
-            remains.free_one();
-            assert!(before - remains.used() <= CHUNK + CHUNK_COST, "a chunk at a time");
+        while !unfreed.is_empty() {
+            let before = unfreed.used();
+            unfreed.free_one();
+            assert!(before - unfreed.used() <= CHUNK + CHUNK_COST, "a chunk at a time");
             steps += 1;
         }
         assert!(steps >= 4 * STRETCH_CHUNKS - 7);
-        assert_eq!(remains.used(), 0);
-        assert_eq!(data.into_remains().cuts[0].len(), 2);
+        assert_eq!(unfreed.used(), 0);
+        assert_eq!(data.into_unfreed().cuts[0].len(), 2);
     }
 
     #[test]
@@ -312,13 +312,13 @@ mod tests {
                     plain[at as usize..at as usize + len].copy_from_slice(&bytes);
                 } else {
                     let used = data.used();
-                    let mut remains = data.set_size(at);
-                    let after = data.used() + remains.used();
+                    let mut unfreed = data.set_size(at);
+                    let after = data.used() + unfreed.used();
                     assert!(after <= used && after + CHUNK >= used, "all but the end of a chunk");
-                    while !remains.is_empty() {
-                        remains.free_one();
+                    while !unfreed.is_empty() {
+                        unfreed.free_one();
                     }
-                    assert_eq!(remains.used(), 0);
+                    assert_eq!(unfreed.used(), 0);
                     plain.resize(at as usize, 0);
                 }
                 assert_eq!(data.size(), plain.len() as u64);

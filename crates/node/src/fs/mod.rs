@@ -25,7 +25,7 @@ use iotax_proto::{
     rpc::Credentials,
 };
 
-use data::Remains;
+use data::Unfreed;
 use directory::Directory;
 use inode::{Content, Inode, Owner};
 
@@ -77,7 +77,7 @@ pub struct Tree {
     next: Number,
     /// Of heap, without what remains of files.
     used_bytes: u64,
-    remains: Remains,
+    unfreed: Unfreed,
     volumes: Vec<Arc<VolumeFile>>,
 }
 
@@ -95,7 +95,7 @@ impl Tree {
             inodes: BTreeMap::from([(ROOT, root)]),
             next: FIRST_ORDINARY,
             used_bytes: 0,
-            remains: Remains::default(),
+            unfreed: Unfreed::default(),
             volumes: Vec::new(),
         }
     }
@@ -154,7 +154,7 @@ impl Tree {
         let inode = self.inodes.get_mut(&number).ok_or(UnitError::NoUnit)?;
         let data = inode.data_mut().ok_or(UnitError::NoUnit)?;
         let growth = data.growth(offset, end);
-        if !make_room(self.limits.bytes, self.used_bytes + growth, &mut self.remains) {
+        if !make_room(self.limits.bytes, self.used_bytes + growth, &mut self.unfreed) {
             return Err(UnitError::NoSpace);
         }
         data.write(offset, bytes);
@@ -165,13 +165,13 @@ impl Tree {
 
     /// Whether something remains of files that were removed or cut: `free_some` is to be called again and again.
     pub fn has_remains(&self) -> bool {
-        !self.remains.is_empty()
+        !self.unfreed.is_empty()
     }
 
     /// Frees a bounded part of that, about 1 MiB.
     pub fn free_some(&mut self) {
         for _ in 0..FREED_AT_ONCE {
-            self.remains.free_one();
+            self.unfreed.free_one();
         }
     }
 
@@ -210,7 +210,7 @@ impl Tree {
     fn charge(&mut self, inodes: u64, more: u64) -> Result<(), FileError> {
         let bytes = self.used_bytes + inodes * INODE_COST + more;
         let is_one_too_many = self.inodes.len() as u64 + inodes > self.limits.files;
-        if is_one_too_many || !make_room(self.limits.bytes, bytes, &mut self.remains) {
+        if is_one_too_many || !make_room(self.limits.bytes, bytes, &mut self.unfreed) {
             return Err(FileError::NoSpace);
         }
         self.used_bytes = bytes;
@@ -220,9 +220,9 @@ impl Tree {
 
 /// Frees as much of what remains as it takes to have `bytes` in use; false where that is too much. One call's growth is bounded,
 /// and so is this.
-fn make_room(limit: u64, bytes: u64, remains: &mut Remains) -> bool {
-    while bytes + remains.used() > limit && !remains.is_empty() {
-        remains.free_one();
+fn make_room(limit: u64, bytes: u64, unfreed: &mut Unfreed) -> bool {
+    while bytes + unfreed.used() > limit && !unfreed.is_empty() {
+        unfreed.free_one();
     }
     bytes <= limit
 }

@@ -415,7 +415,7 @@ impl Tree {
         match &mut inode.content {
             Content::File(data) => {
                 let before = data.used();
-                self.remains.add(data.set_size(size));
+                self.unfreed.add(data.set_size(size));
                 self.used_bytes -= before - data.used();
                 inode.touch(time);
                 Ok(())
@@ -447,7 +447,7 @@ impl Tree {
         let held = match inode.content {
             Content::File(data) => {
                 let held = data.used();
-                self.remains.add(data.into_remains());
+                self.unfreed.add(data.into_unfreed());
                 held
             }
             Content::Link(path) => path.len() as u64,

@@ -352,9 +352,9 @@ fn a_large_file_that_is_removed_or_cut_is_freed_in_steps_and_its_room_is_there_a
         assert!(tree.used_bytes() < full / 100 && tree.space().free_bytes > BYTES / 100 * 99, "it counts no more");
         let mut steps = 0;
         while tree.has_remains() {
-            let before = tree.remains.used();
+            let before = tree.unfreed.used();
             tree.free_some();
-            assert!(before - tree.remains.used() <= 17 << 16, "about 1 MiB at a time");
+            assert!(before - tree.unfreed.used() <= 17 << 16, "about 1 MiB at a time");
             steps += 1;
         }
         assert!(steps >= filled / 17, "{steps} for {filled} chunks");
@@ -370,10 +370,10 @@ fn what_remains_of_files_gives_way_to_what_is_written() {
     let file = new_file(&mut tree, "a");
     let filled = fill(&mut tree, file);
     tree.remove(&root(), top, b"a").expect("removed");
-    assert!(tree.remains.used() > BYTES / 10 * 9);
+    assert!(tree.unfreed.used() > BYTES / 10 * 9);
     let next = new_file(&mut tree, "b");
     assert_eq!(fill(&mut tree, next), filled, "there is as much room as before, though nobody has freed it yet");
-    assert!(tree.used_bytes() + tree.remains.used() <= BYTES, "and never more heap than the limit");
+    assert!(tree.used_bytes() + tree.unfreed.used() <= BYTES, "and never more heap than the limit");
     check(&tree);
 }
 

@@ -30,27 +30,27 @@ pub(crate) struct ThreadState {
     pub(crate) disks: Rc<RefCell<Disks>>,
     pub(crate) random: RefCell<Unpredictable>,
     /// Exports whose trees have something to free, see `Tree::free_some`.
-    pub(crate) remains: RefCell<VecDeque<usize>>,
+    pub(crate) unfreed: RefCell<VecDeque<usize>>,
 }
 
 impl ThreadState {
     /// Some of an export's files were removed or cut.
     pub(crate) fn has_remains(&self, export: usize) {
-        let mut remains = self.remains.borrow_mut();
-        if !remains.contains(&export) {
-            remains.push_back(export);
+        let mut unfreed = self.unfreed.borrow_mut();
+        if !unfreed.contains(&export) {
+            unfreed.push_back(export);
         }
     }
 
     /// Frees a part of what remains of files, of one export after the other.
     pub(super) fn free_some(&self) {
-        let next = self.remains.borrow_mut().pop_front();
+        let next = self.unfreed.borrow_mut().pop_front();
         if let Some((export, tree)) = next.and_then(|export| Some((export, self.server.exported.get(export)?.tree()?)))
         {
             let mut tree = tree.lock();
             tree.free_some();
             if tree.has_remains() {
-                self.remains.borrow_mut().push_back(export);
+                self.unfreed.borrow_mut().push_back(export);
             }
         }
     }

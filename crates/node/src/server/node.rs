@@ -77,7 +77,7 @@ impl ServerNode {
         Self {
             thread,
             serial: 0,
-            state: Rc::new(ThreadState { server, volumes, disks, random, remains: RefCell::default() }),
+            state: Rc::new(ThreadState { server, volumes, disks, random, unfreed: RefCell::default() }),
             connections: Vec::new(),
             open: 0,
             open_of: HashMap::new(),
@@ -378,7 +378,7 @@ impl Node for ServerNode {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let state = &self.state;
-        let has_long_work = state.disks.borrow().has_turn() || !state.remains.borrow().is_empty();
+        let has_long_work = state.disks.borrow().has_turn() || !state.unfreed.borrow().is_empty();
         if has_long_work || (!self.backlogged.is_empty() && self.may_go_on()) {
             return Some(Instant(0));
         }

@@ -208,8 +208,8 @@ impl Agent {
         for (index, link) in links.into_iter().enumerate() {
             let Some(to) = link.to else { continue };
             let connect = self.connect(ConnId(index as u32 + 1), to);
-            let way = (self.character.host, connect);
-            self.workers.push(Worker::new(link.initiator, self.character.depth, way));
+            let connection = (self.character.host, connect);
+            self.workers.push(Worker::new(link.initiator, self.character.depth, connection));
         }
     }
 

@@ -8,7 +8,7 @@ use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Payload, Tag,
 use crate::{
     board::{Board, SharedBoard},
     disk::SECTOR,
-    register::{Way, content},
+    register::{HostConnection, content},
 };
 
 /// Sectors of an I/O at most, and of one that looks at everything.
@@ -18,7 +18,7 @@ const LOOK_SECTORS: usize = 64;
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a connection, not the states of a machine")]
 pub(crate) struct Worker {
     initiator: AnyInitiator,
-    way: Way,
+    connection: HostConnection,
     tags: Vec<Option<Command>>,
     pub(super) is_ready: bool,
     pub(super) closed: bool,
@@ -42,10 +42,10 @@ enum Command {
 }
 
 impl Worker {
-    pub(super) fn new(initiator: AnyInitiator, depth: u32, way: Way) -> Self {
+    pub(super) fn new(initiator: AnyInitiator, depth: u32, connection: HostConnection) -> Self {
         Self {
             initiator,
-            way,
+            connection,
             tags: (0..depth).map(|_| None).collect(),
             is_ready: false,
             closed: false,
@@ -101,7 +101,7 @@ impl Worker {
         let count = (random.below(SECTORS_MAX) as usize + 1).next_multiple_of(grain);
         let first = random.below((sectors - count) as u64 + 1) as usize / grain * grain;
         let what = random.below(100);
-        let own = matches!(self.initiator, AnyInitiator::Iscsi(_)).then_some(self.way.0);
+        let own = matches!(self.initiator, AnyInitiator::Iscsi(_)).then_some(self.connection.0);
         let (command, io) = if what < 10 {
             flush(&mut board)
         } else if what < 60 && !board.register.is_busy(first, count, own) {
@@ -193,7 +193,7 @@ impl Worker {
         use_it: impl FnOnce(&mut AnyInitiator, &mut dyn InitiatorEvents) -> Result<(), Violation>,
     ) {
         let mut events = Events {
-            way: self.way,
+            connection: self.connection,
             tags: &mut self.tags,
             is_ready: &mut self.is_ready,
             closed: &mut self.closed,
@@ -220,7 +220,7 @@ fn read(board: &mut Board, first: usize, count: usize) -> (Command, Io) {
 }
 
 struct Events<'a> {
-    way: Way,
+    connection: HostConnection,
     tags: &'a mut [Option<Command>],
     is_ready: &'a mut bool,
     closed: &'a mut bool,
@@ -276,7 +276,7 @@ impl InitiatorEvents for Events<'_> {
                 *self.looked_failed = true;
             }
             (Command::Write { id }, Ok(())) => register.write_done(id),
-            (Command::Write { id }, Err(IoError::ConnectionLost)) => register.write_lost(id, self.way),
+            (Command::Write { id }, Err(IoError::ConnectionLost)) => register.write_lost(id, self.connection),
             (Command::Write { id }, Err(_)) => register.write_failed(id),
             (Command::Flush { id }, result) => {
                 if result.is_ok() {

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use iotax_node::failure::{Failure, FailureKind};
 use iotax_proto::Instant;
-use iotax_runtime::{Clock, clock::Wall};
+use iotax_runtime::{Clock, clock::WallClock};
 
 use super::BEGIN_AFTER;
 use crate::{
@@ -30,7 +30,7 @@ impl Commands {
                 // A session that has ended hears nothing any more.
                 Some(Ok(SessionCommand::Start { at_unix_ns })) => _ = sender.send(at_unix_ns),
                 Some(Ok(SessionCommand::Clock)) => {
-                    let Wall { unix_ns, error_ns } = Wall::read();
+                    let WallClock { unix_ns, error_ns } = WallClock::read();
                     output::emit(&Event::Clock(ClockEvent { unix_ns, error_ns }));
                 }
                 Some(Ok(SessionCommand::Renew)) => {}
@@ -50,7 +50,7 @@ impl Commands {
         let now = clock.now();
         let in_time = clock.at_unix_ns(at_unix_ns).filter(|at| at.since(now) >= BEGIN_AFTER);
         let at = in_time.ok_or_else(|| {
-            let late_ns = Wall::read().unix_ns.saturating_sub(at_unix_ns);
+            let late_ns = WallClock::read().unix_ns.saturating_sub(at_unix_ns);
             Failure::new(FailureKind::Late, format!("heard of the start {late_ns} ns too late"), "start")
         })?;
         let left_ns = u64::try_from(at.since(now).as_nanos()).unwrap_or(u64::MAX);

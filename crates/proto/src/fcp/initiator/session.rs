@@ -18,7 +18,7 @@ use crate::{
     fcp::iu::{Command, ResponseIu, TransferReady, function, response_code, service},
     scsi::{
         self,
-        initiator::{Probe, Probed, Question},
+        initiator::{Probe, ProbeCommand, Probed},
     },
 };
 
@@ -249,7 +249,7 @@ impl Session {
     ) -> Result<(), Violation> {
         let Phase::Probe(probe) = &mut self.phase else { return Err(unexpected()) };
         match probe.end(response.status, response.sense)? {
-            Probed::Ask(question) => self.ask(&question),
+            Probed::Ask(command) => self.ask(&command),
             Probed::Known(geometry) => {
                 self.identity = probe.take_identity();
                 let lun = scsi::encode_lun(self.config.lun);
@@ -260,12 +260,12 @@ impl Session {
         Ok(())
     }
 
-    fn ask(&mut self, question: &Question) {
+    fn ask(&mut self, probe: &ProbeCommand) {
         let command = Command {
             lun: scsi::encode_lun(self.config.lun),
-            reads: question.len > 0,
-            cdb: question.cdb,
-            data_len: question.len.into(),
+            reads: probe.len > 0,
+            cdb: probe.cdb,
+            data_len: probe.len.into(),
             ..Command::default()
         };
         self.link.send(Header { ox_id: ox_id::PROBE, ..Command::header() }, &command.encode());

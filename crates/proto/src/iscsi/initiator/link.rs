@@ -10,7 +10,7 @@ use crate::{
         },
         serial::is_before,
     },
-    scsi::initiator::Question,
+    scsi::initiator::ProbeCommand,
 };
 
 /// ITTs of everything but I/Os: their low halves lie above every tag.
@@ -83,17 +83,17 @@ impl Default for Link {
 
 impl Link {
     /// Sends a question of the probe; there is one at a time.
-    pub(super) fn ask(&mut self, lun: u64, question: &Question) {
+    pub(super) fn ask(&mut self, lun: u64, probe: &ProbeCommand) {
         let command = ScsiCommand {
             last: true,
-            read: question.len > 0,
+            read: probe.len > 0,
             attribute: ATTRIBUTE_SIMPLE,
             lun,
             itt: control_itt::PROBE,
-            expected_data_len: question.len.into(),
+            expected_data_len: probe.len.into(),
             cmd_sn: self.take_cmd_sn(),
             exp_stat_sn: self.exp_stat_sn,
-            cdb: question.cdb,
+            cdb: probe.cdb,
             ..ScsiCommand::default()
         };
         self.header(&command.encode());

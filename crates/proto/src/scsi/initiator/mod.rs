@@ -17,4 +17,4 @@ pub use parsers::{
     BlockLimits, Capacity, Inquiry, parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry,
     parse_report_luns, parse_serial, parse_vpd_pages, parse_write_protect,
 };
-pub use probe::{Probe, Probed, Question};
+pub use probe::{Probe, ProbeCommand, Probed};

@@ -27,7 +27,7 @@ enum ProbeStep {
 
 /// A command whose answer is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Question {
+pub struct ProbeCommand {
     pub cdb: CdbBytes,
     /// Most bytes of the answer.
     pub len: u8,
@@ -36,7 +36,7 @@ pub struct Question {
 /// How the questions stand after an answer.
 #[derive(Debug)]
 pub enum Probed {
-    Ask(Question),
+    Ask(ProbeCommand),
     Known(Geometry),
 }
 
@@ -56,7 +56,7 @@ pub struct Probe {
 
 impl Probe {
     /// With the first question.
-    pub fn begin(max_io_len: u32) -> (Self, Question) {
+    pub fn begin(max_io_len: u32) -> (Self, ProbeCommand) {
         let mut probe = Self {
             step: ProbeStep::TestUnitReady,
             tries: 0,
@@ -144,7 +144,7 @@ impl Probe {
         Ok(Geometry { size_bytes, block_size: capacity.block_size, max_io_bytes, read_only: self.read_only })
     }
 
-    fn ask(&mut self, step: ProbeStep) -> Question {
+    fn ask(&mut self, step: ProbeStep) -> ProbeCommand {
         let len = ANSWER_LEN_MAX;
         let (cdb, len): (CdbBytes, u8) = match step {
             ProbeStep::TestUnitReady => (test_unit_ready(), 0),
@@ -158,7 +158,7 @@ impl Probe {
         self.step = step;
         self.tries += 1;
         self.answer.clear();
-        Question { cdb, len }
+        ProbeCommand { cdb, len }
     }
 }
 
