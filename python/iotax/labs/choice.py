@@ -38,7 +38,9 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
     if study.lab.hosts is not None:
         try:
             from iotax.labs.hosts.lab import HostsLab  # noqa: PLC0415
+
+            return HostsLab(study, plan, find_engine(), frozenset(given))
         except ModuleNotFoundError as error:
-            raise EngineError("missing", f"the hosts lab needs {error.name}: pip install 'iotax[hosts]'") from error
-        return HostsLab(study, plan, find_engine(), frozenset(given))
+            extra = "hosts" if study.lab.hosts.cluster == "ssh" else "cluster"
+            raise EngineError("missing", f"this study needs {error.name}: pip install 'iotax[{extra}]'") from error
     return LoopbackLab(study, plan, find_engine(), frozenset(given))

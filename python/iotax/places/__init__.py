@@ -1,4 +1,5 @@
-"""Where a lab's commands run: this machine (`here`), a guest of the vm lab (`guest`), a host behind SSH (`ssh`).
+"""Where a lab's commands run: this machine (`here`), a guest of the vm lab (`guest`), a host (`host`) behind
+SSH (`ssh`) or a Dask scheduler (`workers`, with `agent` there).
 
 What a place must do stands in `base`: install the engine, start a task with its document, hand on its events one by
 one, take lines for it, end it, and run a short command. Everything is asynchronous, so that one thread waits for

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +14,10 @@ from typing import Any
 import asyncssh
 
 from iotax.engine import EngineError
-from iotax.places.base import COMMAND_S, FOLDER, Binary, Event, HostFault, Place, last_words
+from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
+from iotax.places.host import HostPlace
 from iotax.places.piped import STOP_S, Piped
 from iotax.study.hosts import Host
-from iotax.units import format_size
 
 CONNECT_S = 15.0
 KEEPALIVE_S, KEEPALIVES = 5, 3
@@ -29,17 +28,13 @@ _PART_BYTES = 64 << 10
 """Of a command's output, read at a time."""
 
 
-class Link(Place):
+class Link(HostPlace):
     """The connection to one host, made anew where it was lost."""
 
     def __init__(self, host: Host, handshakes: asyncio.Semaphore) -> None:
-        self.host, self._handshakes = host, handshakes
+        super().__init__(host)
+        self._handshakes = handshakes
         self._connection: asyncssh.SSHClientConnection | None = None
-        self._installed = ""
-
-    @property
-    def name(self) -> str:
-        return self.host.name
 
     async def connection(self) -> asyncssh.SSHClientConnection:
         """Raises HostFault."""
@@ -71,8 +66,6 @@ class Link(Place):
         return str(done.stdout or "")
 
     async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
-        """Exit status (None for a signal) and the last output of a command that may fail, of which no more is kept
-        while it runs. Raises HostFault, TimeoutError."""
         connection = await self.connection()
         kept = b""
         try:
@@ -94,36 +87,16 @@ class Link(Place):
             raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: {_said(error)}") from error
         return process.exit_status, kept.decode(errors="replace")
 
-    async def install(self, binary: Binary) -> str:
-        """Copies it where it is not yet."""
+    async def _reach(self) -> None:
+        await self.connection()
+
+    async def _put(self, binary: Binary, path: str) -> None:
         connection = await self.connection()
-        if self._installed == binary.digest:
-            return binary.remote
-        # A name of its own: another study may copy the same engine at the same time.
-        part = f"{binary.remote}.{secrets.token_hex(8)}"
-        there = f"test -x {binary.remote} && sha256sum {binary.remote} || true"
         try:
-            if not (await self.run(there)).startswith(binary.digest):
-                await self.run(f"mkdir -p {FOLDER} && chmod 700 {FOLDER}")
-                async with connection.start_sftp_client() as sftp:
-                    await sftp.put(str(binary.path), part)
-                    await sftp.chmod(part, 0o700)
-                    if not (await self.run(f"sha256sum {part}")).startswith(binary.digest):
-                        await sftp.remove(part)
-                        raise HostFault(self.name, "the engine was copied and differs there", "io")
-                    await sftp.posix_rename(part, binary.remote)
-        except (OSError, asyncssh.Error) as error:
-            with contextlib.suppress(HostFault):
-                await self.run(f"rm -f {part}; rmdir {FOLDER} 2>/dev/null")
-            said = (
-                f"the engine cannot be copied: {_said(error)}; it takes {format_size(binary.path.stat().st_size)} there"
-            )
-            raise HostFault(self.name, said, "io") from error
-        said = await self.run(f"{binary.remote} --version")
-        if not said.startswith("iotax-engine"):
-            raise HostFault(self.name, f"the copied engine does not run there: {said.strip()}", "missing")
-        self._installed = binary.digest
-        return binary.remote
+            async with connection.start_sftp_client() as sftp:
+                await sftp.put(str(binary.path), path)
+        except asyncssh.Error as error:
+            raise OSError(_said(error)) from error
 
     async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Remote:
         remote = Remote(self.name, await self.process(command), document.get("lease_ns"), on_log)

@@ -302,6 +302,22 @@ def _how_events(summary: Summary) -> list[str]:
     return [] if reason is None else [f"Instructions and cycles were not counted: {reason}."]
 
 
+def _how_workers(summary: Summary) -> list[str]:
+    """Of hosts that Dask workers reach."""
+    shares = [
+        part.busy_ns / part.window_ns
+        for run in summary.data.runs
+        for part in run.result.cpu
+        if (part.role, part.layer) == ("other", "process") and part.window_ns
+    ]
+    if not shares:
+        return []
+    return [
+        "The hosts were reached by a Dask worker on each, which runs beside what is measured: it took up to "
+        f"{max(shares):.1%} of a core over a window. It is part of the machines' figures, not of the processes'."
+    ]
+
+
 def _how_cpu(summary: Summary) -> list[str]:
     if isinstance(summary.data.study, ImportedStudy):
         return imported.how_cpu(summary)
@@ -315,6 +331,7 @@ def _how_cpu(summary: Summary) -> list[str]:
         "softirqs included. The remainder is shown as the rest of the machine.",
     ]
     text += _how_events(summary)
+    text += _how_workers(summary)
     kernel = any(run.result.facts.stack == "kernel" for run in summary.data.runs)
     if kernel:
         text.append(

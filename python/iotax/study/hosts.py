@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_serializer, model_validator
 
 from iotax.study.fields import Driver, Duration, Section
 from iotax.trial import LevelValue
@@ -66,6 +66,34 @@ class Hook(Section):
     """Names of variables of iotax's own environment that the command is given, such as secrets. No value is kept."""
 
 
+class Tls(Section):
+    """Certificates for a Dask scheduler, as files in PEM form on this machine."""
+
+    ca: str
+    """Of the authority that signed the scheduler's certificate."""
+    cert: str
+    """iotax's own."""
+    key: str
+    """The private key of `cert`."""
+
+
+class Cluster(Section):
+    """Dask workers that run on the hosts. A host is the worker that has its name (`dask worker --name h1`), else the
+    one on the machine with its name, else the one at its address."""
+
+    scheduler: Annotated[str, Field(pattern=r"^(tcp|tls)://[^/\s]+:[0-9]+$")]
+    """Of a scheduler that runs already: tcp://HOST:PORT or tls://HOST:PORT. Whoever reaches one over tcp can run
+    commands on every host."""
+    tls: Tls | None = None
+    """For tls://."""
+
+    @model_validator(mode="after")
+    def _tls_both_or_neither(self) -> Cluster:
+        if self.scheduler.startswith("tls:") != (self.tls is not None):
+            raise ValueError("`tls: {ca: …, cert: …, key: …}` belongs to a scheduler at tls://, and to no other")
+        return self
+
+
 class Hosts(Section):
     """Real hosts over SSH: one start, one window, every host's CPU. Nothing is installed on them but the engine, a
     single file in ~/.cache/iotax."""
@@ -76,12 +104,20 @@ class Hosts(Section):
     """Hosts whose CPU is read too. The first one serves the embedded protocols, at its `data_address`."""
     hypervisors: list[_NAME | Hypervisor] = Field(default=[])
     """Hosts that the initiators run on, where they are virtual: names, or {name: esx1, kind: esxi, user: root}."""
+    cluster: Literal["ssh"] | Cluster = "ssh"
+    """How the hosts are reached: ssh, or by Dask workers that run on them, as {scheduler: "tcp://10.0.0.1:8786"}."""
     driver: Driver = "auto"
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
     threads: Annotated[int, Field(ge=1)] = 1
     """Threads of the server, where a target serves."""
     hooks: list[Hook] = Field(default=[])
     """Commands on named hosts before and after the study, each block or each trial, in the order of the file."""
+
+    @model_serializer(mode="wrap")
+    def _without_ssh(self, handler: Any) -> dict[str, Any]:
+        """Studies over SSH are written as they were before there was anything else: they keep their digests."""
+        dumped = handler(self)
+        return {name: value for name, value in dumped.items() if name != "cluster" or value != "ssh"}
 
     def hook_host(self, hook: Hook) -> Host:
         """Where it runs: a host of the lab, or one of its own."""

@@ -67,6 +67,8 @@ def reference() -> str:
     for title, name in (
         ("lab: {hosts: {initiators: [{…}]}}", "Host"),
         ("lab: {hosts: {hypervisors: [{…}]}}", "Hypervisor"),
+        ("lab: {hosts: {cluster: {…}}}", "Cluster"),
+        ("lab: {hosts: {cluster: {tls: {…}}}}", "Tls"),
         ("connection: {chap: {…}}", "Chap"),
         ("connection: {chap: {mutual: {…}}}", "Secret"),
         ("connection: {dhchap: {…}}", "DhChap"),

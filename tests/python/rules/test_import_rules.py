@@ -81,11 +81,29 @@ def test_places_know_no_lab_and_labs_reach_hosts_through_them_alone() -> None:
     places = modules_of("places")
     assert importers_of(beyond, places) == []
     assert importers_of({"iotax.study"}, places) == [
-        "python/iotax/places/ssh.py imports iotax.study.hosts",
-        "python/iotax/places/ssh.py imports iotax.study.hosts.Host",
+        f"python/iotax/places/{each}"
+        for each in (
+            "host.py imports iotax.study.hosts",
+            "host.py imports iotax.study.hosts.Host",
+            "ssh.py imports iotax.study.hosts",
+            "ssh.py imports iotax.study.hosts.Host",
+            "workers.py imports iotax.study.hosts",
+            "workers.py imports iotax.study.hosts.Host",
+            "workers.py imports iotax.study.hosts.Tls",
+        )
     ]
     hosts = PACKAGE / "labs" / "hosts" / "esxtop.py"
     assert importers_of({"asyncssh"}, modules_of("labs")) == importers_of({"asyncssh"}, [hosts])
+
+
+def test_dask_is_known_to_one_place_and_its_agent_takes_nothing_but_pythons_own_library() -> None:
+    dask = {"dask", "distributed", "dask_jobqueue", "cloudpickle"}
+    everything = sorted(PACKAGE.rglob("*.py"))
+    assert importers_of(dask, everything) == importers_of(dask, [PACKAGE / "places" / "workers.py"])
+    assert importers_of({"iotax"}, [PACKAGE / "places" / "agent.py"]) == []
+    # Studies over SSH load none of it.
+    users = {line.partition(" ")[0] for line in importers_of({"iotax.places.workers"}, everything)}
+    assert users == {"python/iotax/labs/hosts/reach.py"}
 
 
 def test_generators_are_told_apart_in_their_table_alone() -> None:

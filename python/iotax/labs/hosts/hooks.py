@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from iotax.places import HostFault
-from iotax.places.ssh import Link
+from iotax.places.host import HostPlace
 from iotax.study import Study
 from iotax.study.hosts import Hook, Hosts, Moment
 from iotax.trial import LevelValue
@@ -26,7 +26,7 @@ class Hooks:
 
     study: Study
     lab: Hosts
-    links: Mapping[str, Link]
+    links: Mapping[str, HostPlace]
     """By name of host, of all that hooks name."""
     _said: list[str] = field(default_factory=list)
 

@@ -12,6 +12,7 @@ from iotax.labs.hosts.esxtop import Esxtop
 from iotax.labs.hosts.measure import Job, each_of
 from iotax.labs.hosts.merge import Observed
 from iotax.places import HostFault
+from iotax.places.host import HostPlace
 from iotax.places.ssh import Link
 from iotax.records import CpuTime, CpuUse
 from iotax.study.hosts import Hypervisor
@@ -20,18 +21,10 @@ from iotax.study.hosts import Hypervisor
 class Hypervisors:
     """Of one study."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
-        self._links = {link.name: link for link in links}
-        self._spec = {link.name: link.host for link in links if isinstance(link.host, Hypervisor)}
+    def __init__(self, linux: Sequence[HostPlace], esxi: Sequence[Link]) -> None:
+        self.linux, self.esxi = linux, esxi
+        self._spec = {each.name: each.host for each in [*linux, *esxi] if isinstance(each.host, Hypervisor)}
         self._esxtops: list[Esxtop] = []
-
-    @property
-    def linux(self) -> list[Link]:
-        return [self._links[name] for name, spec in self._spec.items() if spec.kind == "linux"]
-
-    @property
-    def esxi(self) -> list[Link]:
-        return [self._links[name] for name, spec in self._spec.items() if spec.kind == "esxi"]
 
     def __contains__(self, host: str) -> bool:
         return host in self._spec
@@ -83,7 +76,7 @@ class Hypervisors:
         known = {"host": host, "window_ns": window_ns, "role": role, "background_ns": background_ns}
         return [*parts, machine.model_copy(update=known)]
 
-    async def _pids(self, link: Link) -> dict[str, int]:
+    async def _pids(self, link: HostPlace) -> dict[str, int]:
         """Guest → its QEMU process, by the name that libvirt or the user gave it."""
         found = {}
         for guest in self._spec[link.name].guests:

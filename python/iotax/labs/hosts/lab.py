@@ -19,14 +19,15 @@ from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
-from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu
+from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
+from iotax.labs.hosts.reach import Reach
 from iotax.labs.hosts.survey import Asked, Survey, survey
 from iotax.labs.hosts.volumes import Reached, Volumes, zone_bytes
 from iotax.labs.load import SAMPLE_NS, Permission, run_document
 from iotax.labs.outcomes import malformed
 from iotax.labs.server import serve_document
 from iotax.places import LEASE_NS, Binary, HostFault, Task
-from iotax.places.ssh import HANDSHAKES_MAX, Link
+from iotax.places.host import HostPlace
 from iotax.places.waiting import wait_for
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
@@ -66,15 +67,19 @@ class HostsLab(Lab):
         self.study = study
         self._spec: Hosts = study.lab.hosts
         self._binary = Binary(program)
-        handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
-        self._initiators = [Link(host, handshakes) for host in self._spec.initiator_hosts()]
-        self._targets = [Link(host, handshakes) for host in self._spec.target_hosts()]
-        self._hypervisors = Hypervisors([Link(host, handshakes) for host in self._spec.hypervisor_hosts()])
+        self._reached_by = Reach(self._spec)
+        place, link = self._reached_by.place, self._reached_by.link
+        self._initiators = [place(host) for host in self._spec.initiator_hosts()]
+        self._targets = [place(host) for host in self._spec.target_hosts()]
+        self._hypervisors = Hypervisors(
+            [place(host) for host in self._spec.hypervisor_hosts() if host.kind == "linux"],
+            [link(host) for host in self._spec.hypervisor_hosts() if host.kind == "esxi"],
+        )
         settings = [study.settings(trial.treatment) for trial in plan.trials]
         self._volumes = Volumes(settings, self._initiators, self._binary, destroy)
-        mine = {link.name: link for link in [*self._links(), *self._hypervisors.esxi]}
+        mine: dict[str, HostPlace] = {each.name: each for each in [*self._links(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
-        mine |= {host.name: Link(host, handshakes) for host in others if host.name not in mine}
+        mine |= {host.name: link(host) for host in others if host.name not in mine}
         self._hooks = Hooks(study, self._spec, mine)
         self._block = 0
         """Whose hooks have run; 0 for none."""
@@ -245,11 +250,11 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
 
-    def _links(self) -> list[Link]:
+    def _links(self) -> list[HostPlace]:
         """Those with an engine."""
         return [*self._initiators, *self._targets, *self._hypervisors.linux]
 
-    def _roles(self) -> list[tuple[str, Link, Asked]]:
+    def _roles(self) -> list[tuple[str, HostPlace, Asked]]:
         asked = self._volumes.asked(self._targets[0].host if self._targets else None)
         initiators = [("initiator", link, asked) for link in self._initiators]
         # The way back is the same network's.
@@ -259,7 +264,7 @@ class HostsLab(Lab):
         others += [("hypervisor", link, Asked()) for link in self._hypervisors.linux]
         return initiators + others + [("esxi", link, Asked()) for link in self._hypervisors.esxi]
 
-    def _clients(self, settings: Settings) -> list[Link]:
+    def _clients(self, settings: Settings) -> list[HostPlace]:
         return self._initiators[: settings.load.clients or len(self._initiators)]
 
     async def _connect(self) -> None:
@@ -361,6 +366,9 @@ class HostsLab(Lab):
         try:
             for answer in answers:
                 log += [f"{answer.host}: {line}" for line in answer.log.splitlines()]
+                if answer.beside is not None:
+                    cpu.append(worker_cpu(answer.host, answer.beside, answer.observed["window"]["duration_ns"]))
+                    log.append(worker_said(cpu[-1]))
                 if answer.result is not None:
                     result = TrialResult.model_validate(answer.result)
                     parts.append(Part(answer.host, answer.offset, result))
@@ -399,7 +407,7 @@ class HostsLab(Lab):
         return round(busy_ns * window_ns / over_ns) if over_ns else None
 
     async def _clean(self) -> dict[str, str]:
-        async def one(link: Link) -> str:
+        async def one(link: HostPlace) -> str:
             try:
                 return await self._volumes.paths.clean(link) or "nothing there"
             except HostFault as fault:
@@ -419,6 +427,7 @@ class HostsLab(Lab):
         self._left += await self._volumes.paths.close(self._initiators)
         await self._end_server()
         await asyncio.gather(*(link.close() for link in self._hooks.links.values()))
+        await self._reached_by.close()
 
     async def _server_ending(self) -> str:
         """How the server ended; empty where it is there."""

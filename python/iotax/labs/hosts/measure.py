@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from iotax.labs.hosts.clock import Offset, Ours, off_by_ns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.places import LEASE_NS, Event, HostFault, Task
-from iotax.places.ssh import Link
+from iotax.places.host import HostPlace
 
 READY_S = 60.0
 """From starting the engines to every connection of every host."""
@@ -19,6 +19,8 @@ SILENCE_S = 20.0
 """How much longer than the window a host may take."""
 _AHEAD_S = 1.0
 _ROUND_TRIPS = 5
+_BESIDE = "beside"
+"""Among the processes that an engine watches."""
 _OFF_NS, _OFF_SHARE = 10_000_000, 0.001
 """By how much, or what share of the window, a host may begin at another time beyond the error of its clock."""
 
@@ -30,7 +32,7 @@ Hear: TypeAlias = Callable[[str, Event], None]
 class Job:
     """What a host does in the window."""
 
-    link: Link
+    link: HostPlace
     program: str
     load: dict[str, Any] | None = None
     """The engine's `run` task; a host without any is observed only."""
@@ -47,6 +49,8 @@ class Answer:
     result: dict[str, Any] | None
     observed: dict[str, Any]
     log: str
+    beside: dict[str, Any] | None = None
+    """CPU of the process there that iotax is reached by, as the engine gives it; None where there is none."""
 
 
 async def measure(
@@ -97,7 +101,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: O
         "loads": loads,
         "rounds": [[0]] if loads else [],
         "start": "told",
-        "observe": {"watch_pids": dict(job.watch_pids or {})},
+        "observe": {"watch_pids": _watched(job)},
         "lease_ns": LEASE_NS,
     }
     agent = await job.link.start(f"{job.program} session", document)
@@ -105,6 +109,11 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: O
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)
     return _Armed(job, agent, await measure_clock(agent, ours), connected)
+
+
+def _watched(job: Job) -> dict[str, int]:
+    watched = dict(job.watch_pids or {})
+    return watched if job.link.beside is None else watched | {_BESIDE: job.link.beside}
 
 
 def _off(off_ns: int) -> str:
@@ -116,7 +125,8 @@ async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:
     heard = None if hear is None else functools.partial(hear, host)
     observed = await armed.agent.expect("observed", within_s, heard)
     result = await armed.agent.expect("result", SILENCE_S) if armed.job.load is not None else None
-    return Answer(host, armed.offset, armed.connected, result, observed, armed.agent.log)
+    beside = (observed.get("watched") or {}).pop(_BESIDE, None)
+    return Answer(host, armed.offset, armed.connected, result, observed, armed.agent.log, beside)
 
 
 async def each_of(work: Sequence[Any]) -> list[Any]:

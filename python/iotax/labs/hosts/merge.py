@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -23,6 +23,7 @@ from iotax.trial import (
     TrialResult,
     Verify,
 )
+from iotax.units import format_size
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,20 @@ def target_cpu(host: str, observed: Observed, threads: int, background_ns: int |
     cpu = CpuUse.model_validate({**observed.watched, "machine": observed.machine})
     role: Role = "other" if observed.watched else "target"
     return _named(host, cpu, observed.window["duration_ns"], threads, background_ns, role)
+
+
+def worker_cpu(host: str, worker: Mapping[str, object], window_ns: int) -> CpuTime:
+    """Of the Dask worker by which a host is reached: it takes from what is measured there, and is nobody's load."""
+    [part] = CpuUse.model_validate({"initiator": worker})
+    known: dict[str, object] = {"host": f"{host}: Dask worker", "role": "other", "window_ns": window_ns}
+    return part.model_copy(update=known)
+
+
+def worker_said(worker: CpuTime) -> str:
+    """What it costs, for a log."""
+    share = worker.busy_ns / (worker.window_ns or 1)
+    memory = "" if worker.max_rss_bytes is None else f", {format_size(worker.max_rss_bytes >> 20 << 20)} of memory"
+    return f"{worker.host}: {worker.busy_ns / 1e6:.1f} ms of CPU time in the window, {share:.1%} of a core{memory}"
 
 
 def _named(

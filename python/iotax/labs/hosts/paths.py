@@ -14,7 +14,7 @@ from importlib import resources
 
 from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.base import FOLDER
-from iotax.places.ssh import Link
+from iotax.places.host import HostPlace
 from iotax.study import Settings
 from iotax.study.kernel_path import FIBRE_CHANNEL, NVME, KernelPath, kernel_path
 from iotax.study.topology import given
@@ -60,7 +60,7 @@ class Paths:
         self._up: dict[str, tuple[tuple[str, ...], Attached]] = {}
         """Host → what was asked for, and what came of it."""
 
-    async def up(self, link: Link, uri: str, settings: Settings) -> Attached:
+    async def up(self, link: HostPlace, uri: str, settings: Settings) -> Attached:
         """The path of an endpoint, with `{client}` settled; another one is taken down first. Raises HostFault.
 
         What is on the host anyway is looked up each time, since its name may lead elsewhere by now.
@@ -77,7 +77,7 @@ class Paths:
         self._up[link.name] = asked, attached
         return attached
 
-    async def close(self, links: list[Link]) -> list[str]:
+    async def close(self, links: list[HostPlace]) -> list[str]:
         """Takes everything down, and lets go of the hosts; what could not be taken down, with what to do."""
         left = []
         for link in links:
@@ -94,7 +94,7 @@ class Paths:
         self._up.clear()
         return left
 
-    async def clean(self, link: Link) -> str:
+    async def clean(self, link: HostPlace) -> str:
         """Takes down what an earlier study left, and removes all that iotax copied; what it was. Raises HostFault, also
         where a study is at work."""
         said = ""
@@ -104,7 +104,7 @@ class Paths:
         removed = f"rm -fv {FOLDER}/engine-* {FOLDER}/paths-*.sh && {{ rmdir {FOLDER} 2>/dev/null || true; }}"
         return (said + await link.run(removed)).strip()
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, link: HostPlace) -> None:
         keeper = self._keepers.get(link.name)
         if keeper is not None and await keeper.alive():
             return
@@ -123,11 +123,11 @@ class Paths:
             raise _explained(link.name, said.splitlines()[-1] if said else fault.message) from fault
         self._keepers[link.name] = keeper
 
-    async def _install(self, link: Link) -> None:
+    async def _install(self, link: HostPlace) -> None:
         part = f"{SCRIPT}.part"
         await link.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
 
-    async def _script(self, link: Link, command: str) -> str:
+    async def _script(self, link: HostPlace, command: str) -> str:
         try:
             return await link.run(f"sh {SCRIPT} {command}", within_s=UP_S)
         except HostFault as fault:

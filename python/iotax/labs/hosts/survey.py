@@ -11,7 +11,7 @@ from iotax.labs.hosts.clock import Offset, Ours
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
 from iotax.places import LEASE_NS, Binary, HostFault
-from iotax.places.ssh import Link
+from iotax.places.host import HostPlace
 from iotax.protocols import kernel_modules
 
 # Built in, a module stands under /sys/module or /proc/filesystems.
@@ -81,12 +81,12 @@ class Survey:
     """Why nothing else is known, or not all."""
 
 
-async def survey(links: Sequence[tuple[str, Link, Asked]], binary: Binary) -> list[Survey]:
+async def survey(links: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
     """All at once. A host that cannot be reached says why."""
     return list(await asyncio.gather(*(_one(role, link, asked, binary) for role, link, asked in links)))
 
 
-async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
+async def _one(role: str, link: HostPlace, asked: Asked, binary: Binary) -> Survey:
     found = Survey(link.name, role)
     if role == "esxi":
         return await _esxi(found, link)
@@ -115,7 +115,7 @@ async def _one(role: str, link: Link, asked: Asked, binary: Binary) -> Survey:
     return replace(found, engine=armed["engine_version"], clock=clock)
 
 
-async def _esxi(found: Survey, link: Link) -> Survey:
+async def _esxi(found: Survey, link: HostPlace) -> Survey:
     """No engine runs there: what counts is whether esxtop does."""
     try:
         kernel, machine, *there = (await link.run("uname -sr; uname -m; command -v esxtop || true")).splitlines()
@@ -127,7 +127,7 @@ async def _esxi(found: Survey, link: Link) -> Survey:
     return replace(found, role="hypervisor", kernel=kernel, machine=machine, obstacles=obstacles)
 
 
-async def _obstacles(link: Link, asked: Asked, binary: Binary) -> tuple[str, ...]:
+async def _obstacles(link: HostPlace, asked: Asked, binary: Binary) -> tuple[str, ...]:
     commands = [*asked.commands, *([f'"$HOME/{binary.remote}"'] if asked.devices else [])]
     if not commands:
         return ()
@@ -140,7 +140,7 @@ async def _obstacles(link: Link, asked: Asked, binary: Binary) -> tuple[str, ...
     return tuple(said.splitlines())
 
 
-async def _interface(link: Link, peer: str) -> Interface | None:
+async def _interface(link: HostPlace, peer: str) -> Interface | None:
     if not peer:
         return None
     where = shlex.quote(peer)

@@ -16,7 +16,7 @@ from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.survey import COMMANDS, Asked
 from iotax.labs.load import Checked, Permission, options, run_document
 from iotax.places import Binary, HostFault
-from iotax.places.ssh import Link
+from iotax.places.host import HostPlace
 from iotax.study import Settings
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.kernel_path import NVME, PREFIX, kernel_path
@@ -47,7 +47,7 @@ class Volumes:
     """Of one study. `destroy` holds the endpoints whose data the user gave away, as the study names them."""
 
     def __init__(
-        self, settings: Sequence[Settings], initiators: Sequence[Link], binary: Binary, destroy: frozenset[str]
+        self, settings: Sequence[Settings], initiators: Sequence[HostPlace], binary: Binary, destroy: frozenset[str]
     ) -> None:
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
         self._binary, self.paths = binary, Paths(binary)
@@ -224,7 +224,7 @@ class Volumes:
         }
         await self._task(self._initiators[index], reached.program, document)
 
-    async def _look(self, link: Link, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
+    async def _look(self, link: HostPlace, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
         document = _check_document(attached.endpoint, settings, look_bytes)
         document |= {"judged": dict(attached.file)} if attached.file else {}
         return Checked.model_validate(await self._task(link, self._program(attached), document))
@@ -232,7 +232,7 @@ class Volumes:
     def _program(self, attached: Attached) -> str:
         return self._binary.as_root if attached.needs_root else self._binary.remote
 
-    async def _task(self, link: Link, program: str, document: dict[str, Any]) -> dict[str, Any]:
+    async def _task(self, link: HostPlace, program: str, document: dict[str, Any]) -> dict[str, Any]:
         """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
         await link.install(self._binary)
         last = {"check": "checked", "fill": "filled", "run": "result"}[document["task"]]

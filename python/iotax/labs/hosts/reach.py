@@ -1,0 +1,48 @@
+"""How the hosts of a study are reached: over SSH, or by workers of a Dask cluster that run on them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from iotax.places.host import HostPlace
+from iotax.places.ssh import HANDSHAKES_MAX, Link
+from iotax.study.hosts import Host, Hosts
+
+if TYPE_CHECKING:
+    from iotax.places.workers import Workers
+
+
+class Reach:
+    """Of one study."""
+
+    def __init__(self, spec: Hosts) -> None:
+        self._handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
+        self._workers = _workers(spec)
+
+    def place(self, host: Host) -> HostPlace:
+        """A host on which the engine runs."""
+        if self._workers is None:
+            return self.link(host)
+        from iotax.places.workers import OnWorker  # noqa: PLC0415
+
+        return OnWorker(host, self._workers)
+
+    def link(self, host: Host) -> Link:
+        """One that runs no worker: an array, a switch, a host of ESXi."""
+        return Link(host, self._handshakes)
+
+    async def close(self) -> None:
+        """After all of its places."""
+        if self._workers is not None:
+            await self._workers.close()
+
+
+def _workers(spec: Hosts) -> Workers | None:
+    """None where the hosts are reached over SSH, which takes no Dask."""
+    if spec.cluster == "ssh":
+        return None
+    from iotax.places.workers import Workers  # noqa: PLC0415
+
+    names = frozenset(host.name for host in spec.hosts())
+    return Workers(spec.cluster.scheduler, spec.cluster.tls, names)

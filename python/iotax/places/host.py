@@ -1,0 +1,75 @@
+"""A host of the user's, one of several, however it is reached: the engine is copied there once, by its hash."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from abc import abstractmethod
+
+from iotax.places.base import FOLDER, Binary, HostFault, Place
+from iotax.study.hosts import Host
+from iotax.units import format_size
+
+
+class HostPlace(Place):
+    """What it raises is HostFault, with the host's name."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._installed = ""
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def beside(self) -> int | None:
+        """The process there that iotax is reached by, whose CPU is told with each trial; None where it needs none while
+        a trial runs."""
+        return None
+
+    async def install(self, binary: Binary) -> str:
+        """Copies it where it is not yet."""
+        await self._reach()
+        if self._installed == binary.digest:
+            return binary.remote
+        # A name of its own: another study may copy the same engine at the same time.
+        part = f"{binary.remote}.{secrets.token_hex(8)}"
+        there = f"test -x {binary.remote} && sha256sum {binary.remote} || true"
+        if not (await self.run(there)).startswith(binary.digest):
+            await self.run(f"mkdir -p {FOLDER} && chmod 700 {FOLDER}")
+            try:
+                await self._put(binary, part)
+            except OSError as error:
+                with contextlib.suppress(HostFault):
+                    await self.run(f"rm -f {part}; rmdir {FOLDER} 2>/dev/null")
+                size = format_size(binary.path.stat().st_size)
+                said = f"the engine cannot be copied: {error}; it takes {size} there"
+                raise HostFault(self.name, said, "io") from error
+            if not (await self.run(f"sha256sum {part}")).startswith(binary.digest):
+                await self.run(f"rm -f {part}")
+                raise HostFault(self.name, "the engine was copied and differs there", "io")
+            await self.run(f"chmod 700 {part} && mv {part} {binary.remote}")
+        said = await self.run(f"{binary.remote} --version")
+        if not said.startswith("iotax-engine"):
+            raise HostFault(self.name, f"the copied engine does not run there: {said.strip()}", "missing")
+        self._installed = binary.digest
+        return binary.remote
+
+    @abstractmethod
+    async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
+        """Exit status (None for a signal) and the last output of a command that may fail, of which no more is kept
+        while it runs. Raises HostFault, TimeoutError."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Lets go of the host; what comes after reaches it anew."""
+
+    @abstractmethod
+    async def _reach(self) -> None:
+        """Sees to it that the host can be reached; where it was lost meanwhile, forgets what is `_installed`. Raises
+        HostFault."""
+
+    @abstractmethod
+    async def _put(self, binary: Binary, path: str) -> None:
+        """Writes the file there. Raises OSError with what is wrong, HostFault where the host is lost."""

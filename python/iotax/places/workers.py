@@ -1,0 +1,416 @@
+"""Hosts behind a Dask scheduler: a worker runs on each, and in it an actor that starts commands as its children.
+
+Actors, since a command must never run again by itself, nor elsewhere: an actor whose worker is lost says so, where a
+task would wait for the next one. Everything goes through the scheduler, so that its address alone has to be reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import pickle
+import platform
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import cloudpickle
+import dask
+from distributed import Client
+from distributed.security import Security
+
+from iotax.engine import EngineError
+from iotax.places import agent
+from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
+from iotax.places.host import HostPlace
+from iotax.places.piped import STOP_S, Piped
+from iotax.study.hosts import Host, Tls
+
+CONNECT_S = 15.0
+SILENCE_S = 15.0
+"""A worker that does not answer for so long is lost."""
+_WATCH_S = 0.5
+"""How often a call that waits looks whether the scheduler is still there."""
+_POLL_S = 5.0
+"""How long a call waits for what a child writes."""
+_PART_BYTES = 4 << 20
+_LINE_BYTES_MAX = 64 << 20
+
+
+class Gone(OSError):  # noqa: N818 - an outcome, not a bug
+    """A worker, or the scheduler, that cannot be reached any more."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """As the scheduler and the worker itself say."""
+
+    address: str
+    """tcp://IP:PORT."""
+    name: str
+    node: str
+    """Of its machine."""
+    python: str
+
+    @property
+    def ip(self) -> str:
+        return urlsplit(self.address).hostname or ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.node}, {self.ip})"
+
+
+class Agent:
+    """The actor on one worker."""
+
+    def __init__(self, client: Client, scheduler: str, worker: Worker, future: Any, actor: Any) -> None:
+        self.worker, self._client, self._scheduler = worker, client, scheduler
+        # The actor lives as long as its future does.
+        self._future, self._actor = future, actor
+        self.lost = ""
+        self.pid: int | None = None
+        """Of the worker."""
+
+    async def call(self, method: str, *given: Any, within_s: float = 0.0) -> Any:
+        """What a method answers that may take `within_s`. Raises Gone."""
+        if not self.lost:
+            try:
+                return await self._call(method, given, within_s + SILENCE_S)
+            except asyncio.CancelledError:
+                raise
+            except TimeoutError:
+                self.lost = f"its Dask worker, {self.worker}, does not answer"
+            # Whatever a broken channel raises; nothing else does (`HostAgent`).
+            except Exception:
+                gone = self._client.status != "running"
+                self.lost = self._no_scheduler() if gone else f"its Dask worker, {self.worker}, was lost"
+        raise Gone(self.lost)
+
+    async def _call(self, method: str, given: Sequence[Any], within_s: float) -> Any:
+        call = asyncio.ensure_future(_result(getattr(self._actor, method)(*given)))
+        try:
+            async with asyncio.timeout(within_s):
+                while not (await asyncio.wait({call}, timeout=_WATCH_S))[0]:
+                    if self._client.status != "running":
+                        raise Gone(self._no_scheduler())
+                return call.result()
+        finally:
+            call.cancel()
+
+    def _no_scheduler(self) -> str:
+        return f"the Dask scheduler at {self._scheduler} was lost"
+
+
+class Workers:
+    """A scheduler, and which worker each host of the study is."""
+
+    def __init__(self, scheduler: str, tls: Tls | None, names: frozenset[str]) -> None:
+        """`names` are those of all hosts: a worker with one of them is no other host."""
+        self._scheduler, self._tls, self._names = scheduler, tls, names
+        self._client: Client | None = None
+        self._taken: dict[str, str] = {}
+        """Address of a worker → the host that it is."""
+        self._known: list[Worker] = []
+        self._known_s, self._asked_s = 0.0, dict[str, float]()
+        """When the workers were asked for, and when each host asked."""
+        self._one_at_a_time = asyncio.Lock()
+
+    async def agent(self, host: Host) -> Agent:
+        """On the worker of a host, with nothing of its own running yet. Raises HostFault."""
+        try:
+            async with asyncio.timeout(CONNECT_S + COMMAND_S):
+                async with self._one_at_a_time:
+                    client = await self._connected()
+                worker = await self._worker_of(client, host)
+                return await self._made(client, worker)
+        except EngineError as error:
+            raise HostFault(host.name, error.message, error.kind) from error
+        except TimeoutError:
+            said = f"no answer from the Dask scheduler at {self._scheduler}, or from the host's worker"
+            raise HostFault(host.name, said, "unreachable") from None
+        except OSError as error:
+            raise HostFault(host.name, f"its Dask worker was lost: {error}") from error
+
+    async def close(self) -> None:
+        self._taken.clear()
+        self._known_s = 0.0
+        if self._client is not None:
+            client, self._client = self._client, None
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await client.close()
+
+    async def _connected(self) -> Client:
+        if self._client is not None and self._client.status == "running":
+            return self._client
+        await self.close()
+        # What it would say of a lost scheduler, the attempt that fails says.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        asked: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "timeout": CONNECT_S}
+        if self._tls is not None:
+            asked["security"] = Security(
+                tls_ca_file=self._tls.ca,
+                tls_client_cert=self._tls.cert,
+                tls_client_key=self._tls.key,
+                require_encryption=True,
+            )
+        try:
+            self._client = await Client(self._scheduler, **asked)
+        except (OSError, ValueError, TypeError) as error:
+            said = f"no Dask scheduler answers at {self._scheduler}: {str(error).splitlines()[0]}"
+            raise EngineError("unreachable", said) from error
+        return self._client
+
+    async def _worker_of(self, client: Client, host: Host) -> Worker:
+        workers = await self._workers_now(client, host)
+        addresses = await _addresses(host)
+        others = self._names - {host.name}
+        unnamed = [each for each in workers if each.name not in others]
+        free = [each for each in unnamed if self._taken.get(each.address, host.name) == host.name]
+        if (found := matching(host, free, addresses)) is None:
+            if (taken := matching(host, unnamed, addresses)) is not None:
+                said = f"its Dask worker, {taken}, is that of {self._taken[taken.address]} too"
+                raise EngineError("usage", f"{said}; start one for each, with their names")
+            there = ", ".join(str(each) for each in sorted(workers, key=lambda each: each.name)) or "none"
+            said = f"no Dask worker has its name or address; start one there with `--name {host.name}`"
+            raise EngineError("unreachable", f"{said}. Workers are {there}")
+        self._taken[found.address] = host.name
+        if found.python.split(".")[:2] != platform.python_version().split(".")[:2]:
+            said = f"its Dask worker runs Python {found.python}, and iotax {platform.python_version()}"
+            raise EngineError("usage", f"{said}; Dask wants one minor version on both sides")
+        return found
+
+    async def _workers_now(self, client: Client, host: Host) -> list[Worker]:
+        """Asked for once by all hosts, and again by one that lost its worker since. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        async with self._one_at_a_time:
+            if self._known_s <= self._asked_s.get(host.name, 0.0):
+                self._known, self._known_s = await workers_of(client), loop.time()
+            self._asked_s[host.name] = loop.time()
+            return self._known
+
+    async def _made(self, client: Client, worker: Worker) -> Agent:
+        cloudpickle.register_pickle_by_value(agent)
+        try:
+            packed = cloudpickle.dumps(agent.HostAgent())
+        finally:
+            cloudpickle.unregister_pickle_by_value(agent)
+        with client.as_current(), dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+            # What it makes on the worker is the actor; the class comes along, since no worker has it.
+            future = client.submit(
+                pickle.loads, packed, actor=True, pure=False, retries=0, workers=[worker.address],
+                allow_other_workers=False,
+            )  # fmt: skip
+            made = Agent(client, self._scheduler, worker, future, await future)
+            made.pid = await made.call("pid")
+        return made
+
+
+async def workers_of(client: Client) -> list[Worker]:
+    """All that answer. Raises OSError."""
+    if client.scheduler is None:
+        raise Gone("the Dask scheduler was lost")
+    known = (await client.scheduler.identity(n_workers=-1))["workers"]
+    nodes = await client.run(platform.node, on_error="return")
+    pythons = await client.run(platform.python_version, on_error="return")
+    return [
+        Worker(address, str(known[address]["name"]), node, pythons[address])
+        for address, node in nodes.items()
+        if address in known and isinstance(node, str) and isinstance(pythons.get(address), str)
+    ]
+
+
+def matching(host: Host, workers: Sequence[Worker], addresses: frozenset[str]) -> Worker | None:
+    """The worker of a host: by its name, else by its machine's name, else by the address; None where there is none.
+    Raises EngineError where there are several."""
+    names = {host.name, host.address or host.name}
+    by_name = [each for each in workers if each.name == host.name]
+    by_node = [each for each in workers if names & {each.node, each.node.partition(".")[0]}]
+    by_address = [each for each in workers if each.ip in addresses]
+    found = next((each for each in (by_name, by_node, by_address) if each), [])
+    if len(found) > 1:
+        raise EngineError("usage", f"{len(found)} Dask workers run there; start one, with `--name {host.name}`")
+    return found[0] if found else None
+
+
+async def _addresses(host: Host) -> frozenset[str]:
+    named = host.address or host.name
+    with contextlib.suppress(ValueError):
+        return frozenset({str(ipaddress.ip_address(named))})
+    with contextlib.suppress(OSError):
+        found = await asyncio.get_running_loop().getaddrinfo(named, None, type=socket.SOCK_STREAM)
+        return frozenset(str(address[0]) for *_, address in found)
+    return frozenset()
+
+
+class OnWorker(HostPlace):
+    """A host by its Dask worker; found anew where it was lost, never anywhere else."""
+
+    def __init__(self, host: Host, workers: Workers) -> None:
+        super().__init__(host)
+        self._workers = workers
+        self._agent: Agent | None = None
+
+    @property
+    def beside(self) -> int | None:
+        return None if self._agent is None else self._agent.pid
+
+    async def agent(self) -> Agent:
+        """Raises HostFault."""
+        if self._agent is None or self._agent.lost:
+            self._agent, self._installed = None, ""
+            self._agent = await self._workers.agent(self.host)
+        return self._agent
+
+    async def run(self, command: str, *, given: str = "", within_s: float = COMMAND_S) -> str:
+        status, output, errors = await self._ask(command, given, within_s, None, together=False)
+        if status is None:
+            raise HostFault(self.name, f"{command.split(maxsplit=1)[0]}: no answer in time")
+        if status:
+            said = (errors or output).decode(errors="replace")
+            raise HostFault(self.name, last_words(command, said, status), "io")
+        return output.decode(errors="replace")
+
+    async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
+        status, output, _ = await self._ask(command, given, within_s, keep_bytes, together=True)
+        if status is None:
+            raise TimeoutError
+        return None if status < 0 else status, output.decode(errors="replace")
+
+    async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> OfWorker:
+        there = await self.agent()
+        try:
+            number = await there.call("begin", f"exec {command}", within_s=COMMAND_S)
+        except Gone as error:
+            raise HostFault(self.name, str(error)) from error
+        if isinstance(number, str):
+            raise HostFault(self.name, number, "missing")
+        task = OfWorker(self.name, there, number, document.get("lease_ns"), on_log)
+        task.send(document)
+        return task
+
+    async def close(self) -> None:
+        self._agent, self._installed = None, ""
+
+    async def _reach(self) -> None:
+        await self.agent()
+
+    async def _put(self, binary: Binary, path: str) -> None:
+        there, whole = await self.agent(), binary.path.read_bytes()
+        for at in range(0, len(whole), _PART_BYTES):
+            try:
+                wrong = await there.call("put", path, whole[at : at + _PART_BYTES], at == 0, within_s=COMMAND_S)
+            except Gone as error:
+                raise HostFault(self.name, str(error)) from error
+            if wrong:
+                raise OSError(wrong)
+
+    async def _ask(
+        self, command: str, given: str, within_s: float, keep_bytes: int | None, *, together: bool
+    ) -> tuple[int | None, bytes, bytes]:
+        there = await self.agent()
+        try:
+            asked = command, given.encode(), within_s, keep_bytes, together
+            answer = await there.call("ask", *asked, within_s=within_s)
+        except Gone as error:
+            raise HostFault(self.name, str(error)) from error
+        if isinstance(answer, str):
+            raise HostFault(self.name, answer, "missing")
+        return answer
+
+
+class OfWorker(Piped):
+    """A task on a host, whose pipes are the worker's."""
+
+    def __init__(
+        self,
+        host: str,
+        there: Agent,
+        number: int,
+        lease_ns: int | None,
+        on_log: Callable[[str], None] | None,
+    ) -> None:
+        self._host, self._agent, self._number = host, there, number
+        self._status: int | None = None
+        self._ended_there = asyncio.Event()
+        self._given: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._from, self._said = asyncio.StreamReader(_LINE_BYTES_MAX), asyncio.StreamReader()
+        self._moving = [asyncio.create_task(self._fetch()), asyncio.create_task(self._hand_over())]
+        self._stopped = False
+        super().__init__("the engine there", self._from, self._said, lease_ns=lease_ns, on_log=on_log)
+
+    async def alive(self, wait_s: float = 0.0) -> bool:
+        return await super().alive(wait_s) and not self._agent.lost
+
+    def _write(self, line: bytes) -> None:
+        self._given.put_nowait(line)
+
+    async def _exit(self, within_s: float) -> int | str | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._ended_there.wait()
+        if self._status is not None and self._status < 0:
+            return signal.Signals(-self._status).name
+        return self._status
+
+    async def _ended(self) -> EngineError:
+        return EngineError("lost", self._agent.lost) if self._agent.lost else await super()._ended()
+
+    async def _stop(self) -> None:
+        """What is left then is the lease's."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._given.put_nowait(None)
+        try:
+            await self._exit(STOP_S)
+        finally:
+            with contextlib.suppress(Gone, TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await self._agent.call("end", self._number)
+
+    def _let_go(self) -> None:
+        for each in self._moving:
+            each.cancel()
+
+    def _fault(self, error: EngineError) -> HostFault:
+        return HostFault(self._host, self._agent.lost or str(error), error.kind, self.log)
+
+    async def _fetch(self) -> None:
+        over = False
+        try:
+            while not over:
+                fetched = await self._agent.call("read", self._number, _POLL_S, within_s=_POLL_S)
+                output, errors, status, over = fetched
+                self._from.feed_data(output)
+                self._said.feed_data(errors)
+                if status is not None:
+                    self._status = status
+                    self._ended_there.set()
+            self._from.feed_eof()
+        except Gone as error:
+            self._from.set_exception(error)
+            self._ended_there.set()
+        finally:
+            self._said.feed_eof()
+
+    async def _hand_over(self) -> None:
+        with contextlib.suppress(Gone):
+            while (line := await self._given.get()) is not None:
+                lines = [line]
+                while not self._given.empty():
+                    if (more := self._given.get_nowait()) is None:
+                        self._given.put_nowait(None)
+                        break
+                    lines.append(more)
+                await self._agent.call("write", self._number, b"".join(lines))
+            await self._agent.call("close_input", self._number)
+
+
+async def _result(future: Any) -> Any:
+    return await future
