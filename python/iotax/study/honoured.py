@@ -169,6 +169,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "initiators": _EVERYWHERE,
         "targets": _EVERYWHERE,
         "hypervisors": _EVERYWHERE,
+        "cluster": _EVERYWHERE,
         "driver": _EVERYWHERE,
         "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),
         "hooks": _EVERYWHERE,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_serializer, model_validator
+from pydantic import Discriminator, Field, Tag, model_serializer, model_validator
 
 from iotax.study.fields import Driver, Duration, Section
 from iotax.trial import LevelValue
@@ -81,17 +82,25 @@ class Cluster(Section):
     """Dask workers that run on the hosts. A host is the worker that has its name (`dask worker --name h1`), else the
     one on the machine with its name, else the one at its address."""
 
-    scheduler: Annotated[str, Field(pattern=r"^(tcp|tls)://[^/\s]+:[0-9]+$")]
+    scheduler: str
     """Of a scheduler that runs already: tcp://HOST:PORT or tls://HOST:PORT. Whoever reaches one over tcp can run
     commands on every host."""
     tls: Tls | None = None
     """For tls://."""
 
     @model_validator(mode="after")
-    def _tls_both_or_neither(self) -> Cluster:
+    def _a_scheduler_with_what_it_needs(self) -> Cluster:
+        if re.fullmatch(r"(tcp|tls)://[^/\s]+:[0-9]+", self.scheduler) is None:
+            raise ValueError(
+                f"{self.scheduler!r} is no scheduler's address; write it as tcp://HOST:PORT or tls://HOST:PORT"
+            )
         if self.scheduler.startswith("tls:") != (self.tls is not None):
             raise ValueError("`tls: {ca: …, cert: …, key: …}` belongs to a scheduler at tls://, and to no other")
         return self
+
+
+def _kind(given: object) -> str:
+    return "[cluster]" if isinstance(given, dict | Cluster) else "[ssh]"
 
 
 class Hosts(Section):
@@ -104,7 +113,9 @@ class Hosts(Section):
     """Hosts whose CPU is read too. The first one serves the embedded protocols, at its `data_address`."""
     hypervisors: list[_NAME | Hypervisor] = Field(default=[])
     """Hosts that the initiators run on, where they are virtual: names, or {name: esx1, kind: esxi, user: root}."""
-    cluster: Literal["ssh"] | Cluster = "ssh"
+    cluster: Annotated[
+        Annotated[Literal["ssh"], Tag("[ssh]")] | Annotated[Cluster, Tag("[cluster]")], Discriminator(_kind)
+    ] = "ssh"
     """How the hosts are reached: ssh, or by Dask workers that run on them, as {scheduler: "tcp://10.0.0.1:8786"}."""
     driver: Driver = "auto"
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
