@@ -314,7 +314,7 @@ class Writer(Notebook):
         digest = study.digest()
         same = [each.id for each in self.runs() if (each.digest, each.label) == (digest, label)]
         if not same and study.lab.sim is not None:
-            self._refuse_other_costs(study, label, study.lab.sim.costs)
+            self._refuse_other_costs(study, label, " or ".join(study.cost_tables()))
         return same[-1] if same else None
 
     def _refuse_other_costs(self, study: Study, label: str, costs: str) -> None:

@@ -7,8 +7,8 @@ use iotax_node::{
     load::{TaskConfig, config::RunConfig},
 };
 use iotax_sim::{
-    Costs, Link, Media,
-    lab::{Lab, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
+    Costs, Frames, Link, Media, Spindles,
+    lab::{Lab, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
 /// More than this, and a slip of the pen asks for years of work.
 const LOADS_MAX: u32 = 10_000;
 const CORES_MAX: u32 = 1024;
+const PORTS_MAX: u32 = 64;
 /// The smallest and the largest that hosts take (RFC 791 §3.2, jumbo frames).
 const MTU_BYTES: std::ops::RangeInclusive<u32> = 576..=9216;
 /// A simulated volume stands in this process's memory.
@@ -66,12 +67,15 @@ fn run_of(document: &SimulateDocument) -> Result<RunConfig, Failure> {
 
 /// The world that the document describes. One that cannot be is refused.
 fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
-    let (link, load) = (&document.link, &document.load);
+    let (link, load, paths) = (&document.link, &document.load, &document.paths);
     let loads = u64::from(document.machines) * u64::from(document.loads) * load.threads as u64;
     for (holds, message, field) in [
         (link.rate_bits_per_s >= 8, "a link carries something", "link.rate_bits_per_s"),
-        (MTU_BYTES.contains(&link.mtu_bytes), "must be 576 to 9216", "link.mtu_bytes"),
+        (link.mtu_bytes.is_none_or(|mtu| MTU_BYTES.contains(&mtu)), "must be 576 to 9216", "link.mtu_bytes"),
         ((1..=u64::from(LOADS_MAX)).contains(&loads), "machines × loads × threads must be 1 to 10,000", "machines"),
+        ((1..=document.machines).contains(&paths.controllers), "each controller has a machine", "paths.controllers"),
+        ((1..=PORTS_MAX).contains(&paths.target_ports), "must be 1 to 64", "paths.target_ports"),
+        ((1..=PORTS_MAX).contains(&paths.ports), "must be 1 to 64", "paths.ports"),
         (document.threads > 0, "must be at least 1", "threads"),
         ((1..=CORES_MAX).contains(&document.initiators.cores), "must be 1 to 1024", "initiators.cores"),
         ((1..=CORES_MAX).contains(&document.target.cores), "must be 1 to 1024", "target.cores"),
@@ -90,6 +94,12 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         servers: media.servers as usize,
         exponential: media.distribution == DistributionSpec::Exponential,
         write_through: true,
+        spindles: media.spindles.as_ref().map(|disk| Spindles {
+            seek: Duration::from_nanos(disk.seek_ns),
+            turn: Duration::from_nanos(disk.turn_ns),
+            read_hits: u64::from(disk.read_hits_ppm),
+            destage: disk.destage_ppm.map(u64::from),
+        }),
         ..Media::default()
     });
     Ok(Lab {
@@ -97,13 +107,19 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         link: Link {
             latency: Duration::from_nanos(link.delay_ns),
             rate_bytes_per_s: Some(link.rate_bits_per_s / 8),
-            mtu_bytes: Some(link.mtu_bytes),
+            frames: Some(link.mtu_bytes.map_or(Frames::FIBRE_CHANNEL, Frames::ethernet)),
             ..Link::default()
         },
         initiator: site(&document.initiators),
         target: site(&document.target),
         target_threads: document.threads as usize,
         machines: document.machines,
+        paths: Paths {
+            controllers: paths.controllers,
+            target_ports: paths.target_ports,
+            ports: paths.ports,
+            round_robin: paths.round_robin,
+        },
         loads: document.loads,
         threads: load.threads as u32,
         size_bytes: document.volume.size_bytes,
@@ -147,7 +163,7 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
     result.outstanding.workers *= document.machines * document.loads;
     result.simulated = Some(SimulatedReport {
         initiators: site_report(&simulated.initiators),
-        target: site_report(&[simulated.target]),
+        target: site_report(&simulated.targets),
         media_busy_ns: simulated.media_ns,
     });
     output::emit(&Event::Result(Box::new(result)));
@@ -155,9 +171,9 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
 
 fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {
     let spent_ns = |usage: &Usage| usage.work.spent_ns;
-    let target_ns = spent_ns(&simulated.target);
+    let target_ns: u64 = simulated.targets.iter().map(spent_ns).sum();
     let machines = simulated.initiators.iter().map(|usage| (spent_ns(usage), document.initiators.cores));
-    let machines = machines.chain([(target_ns, document.target.cores)]);
+    let machines = machines.chain(simulated.targets.iter().map(|usage| (spent_ns(usage), document.target.cores)));
     let initiators_ns: u64 = simulated.initiators.iter().map(spent_ns).sum();
     CpuReport {
         initiator: process(initiators_ns),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use iotax_node::{RunConfig, load::Pacing};
 use iotax_sim::{
-    Costs, Link, PROTOCOLS,
-    lab::{Lab, Site},
+    Costs, Frames, Link, PROTOCOLS,
+    lab::{Lab, Paths, Site},
 };
 
 fn main() {
@@ -17,11 +17,16 @@ fn main() {
             let site = Site { cores: 2, costs, io_ns: 200 };
             let lab = Lab {
                 protocol,
-                link: Link { rate_bytes_per_s: Some(12_500_000_000), mtu_bytes: Some(9000), ..Link::default() },
+                link: Link {
+                    rate_bytes_per_s: Some(12_500_000_000),
+                    frames: Some(Frames::ethernet(9000)),
+                    ..Link::default()
+                },
                 initiator: site.clone(),
                 target: site,
                 target_threads: 1,
                 machines: 1,
+                paths: Paths::default(),
                 loads,
                 threads: 1,
                 size_bytes: 64 << 20,

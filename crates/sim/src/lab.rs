@@ -1,6 +1,11 @@
 //! Measures a load in virtual time: hosts with processors and ports, a server, a volume. The same seed gives the same figures.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    time::Duration,
+};
 
 use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
@@ -13,7 +18,7 @@ use iotax_node::{
 use iotax_proto::{Geometry, Instant};
 
 use crate::{
-    Carried, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Work, World, WorldStep, add_load,
+    Carried, Costs, Disk, Exporter, HostId, Link, Media, Store, Volume, Way, Work, World, WorldStep, add_load,
     load::connection_config,
 };
 
@@ -36,6 +41,35 @@ pub struct Site {
     pub io_ns: u64,
 }
 
+/// How machines reach their volumes. The machines are shared out among the controllers in order, and those of a controller among
+/// its ports; a machine's second path begins at the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// Each a server with processors, ports, media and a volume of its own.
+    pub controllers: u32,
+    /// Of each controller.
+    pub target_ports: u32,
+    /// Ports of each machine with a load.
+    pub ports: u32,
+    /// A send goes by each path in turn; else all go by the first, and the others stand by.
+    pub round_robin: bool,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self { controllers: 1, target_ports: 1, ports: 1, round_robin: false }
+    }
+}
+
+impl Paths {
+    /// The controller of a machine, and the port of it that its first path leads to.
+    fn of(self, machine: u32, machines: u32) -> (usize, usize) {
+        let each = machines.div_ceil(self.controllers).max(1);
+        let of_controller = u64::from(machine % each) * u64::from(self.target_ports) / u64::from(each);
+        ((machine / each) as usize, of_controller as usize)
+    }
+}
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Lab {
@@ -47,6 +81,7 @@ pub struct Lab {
     pub target_threads: usize,
     /// Machines with a load, loads on each, threads of each load.
     pub machines: u32,
+    pub paths: Paths,
     pub loads: u32,
     pub threads: u32,
     pub size_bytes: u64,
@@ -68,7 +103,8 @@ pub struct Simulated {
     pub start: Instant,
     /// What each machine did in the window.
     pub initiators: Vec<Usage>,
-    pub target: Usage,
+    /// The same of each controller.
+    pub targets: Vec<Usage>,
     /// Time of the media's servers, added up; none of memory.
     pub media_ns: Option<u64>,
     pub geometry: Geometry,
@@ -78,7 +114,7 @@ pub struct Simulated {
     pub events: u64,
 }
 
-/// What one machine and its port did.
+/// What one machine and its ports did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub work: Work,
@@ -99,18 +135,18 @@ struct Running<T> {
     world: World,
     loads: Vec<(HostId, Rc<RefCell<LoadNode>>)>,
     machines: Vec<Place>,
-    target: Place,
-    disk: Option<usize>,
+    targets: Vec<Place>,
+    disks: Vec<usize>,
     until: Instant,
     steps: u32,
     tell: T,
 }
 
-/// A machine and its port.
-#[derive(Clone, Copy)]
+/// A machine and its ports.
+#[derive(Clone)]
 struct Place {
     machine: usize,
-    port: usize,
+    ports: Vec<usize>,
 }
 
 impl Lab {
@@ -142,39 +178,31 @@ impl Lab {
         adapt: impl Fn(ConnectionConfig) -> Result<ConnectionConfig, Failure>,
         tell: T,
     ) -> Result<Running<T>, Failure> {
-        let mut world = World::new(self.seed);
-        let port = world.add_link(self.link.clone());
-        let disk = self.media.as_ref().map(|media| {
-            let mut disk = Disk::new(self.size_bytes as usize, media.clone(), self.seed);
-            if self.filled {
-                let (blocks, _) = disk.image_mut().as_chunks_mut::<BLOCK_BYTES>();
-                Pool::default().fill(blocks.as_flattened_mut(), 0, FILL);
-            }
-            world.add_disk(disk)
-        });
-        let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: 512 });
-        let burn_ns = self.burn_ns + self.target.io_ns;
-        let volume = Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns };
-        let threads = self.target_threads;
-        let server = Exporter::start(&mut world, port, self.protocol, volume, threads, STARTED_UNIX_NS);
-        if self.filled && disk.is_none() {
-            volume::fill(server.memory(), &Pool::default(), 0, self.size_bytes, FILL.run);
-        }
-        let target = world.add_machine(self.target.cores);
-        for (thread, host) in server.hosts.iter().enumerate() {
-            let asked = server.burnt_ns(thread);
-            world.run_on(*host, target, self.target.costs, Box::new(move || asked.get()));
-        }
-        let until = world.now() + run.warmup + run.runtime;
-        let target = Place { machine: target, port };
-        let mut running =
-            Running { world, loads: Vec::new(), machines: Vec::new(), target, disk, until, steps: 0, tell };
-        let endpoint = server.endpoint();
+        let until = World::new(self.seed).now() + run.warmup + run.runtime;
+        let mut running = Running {
+            world: World::new(self.seed),
+            loads: Vec::new(),
+            machines: Vec::new(),
+            targets: Vec::new(),
+            disks: Vec::new(),
+            until,
+            steps: 0,
+            tell,
+        };
+        let controllers: Vec<Exporter> =
+            (0..self.paths.controllers).map(|number| self.add_controller(&mut running, number)).collect();
         let mut first_worker = 0;
-        for _ in 0..self.machines {
-            let port = running.world.add_link(self.link.clone());
-            let machine = running.world.add_machine(self.initiator.cores);
-            running.machines.push(Place { machine, port });
+        for number in 0..self.machines {
+            let place = self.add_place(&mut running.world, self.initiator.cores, self.paths.ports);
+            let (controller, first) = self.paths.of(number, self.machines);
+            let Some(endpoint) = controllers.get(controller).map(Exporter::endpoint) else { continue };
+            let far = &running.targets[controller].ports;
+            let used = if self.paths.round_robin { place.ports.len() } else { 1 };
+            let ways = place.ports.iter().take(used).enumerate();
+            let ways: Vec<Way> =
+                ways.map(|(path, near)| Way { near: *near, far: far[(first + path) % far.len()] }).collect();
+            let (machine, port) = (place.machine, place.ports[0]);
+            running.machines.push(place);
             for thread in 0..self.loads * self.threads {
                 let thread = thread % self.threads;
                 let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
@@ -189,7 +217,7 @@ impl Lab {
                 };
                 first_worker += own_workers;
                 let connection = adapt(connection_config(&endpoint, running.loads.len() as u32 + 1)?)?;
-                let (host, load) = add_load(&mut running.world, port, &endpoint, config, &connection)?;
+                let (host, load) = add_load(&mut running.world, port, &ways, &endpoint, config, &connection)?;
                 let (counted, io_ns) = (Rc::clone(&load), self.initiator.io_ns);
                 let asked = Box::new(move || counted.try_borrow().map_or(0, |load| load.completed()) * io_ns);
                 running.world.run_on(host, machine, self.initiator.costs, asked);
@@ -197,6 +225,43 @@ impl Lab {
             }
         }
         Ok(running)
+    }
+
+    fn add_place(&self, world: &mut World, cores: usize, ports: u32) -> Place {
+        let ports = (0..ports.max(1)).map(|_| world.add_link(self.link.clone())).collect();
+        Place { machine: world.add_machine(cores), ports }
+    }
+
+    /// A server with its volume, on a machine of its own.
+    fn add_controller<T>(&self, running: &mut Running<T>, number: u32) -> Exporter {
+        let world = &mut running.world;
+        let target = self.add_place(world, self.target.cores, self.paths.target_ports);
+        let seed = self.seed ^ u64::from(number) << 32;
+        let disk = self.media.as_ref().map(|media| {
+            let mut disk = Disk::new(self.size_bytes as usize, media.clone(), seed);
+            if self.filled {
+                let (blocks, _) = disk.image_mut().as_chunks_mut::<BLOCK_BYTES>();
+                Pool::default().fill(blocks.as_flattened_mut(), 0, FILL);
+            }
+            world.add_disk(disk)
+        });
+        let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: 512 });
+        let burn_ns = self.burn_ns + self.target.io_ns;
+        let volume = Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns };
+        let [_, _, high, low] = (number + 1).to_be_bytes();
+        let (address, port) = (IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), target.ports[0]);
+        let threads = self.target_threads;
+        let server = Exporter::start_at(world, address, port, self.protocol, volume, threads, STARTED_UNIX_NS);
+        if self.filled && disk.is_none() {
+            volume::fill(server.memory(), &Pool::default(), 0, self.size_bytes, FILL.run);
+        }
+        for (thread, host) in server.hosts.iter().enumerate() {
+            let asked = server.burnt_ns(thread);
+            world.run_on(*host, target.machine, self.target.costs, Box::new(move || asked.get()));
+        }
+        running.disks.extend(disk);
+        running.targets.push(target);
+        server
     }
 }
 
@@ -227,17 +292,18 @@ impl<T: FnMut(Progress)> Running<T> {
                 None => together = Some(*measured),
             }
         }
-        let mut used = after.iter().zip(&before).map(|(after, before)| Usage {
+        let used = after.iter().zip(&before).map(|(after, before)| Usage {
             work: after.work.since(before.work),
             carried: after.carried.since(before.carried),
         });
-        let target = used.next().unwrap_or_default();
+        let mut targets: Vec<Usage> = used.collect();
+        let initiators = targets.split_off(self.targets.len());
         Ok(Simulated {
             measured: together.ok_or_else(|| nothing("no load"))?,
             start,
-            initiators: used.collect(),
-            target,
-            media_ns: self.disk.map(|_| media_after_ns - media_before_ns),
+            initiators,
+            targets,
+            media_ns: (!self.disks.is_empty()).then(|| media_after_ns - media_before_ns),
             geometry,
             facts,
             trace: self.world.trace.hash(),
@@ -245,16 +311,17 @@ impl<T: FnMut(Progress)> Running<T> {
         })
     }
 
-    /// What the target and then every other machine did so far, and the media's time, when all before `at` has happened.
+    /// What the controllers and then all other machines did so far, and the media's time, when all before `at` has happened.
     fn used_at(&mut self, at: Instant) -> (Vec<Usage>, u64) {
         while self.world.next_at().is_some_and(|next| next < at) {
             self.step();
         }
-        let used = std::iter::once(&self.target)
-            .chain(&self.machines)
-            .map(|place| Usage { work: self.world.work(place.machine), carried: self.world.carried(place.port) });
+        let used = self.targets.iter().chain(&self.machines).map(|place| Usage {
+            work: self.world.work(place.machine),
+            carried: place.ports.iter().fold(Carried::default(), |sum, port| sum.and(self.world.carried(*port))),
+        });
         let used = used.collect();
-        (used, self.disk.map_or(0, |disk| self.world.disk_mut(disk).busy_ns))
+        (used, self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns).sum())
     }
 
     fn step(&mut self) -> Option<WorldStep> {

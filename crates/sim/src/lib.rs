@@ -21,8 +21,8 @@ pub mod trial;
 mod world;
 
 pub use board::Counts;
-pub use disk::{Disk, Media, SECTOR};
-pub use link::{Carried, Link, PipeId, Side};
+pub use disk::{Disk, Media, SECTOR, Spindles};
+pub use link::{Carried, Frames, Link, PipeId, Side, Way};
 pub use load::{add_load, connection_config};
 pub use options::{Canary, Fault, Options, PROTOCOLS};
 pub use server::{Exporter, Store, Volume};

@@ -1,9 +1,9 @@
 //! Links and the connections over them: TCP as what it looks like from above, two reliable streams of bytes in pieces of any size.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use iotax_node::{ConnId, seeded::SeededRng};
-use iotax_proto::{Instant, Transmit, wire::Chunk};
+use iotax_proto::{Instant, Transmit, fc::encapsulation, wire::Chunk};
 
 /// What a host sends through. What several connections send leaves in turn.
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub struct Link {
     pub piece_bytes: usize,
     /// Pieces are of any size up to that, as drawn.
     pub splits: bool,
-    /// Of an Ethernet port: what is sent goes in segments, each with its headers, and what several hosts send to it comes in turn.
-    /// `None`: bytes take what they are, and nothing waits to be received.
-    pub mtu_bytes: Option<u32>,
+    /// Of a port: what is sent goes in frames, and what several hosts send to it comes in turn. `None`: bytes take what they are,
+    /// and nothing waits to be received.
+    pub frames: Option<Frames>,
 }
 
 impl Default for Link {
@@ -31,7 +31,7 @@ impl Default for Link {
             window_bytes: 4 << 20,
             piece_bytes: 32 << 10,
             splits: false,
-            mtu_bytes: None,
+            frames: None,
         }
     }
 }
@@ -39,11 +39,35 @@ impl Default for Link {
 /// IPv4 and TCP with time stamps (RFC 791, RFC 9293, RFC 7323), inside the MTU.
 const HEADER_BYTES: u32 = 52;
 /// Preamble, Ethernet header, frame check sequence and inter-packet gap (IEEE 802.3), outside it.
-const FRAME_BYTES: u64 = 38;
+const FRAME_BYTES: u32 = 38;
 
-/// How many segments bytes that are sent at once take.
-pub(crate) fn segments(bytes: usize, mtu_bytes: u32) -> u64 {
-    (bytes as u64).div_ceil(u64::from(mtu_bytes.saturating_sub(HEADER_BYTES).max(1)))
+/// How bytes that are sent at once lie in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// Of a connection's stream, in a full frame.
+    stream_bytes: u32,
+    /// Of each frame, besides.
+    around_bytes: u32,
+}
+
+impl Frames {
+    /// Fibre Channel's, in the encapsulation of RFC 3643 that the stream carries: its 28 bytes stand for the six words of primitive
+    /// signals that FC-FS-5 has between frames, and for what the delimiters are longer by.
+    pub const FIBRE_CHANNEL: Self = Self {
+        stream_bytes: (encapsulation::BEFORE_DATA + encapsulation::DATA_LEN_MAX + encapsulation::BEHIND_DATA) as u32,
+        around_bytes: 0,
+    };
+
+    /// Segments of TCP over Ethernet, each with its headers.
+    #[must_use]
+    pub fn ethernet(mtu_bytes: u32) -> Self {
+        Self { stream_bytes: mtu_bytes.saturating_sub(HEADER_BYTES).max(1), around_bytes: HEADER_BYTES + FRAME_BYTES }
+    }
+
+    /// How many bytes that are sent at once take.
+    pub(crate) fn of(self, bytes: usize) -> u64 {
+        (bytes as u64).div_ceil(u64::from(self.stream_bytes))
+    }
 }
 
 /// How long a link was busy, in each direction.
@@ -54,6 +78,12 @@ pub struct Carried {
 }
 
 impl Carried {
+    /// Of two links together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { sent_ns: self.sent_ns + other.sent_ns, received_ns: self.received_ns + other.received_ns }
+    }
+
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self { sent_ns: self.sent_ns - before.sent_ns, received_ns: self.received_ns - before.received_ns }
@@ -86,7 +116,7 @@ impl Nic {
 
     /// When bytes that would be there at a time all are, behind what others sent.
     pub(crate) fn receive(&mut self, at: Instant, bytes: usize) -> Instant {
-        if self.link.mtu_bytes.is_none() {
+        if self.link.frames.is_none() {
             return at;
         }
         let takes_ns = self.takes_ns(bytes);
@@ -97,8 +127,7 @@ impl Nic {
 
     fn takes_ns(&self, bytes: usize) -> u64 {
         let Some(rate) = self.link.rate_bytes_per_s else { return 0 };
-        let headers =
-            self.link.mtu_bytes.map_or(0, |mtu| segments(bytes, mtu) * (u64::from(HEADER_BYTES) + FRAME_BYTES));
+        let headers = self.link.frames.map_or(0, |frames| frames.of(bytes) * u64::from(frames.around_bytes));
         let byte_ns = u128::from(bytes as u64 + headers) * 1_000_000_000;
         byte_ns.div_ceil(u128::from(rate.max(1))) as u64
     }
@@ -136,9 +165,18 @@ impl Side {
 pub(crate) struct Pipe {
     /// Which of its host's connects it is.
     pub(crate) connect: u64,
+    /// The ports that it goes by; none: those of its hosts.
+    pub(crate) ways: Rc<[Way]>,
     pub(crate) ends: [End; 2],
     /// From the end of the same number to the other.
     pub(crate) flows: [Flow; 2],
+}
+
+/// From a port of the end that connects to one of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub near: usize,
+    pub far: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +199,10 @@ pub(crate) enum EndState {
 pub(crate) struct Flow {
     pub(crate) packets: VecDeque<Packet>,
     pub(crate) in_flight_bytes: usize,
+    /// How often it was sent, each time by the next way.
+    pub(crate) sends: usize,
+    /// When the last of what was sent arrives: nothing overtakes it by another way.
+    pub(crate) arrives: Instant,
     /// Nothing arrives before.
     pub(crate) stalled_until: Instant,
     /// The node said that it has bytes, and its queue was not found empty since.
@@ -238,13 +280,32 @@ mod tests {
     #[test]
     fn ethernet_carries_headers_and_brings_what_several_send_in_turn() {
         let rate = Some(1_000_000_000);
-        let link = Link { latency: Duration::ZERO, rate_bytes_per_s: rate, mtu_bytes: Some(1500), ..Link::default() };
+        let link = Link {
+            latency: Duration::ZERO,
+            rate_bytes_per_s: rate,
+            frames: Some(Frames::ethernet(1500)),
+            ..Link::default()
+        };
         let (mut one, mut other, mut to) = (Nic::new(link.clone()), Nic::new(link.clone()), Nic::new(link));
         // 1,448 bytes fill a frame of 1,538.
         assert_eq!(one.send(Instant(0), 2 * 1448), Instant(2 * 1538));
         assert_eq!(to.receive(Instant(2 * 1538), 2 * 1448), Instant(2 * 1538));
         let second = other.send(Instant(0), 2 * 1448);
         assert_eq!(to.receive(second, 2 * 1448), Instant(4 * 1538));
+    }
+
+    #[test]
+    fn fibre_channel_takes_what_its_encapsulated_frames_are() {
+        let rate = Some(1_000_000_000);
+        let link = Link {
+            latency: Duration::ZERO,
+            rate_bytes_per_s: rate,
+            frames: Some(Frames::FIBRE_CHANNEL),
+            ..Link::default()
+        };
+        let full = encapsulation::BEFORE_DATA + 2112 + encapsulation::BEHIND_DATA;
+        assert_eq!((Frames::FIBRE_CHANNEL.of(full), Frames::FIBRE_CHANNEL.of(full + 1)), (1, 2));
+        assert_eq!(Nic::new(link).send(Instant(0), full), Instant(full as u64));
     }
 
     #[test]

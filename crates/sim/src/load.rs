@@ -11,7 +11,10 @@ use iotax_node::{
 };
 use iotax_proto::{HeapRegion, Region};
 
-use crate::world::{HostId, World};
+use crate::{
+    link::Way,
+    world::{HostId, World},
+};
 
 /// How an initiator of its own reaches a server of the world. `instance` tells loads apart.
 pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<ConnectionConfig, Failure> {
@@ -20,10 +23,11 @@ pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<Connectio
     Ok(ConnectionConfig::new(server, instance, Randomness::new([5; 32])))
 }
 
-/// Puts a load on a host of its own: connected as soon as the world goes on, begun by `LoadNode::begin`.
+/// Puts a load on a host of its own: connected by these ways as soon as the world goes on, begun by `LoadNode::begin`.
 pub fn add_load(
     world: &mut World,
     link: usize,
+    ways: &[Way],
     endpoint: &Endpoint,
     config: LoadConfig,
     connection: &ConnectionConfig,
@@ -33,6 +37,7 @@ pub fn add_load(
     let mut allocate = |len| Ok(HeapRegion::new(len) as Rc<dyn Region>);
     let node = Rc::new(RefCell::new(LoadNode::remote(config, endpoint, control, &mut allocate)?));
     let host = world.add_host(node.clone(), IpAddr::from([10, 1, high, low]), None, link, Vec::new());
+    world.set_ways(host, ways);
     world.settle(host);
     Ok((host, node))
 }

@@ -20,7 +20,7 @@ use iotax_proto::{HeapRegion, Region};
 
 use crate::world::{HostId, World};
 
-/// Where the servers of all worlds are.
+/// Where the server of most worlds is.
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const PORT: u16 = 4000;
 const CONNECTIONS_MAX: usize = 512;
@@ -48,6 +48,7 @@ pub struct Volume {
 
 /// The description of a server, from which it is made anew after a crash.
 pub struct Exporter {
+    address: SocketAddr,
     protocol: Protocol,
     volume: Volume,
     pub hosts: Vec<HostId>,
@@ -70,9 +71,24 @@ impl Exporter {
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
+        Self::start_at(world, ADDRESS, link, protocol, volume, threads, started_unix_ns)
+    }
+
+    /// The same at an address of its own, where there are several servers.
+    pub fn start_at(
+        world: &mut World,
+        address: IpAddr,
+        link: usize,
+        protocol: Protocol,
+        volume: Volume,
+        threads: usize,
+        started_unix_ns: u64,
+    ) -> Self {
+        let address = SocketAddr::new(address, PORT);
         let wake_flag = Arc::new(AtomicBool::new(false));
-        let server = server(protocol, volume, started_unix_ns, &wake_flag);
+        let server = server(address, protocol, volume, started_unix_ns, &wake_flag);
         let mut exporter = Self {
+            address,
             protocol,
             volume,
             hosts: Vec::new(),
@@ -88,16 +104,16 @@ impl Exporter {
             Store::Memory => Vec::new(),
         };
         for node in &exporter.nodes {
-            exporter.hosts.push(world.add_host(node.clone(), ADDRESS, None, link, disks.clone()));
+            exporter.hosts.push(world.add_host(node.clone(), address.ip(), None, link, disks.clone()));
         }
-        world.listen(SocketAddr::new(ADDRESS, PORT), ListenerId(0), &exporter.hosts);
+        world.listen(address, ListenerId(0), &exporter.hosts);
         world.add_wake_flag(Arc::clone(&exporter.wake_flag), &exporter.hosts);
         exporter
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::new(ADDRESS, PORT)
+        self.address
     }
 
     pub fn endpoint(&self) -> Endpoint {
@@ -106,7 +122,7 @@ impl Exporter {
 
     /// After its hosts crashed: begins anew, at another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
-        self.server = server(self.protocol, self.volume, started_unix_ns, &self.wake_flag);
+        self.server = server(self.address, self.protocol, self.volume, started_unix_ns, &self.wake_flag);
         self.nodes = self.make_nodes(self.hosts.len());
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
@@ -145,20 +161,19 @@ impl Exporter {
     }
 }
 
-fn server(protocol: Protocol, described: Volume, started_unix_ns: u64, wake_flag: &Arc<AtomicBool>) -> Arc<Server> {
+fn server(
+    listen: SocketAddr,
+    protocol: Protocol,
+    described: Volume,
+    started_unix_ns: u64,
+    wake_flag: &Arc<AtomicBool>,
+) -> Arc<Server> {
     let media = match described.store {
         Store::Memory => Media::Memory,
         Store::Disk { block_size, .. } => Media::Disk { disk: DiskId(0), block_size },
     };
-    let export = Export {
-        protocol,
-        volume: 0,
-        read_only: false,
-        listen: SocketAddr::new(ADDRESS, PORT),
-        groups: None,
-        portmap: None,
-        squash: Squash::None,
-    };
+    let export =
+        Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None, squash: Squash::None };
     let portals = plan_portals(std::slice::from_ref(&export)).expect("one export has a plan");
     let mut volume = VolumeSpec::new("v0", described.size_bytes, media);
     (volume.delay_ns, volume.burn_ns) = (described.delay_ns, described.burn_ns);

@@ -83,7 +83,7 @@ impl<'a> Trial<'a> {
             window_bytes: [4096, 65_536, 1 << 20][random.below(3) as usize],
             piece_bytes: [16, 200, 1460, 9000][random.below(4) as usize],
             splits: true,
-            mtu_bytes: None,
+            frames: None,
         };
         let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };
         let links = [world.add_link(link.clone()), world.add_link(link)];

@@ -22,7 +22,7 @@ use iotax_proto::Instant;
 use crate::{
     disk::Disk,
     events::Events,
-    link::{Carried, EndState, Link, Nic, Pipe, PipeId, Side},
+    link::{Carried, EndState, Link, Nic, Pipe, PipeId, Side, Way},
     trace::Trace,
 };
 
@@ -80,6 +80,8 @@ struct Host {
     /// Where its connections come from; `None`: each from a port of its own.
     port: Option<u16>,
     nic: usize,
+    /// The ways of its connections; none: from its own link to the other's.
+    ways: Rc<[Way]>,
     /// Where its work takes time.
     thread: Option<processors::Thread>,
     disks: Vec<usize>,
@@ -225,6 +227,7 @@ impl World {
             address,
             port,
             nic: link,
+            ways: Rc::new([]),
             thread: None,
             disks,
             conns: Vec::new(),
@@ -235,6 +238,11 @@ impl World {
             life: 0,
         });
         HostId(self.hosts.len() - 1)
+    }
+
+    /// What it connects from now on, and what is answered there, goes by these ways, a send by each in turn.
+    pub fn set_ways(&mut self, host: HostId, ways: &[Way]) {
+        self.hosts[host.0].ways = ways.into();
     }
 
     /// Connections to an address are taken by these hosts in turn.

@@ -73,7 +73,7 @@ fn over(link: &Link, protocol: Protocol, run: RunConfig, on_disk: bool, seed: u6
         1_700_000_000_000_000_000,
     );
     let connection = connection_config(&server.endpoint(), 1).expect("an address");
-    let (host, load) = add_load(&mut world, near, &server.endpoint(), config(run), &connection).expect("a load");
+    let (host, load) = add_load(&mut world, near, &[], &server.endpoint(), config(run), &connection).expect("a load");
     let measured = measure(&mut world, host, &load);
     assert!(world.run_until(LIMIT, |_| server.nodes()[0].borrow().connections() == 0), "{protocol:?} stays open");
     (measured, world.trace.hash())

@@ -11,8 +11,8 @@ use iotax_node::{
     server::Protocol,
 };
 use iotax_sim::{
-    Costs, Link, Media,
-    lab::{Lab, Site},
+    Costs, Frames, Link, Media,
+    lab::{Lab, Paths, Site},
 };
 
 const SERVICE: Duration = Duration::from_micros(100);
@@ -77,6 +77,7 @@ fn lab(protocol: Protocol, link: Link, seed: u64) -> Lab {
         target: free,
         target_threads: 1,
         machines: 1,
+        paths: Paths::default(),
         loads: 1,
         threads: 1,
         size_bytes: 4 << 20,
@@ -205,7 +206,8 @@ fn closed_loop_keeps_every_server_busy() {
 fn link_carries_its_rate_less_headers() {
     for (protocol, most) in [(Protocol::NvmeTcp, 48), (Protocol::Iscsi, 96), (Protocol::Nfs3, 160)] {
         for mtu in [1500_u32, 9000] {
-            let link = Link { rate_bytes_per_s: Some(1_250_000_000), mtu_bytes: Some(mtu), ..Link::default() };
+            let link =
+                Link { rate_bytes_per_s: Some(1_250_000_000), frames: Some(Frames::ethernet(mtu)), ..Link::default() };
             let measured =
                 simulate(&lab(protocol, link, 1), &RunConfig { outstanding: 64, ..run(Duration::from_millis(200), 1) });
             let rate = measured.read.bytes as f64 / 0.2 / 1.25e9;
@@ -229,9 +231,9 @@ fn processor_that_is_charged_for_each_io_bounds_the_rate() {
         assert!(ios.abs_diff(20_000) <= 64, "{protocol:?}: {ios}");
         // What is charged is what the I/Os cost, but for those under way at the window's ends.
         assert!(
-            simulated.target.work.spent_ns.abs_diff(ios * 10_000) <= 64 * 10_000,
+            simulated.targets[0].work.spent_ns.abs_diff(ios * 10_000) <= 64 * 10_000,
             "{protocol:?}: {}",
-            simulated.target.work.spent_ns
+            simulated.targets[0].work.spent_ns
         );
         assert_eq!(simulated.initiators[0].work.spent_ns, 0);
     }
@@ -244,7 +246,7 @@ fn thread_that_sleeps_is_woken_for_each_io_and_one_that_has_work_is_not() {
         (lab.target.costs.wake_ns, lab.target.io_ns) = (20_000, 2_000);
         let simulated =
             lab.run(&RunConfig { outstanding, ..run(Duration::from_millis(100), 1) }, 1, None, Ok, |_| {}).unwrap();
-        simulated.target.work.spent_ns / simulated.measured.read.ios
+        simulated.targets[0].work.spent_ns / simulated.measured.read.ios
     };
     assert_eq!(wakes(1), 22_000);
     assert!(wakes(64) < 4_000, "{}", wakes(64));
@@ -252,7 +254,7 @@ fn thread_that_sleeps_is_woken_for_each_io_and_one_that_has_work_is_not() {
 
 #[test]
 fn machines_share_the_servers_port_and_loads_their_machines_cores() {
-    let link = Link { rate_bytes_per_s: Some(125_000_000), mtu_bytes: Some(1500), ..Link::default() };
+    let link = Link { rate_bytes_per_s: Some(125_000_000), frames: Some(Frames::ethernet(1500)), ..Link::default() };
     let write = RunConfig { outstanding: 16, read_percent: 0.0, ..run(Duration::from_millis(200), 1) };
     let many = Lab { machines: 4, loads: 2, ..lab(Protocol::NvmeTcp, link, 1) };
     let rate = simulate(&many, &write).write.bytes as f64 / 0.2 / 125e6;
@@ -265,6 +267,31 @@ fn machines_share_the_servers_port_and_loads_their_machines_cores() {
     crowded.initiator.cores = 2;
     let two = simulate(&crowded, &read).read.ios;
     assert!(one.abs_diff(20_000) <= 64 && two.abs_diff(40_000) <= 64, "{one} {two}");
+}
+
+#[test]
+fn controllers_share_out_machines_and_round_robin_uses_every_port() {
+    // Writes are bound by the ports that they leave by.
+    let rate = |paths, protocol, frames| {
+        let link = Link { rate_bytes_per_s: Some(125_000_000), frames: Some(frames), ..Link::default() };
+        let write = RunConfig { outstanding: 16, read_percent: 0.0, ..run(Duration::from_millis(200), 1) };
+        let lab = Lab { machines: 4, loads: 2, paths, ..lab(protocol, link, 1) };
+        simulate(&lab, &write).write.bytes as f64 / 0.2 / 125e6
+    };
+    let one = Paths::default();
+    for (paths, ports) in [
+        (one, 1.0),
+        (Paths { controllers: 2, ..one }, 2.0),
+        (Paths { controllers: 2, target_ports: 2, ..one }, 4.0),
+        // A second path that stands by carries nothing.
+        (Paths { target_ports: 2, ports: 2, ..one }, 2.0),
+        (Paths { target_ports: 8, ports: 2, round_robin: true, ..one }, 8.0),
+    ] {
+        let rate = rate(paths, Protocol::Fcp, Frames::FIBRE_CHANNEL);
+        assert!(rate > 0.85 * ports && rate < ports, "{paths:?}: {rate} of {ports} ports");
+    }
+    let ethernet = rate(Paths { controllers: 4, ..one }, Protocol::Iscsi, Frames::ethernet(9000));
+    assert!((3.4..4.0).contains(&ethernet), "{ethernet}");
 }
 
 #[test]

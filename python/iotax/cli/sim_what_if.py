@@ -71,9 +71,9 @@ def what_if(name: str, change: Change, document: Path | None) -> None:
 def _simulated(study: Study, levels: dict[str, LevelValue], change: Change, program: Path) -> Bottleneck:
     """One replicate of a treatment, with the costs as their table has them."""
     changed = change.of_study(study)
-    lab = changed.lab.sim
-    assert lab is not None, "a simulated study"
     settings = change.of_settings(changed.settings(levels))
+    lab = settings.sim
+    assert lab is not None, "a simulated study"
     first = Trial(id="what-if", study=study.name, treatment=levels, block=1, replicate=1, order=1)
     costs = table_costs(lab, settings.endpoint.protocol)
     document = simulate_document(changed, settings, trial_seed(study, first), costs)

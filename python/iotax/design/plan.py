@@ -18,13 +18,15 @@ from iotax.design.conditioning import conditioned
 from iotax.design.random import derive_seed, shuffled
 from iotax.design.rates import halvings, ladder
 from iotax.design.treatments import Treatment, name_of, treatments
-from iotax.study import Study
+from iotax.study import Settings, Study
 from iotax.study.model import Search, factor_names
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_minutes
 
-WALL_S_PER_SIMULATED_S = 2
-"""That a simulated second of one load may take: some 500,000 I/Os of it."""
+SIMULATED_IO_NS = 5_000
+"""That an I/O of 4 KiB takes to be simulated, with the data of its reads checked."""
+SIMULATED_LOAD_IOPS = 400_000
+"""About what one load's processor allows, where no link and no media allow less."""
 CONNECT_NS = 150_000_000
 """What a trial takes beyond its warm-up and its window: a process, a connection, a record."""
 TURN_NS = 3_000_000
@@ -239,11 +241,35 @@ def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:
     return found
 
 
+def _simulated_ns(settings: Settings) -> int:
+    """What is simulated are I/Os: as many as the world's narrowest part lets through."""
+    lab, load, link = settings.sim, settings.load, settings.topology
+    assert lab is not None, "a simulated study"
+    machines = load.clients or 1
+    accesses = load.accesses()
+    size_bytes = sum(each.share * each.block_size for each in accesses) / sum(each.share for each in accesses)
+    rates = [float(machines * lab.vms * load.threads * SIMULATED_LOAD_IOPS)]
+    if link.link_rate:
+        used = link.paths if link.path_policy == "round-robin" else 1
+        ports = min(machines * used, lab.controllers * lab.target_ports)
+        # Reads and writes go in opposite directions.
+        one_way = max(load.read, 100 - load.read) / 100
+        rates.append(ports * link.link_rate / 8 / size_bytes / one_way)
+    if lab.media is not None and lab.media.mean_ns:
+        waits_for_disk = load.read / 100 if lab.media.destage is not None else 1.0
+        rates.append(lab.controllers * lab.media.servers * 1e9 / lab.media.mean_ns / max(waits_for_disk, 0.05))
+    if load.rate_iops is not None:
+        rates.append(load.rate_iops * machines * lab.vms)
+    per_io_ns = SIMULATED_IO_NS * max(1.0, (size_bytes / 4096) ** 0.5)
+    seconds = (load.warmup + load.runtime) / 1e9
+    filled_bytes = lab.controllers * settings.volume.size
+    return round(min(rates) * seconds * per_io_ns) + filled_bytes * 1_000_000_000 // FILL_BYTES_PER_S
+
+
 def _expected_ns(study: Study, trial: Trial) -> int:
     settings = study.settings(trial.treatment)
     if study.lab.sim is not None:
-        loads = (settings.load.clients or 1) * study.lab.sim.vms
-        return CONNECT_NS + WALL_S_PER_SIMULATED_S * loads * (settings.load.warmup + settings.load.runtime)
+        return CONNECT_NS + _simulated_ns(settings)
     if slices := study.design.slices:
         # Its slices, and its share of what starts a session.
         return slices.rounds * (slices.settle_ns + slices.slice_ns + TURN_NS) + CONNECT_NS // 2

@@ -7,7 +7,7 @@ from typing import Any
 
 from iotax.study.connection import Chap, DhChap
 from iotax.study.fields import Section
-from iotax.study.model import Link, Stream, Study, format_level
+from iotax.study.model import OF_SIM, Link, Stream, Study, format_level
 from iotax.units import format_duration, format_size
 
 _REFILLED = {
@@ -125,6 +125,14 @@ def _lab(study: Study) -> Iterator[str]:
         names["hypervisors"] = hosts.hypervisor_hosts()
         parts = [f"{role} {', '.join(host.name for host in found)}" for role, found in names.items() if found]
         yield f"hosts ({'; '.join(parts)}; driver {hosts.driver})"
+        return
+    if (sim := study.lab.sim) is not None:
+        said = _Said(study, sim)
+        fields = [field for field in type(sim).model_fields if field != "media"]
+        own = [f"{field} {said(field) if field in OF_SIM else getattr(sim, field)}" for field in fields]
+        media = sim.media.model_dump(mode="json") if sim.media else {}
+        kept = " ".join(f"{field} {value}" for field, value in media.items()) or "memory"
+        yield f"sim ({', '.join([*own, f'media {kept}'])})"
         return
     name, lab = study.lab.name, getattr(study.lab, study.lab.name)
     own = ", ".join(f"{field} {getattr(lab, field)}" for field in type(lab).model_fields)

@@ -11,11 +11,12 @@ from typing import Any
 from iotax.study.fields import Section
 from iotax.study.model import SECTIONS, factor_names
 from iotax.study.setup import OWN, Setup
+from iotax.study.sim import Sim
 
 
 def describe(definitions: dict[str, dict[str, Any]], study: dict[str, Any]) -> None:
     """Gives each property its field's docstring. `definitions` are a schema's `$defs`, `study` describes the file."""
-    sections = {name: _docstrings(SECTIONS[section]) for name, section in factor_names().items()}
+    sections = {name: _docstrings(SECTIONS.get(section, Sim)) for name, section in factor_names().items()}
     factors = {name: docstrings[name] for name, docstrings in sections.items()}
     _put(definitions["Factors"], factors)
     _put(definitions[Setup.__name__], {name: factors[name] for name in OWN})

@@ -48,7 +48,7 @@ def _of_hosts(protocol: str, *, kernel: bool) -> Carrier:
 def planned_facts(study: Study, settings: Settings) -> Facts:
     """Of a trial with these settings."""
     if study.lab.sim is not None:
-        return _sim(study.lab.sim, settings)
+        return _sim(settings.sim or study.lab.sim, settings)
     if study.lab.hosts is not None:
         return _hosts(study.lab.hosts, settings)
     if not settings.endpoint.embedded:
@@ -113,7 +113,7 @@ def _sim(lab: Sim, settings: Settings) -> Facts:
             rate_bits_per_s=topology.link_rate,
             delay_ns=topology.link_delay,
             mtu=topology.mtu,
-            paths=1,
+            paths=topology.paths,
         ),
         clock="virtual",
         threads=load.threads,

@@ -8,7 +8,7 @@ from typing import Any
 
 from iotax.protocols import knowing
 from iotax.study.endpoint import Endpoint
-from iotax.study.model import LABS, SECTIONS, Study
+from iotax.study.model import LABS, OF_SIM, SECTIONS, Study
 from iotax.study.source import Place
 
 
@@ -38,12 +38,12 @@ _HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint
 _NO_SECRETS = "the hosts lab carries no secrets to its hosts yet; say `lab: loopback`"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
-_SIM_ONE_PATH = "the sim lab has one link and one connection for each worker; say `lab: vm`"
+_SIM_ONE_CONNECTION = "the sim lab has one connection for each worker; say `lab: vm`"
+_SIM_NO_HYPERVISOR = "simulated guests reach the target themselves; a hypervisor's costs belong to the table of costs"
 _SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
 _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
-_TOPOLOGY = Row(sim=_SIM_ONE_PATH, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
-_OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_PATH)
+_OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
 _LOGIN = knowing("initiator")
@@ -145,11 +145,11 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "mtu": Row(loopback=_NO_NETWORK),
         "link_rate": _LINK,
         "link_delay": _LINK,
-        "paths": _TOPOLOGY,
-        "path_policy": _OF_HOSTS_TOO,
+        "paths": _LINK,
+        "path_policy": Row(loopback=_NO_NETWORK),
         "nconnect": _OF_HOSTS_TOO,
         "io_queues": _OF_HOSTS_TOO,
-        "attach": _TOPOLOGY,
+        "attach": Row(sim=_SIM_NO_HYPERVISOR, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK),
         "target": Row(
             loopback="the loopback lab serves with iotax; name the endpoint of another server under protocol",
             hosts="the hosts lab serves with iotax; name the endpoint of another server under protocol",
@@ -180,6 +180,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "cores": _EVERYWHERE,
         "target_cores": _EVERYWHERE,
         "threads": _EVERYWHERE,
+        "controllers": _EVERYWHERE,
+        "target_ports": _EVERYWHERE,
         "media": _EVERYWHERE,
     },
     "lab: vm": {
@@ -198,6 +200,9 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
     given = [name for name in LABS if name in study.lab.model_fields_set and getattr(study.lab, name) is not None]
     if len(given) > 1:
         yield ("lab", given[0]), f"a study runs in one lab; leave `{given[0]}:` or `{given[1]}:` out"
+    for field in OF_SIM:
+        if field in study.levels() and study.lab.sim is None:
+            yield ("factors", field), "it belongs to simulated machines; say `lab: {sim: {}}`"
     for section in SECTIONS:
         for field, row in FIELDS[section].items():
             wanted = [value for value in _values(study, field) if value not in row.harmless]

@@ -348,6 +348,9 @@ SECTIONS: dict[str, type[Section]] = {
 }
 """Sections whose fields may be factors. No two share a field's name."""
 
+OF_SIM = ("costs", "vms")
+"""What of the simulated lab may be a factor too."""
+_MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
 _NEVER_FACTORS = {"path", "refill"}
 LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels that stand for more than a word or a number."""
@@ -362,6 +365,7 @@ def factor_names() -> Mapping[str, str]:
         for name in model.model_fields
         if name not in _NEVER_FACTORS
     }
+    names |= dict.fromkeys(OF_SIM, "sim")
     return MappingProxyType(names)
 
 
@@ -409,7 +413,7 @@ with a protocol and its topology: {jumbo: {protocol: iscsi, mtu: 9000}}."""
 @cache  # hints are text that Python compiles anew at each question
 def _level_type(name: str) -> Any:
     """The type of one level of a factor: its field's, without None."""
-    section = SECTIONS[factor_names()[name]]
+    section = _MODELS[factor_names()[name]]
     hint = get_type_hints(section, include_extras=True)[name]
     given = [part for part in get_args(hint) if part is not NoneType]
     return given[0] if NoneType in get_args(hint) else hint
@@ -447,6 +451,8 @@ class Settings:
     topology: Topology
     label: str = ""
     """The level of `protocol`."""
+    sim: Sim | None = None
+    """The simulated lab."""
     precondition: Precondition | None = None
     """What is done to its volume first; of an endpoint that the study names."""
 
@@ -569,7 +575,7 @@ class Study(Section):
 
     def settings(self, treatment: Mapping[str, LevelValue]) -> Settings:
         """The load, volume and connection of one treatment."""
-        changes: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        changes: dict[str, dict[str, Any]] = {section: {} for section in _MODELS}
         for name, value in treatment.items():
             changes[factor_names()[name]][name] = self.factors.streams[value] if name == "streams" else value
         endpoints = self.endpoints()
@@ -585,6 +591,7 @@ class Study(Section):
             endpoint=endpoints[label],
             topology=self.topology.model_copy(update=changes["topology"]),
             label=label,
+            sim=self.lab.sim and self.lab.sim.model_copy(update=changes["sim"]),
             precondition=None if endpoints[label].embedded else self.precondition,
         )
 
@@ -594,7 +601,18 @@ class Study(Section):
         asked = self.digest_but_costs()
         if self.lab.sim is None:
             return asked
-        return hashlib.sha256(f"{asked} {read_costs(self.lab.sim.costs).digest()}".encode()).hexdigest()
+        tables = " ".join(read_costs(name).digest() for name in self.cost_tables())
+        return hashlib.sha256(f"{asked} {tables}".encode()).hexdigest()
+
+    def cost_tables(self) -> list[str]:
+        """The names of the tables of costs that it is simulated with; none in other labs."""
+        if self.lab.sim is None:
+            return []
+        return [str(level.value) for level in self.levels().get("costs", ())] or [self.lab.sim.costs]
+
+    def section(self, name: str) -> Any:
+        """What the study says outside of its factors in a section of `factor_names`."""
+        return (self.lab.sim or Sim()) if name == "sim" else getattr(self, name)
 
     def digest_but_costs(self) -> str:
         """The digest without a table of costs: all of it where nothing is simulated."""

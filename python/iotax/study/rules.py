@@ -14,9 +14,9 @@ from iotax.study.hosts import CLIENT, Hosts
 from iotax.study.model import Level, Settings, Slices, Stream, Study, Vm, factor_names
 from iotax.study.omissions import Omissions
 from iotax.study.precondition import ROUNDS_MIN
-from iotax.study.sim import CostsError, Sim, read_costs
+from iotax.study.sim import CostsError, Sim, SimMedia, read_costs
 from iotax.study.source import Place
-from iotax.study.topology import ON_HOSTS, Topology, refused, refused_on_hosts
+from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
 from iotax.trial import LevelValue
 from iotax.units import format_duration, format_size
 
@@ -81,28 +81,54 @@ def _lab(study: Study) -> Iterator[tuple[Place, str]]:
 
 def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
     """Worlds that cannot be, and what would be measured of them."""
-    yield from _costs(study, lab)
+    yield from _costs(study)
     rates = [study.setups().get(label, {}).get("link_rate") for label in study.endpoints()]
     if None in _values(study, "link_rate") and None in rates:
         yield _place(study, "link_rate"), "a simulated link has a rate; say `link_rate: 10Gbit` under topology"
-    if lab.media is not None and lab.media.service == 0:
-        yield ("lab", "sim", "media", "service"), "an operation that takes no time is memory; leave media out"
+    if lab.media is not None:
+        yield from _sim_media(lab.media)
+    for clients in _values(study, "clients"):
+        if lab.controllers > (clients or 1):
+            place = ("lab", "sim", "controllers")
+            yield place, f"{lab.controllers} controllers share out {clients or 1} clients: one would have none"
     if study.design.slices is not None:
         yield ("design",), "the sim lab runs each trial on its own; leave sessions, rounds, slice and settle out"
     if study.precondition is not None:
         yield ("precondition",), "simulated media have no state to bring about; leave it out"
 
 
-def _costs(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
-    try:
-        told = read_costs(lab.costs).protocols
-    except CostsError as error:
-        yield ("lab", "sim", "costs"), str(error)
-        return
-    for label, endpoint in study.endpoints().items():
-        if endpoint.protocol in SIM and endpoint.protocol not in told:
-            place = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
-            yield place, f"{lab.costs} has no costs of {endpoint.protocol}; it has {', '.join(told)}"
+def _sim_media(media: SimMedia) -> Iterator[tuple[Place, str]]:
+    place = ("lab", "sim", "media")
+    if media.service == 0:
+        yield (*place, "service"), "an operation that takes no time is memory; leave media out"
+    if media.seek is None:
+        for name in ("rpm", "cache", "destage"):
+            if getattr(media, name) is not None:
+                yield (*place, name), "it belongs to disks that turn; say their `seek:` too"
+        if media.service is None:
+            yield place, "say how long an operation takes: `service: 100us`, or `seek: 3.4ms` and `rpm: 15000`"
+    else:
+        if media.service is not None:
+            yield (*place, "service"), "disks that turn take a seek and half a turn; leave this out"
+        if media.rpm is None:
+            yield (*place, "seek"), "disks that turn have a speed; say `rpm: 15000`"
+    if (media.cache is None) != (media.data is None):
+        said, other = ("cache", "data") if media.data is None else ("data", "cache")
+        yield (*place, said), f"what share a cache answers is its size over that of the data; say `{other}:` too"
+
+
+def _costs(study: Study) -> Iterator[tuple[Place, str]]:
+    place = _place(study, "costs")
+    for name in study.cost_tables():
+        try:
+            told = read_costs(name).protocols
+        except CostsError as error:
+            yield place, str(error)
+            continue
+        for label, endpoint in study.endpoints().items():
+            if endpoint.protocol in SIM and endpoint.protocol not in told:
+                at = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+                yield at, f"{name} has no costs of {endpoint.protocol}; it has {', '.join(told)}"
 
 
 def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
@@ -203,6 +229,8 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
             for name in changes:
                 if name in Topology.model_fields and (reason := getattr(FIELDS["topology"][name], study.lab.name)):
                     yield ("factors", "protocol", label, name), reason
+        if study.lab.sim is not None:
+            yield from _by_treatment(study, lambda of: refused_in_sim(of.endpoint.protocol, of.topology))
     else:
         yield from _topology_of_guests(study, study.lab.vm)
 
@@ -266,9 +294,9 @@ def _factors(study: Study) -> Iterator[tuple[Place, str]]:
                 yield ("factors", name, index), f"the level {label} stands there twice"
             if name == "protocol" and not _LABEL.fullmatch(label):
                 yield ("factors", name, label), "a label has letters, digits, dots, dashes and blanks, 40 at most"
-        section = getattr(study, factor_names()[name])
+        section = study.section(factor_names()[name])
         if name in section.model_fields_set:
-            yield (factor_names()[name], name), "this is a factor too; leave it out here"
+            yield _own_place(name), "this is a factor too; leave it out here"
         for label, changes in study.setups().items():
             if name in changes:
                 yield ("factors", "protocol", label, name), "this is a factor too; leave it out here"
@@ -577,8 +605,13 @@ def _values(study: Study, name: str) -> list:
     levels = study.levels()
     if name in levels:
         return [level.value for level in levels[name]]
-    return [getattr(getattr(study, factor_names()[name]), name)]
+    return [getattr(study.section(factor_names()[name]), name)]
 
 
 def _place(study: Study, name: str) -> Place:
-    return ("factors", name) if name in study.levels() else (factor_names()[name], name)
+    return ("factors", name) if name in study.levels() else _own_place(name)
+
+
+def _own_place(name: str) -> Place:
+    section = factor_names()[name]
+    return ("lab", "sim", name) if section == "sim" else (section, name)

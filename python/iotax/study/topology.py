@@ -74,7 +74,7 @@ def refused_on_hosts(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[s
         if path is None:
             yield name, "only a path of the host's kernel has it: name kernel:nfs://, kernel:iscsi://, …"
         elif name == "mtu" and path.kind in FIBRE_CHANNEL:
-            yield name, "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
+            yield name, _FC_FRAMES
         elif name == "path_policy" and path.kind == "nfs":
             yield name, "an NFS mount goes to one address; `nconnect` gives it several connections"
         elif name == "path_policy" and topology.path_policy not in _HOSTS_POLICIES[path.kind]:
@@ -99,6 +99,9 @@ _OWN_OF: dict[str, tuple[str, ...]] = {"nconnect": ("nfs",), "io_queues": ("nvme
 _SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
 """Those that the vm lab sets up over two links."""
+FIBRE_CHANNEL_FRAMES = ("fcp", "fc-nvme")
+"""Those whose simulated links carry frames of Fibre Channel."""
+_SIM_POLICIES = ("fixed", "round-robin")
 _DIGESTS = knowing("header_digest")
 
 
@@ -129,6 +132,25 @@ def refused(
             )
 
 
+def refused_in_sim(protocol: str, topology: Topology) -> Iterator[tuple[str, str]]:
+    """(field, reason) for all that this protocol cannot have in virtual time."""
+    if protocol in FIBRE_CHANNEL_FRAMES and topology.mtu != Topology().mtu:
+        yield "mtu", _FC_FRAMES
+    policy = topology.path_policy
+    if topology.paths == 1:
+        if policy is not None:
+            yield "path_policy", _NO_CHOICE
+    elif protocol in _NFS:
+        yield "paths", _ONE_ADDRESS.format(protocol=protocol)
+    elif policy is None:
+        yield "path_policy", f"two paths need one of {', '.join(_SIM_POLICIES)}"
+    elif policy not in _SIM_POLICIES:
+        yield "path_policy", f"simulated paths have no policy {policy}; they have {', '.join(_SIM_POLICIES)}"
+
+
+_FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
+_NO_CHOICE = "one path leaves nothing to choose; say `paths: 2`, or leave the policy out"
+_ONE_ADDRESS = "an {protocol} mount goes to one address; `nconnect` gives it several connections"
 _NO_DIGEST = {"iser": "RDMA checks what it carries (RFC 7145 §4)"}
 _NO_NETWORK = {
     "local": "local I/O crosses no network",
@@ -176,7 +198,7 @@ def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tu
         if protocol in _NO_NETWORK:
             yield name, _NO_NETWORK[protocol]
         elif name == "mtu" and protocol == "fcp":
-            yield name, "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
+            yield name, _FC_FRAMES
         elif name != "mtu" and guests == 1:
             yield name, "both halves stand in one kernel (`guests: 1`), so there is no link to shape"
 
@@ -185,10 +207,10 @@ def _refused_paths(protocol: str, topology: Topology, guests: int) -> Iterator[t
     policy = topology.path_policy
     if topology.paths == 1:
         if policy is not None:
-            yield "path_policy", "one path leaves nothing to choose; say `paths: 2`, or leave the policy out"
+            yield "path_policy", _NO_CHOICE
         return
     if protocol in _NFS:
-        yield "paths", f"an {protocol} mount goes to one address; `nconnect` gives it several connections"
+        yield "paths", _ONE_ADDRESS.format(protocol=protocol)
     elif protocol not in _MULTIPATH:
         reason = _NO_NETWORK.get(protocol, "RDMA in software is set up on one link")
         yield "paths", f"{reason}; two paths are for {', '.join(_MULTIPATH)}"

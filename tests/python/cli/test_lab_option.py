@@ -17,8 +17,9 @@ from iotax.study.source import StudyError
 
 SIMULATED = {
     "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "grid", "grid-full", "outstanding",
-    "outstanding-full", "patterns", "patterns-full", "quick", "sim-quick",
+    "outstanding-full", "patterns", "patterns-full", "quick", "sim-quick", "tr-3808-full",
 }  # fmt: skip
+OF_SIM = {"sim-quick", "tr-3808-full"}
 REFUSED = {
     "fcp-vs-fc-nvme": "does not serve fc-nvme",
     "generators": "loads with iotax only",
@@ -27,7 +28,7 @@ REFUSED = {
     "kernel-outstanding": "has no costs of fcp",
     "kernel-quick": "does not serve",
     "nfs-vs-fc-cpu": "has no costs of fcp",
-    "tr-3808": "one link and one connection",
+    "tr-3808": "loopback has no costs of fcp",
 }
 
 
@@ -39,8 +40,8 @@ def test_every_built_in_study_is_simulated_or_refused() -> None:
 def test_a_study_of_sockets_is_simulated(name: str) -> None:
     study, text, said = load_simulated(name)
     assert study.lab.sim is not None
-    assert study.name == (name if name == "sim-quick" else f"{name}-sim")
-    assert bool(said) == (name != "sim-quick")
+    assert study.name == (name if name in OF_SIM else f"{name}-sim")
+    assert bool(said) == (name not in OF_SIM)
     assert yaml.safe_load(text)["name"] == study.name
 
 

@@ -129,6 +129,45 @@ def test_media_with_one_server_serve_no_faster_than_it(real_engine: Path) -> Non
         assert 1780 < result.ios < 2220, name
 
 
+DISKS = {"servers": 4, "seek": "3ms", "rpm": 15000}
+
+
+def test_disks_that_turn_are_as_fast_as_a_seek_and_half_a_turn_allow(real_engine: Path) -> None:
+    del real_engine
+    load = {"clients": 2, "outstanding": 32, "warmup": "100ms", "runtime": "2s"}
+    factors = {"protocol": ["iscsi", "fcp"], "vms": [1]}
+
+    def rates(**media: Any) -> list[float]:
+        lab = {"sim": {"controllers": 2, "media": DISKS | media, "costs": "vsphere-4.0"}}
+        asked = study(lab=lab, load=load, factors=factors, topology={"link_rate": "10Gbit"}, design={"replicates": 1})
+        return [result.ios / 2 for result in run(asked).values()]
+
+    # 8 disks of 5 ms; over 32 outstanding I/Os each has something to do but for a few per mille of the time.
+    for rate in rates():
+        assert 1480 < rate < 1660
+    for rate in rates(cache="1GiB", data="2GiB"):
+        assert 2900 < rate < 3350
+
+
+def test_virtual_machines_and_tables_of_costs_are_factors(real_engine: Path) -> None:
+    del real_engine
+    factors = {"protocol": ["iscsi"], "vms": [1, 3], "costs": ["esx-3.5", "vsphere-4.0"]}
+    asked = study(factors=factors, topology={"link_rate": "10Gbit"}, design={"replicates": 1})
+    found = run(asked)
+    assert {name: result.outstanding.total for name, result in found.items()} == {
+        f"{costs}/iscsi/{vms}/r1": vms * 8 for vms in (1, 3) for costs in ("esx-3.5", "vsphere-4.0")
+    }
+    cost = {name: result.cpu_per_io_ns("initiator") or 0.0 for name, result in found.items()}
+    # 33.9 µs more of each I/O, and those under way at the window's ends.
+    assert cost["esx-3.5/iscsi/1/r1"] - cost["vsphere-4.0/iscsi/1/r1"] == pytest.approx(33_900, rel=0.15)
+    assert (
+        asked.digest()
+        != study(
+            factors=factors | {"costs": ["esx-3.5"]}, topology={"link_rate": "10Gbit"}, design={"replicates": 1}
+        ).digest()
+    )
+
+
 REFUSED = [
     ({"topology": {}, "factors": {"protocol": ["iscsi"]}}, "topology", "a simulated link has a rate"),
     ({"lab": {"sim": {"costs": "nowhere"}}}, "costs", "there is no file nowhere"),
@@ -138,7 +177,24 @@ REFUSED = [
     ({"factors": {"protocol": {"a": "iscsi://h/iqn.2000-01.x:y/0", "b": "iscsi"}, "link_rate": ["1Gbit"]},
       "baseline": {"protocol": "b"}}, "a", "reaches no endpoint outside"),
     ({"design": {"sessions": 2}}, "design", "each trial on its own"),
-    ({"topology": {"paths": 2}}, "paths", "one link"),
+    ({"topology": {"paths": 2, "path_policy": "fixed"}}, "paths", "goes to one address"),
+    ({"topology": {"paths": 2}, "factors": {"protocol": ["iscsi"], "link_rate": ["1Gbit"]}}, "topology",
+      "two paths need one of fixed, round-robin"),
+    ({"topology": {"paths": 2, "path_policy": "numa"}, "factors": {"protocol": ["nvme-tcp"], "link_rate": ["1Gbit"]},
+      "baseline": {"protocol": "nvme-tcp"}}, "path_policy", "have no policy numa"),
+    ({"topology": {"paths": 0}}, "paths", "greater than or equal to 1"),
+    ({"lab": {"sim": {"controllers": 4}}, "load": {"clients": 3}}, "controllers", "one would have none"),
+    ({"lab": {"sim": {"target_ports": 0}}}, "target_ports", "greater than or equal to 1"),
+    ({"lab": {"sim": {"media": {"servers": 8}}}}, "media", "say how long an operation takes"),
+    ({"lab": {"sim": {"media": {"seek": "3ms"}}}}, "seek", "have a speed"),
+    ({"lab": {"sim": {"media": {"service": "1ms", "destage": 20}}}}, "destage", "belongs to disks that turn"),
+    ({"lab": {"sim": {"media": {"seek": "3ms", "rpm": 15000, "cache": "8GiB"}}}}, "cache", "say `data:` too"),
+    ({"lab": {"sim": {"vms": 2}}, "factors": {"protocol": ["iscsi"], "link_rate": ["1Gbit"], "vms": [1, 2]}}, "vms",
+      "this is a factor too"),
+    ({"lab": "loopback", "topology": {}, "factors": {"protocol": ["iscsi"], "vms": [1, 2]}}, "vms",
+      "belongs to simulated machines"),
+    ({"factors": {"protocol": ["iscsi"], "link_rate": ["1Gbit"], "costs": ["loopback", "nowhere"]}}, "costs",
+      "there is no file nowhere"),
     ({"lab": {"sim": {}, "vm": {}}}, "vm", "a study runs in one lab"),
 ]  # fmt: skip
 

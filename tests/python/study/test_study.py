@@ -8,7 +8,7 @@ import yaml
 
 from iotax.cli.template import TEMPLATE
 from iotax.study import Study
-from iotax.study.model import SECTIONS, factor_names
+from iotax.study.model import OF_SIM, SECTIONS, factor_names
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.study.reference import reference
 from iotax.study.schema import schema_text, study_schema
@@ -44,7 +44,8 @@ def test_a_study_kept_in_the_notebook_is_the_same_study(name: str) -> None:
 def test_sections_share_no_field() -> None:
     fields = [name for section in SECTIONS.values() for name in section.model_fields]
     assert len(fields) == len(set(fields))
-    assert set(factor_names()) < set(fields)
+    assert set(factor_names()) < {*fields, *OF_SIM}
+    assert not set(OF_SIM) & set(fields)
 
 
 def test_a_treatment_changes_its_own_fields_only(tiny: Path) -> None:

@@ -23,6 +23,9 @@ pub(crate) struct SimulateDocument {
     /// Machines with a load
     #[serde(default = "one")]
     pub(crate) machines: u32,
+    /// How they reach their volumes; absent: each over one port, to one server with one port
+    #[serde(default)]
+    pub(crate) paths: PathsSpec,
     /// Loads on each of them, such as virtual machines
     #[serde(default = "one")]
     pub(crate) loads: u32,
@@ -33,14 +36,35 @@ pub(crate) struct SimulateDocument {
     pub(crate) seed: u64,
 }
 
-/// An Ethernet port and the way behind it.
+/// Machines are shared out among controllers in order, and those of a controller among its ports. Each controller is a server with
+/// processors, ports, media and a volume of its own.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PathsSpec {
+    pub(crate) controllers: u32,
+    /// Of each controller
+    pub(crate) target_ports: u32,
+    /// Of each machine with a load
+    pub(crate) ports: u32,
+    /// A send goes by each path in turn; else all by the first
+    pub(crate) round_robin: bool,
+}
+
+impl Default for PathsSpec {
+    fn default() -> Self {
+        Self { controllers: 1, target_ports: 1, ports: 1, round_robin: false }
+    }
+}
+
+/// A port and the way behind it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkSpec {
     pub(crate) rate_bits_per_s: u64,
     /// From one end to the other
     pub(crate) delay_ns: u64,
-    pub(crate) mtu_bytes: u32,
+    /// Of Ethernet; absent: Fibre Channel's frames
+    pub(crate) mtu_bytes: Option<u32>,
 }
 
 /// Operations on a volume: a queue, and servers that work on them.
@@ -53,6 +77,21 @@ pub(crate) struct MediaSpec {
     pub(crate) service_ns: u64,
     #[serde(default)]
     pub(crate) distribution: DistributionSpec,
+    /// Its servers are disks that turn; `service_ns` and `distribution` are not asked then
+    pub(crate) spindles: Option<SpindlesSpec>,
+}
+
+/// Disks that turn, behind a controller with caches. An operation is of the disk where its place lies.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SpindlesSpec {
+    /// Mean seek between places that are equally likely
+    pub(crate) seek_ns: u64,
+    pub(crate) turn_ns: u64,
+    /// Of a million reads, those that a cache answers at once
+    pub(crate) read_hits_ppm: u32,
+    /// A cache answers writes at once; of a disk's operation, what each costs later, in millionths. Absent: writes wait for disks
+    pub(crate) destage_ppm: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

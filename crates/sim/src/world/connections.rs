@@ -1,12 +1,12 @@
 //! Connections of the world's hosts: made, sent over, ended.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, rc::Rc, time::Duration};
 
 use iotax_node::{CloseReason, ConnId, Input};
 use iotax_proto::Instant;
 
 use super::{CLOSE_TIMEOUT, ECONNREFUSED, ECONNRESET, Event, HostId, PipeSlot, SYN_AGAIN, World};
-use crate::link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, take_front};
+use crate::link::{End, EndState, Flow, Packet, Pipe, PipeId, Side, Way, take_front};
 
 impl World {
     pub(super) fn pipe(&mut self, id: PipeId) -> Option<&mut Pipe> {
@@ -37,7 +37,8 @@ impl World {
         let server = End { host: usize::MAX, conn: ConnId(u32::MAX), state: EndState::Connecting };
         self.hosts[host].connects += 1;
         let connect = self.hosts[host].connects;
-        let pipe = Pipe { connect, ends: [client, server], flows: [Flow::default(), Flow::default()] };
+        let ways = Rc::clone(&self.hosts[host].ways);
+        let pipe = Pipe { connect, ways, ends: [client, server], flows: [Flow::default(), Flow::default()] };
         let slot = self.free_pipes.pop().unwrap_or_else(|| {
             self.pipes.push(PipeSlot { generation: 0, pipe: None });
             self.pipes.len() as u32 - 1
@@ -146,21 +147,45 @@ impl World {
         if !sent.is_empty() {
             self.charge_send(end.host);
         }
+        let way = self.next_way(id, side);
         for count in sent.drain(..) {
             self.charge_bytes(end.host, count);
-            let arrives = self.carry(end.host, other, count);
+            let arrives = self.carry(end.host, other, way, count);
+            let arrives = self.in_order(id, side, arrives);
             self.events.push(arrives, Event::Arrive { pipe: id, to: side.other(), bytes: count as u32 });
         }
         self.sent = sent;
     }
 
+    /// By which way the next bytes of an end go, seen from it; `None`: by those of its hosts.
+    fn next_way(&mut self, id: PipeId, side: Side) -> Option<Way> {
+        let pipe = self.pipe(id)?;
+        let (sends, ways) = (pipe.flow(side).sends, pipe.ways.len());
+        let Way { near, far } = *pipe.ways.get(sends.checked_rem(ways)?)?;
+        pipe.flow(side).sends = sends.wrapping_add(1);
+        Some(if side == Side::Client { Way { near, far } } else { Way { near: far, far: near } })
+    }
+
     /// When bytes that a host sends now are all at another.
-    pub(super) fn carry(&mut self, from: usize, to: usize, bytes: usize) -> Instant {
-        let (now, nic) = (self.work_now(from), self.hosts[from].nic);
-        let arrives = self.nics[nic].send(now, bytes);
-        match self.hosts.get(to) {
-            Some(host) => self.nics[host.nic].receive(arrives, bytes),
-            None => arrives,
+    fn carry(&mut self, from: usize, to: usize, way: Option<Way>, bytes: usize) -> Instant {
+        let (now, own) = (self.work_now(from), self.hosts[from].nic);
+        let (near, far) = match way {
+            Some(Way { near, far }) => (near, Some(far)),
+            None => (own, self.hosts.get(to).map(|host| host.nic)),
+        };
+        let arrives = self.nics[near].send(now, bytes);
+        far.map_or(arrives, |far| self.nics[far].receive(arrives, bytes))
+    }
+
+    /// Bytes of a connection that goes by several ways wait for those before them.
+    fn in_order(&mut self, id: PipeId, side: Side, arrives: Instant) -> Instant {
+        match self.pipe(id) {
+            Some(pipe) if pipe.ways.len() > 1 => {
+                let flow = pipe.flow(side);
+                flow.arrives = flow.arrives.max(arrives);
+                flow.arrives
+            }
+            _ => arrives,
         }
     }
 

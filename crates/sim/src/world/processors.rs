@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use iotax_proto::Instant;
 
 use super::{Event, HostId, World};
+use crate::link::Frames;
 
 /// What a thread's work costs, nanoseconds of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Costs {
     pub send_ns: u64,
     /// Each KiB received or sent.
     pub kib_ns: u64,
-    /// Each segment received or sent, where the link has an MTU.
+    /// Each segment or frame received or sent, where the link has them.
     pub segment_ns: u64,
 }
 
@@ -154,7 +155,7 @@ impl World {
     }
 
     fn begin_turn(&mut self, host: usize) {
-        let mtu = self.nics[self.hosts[host].nic].link.mtu_bytes;
+        let frames = self.nics[self.hosts[host].nic].link.frames;
         let Some(thread) = &mut self.hosts[host].thread else { return };
         std::mem::swap(&mut thread.taken, &mut thread.waiting);
         thread.state = State::Receiving;
@@ -163,7 +164,7 @@ impl World {
         let work = &mut self.machines[thread.machine].work;
         for event in &thread.taken {
             if let Event::Arrive { bytes, .. } = event {
-                cost_ns += thread.costs.of_bytes(*bytes as usize, mtu, work);
+                cost_ns += thread.costs.of_bytes(*bytes as usize, frames, work);
             }
         }
         work.turns += 1;
@@ -225,9 +226,9 @@ impl World {
     }
 
     pub(super) fn charge_bytes(&mut self, host: usize, bytes: usize) {
-        let mtu = self.nics[self.hosts[host].nic].link.mtu_bytes;
+        let frames = self.nics[self.hosts[host].nic].link.frames;
         let Some(thread) = &self.hosts[host].thread else { return };
-        let cost_ns = thread.costs.of_bytes(bytes, mtu, &mut self.machines[thread.machine].work);
+        let cost_ns = thread.costs.of_bytes(bytes, frames, &mut self.machines[thread.machine].work);
         self.charge(host, cost_ns);
     }
 
@@ -244,8 +245,8 @@ impl World {
 
 impl Costs {
     /// Counts them too.
-    fn of_bytes(&self, bytes: usize, mtu_bytes: Option<u32>, work: &mut Work) -> u64 {
-        let segments = mtu_bytes.map_or(0, |mtu| crate::link::segments(bytes, mtu));
+    fn of_bytes(&self, bytes: usize, frames: Option<Frames>, work: &mut Work) -> u64 {
+        let segments = frames.map_or(0, |frames| frames.of(bytes));
         work.bytes += bytes as u64;
         work.segments += segments;
         bytes as u64 * self.kib_ns / 1024 + segments * self.segment_ns

@@ -23,8 +23,9 @@ _BITS = 53
 
 def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str, int]]:
     """Side → the costs of its threads, as the engine's documents say them. Raises CostsError."""
-    assert study.lab.sim is not None, "a study of this lab"
-    sides = read_costs(study.lab.sim.costs).protocols[protocol]
+    lab = study.settings(trial.treatment).sim
+    assert lab is not None, "a study of this lab"
+    sides = read_costs(lab.costs).protocols[protocol]
     count = study.design.replicates
     # A run beside the comparison belongs to a block; one to none takes the figures as they are.
     place = trial.replicate or (trial.block if trial.block <= count else 0)

@@ -20,7 +20,8 @@ from iotax.labs.sim.costs import trial_costs
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.study.sim import read_costs
+from iotax.study.sim import SimMedia, read_costs
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES
 from iotax.trial import Background, Trial, TrialResult
 
 _SILENCE_S = 300.0
@@ -36,16 +37,15 @@ class SimLab(Lab):
         self._study, self._spec, self._program = study, study.lab.sim, program
 
     def check(self) -> list[CheckItem]:
-        about = read_costs(self._spec.costs).about
+        about = "; ".join(read_costs(name).about for name in self._study.cost_tables())
         return [CheckItem("ok", "simulation", f"nothing is measured; CPU costs are those of: {about}")]
 
     def prepare(self, progress: Progress) -> None:
         del progress
 
     def environment(self) -> dict[str, Any]:
-        table = read_costs(self._spec.costs)
-        about = {"name": self._spec.costs, "digest": table.digest(), "drawn": table.has_intervals}
-        return {"simulated": True, "costs": about | table.model_dump(mode="json", exclude_none=True)}
+        tables = [_about(name) for name in self._study.cost_tables()]
+        return {"simulated": True, "costs": tables[0] if len(tables) == 1 else {"tables": tables}}
 
     def background(self, block: int) -> Background:
         """Simulated machines do nothing besides."""
@@ -66,7 +66,8 @@ class SimLab(Lab):
     def _recorded(self, result: TrialResult, settings: Settings) -> TrialResult:
         """With its facts, and processors that are simulated."""
         machines = settings.load.clients or 1
-        processors = Processors(load=machines * self._spec.cores, target=self._spec.target_cores)
+        controllers = self._spec.controllers
+        processors = Processors(load=machines * self._spec.cores, target=controllers * self._spec.target_cores)
         parts = []
         for part in result.cpu:
             known: dict[str, object] = {"host": _HOSTS[part.role], "window_ns": result.window.duration_ns, "pid": None}
@@ -79,6 +80,13 @@ class SimLab(Lab):
         return result.model_copy(update={"facts": planned_facts(self._study, settings), "cpu": CpuUse(parts)})
 
 
+def _about(name: str) -> dict[str, Any]:
+    """A table of costs, all of it."""
+    table = read_costs(name)
+    about = {"name": name, "digest": table.digest(), "drawn": table.has_intervals}
+    return about | table.model_dump(mode="json", exclude_none=True)
+
+
 def simulate(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
     """Runs one to its end. Raises TrialFailed."""
     timeouts = Timeouts(None, connect_s=_SILENCE_S, silence_s=_SILENCE_S)
@@ -87,18 +95,40 @@ def simulate(program: Path, document: dict[str, Any], progress: Progress) -> Out
 
 def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:
     """The engine's `simulate` document of one trial. `costs`: side → what its threads cost."""
-    assert study.lab.sim is not None, "a study of this lab"
-    lab, topology = study.lab.sim, settings.topology
-    link = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay, "mtu_bytes": topology.mtu}
+    lab, topology = settings.sim, settings.topology
+    assert lab is not None, "a study of this lab"
+    link: dict[str, Any] = {"rate_bits_per_s": topology.link_rate, "delay_ns": topology.link_delay}
+    if settings.endpoint.protocol not in FIBRE_CHANNEL_FRAMES:
+        link["mtu_bytes"] = topology.mtu
     document = world(settings, seed, link, costs, cores=(lab.cores, lab.target_cores), threads=lab.threads)
     document |= {"loads": lab.vms, "seed": study.design.seed ^ seed}
+    document["paths"] = {
+        "controllers": lab.controllers,
+        "target_ports": lab.target_ports,
+        "ports": topology.paths,
+        "round_robin": topology.path_policy == "round-robin",
+    }
     if lab.media is not None:
-        document["media"] = {
-            "servers": lab.media.servers,
-            "service_ns": lab.media.service,
-            "distribution": lab.media.distribution,
-        }
+        document["media"] = _media(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
     return document
+
+
+def _media(media: SimMedia, vms: float) -> dict[str, Any]:
+    """`vms`: so many virtual machines have their data on each controller."""
+    told: dict[str, Any] = {
+        "servers": media.servers,
+        "service_ns": media.service or 0,
+        "distribution": media.distribution,
+    }
+    if media.seek is not None:
+        told["spindles"] = {
+            "seek_ns": media.seek,
+            "turn_ns": media.turn_ns,
+            "read_hits_ppm": round(1e6 * media.read_hits(vms)),
+        }
+        if media.destage is not None:
+            told["spindles"]["destage_ppm"] = round(1e4 * media.destage)
+    return told
 
 
 def world(

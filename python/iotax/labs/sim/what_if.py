@@ -56,7 +56,7 @@ class Change:
         lab = study.lab.sim
         if lab is None or lab.media is None or not self.media:
             return study
-        media = lab.media.model_copy(update={"service": max(1, round(lab.media.service / self.media))})
+        media = lab.media.faster(self.media)
         changed = study.lab.model_copy(update={"sim": lab.model_copy(update={"media": media})})
         return study.model_copy(update={"lab": changed})
 
@@ -80,12 +80,13 @@ def utilisation(result: TrialResult, settings: Settings, lab: Sim) -> dict[str, 
     threads = min(lab.cores, lab.vms * settings.load.threads) * machines
     found = {
         INITIATORS: (result.cpu_ns("initiator") or 0) / (window_ns * threads),
-        TARGET: (result.cpu_ns("target") or 0) / (window_ns * min(lab.target_cores, lab.threads)),
+        TARGET: (result.cpu_ns("target") or 0) / (window_ns * min(lab.target_cores, lab.threads) * lab.controllers),
     }
-    initiators = max(work.initiators.sent_ns, work.initiators.received_ns) / (window_ns * machines)
-    target = max(work.target.sent_ns, work.target.received_ns) / window_ns
+    ports = settings.topology.paths if settings.topology.path_policy == "round-robin" else 1
+    initiators = max(work.initiators.sent_ns, work.initiators.received_ns) / (window_ns * machines * ports)
+    target = max(work.target.sent_ns, work.target.received_ns) / (window_ns * lab.controllers * lab.target_ports)
     busier = INITIATOR_LINKS if initiators > target else TARGET_LINK
     found[LINK if machines == 1 else busier] = max(initiators, target)
     if lab.media is not None and work.media_busy_ns is not None:
-        found[MEDIA] = work.media_busy_ns / (window_ns * lab.media.servers)
+        found[MEDIA] = work.media_busy_ns / (window_ns * lab.media.servers * lab.controllers)
     return found
