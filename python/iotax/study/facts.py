@@ -7,6 +7,7 @@ from iotax.records import Carrier, Facts, Link
 from iotax.study.hosts import Hosts
 from iotax.study.model import Settings, Study
 from iotax.study.sim import Sim
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES
 
 _CARRIERS = {
     "none": Carrier(kind="none", usual="none"),
@@ -107,7 +108,8 @@ def _sim(lab: Sim, settings: Settings) -> Facts:
         stack="user",
         served="lab",
         shared="nothing",
-        carrier=_carrier(protocol),
+        # Its frames go over simulated links of their own, not over a socket.
+        carrier=Carrier() if protocol in FIBRE_CHANNEL_FRAMES else _carrier(protocol),
         link=Link(
             kind="simulated",
             rate_bits_per_s=topology.link_rate,
