@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod backend;
 pub mod errors;
 pub mod fc;
+pub mod fc_nvme;
 pub mod fcp;
 pub mod geometry;
 pub mod initiator;

@@ -183,7 +183,7 @@ fn a_target_that_sends_what_nobody_asked_for_is_given_up() {
     }
     let ready = |ox_id: u16, offset: u32, len: u32| {
         move |link: &mut Link| {
-            let header = Header { ox_id: OxId(ox_id), rx_id: RxId(3), ..TransferReady::header() };
+            let header = Header { ox_id: OxId(ox_id), rx_id: RxId(3), ..TransferReady::header(kind::FCP) };
             link.send(header, &TransferReady { offset, len }.encode());
         }
     };

@@ -206,7 +206,7 @@ COMMON = (
 COMMAND_SETS = ("scsi", "nvme", "rpc")
 FRAMES = ("fc",)
 """What several transports are made of; knows no command set."""
-TRANSPORTS = ("iscsi", "nvme_tcp", "nfs", "fcp")
+TRANSPORTS = ("iscsi", "nvme_tcp", "nfs", "fcp", "fc_nvme")
 
 
 def rust_sources(crate: str) -> list[Path]:

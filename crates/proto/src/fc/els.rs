@@ -144,7 +144,8 @@ pub struct Process {
     pub parameters: u32,
 }
 
-/// PRLI pages: an image pair is to be established or is; the request was executed.
+/// PRLI pages: an image pair is to be established or is; the request was executed. NVMe has associations in place of image pairs
+/// (FC-NVMe-2, PRLI: the bit is zero).
 const IMAGE_PAIR: u8 = 0x20;
 const EXECUTED: u8 = 0x01;
 const PAGE_LEN: u8 = 16;
@@ -157,7 +158,7 @@ impl Process {
         bytes[1] = PAGE_LEN;
         bytes[3] = PROCESS_LEN as u8;
         bytes[4] = self.kind;
-        bytes[6] = IMAGE_PAIR | if command == command::LS_ACC { EXECUTED } else { 0 };
+        bytes[6] = self.pair() | if command == command::LS_ACC { EXECUTED } else { 0 };
         bytes[16..20].copy_from_slice(&self.parameters.to_be_bytes());
         bytes
     }
@@ -166,12 +167,17 @@ impl Process {
         let Some([command, _, _, _, kind, _, flags, _, ..]) = payload.first_chunk::<PROCESS_LEN>() else {
             return Err(short());
         };
+        let parameters = payload.get(16..20).and_then(|bytes| bytes.first_chunk()).ok_or_else(short)?;
+        let process = Self { kind: *kind, parameters: u32::from_be_bytes(*parameters) };
         let is_executed = *command != command::LS_ACC || flags & 0x0f == EXECUTED;
-        if flags & IMAGE_PAIR == 0 || !is_executed {
+        if flags & process.pair() != process.pair() || !is_executed {
             return Err(Violation::refused(Refusal::Other, "FC-LS-4: no image pair was established"));
         }
-        let parameters = payload.get(16..20).and_then(|bytes| bytes.first_chunk()).ok_or_else(short)?;
-        Ok(Self { kind: *kind, parameters: u32::from_be_bytes(*parameters) })
+        Ok(process)
+    }
+
+    fn pair(&self) -> u8 {
+        if self.kind == kind::NVME { 0 } else { IMAGE_PAIR }
     }
 }
 
@@ -220,10 +226,13 @@ mod tests {
 
     #[test]
     fn process_logins_are_pages_of_one_fc_4() {
-        let process = Process { kind: 8, parameters: 0x22 };
-        for command in [command::PRLI, command::LS_ACC] {
-            assert_eq!(Process::parse(&process.encode(command)), Ok(process));
+        for kind in [kind::FCP, kind::NVME] {
+            let process = Process { kind, parameters: 0x22 };
+            for command in [command::PRLI, command::LS_ACC] {
+                assert_eq!(Process::parse(&process.encode(command)), Ok(process));
+            }
         }
+        let process = Process { kind: kind::FCP, parameters: 0x22 };
         assert!(Process::parse(&process.encode(command::PRLI)[..19]).is_err());
     }
 

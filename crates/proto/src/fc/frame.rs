@@ -49,8 +49,12 @@ pub mod r_ctl {
     pub const DATA_DESCRIPTOR: u8 = 0x05;
     pub const UNSOLICITED_COMMAND: u8 = 0x06;
     pub const COMMAND_STATUS: u8 = 0x07;
+    pub const EXTENDED_STATUS: u8 = 0x08;
     pub const ELS_REQUEST: u8 = 0x22;
     pub const ELS_REPLY: u8 = 0x23;
+    /// Link services of an FC-4.
+    pub const FC4_LS_REQUEST: u8 = 0x32;
+    pub const FC4_LS_REPLY: u8 = 0x33;
     pub const ABTS: u8 = 0x81;
     pub const BA_ACC: u8 = 0x84;
     pub const BA_RJT: u8 = 0x85;
@@ -61,6 +65,7 @@ pub mod kind {
     pub const BLS: u8 = 0x00;
     pub const ELS: u8 = 0x01;
     pub const FCP: u8 = 0x08;
+    pub const NVME: u8 = 0x28;
 }
 
 /// F_CTL.

@@ -18,6 +18,11 @@ pub mod ox_id {
     pub const LOGOUT: OxId = OxId(0xfff2);
     pub const PROBE: OxId = OxId(0xfff3);
     pub const TASK_MANAGEMENT: OxId = OxId(0xfff4);
+    /// A link service of the FC-4; there is one at a time.
+    pub const FC4_LS: OxId = OxId(0xfff5);
+    /// An NVMe command of the admin queue, and one of an I/O queue that is no I/O.
+    pub const ADMIN: OxId = OxId(0xfff6);
+    pub const CONTROL: OxId = OxId(0xfff7);
 }
 
 #[derive(Debug)]

@@ -2,18 +2,22 @@
 //! stream of bytes joins. There is no adapter and no fabric.
 
 pub mod bls;
+pub mod decode;
 pub mod els;
 pub mod encapsulation;
 pub mod frame;
 pub mod framer;
 pub mod link;
 pub mod login;
+pub mod logins;
 pub mod responder;
+pub mod sequence;
 
 pub use encapsulation::Special;
 pub use frame::{Header, OxId, PortId, PortName, RxId};
 pub use framer::{Fragment, Framer};
 pub use link::Link;
+pub use logins::{LoginRefusal, Logins};
 
 /// What a port asks for and offers at its login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,47 +2,24 @@
 
 use alloc::{format, string::String};
 
-use super::iu::{Command, ResponseIu, TransferReady, response_code};
+use super::iu::{Command, ResponseIu, response_code};
 use crate::{
     Violation,
     fc::{
-        Fragment, Framer, Header,
-        els::command,
+        self, Header,
         frame::{kind, r_ctl},
+        sequence::TransferReady,
     },
     scsi,
 };
 
 /// Describes what stands at the front of `bytes` and tells how many bytes it takes; `None` where it is cut off.
 pub fn describe(bytes: &[u8]) -> Result<Option<(usize, String)>, Violation> {
-    let (mut framer, mut input) = (Framer::default(), bytes);
-    let Some(first) = framer.next(&mut input)? else { return Ok(None) };
-    let (header, data_len) = match first {
-        Fragment::Header(header, data_len) => (header, data_len),
-        Fragment::Special(special) => {
-            let changed = if special.changed { " changed" } else { "" };
-            let words = format!("Special Frame{changed} from {} to {}", special.source, special.destination);
-            return Ok(Some((bytes.len() - input.len(), words)));
-        }
-        Fragment::Ready(count) => return Ok(Some((bytes.len() - input.len(), format!("R_RDY × {count}")))),
-        Fragment::Data { .. } | Fragment::End => return Ok(None),
-    };
-    let mut data: &[u8] = &[];
-    loop {
-        match framer.next(&mut input)? {
-            Some(Fragment::Data { bytes, .. }) => data = bytes,
-            Some(_) => break,
-            None => return Ok(None),
-        }
-    }
-    let words = words(&header, data)?;
-    let (ox_id, rx_id) = (header.ox_id.0, header.rx_id.0);
-    let words = format!("{words} ox={ox_id:#x} rx={rx_id:#x} seq={}.{}", header.seq_id, header.seq_cnt);
-    Ok(Some((bytes.len() - input.len(), if data_len == 0 { words } else { format!("{words} data={data_len}") })))
+    fc::decode::describe(bytes, words)
 }
 
-fn words(header: &Header, data: &[u8]) -> Result<String, Violation> {
-    Ok(match (header.kind, header.r_ctl) {
+fn words(header: &Header, data: &[u8]) -> Result<Option<String>, Violation> {
+    Ok(Some(match (header.kind, header.r_ctl) {
         (kind::FCP, r_ctl::UNSOLICITED_COMMAND) => {
             let iu = Command::parse(data)?;
             let direction = match (iu.reads, iu.writes) {
@@ -69,10 +46,6 @@ fn words(header: &Header, data: &[u8]) -> Result<String, Violation> {
                 scsi::sense::parse(iu.sense).map_or(String::new(), |sense| format!(" sense={:06x}", sense.kcq()));
             format!("FCP_RSP status={:#04x} residual={}{code}{sense}", iu.status, iu.residual.count)
         }
-        (kind::ELS, _) => format!("ELS {}", data.first().map_or("without bytes", |code| command::name(*code))),
-        (kind::BLS, r_ctl::ABTS) => "ABTS".into(),
-        (kind::BLS, r_ctl::BA_ACC) => "BA_ACC".into(),
-        (kind::BLS, r_ctl::BA_RJT) => "BA_RJT".into(),
-        (kind, r_ctl) => format!("frame r_ctl={r_ctl:#04x} type={kind:#04x}"),
-    })
+        _ => return Ok(None),
+    }))
 }

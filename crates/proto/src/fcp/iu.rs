@@ -2,7 +2,11 @@
 
 use crate::{
     Violation,
-    fc::frame::{Header, f_ctl, kind, r_ctl},
+    fc::{
+        Header,
+        frame::{kind, r_ctl},
+        sequence,
+    },
     scsi::{Sense, task::Residual},
     wire::Reader,
 };
@@ -71,7 +75,7 @@ impl Command {
 
     /// Of its frame.
     pub fn header() -> Header {
-        Header { r_ctl: r_ctl::UNSOLICITED_COMMAND, kind: kind::FCP, f_ctl: f_ctl::REQUEST, ..Header::default() }
+        sequence::command_header(kind::FCP)
     }
 
     pub fn encode(&self) -> [u8; Self::LEN] {
@@ -109,45 +113,6 @@ impl Command {
     }
 }
 
-/// `FCP_XFER_RDY`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransferReady {
-    pub offset: u32,
-    pub len: u32,
-}
-
-impl TransferReady {
-    pub const LEN: usize = 12;
-
-    pub fn header() -> Header {
-        let f_ctl = f_ctl::EXCHANGE_CONTEXT | f_ctl::END_SEQUENCE | f_ctl::SEQUENCE_INITIATIVE;
-        Header { r_ctl: r_ctl::DATA_DESCRIPTOR, kind: kind::FCP, f_ctl, ..Header::default() }
-    }
-
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[0..4].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[4..8].copy_from_slice(&self.len.to_be_bytes());
-        bytes
-    }
-
-    pub fn parse(bytes: &[u8]) -> Result<Self, Violation> {
-        let Some([o0, o1, o2, o3, l0, l1, l2, l3, ..]) = bytes.first_chunk::<{ Self::LEN }>() else {
-            return Err(Violation::malformed("FCP-4: an FCP_XFER_RDY that is too short"));
-        };
-        let (offset, len) = ([*o0, *o1, *o2, *o3], [*l0, *l1, *l2, *l3]);
-        Ok(Self { offset: u32::from_be_bytes(offset), len: u32::from_be_bytes(len) })
-    }
-}
-
-/// Of a frame of `FCP_DATA`; PARAMETER becomes its offset.
-pub(super) fn data_header(from_target: bool) -> Header {
-    let f_ctl = f_ctl::END_SEQUENCE
-        | f_ctl::RELATIVE_OFFSET
-        | if from_target { f_ctl::EXCHANGE_CONTEXT } else { f_ctl::SEQUENCE_INITIATIVE };
-    Header { r_ctl: r_ctl::SOLICITED_DATA, kind: kind::FCP, f_ctl, ..Header::default() }
-}
-
 /// `FCP_RSP`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResponseIu<'a> {
@@ -166,7 +131,7 @@ const OVER: u8 = 0x04;
 const UNDER: u8 = 0x08;
 
 pub(super) fn response_header() -> Header {
-    Header { r_ctl: r_ctl::COMMAND_STATUS, kind: kind::FCP, f_ctl: f_ctl::REPLY, ..Header::default() }
+    sequence::response_header(kind::FCP, r_ctl::COMMAND_STATUS)
 }
 
 /// `FCP_RSP` without sense data, and how much of the bytes it takes.
@@ -239,9 +204,6 @@ mod tests {
         assert!(Command::parse(&command.encode()[..31]).is_err());
         let longer = Command { additional_cdb_words: 1, ..command };
         assert!(Command::parse(&longer.encode()).is_err(), "FCP_DL stands behind the longer CDB");
-        let ready = TransferReady { offset: 5, len: 9 };
-        assert_eq!(TransferReady::parse(&ready.encode()), Ok(ready));
-        assert!(TransferReady::parse(&[0; 11]).is_err());
     }
 
     #[test]

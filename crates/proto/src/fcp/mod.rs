@@ -5,5 +5,5 @@ pub mod initiator;
 mod iu;
 pub mod target_side;
 
-pub use crate::fc::{Port, PortName};
-pub use iu::{Command, TransferReady, function, response_code};
+pub use crate::fc::{Port, PortName, sequence::TransferReady};
+pub use iu::{Command, function, response_code};

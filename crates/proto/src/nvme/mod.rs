@@ -17,7 +17,7 @@ pub mod log;
 pub mod property;
 pub mod status;
 pub mod subsystem;
-mod text;
+pub(crate) mod text;
 
 pub use command::{CommandId, ControllerId, Cqe, QueueId, Sqe};
 pub use discovery::{DISCOVERY_NQN, DiscoveryEntry};

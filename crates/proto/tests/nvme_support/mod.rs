@@ -14,6 +14,7 @@ use std::{
 use iotax_proto::{
     Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag,
     Target, UnitError, UnitId, UnitOp, Violation,
+    fc::{LoginRefusal, Logins},
     nvme::{
         Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, QueueId, Refusal, Subsystem, SubsystemConfig,
         auth::{Policy, Work, Worked},
@@ -66,7 +67,28 @@ pub struct Server {
     taking: BTreeMap<IoId, (UnitOp, Vec<u8>, usize)>,
     pub queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
     pub aborted: Vec<IoId>,
+    /// Where there is one, what is aborted goes on for as long as its ending stays in there.
+    pub lingering: Option<Vec<Ending>>,
     pub durable_ops: usize,
+    /// Its target port, where it is reached over Fibre Channel.
+    pub port: FibreChannelPort,
+}
+
+/// The logins of a target port, and what its server is told.
+#[derive(Default)]
+pub struct FibreChannelPort {
+    pub logins: Rc<LocalLogins>,
+    pub refusal: Option<LoginRefusal>,
+    pub notified: u32,
+}
+
+#[derive(Default)]
+pub struct LocalLogins(RefCell<Logins>);
+
+impl Shared<Logins> for LocalLogins {
+    fn with(&self, use_it: &mut dyn FnMut(&mut Logins)) {
+        use_it(&mut self.0.borrow_mut());
+    }
 }
 
 impl Server {
@@ -100,7 +122,9 @@ impl Server {
             taking: BTreeMap::new(),
             queued: Vec::new(),
             aborted: Vec::new(),
+            lingering: None,
             durable_ops: 0,
+            port: FibreChannelPort::default(),
         }
     }
 
@@ -211,7 +235,10 @@ impl Backend for Server {
         self.answer(id, result)
     }
 
-    fn abort(&mut self, id: IoId, _: Option<Ending>) {
+    fn abort(&mut self, id: IoId, ending: Option<Ending>) {
+        if let Some(lingering) = &mut self.lingering {
+            lingering.extend(ending);
+        }
         let was_queued = self.queued.iter().any(|(queued, _)| *queued == id);
         assert!(self.taking.remove(&id).is_some() || was_queued, "abort of an operation that is not outstanding");
         self.queued.retain(|(queued, _)| *queued != id);
@@ -377,7 +404,7 @@ impl<I: Initiator> Pair<I> {
     }
 }
 
-fn cut(bytes: &[u8], cut: Cut, sent: usize) -> Vec<&[u8]> {
+pub fn cut(bytes: &[u8], cut: Cut, sent: usize) -> Vec<&[u8]> {
     match cut {
         Cut::Never => vec![bytes],
         Cut::Pieces(len) => bytes.chunks(len).collect(),

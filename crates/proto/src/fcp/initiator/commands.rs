@@ -7,10 +7,11 @@ use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
     fc::{
         Header, Link, OxId, RxId, bls,
-        frame::{f_ctl, r_ctl},
+        frame::{f_ctl, kind, r_ctl},
         login::is_command,
+        sequence::{Moved, TransferReady, data_header},
     },
-    fcp::iu::{Command, ResponseIu, TransferReady, data_header, response_code},
+    fcp::iu::{Command, ResponseIu, response_code},
     scsi::initiator::{self, CommandOutcome, Job},
 };
 
@@ -41,10 +42,7 @@ struct Exchange {
     aborted: Option<AbortedFor>,
     tries: u8,
     rx_id: RxId,
-    /// Bytes received of a read, bytes sent of a write; both in order.
-    moved: u32,
-    /// SEQ_CNT of the next frame of the sequence being received.
-    seq_cnt: u16,
+    moved: Moved,
 }
 
 /// Why an exchange is aborted.
@@ -101,15 +99,7 @@ impl Commands {
     pub(super) fn data(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
         let (tag, slot) = self.find(header)?;
         let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
-        if header.seq_cnt != slot.seq_cnt {
-            return Err(Violation::misbehaved("FC-FS-5: a frame of a sequence is missing").at(46));
-        }
-        if !header.has(f_ctl::RELATIVE_OFFSET) || header.parameter != slot.moved {
-            return Err(Violation::misbehaved("FCP-4: FCP_DATA out of order").at(52));
-        }
-        let end = header.parameter.checked_add(len).filter(|end| *end <= read_len);
-        slot.moved = end.ok_or(Violation::misbehaved("FCP-4: FCP_DATA beyond FCP_DL").at(52))?;
-        slot.seq_cnt = if header.has(f_ctl::END_SEQUENCE) { 0 } else { header.seq_cnt.wrapping_add(1) };
+        slot.moved.arrive(header, len, read_len)?;
         Ok(tag)
     }
 
@@ -124,13 +114,14 @@ impl Commands {
         let Some(data) = slot.job.as_ref().and_then(|job| job.data.clone()) else {
             return Err(Violation::misbehaved("FCP-4: FCP_XFER_RDY for a command without data"));
         };
-        let end = ready.offset.checked_add(ready.len).filter(|end| *end as usize <= data.len());
-        let end = end.ok_or(Violation::misbehaved("FCP-4: FCP_XFER_RDY beyond FCP_DL").at(60))?;
-        if ready.offset != slot.moved || ready.len == 0 {
-            return Err(Violation::misbehaved("FCP-4: FCP_XFER_RDY out of order").at(56));
-        }
-        (slot.moved, slot.rx_id) = (end, header.rx_id);
-        let frame = Header { ox_id: header.ox_id, rx_id: header.rx_id, parameter: ready.offset, ..data_header(false) };
+        slot.moved.ask(ready, data.len())?;
+        slot.rx_id = header.rx_id;
+        let frame = Header {
+            ox_id: header.ox_id,
+            rx_id: header.rx_id,
+            parameter: ready.offset,
+            ..data_header(kind::FCP, false)
+        };
         link.send_payload(frame, data.slice(ready.offset as usize, ready.len as usize));
         Ok(())
     }
@@ -152,7 +143,7 @@ impl Commands {
                 let what = response_code::name(code);
                 Err(IoError::Failed { status: code.into(), refusal: Refusal::Other, what })
             }
-            CommandOutcome::Good if slot.moved < read_len => {
+            CommandOutcome::Good if slot.moved.bytes < read_len => {
                 let what = "the target sent less than was asked for";
                 Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
@@ -248,7 +239,7 @@ impl Commands {
         let slot = &mut self.slots[tag as usize];
         let job = slot.job.as_ref().expect("what is sent is outstanding");
         slot.tries += 1;
-        (slot.moved, slot.seq_cnt, slot.rx_id) = (0, 0, RxId::UNASSIGNED);
+        (slot.moved, slot.rx_id) = (Moved::default(), RxId::UNASSIGNED);
         let data_len = job.data.as_ref().map_or(0, |data| data.len() as u32);
         let command = Command {
             lun: self.lun,

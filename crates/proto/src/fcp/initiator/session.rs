@@ -14,8 +14,9 @@ use crate::{
         encapsulation::DATA_LEN_MAX,
         frame::{kind, r_ctl},
         login::{self, Login, ox_id},
+        sequence::TransferReady,
     },
-    fcp::iu::{Command, ResponseIu, TransferReady, function, response_code, service},
+    fcp::iu::{Command, ResponseIu, function, response_code, service},
     scsi::{
         self,
         initiator::{Probe, ProbeCommand, Probed},

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::fmt;
 
-use super::{Config, FcpBackend, LoginGrant, LoginRefusal, image::Image, logins::Opened, ports::ports};
+use super::{Config, FcpBackend, LoginGrant, LoginRefusal, image::Image, ports::ports};
 use crate::{
     Instant, IoId, Origin, Payload, Refusal, Target, Transmit, UnitError, Violation, ViolationKind,
     fc::{
@@ -11,6 +11,7 @@ use crate::{
         els::{Process, Rejection},
         encapsulation::DATA_LEN_MAX,
         frame::{kind, r_ctl},
+        logins::Opened,
         responder::{Asked, Responder, reject},
     },
     fcp::iu::service,

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::{
     FcpBackend, LoginGrant,
     respond::{Answered, respond, respond_code},
-    tasks::{Collect, Task, Tasks},
+    tasks::{Task, Tasks},
     wait::Managed,
 };
 use crate::{
@@ -15,8 +15,9 @@ use crate::{
         Header, Link, RxId,
         frame::{f_ctl, kind, r_ctl},
         login::is_command,
+        sequence::{Collect, DataFault, TransferReady},
     },
-    fcp::iu::{Command, TransferReady, response_code},
+    fcp::iu::{Command, response_code},
     scsi::{
         self, Nexus, Response, status,
         task::{Announced, Work},
@@ -208,7 +209,7 @@ impl Image {
             return;
         }
         if let Some(ready) = task.collect.next_burst(self.burst_len) {
-            let header = Header { ox_id, rx_id: RxId(id as u16), ..TransferReady::header() };
+            let header = Header { ox_id, rx_id: RxId(id as u16), ..TransferReady::header(kind::FCP) };
             link.send(header, &ready.encode());
         } else if task.collect.is_over() {
             self.collected(now, id, link, backend);
@@ -218,7 +219,11 @@ impl Image {
     /// All data of a task have come.
     fn collected<B: FcpBackend>(&mut self, now: Instant, id: IoId, link: &mut Link, backend: &mut B) {
         let task = self.tasks.get_mut(id);
-        if let Some(code) = task.collect.fault() {
+        if let Some(fault) = task.collect.fault() {
+            let code = match fault {
+                DataFault::Offset => response_code::DATA_OFFSET,
+                DataFault::Length => response_code::DATA_LENGTH,
+            };
             return self.fail(id, code, link, backend);
         }
         match task.scsi.collected(now, id, &mut self.nexus, &mut link.transmit, backend) {

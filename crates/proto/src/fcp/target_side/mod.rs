@@ -2,7 +2,6 @@
 
 mod connection;
 mod image;
-mod logins;
 mod manage;
 mod ports;
 mod respond;
@@ -13,9 +12,9 @@ use alloc::rc::Rc;
 use core::{fmt, net::IpAddr, time::Duration};
 
 pub use connection::Connection;
-pub use logins::Logins;
 
 use super::{Port, PortName};
+pub use crate::fc::{LoginRefusal, Logins};
 use crate::{
     Shared,
     scsi::{Device, ScsiBackend},
@@ -41,13 +40,6 @@ impl fmt::Debug for LoginGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoginGrant").field("node_name", &self.node_name).finish_non_exhaustive()
     }
-}
-
-/// Why an initiator may not log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginRefusal {
-    NoSuchPort,
-    NotAuthorized,
 }
 
 /// Settings of a connection.

@@ -2,8 +2,12 @@
 
 use crate::{
     Payload,
-    fc::{Header, Link, OxId, RxId, frame::f_ctl},
-    fcp::iu::{data_header, encode_response, encode_sense, response_header},
+    fc::{
+        Header, Link, OxId, RxId,
+        frame::{f_ctl, kind},
+        sequence::data_header,
+    },
+    fcp::iu::{encode_response, encode_sense, response_header},
     scsi::{
         DataIn, Response,
         task::{Announced, Residual},
@@ -23,7 +27,7 @@ pub(super) fn respond(link: &mut Link, answered: Answered, response: &Response) 
     let residual = answered.announced.residual(data_len, response.data_out_len);
     let send_len = data_len.min(answered.announced.data_in) as usize;
     if send_len > 0 {
-        let header = ids(data_header(true), answered);
+        let header = ids(data_header(kind::FCP, true), answered);
         match &response.data {
             DataIn::Payload(payload) => link.send_payload(header, payload.slice(0, send_len)),
             DataIn::Inline(bytes) => link.send_payload(header, Payload::from_vec(bytes[..send_len].to_vec())),

@@ -20,7 +20,7 @@ use self::{
     slots::{Control, Slots, State},
 };
 use crate::{
-    Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
+    Ending, Instant, IoId, Payload, Started, Transmit, UnitError, Violation, ViolationKind,
     nvme::{
         CommandId, Cqe, NvmeBackend, QueueId, Sqe, Status,
         admin::{AdminController, AdminOutcome},
@@ -407,6 +407,19 @@ impl Queue {
             Err(_) => self.end(backend),
         }
         result
+    }
+
+    /// The exchange of a command was aborted: it ends unanswered. What goes on of it at the backend keeps `ending`.
+    pub fn abort<B: NvmeBackend + ?Sized>(&mut self, cid: CommandId, ending: Ending, backend: &mut B) {
+        if self.forget_event_request(cid) {
+            return;
+        }
+        if let Some(index) = self.slots.find(cid) {
+            if self.slots.is_with_backend(index) {
+                backend.abort(IoId::from(index), Some(ending));
+            }
+            self.slots.release(index);
+        }
     }
 
     /// Ends what the queue is; operations outstanding are aborted.

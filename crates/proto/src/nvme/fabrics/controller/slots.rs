@@ -135,11 +135,22 @@ impl Slots {
             if slot.state == State::Free {
                 continue;
             }
-            // A spoilt one was aborted when its digest was found wrong.
-            if slot.control.is_none() && !slot.is_spoilt {
+            if self.is_with_backend(index) {
                 with_backend(index);
             }
             self.release(index);
         }
+    }
+
+    /// The command in a slot that is taken is the backend's. A spoilt one was aborted when its digest was found wrong.
+    pub(super) fn is_with_backend(&mut self, index: u16) -> bool {
+        let slot = self.slot(index);
+        slot.control.is_none() && !slot.is_spoilt
+    }
+
+    /// The slot of a command outstanding. A search: for what is rare.
+    pub(super) fn find(&self, cid: CommandId) -> Option<u16> {
+        let is_meant = |slot: &CommandSlot| slot.state != State::Free && slot.cid == cid;
+        self.table.iter().position(is_meant).map(|index| index as u16)
     }
 }

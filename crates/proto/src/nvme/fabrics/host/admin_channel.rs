@@ -101,6 +101,10 @@ impl<C: Connection> AdminChannel<C> {
         &self.connection
     }
 
+    pub(super) fn connection_mut(&mut self) -> &mut C {
+        &mut self.connection
+    }
+
     pub(super) fn agreed(&self) -> Option<Agreed> {
         self.agreed
     }

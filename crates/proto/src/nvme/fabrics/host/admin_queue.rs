@@ -71,6 +71,11 @@ impl<C: Connection> AdminQueue<C> {
         self.channel.connection()
     }
 
+    /// For a transport whose connection carries more than this queue.
+    pub fn connection_mut(&mut self) -> &mut C {
+        self.channel.connection_mut()
+    }
+
     fn on_event(&mut self, now: Instant, event: Event, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         match event {
             Event::Up(fields) => self.on_up(now, fields),

@@ -1,9 +1,10 @@
-//! The image pairs of one target port, over all its connections.
+//! The logins of one target port, over all its connections.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Origin, fc::PortName};
+use super::PortName;
+use crate::Origin;
 
 /// Logins that a target port has at a time; one more is told that there are no resources.
 const LOGINS_MAX: usize = 4096;
@@ -23,19 +24,26 @@ struct Live {
     ended: Arc<AtomicBool>,
 }
 
+/// Why an initiator port may not log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefusal {
+    NoSuchPort,
+    NotAuthorized,
+}
+
 /// A login that begins.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub struct Opened {
     /// Set when it is to end.
-    pub(super) ended: Arc<AtomicBool>,
+    pub ended: Arc<AtomicBool>,
     /// There was one of the same initiator port, which is to learn of its end.
-    pub(super) replaces: bool,
+    pub replaces: bool,
 }
 
 impl Logins {
     /// Opens a login. An older one of the same initiator port is ended by it (FC-LS-4: implicit logout). `None` where there are
     /// too many.
-    pub(super) fn open(&mut self, initiator: PortName, origin: Origin) -> Option<Opened> {
+    pub fn open(&mut self, initiator: PortName, origin: Origin) -> Option<Opened> {
         let before = self.live.len();
         self.live.retain(|live| {
             let same = live.initiator == initiator;
@@ -55,7 +63,7 @@ impl Logins {
     }
 
     /// Forgets a login that is over.
-    pub(super) fn close(&mut self, ended: &Arc<AtomicBool>) {
+    pub fn close(&mut self, ended: &Arc<AtomicBool>) {
         self.live.retain(|live| !Arc::ptr_eq(&live.ended, ended));
     }
 }

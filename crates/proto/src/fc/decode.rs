@@ -1,0 +1,53 @@
+//! What the stream carries in words, for people who read traces.
+
+use alloc::{format, string::String};
+
+use super::{
+    Fragment, Framer, Header,
+    els::command,
+    frame::{kind, r_ctl},
+};
+use crate::Violation;
+
+/// Describes what stands at the front of `bytes` and tells how many bytes it takes; `None` where it is cut off. `words` does so with a
+/// frame of the FC-4 from its header and the data in it, and gives `None` for one that is not its own.
+pub fn describe(
+    bytes: &[u8],
+    words: impl FnOnce(&Header, &[u8]) -> Result<Option<String>, Violation>,
+) -> Result<Option<(usize, String)>, Violation> {
+    let (mut framer, mut input) = (Framer::default(), bytes);
+    let Some(first) = framer.next(&mut input)? else { return Ok(None) };
+    let (header, data_len) = match first {
+        Fragment::Header(header, data_len) => (header, data_len),
+        Fragment::Special(special) => {
+            let changed = if special.changed { " changed" } else { "" };
+            let words = format!("Special Frame{changed} from {} to {}", special.source, special.destination);
+            return Ok(Some((bytes.len() - input.len(), words)));
+        }
+        Fragment::Ready(count) => return Ok(Some((bytes.len() - input.len(), format!("R_RDY × {count}")))),
+        Fragment::Data { .. } | Fragment::End => return Ok(None),
+    };
+    let mut data: &[u8] = &[];
+    loop {
+        match framer.next(&mut input)? {
+            Some(Fragment::Data { bytes, .. }) => data = bytes,
+            Some(_) => break,
+            None => return Ok(None),
+        }
+    }
+    let words = words(&header, data)?.unwrap_or_else(|| services(&header, data));
+    let (ox_id, rx_id) = (header.ox_id.0, header.rx_id.0);
+    let words = format!("{words} ox={ox_id:#x} rx={rx_id:#x} seq={}.{}", header.seq_id, header.seq_cnt);
+    Ok(Some((bytes.len() - input.len(), if data_len == 0 { words } else { format!("{words} data={data_len}") })))
+}
+
+/// Link services, and whatever else is not an FC-4's.
+fn services(header: &Header, data: &[u8]) -> String {
+    match (header.kind, header.r_ctl) {
+        (kind::ELS, _) => format!("ELS {}", data.first().map_or("without bytes", |code| command::name(*code))),
+        (kind::BLS, r_ctl::ABTS) => "ABTS".into(),
+        (kind::BLS, r_ctl::BA_ACC) => "BA_ACC".into(),
+        (kind::BLS, r_ctl::BA_RJT) => "BA_RJT".into(),
+        (kind, r_ctl) => format!("frame r_ctl={r_ctl:#04x} type={kind:#04x}"),
+    }
+}

@@ -1,0 +1,230 @@
+//! I/Os as exchanges: a slot for each tag, which is the OX_ID and the command identifier.
+
+use alloc::vec::Vec;
+use core::{mem, time::Duration};
+
+use super::channel::{Channel, send_data, unexpected};
+use crate::{
+    Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Violation,
+    fc::{
+        Header, Link, OxId, RxId, bls,
+        frame::f_ctl,
+        login::is_command,
+        sequence::{Moved, TransferReady},
+    },
+    nvme::{
+        CommandId, Cqe, Status,
+        command::Sgl,
+        fabrics::host::{ControllerInfo, DataTransfer, IoCommands},
+    },
+};
+
+/// The commands outstanding.
+#[derive(Debug)]
+pub(super) struct Commands {
+    commands: IoCommands,
+    slots: Vec<Slot>,
+    outstanding: usize,
+    /// I/Os that this controller cannot do, to be completed so at the next chance.
+    unsupported: Vec<u16>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    transfer: Transfer,
+    moved: Moved,
+    begun: Instant,
+    rx_id: RxId,
+    /// ABTS was sent.
+    is_aborted: bool,
+}
+
+/// What a command outstanding moves.
+#[derive(Debug, Default)]
+enum Transfer {
+    #[default]
+    Free,
+    None,
+    In(u32),
+    Out(Payload),
+}
+
+impl Commands {
+    pub(super) fn new(controller: &ControllerInfo, depth: u16) -> Self {
+        Self {
+            commands: IoCommands::new(controller),
+            slots: (0..depth).map(|_| Slot::default()).collect(),
+            outstanding: 0,
+            unsupported: Vec::new(),
+        }
+    }
+
+    pub(super) fn geometry(&self) -> &Geometry {
+        self.commands.geometry()
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    pub(super) fn credits(&self) -> usize {
+        self.slots.len() - self.outstanding
+    }
+
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        now: Instant,
+        tag: Tag,
+        io: Io,
+        channel: &mut Channel,
+        link: &mut Link,
+    ) -> Result<(), Misuse> {
+        if self.credits() == 0 {
+            return Err(Misuse::NoCredit);
+        }
+        let slot = self.slots.get_mut(tag as usize).filter(|slot| matches!(slot.transfer, Transfer::Free));
+        let slot = slot.ok_or(Misuse::BadTag)?;
+        let transfer = if self.commands.is_supported(&io) {
+            let (mut sqe, moves) = self.commands.encode(CommandId(tag as u16), io)?;
+            let (len, transfer) = match moves {
+                DataTransfer::Nothing => (0, Transfer::None),
+                DataTransfer::In(len) => (len, Transfer::In(len)),
+                DataTransfer::Out(data) => (data.len() as u32, Transfer::Out(data)),
+            };
+            sqe.set_sgl(Sgl::Transport { len });
+            channel.command(OxId(tag as u16), sqe, link);
+            transfer
+        } else {
+            self.unsupported.push(tag as u16);
+            Transfer::None
+        };
+        *slot = Slot { transfer, begun: now, ..Slot::default() };
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    /// Since when an I/O that the controller cannot do waits for its completion.
+    pub(super) fn unsupported_since(&self) -> Option<Instant> {
+        self.unsupported.first().map(|tag| self.slots[usize::from(*tag)].begun)
+    }
+
+    pub(super) fn complete_unsupported(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        while let Some(tag) = self.unsupported.pop() {
+            self.complete(now, tag.into(), Err(IoError::Unsupported), events);
+        }
+    }
+
+    /// A frame of a read's data begins; the tag that it belongs to.
+    #[inline]
+    pub(super) fn data_begin(&mut self, header: &Header, len: u32) -> Result<Tag, Violation> {
+        let (tag, slot) = self.find(header)?;
+        let read_len = if let Transfer::In(len) = slot.transfer { len } else { 0 };
+        slot.moved.arrive(header, len, read_len)?;
+        Ok(tag)
+    }
+
+    /// Sends the data that the target asks for.
+    pub(super) fn transfer_ready(
+        &mut self,
+        header: &Header,
+        ready: TransferReady,
+        link: &mut Link,
+    ) -> Result<(), Violation> {
+        let (_, slot) = self.find(header)?;
+        let Transfer::Out(data) = &slot.transfer else {
+            return Err(Violation::misbehaved("FC-NVMe-2: an NVMe_XFER_RDY for a command without data"));
+        };
+        slot.moved.ask(ready, data.len())?;
+        slot.rx_id = header.rx_id;
+        // What was asked for before the target knew of its abort is not sent.
+        if !slot.is_aborted {
+            send_data(header, ready, data, link);
+        }
+        Ok(())
+    }
+
+    /// The end of a command came; `None` stands for success and nothing else to say.
+    #[inline]
+    pub(super) fn response(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        cqe: Option<&Cqe>,
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let (tag, slot) = self.find(header)?;
+        if cqe.is_some_and(|cqe| u32::from(cqe.cid.0) != tag) {
+            return Err(Violation::misbehaved("FC-NVMe-2: an answer to another command than its exchange's").at(88));
+        }
+        let status = cqe.map_or(Status::SUCCESS, |cqe| cqe.status);
+        let wanted = match &slot.transfer {
+            Transfer::In(len) => *len,
+            Transfer::Out(data) => data.len() as u32,
+            Transfer::Free | Transfer::None => 0,
+        };
+        if status.is_success() && slot.moved.bytes < wanted {
+            return Err(Violation::misbehaved("FC-NVMe-2: a command succeeded before all of its data were moved"));
+        }
+        self.complete(now, tag, status.into_result(), events);
+        Ok(())
+    }
+
+    /// Aborts an exchange; what waits of it is not sent. False where it is not outstanding.
+    pub(super) fn abort(&mut self, now: Instant, tag: Tag, link: &mut Link) -> bool {
+        let is_sent = |slot: &&mut Slot| !matches!(slot.transfer, Transfer::Free) && !slot.is_aborted;
+        let Some(slot) = self.slots.get_mut(tag as usize).filter(is_sent) else { return false };
+        (slot.is_aborted, slot.begun) = (true, now);
+        let ox_id = OxId(tag as u16);
+        link.forget(ox_id);
+        link.send(bls::abts(ox_id, slot.rx_id), &[]);
+        true
+    }
+
+    pub(super) fn abort_all(&mut self, now: Instant, link: &mut Link) {
+        for tag in 0..self.slots.len() {
+            self.abort(now, tag as Tag, link);
+        }
+    }
+
+    /// An ABTS was answered. Accepted or not, the target knows the exchange no more.
+    pub(super) fn aborted(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) {
+        // Its end may have crossed the ABTS.
+        if let Ok((tag, slot)) = self.find(header)
+            && slot.is_aborted
+        {
+            self.complete(now, tag, Err(IoError::Aborted), events);
+        }
+    }
+
+    /// Any is older than `timeout`.
+    pub(super) fn is_overdue(&self, now: Instant, timeout: Duration) -> bool {
+        let is_late = |slot: &Slot| !matches!(slot.transfer, Transfer::Free) && now.since(slot.begun) >= timeout;
+        self.outstanding > 0 && self.slots.iter().any(is_late)
+    }
+
+    /// The connection is gone.
+    pub(super) fn lost(&mut self, now: Instant, events: &mut dyn InitiatorEvents) {
+        self.unsupported.clear();
+        for tag in 0..self.slots.len() {
+            if !matches!(self.slots[tag].transfer, Transfer::Free) {
+                self.complete(now, tag as Tag, Err(IoError::ConnectionLost), events);
+            }
+        }
+    }
+
+    fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>, events: &mut dyn InitiatorEvents) {
+        drop(mem::take(&mut self.slots[tag as usize].transfer));
+        self.outstanding -= 1;
+        events.complete(now, tag, result);
+    }
+
+    /// The outstanding command that a frame belongs to.
+    #[inline]
+    fn find(&mut self, header: &Header) -> Result<(Tag, &mut Slot), Violation> {
+        let slot = self.slots.get_mut(usize::from(header.ox_id.0));
+        let slot = slot.filter(|slot| !matches!(slot.transfer, Transfer::Free));
+        let slot = slot.filter(|_| is_command(header.ox_id) && header.has(f_ctl::EXCHANGE_CONTEXT));
+        Ok((header.ox_id.0.into(), slot.ok_or_else(unexpected)?))
+    }
+}

@@ -1,0 +1,148 @@
+//! A connection of an association (FC-NVMe-2: NVMeoFC connection): a queue of the controller, and how it answers.
+
+use super::exchanges::{Exchange, Exchanges, Pages};
+use crate::{
+    Payload, Transmit,
+    fc::{
+        Header, Link, OxId, RxId,
+        frame::kind,
+        sequence::{Collect, TransferReady, data_header},
+    },
+    fc_nvme::{
+        ConnectionId, Extended,
+        iu::{RESPONSE_LEN, response_header, result},
+    },
+    nvme::{
+        CommandId, Cqe, Status,
+        fabrics::{
+            Data,
+            controller::{Queue, Transport},
+        },
+    },
+};
+
+pub(super) struct Lane {
+    pub(super) queue: Queue,
+    pub(super) state: LaneState,
+}
+
+/// All of a lane but its queue.
+pub(super) struct LaneState {
+    pub(super) connection: ConnectionId,
+    pub(super) is_io: bool,
+    /// CSN of the next command.
+    pub(super) csn: u32,
+    /// RSN of the next extended response.
+    rsn: u32,
+    /// One of so many responses is an extended one.
+    ersp_ratio: u16,
+    /// Short ones since the last that was.
+    short: u16,
+    /// OX_ID by CID, of commands outstanding.
+    ox_ids: Pages<u16>,
+    burst_len: u32,
+}
+
+impl LaneState {
+    pub(super) fn new(connection: ConnectionId, is_io: bool, ersp_ratio: u16, burst_len: u32) -> Self {
+        let (csn, rsn, short) = (0, 0, 0);
+        let (ersp_ratio, burst_len) = (ersp_ratio.max(1), burst_len.max(4));
+        Self { connection, is_io, csn, rsn, ersp_ratio, short, ox_ids: Pages::default(), burst_len }
+    }
+
+    /// The exchange of a command outstanding.
+    #[inline]
+    fn ox_id(&mut self, cid: CommandId, exchanges: &mut Exchanges) -> Option<OxId> {
+        let ox_id = OxId(*self.ox_ids.get_mut(cid.0)?);
+        let exchange = exchanges.get(ox_id)?;
+        (exchange.cid == cid && exchange.is_io == self.is_io).then_some(ox_id)
+    }
+
+    #[inline]
+    pub(super) fn is_outstanding(&mut self, cid: CommandId, exchanges: &mut Exchanges) -> bool {
+        self.ox_id(cid, exchanges).is_some()
+    }
+
+    /// A command came in an exchange of its own.
+    #[inline]
+    pub(super) fn open(&mut self, ox_id: OxId, exchange: Exchange, exchanges: &mut Exchanges) {
+        *self.ox_ids.entry(exchange.cid.0) = ox_id.0;
+        exchanges.open(ox_id, exchange);
+    }
+
+    /// Answers with an `NVMe_ERSP`.
+    pub(super) fn extended(&mut self, link: &mut Link, (ox_id, rx_id): (OxId, RxId), result: u8, moved: u32, cqe: Cqe) {
+        let response = Extended { result, rsn: self.rsn, moved, cqe };
+        (self.rsn, self.short) = (self.rsn.wrapping_add(1), 0);
+        link.send(Header { ox_id, rx_id, ..Extended::header() }, &response.encode());
+    }
+}
+
+/// What a lane's queue answers on.
+pub(super) struct Way<'a> {
+    pub(super) link: &'a mut Link,
+    pub(super) exchanges: &'a mut Exchanges,
+    pub(super) lane: &'a mut LaneState,
+}
+
+impl Way<'_> {
+    /// Asks for the next burst of a command's data, where there is one.
+    pub(super) fn ask_on(&mut self, ox_id: OxId) {
+        let Some(exchange) = self.exchanges.get(ox_id) else { return };
+        if let Some(ready) = exchange.collect.next_burst(self.lane.burst_len) {
+            let header = Header { ox_id, rx_id: exchange.rx_id, ..TransferReady::header(kind::NVME) };
+            self.link.send(header, &ready.encode());
+        }
+    }
+}
+
+impl Transport for Way<'_> {
+    /// An `NVMe_ERSP` where there is anything to tell (FC-NVMe-2, NVMe_ERSP IU), else an `NVMe_RSP`.
+    #[inline]
+    fn respond(&mut self, cqe: &Cqe) {
+        // A command that was aborted with its exchange is not answered.
+        let Some(ox_id) = self.lane.ox_id(cqe.cid, self.exchanges) else { return };
+        let Some(exchange) = self.exchanges.close(ox_id) else { return };
+        let moved = exchange.sent + exchange.collect.got();
+        let is_plain = cqe.status == Status::SUCCESS && cqe.result == 0 && moved == exchange.data_len;
+        if is_plain && !exchange.is_fabrics && self.lane.short + 1 < self.lane.ersp_ratio {
+            self.lane.short += 1;
+            let header = Header { ox_id, rx_id: exchange.rx_id, ..response_header() };
+            self.link.send(header, &[0; RESPONSE_LEN]);
+        } else {
+            self.lane.extended(self.link, (ox_id, exchange.rx_id), result::SUCCESS, moved, *cqe);
+        }
+    }
+
+    #[inline]
+    fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>) {
+        let Some(ox_id) = self.lane.ox_id(cid, self.exchanges) else { return };
+        let Some(exchange) = self.exchanges.get(ox_id) else { return };
+        exchange.sent = data.len() as u32;
+        let header = Header { ox_id, rx_id: exchange.rx_id, ..data_header(kind::NVME, true) };
+        match data {
+            Data::None => {}
+            Data::Payload(payload) => self.link.send_payload(header, payload),
+            Data::Bytes(bytes) => self.link.send_payload(header, Payload::from_vec(bytes.to_vec())),
+        }
+        if is_success {
+            self.respond(&Cqe { result: 0, sq_head: 0, cid, status: Status::SUCCESS });
+        }
+    }
+
+    fn ask(&mut self, cid: CommandId, slot: u16, len: u32) {
+        let Some(ox_id) = self.lane.ox_id(cid, self.exchanges) else { return };
+        if let Some(exchange) = self.exchanges.get(ox_id) {
+            exchange.rx_id = RxId(slot);
+            exchange.collect = Collect::new(len);
+        }
+        self.ask_on(ox_id);
+    }
+
+    /// No data come with a command.
+    fn set_max_command_data(&mut self, _bytes: u32) {}
+
+    fn transmit(&mut self) -> &mut Transmit {
+        &mut self.link.transmit
+    }
+}

@@ -1,0 +1,88 @@
+//! The target's side of FC-NVMe: login, an association with its admin queue and an I/O queue, until logout or loss.
+
+mod association;
+mod connection;
+mod exchanges;
+mod lane;
+
+use alloc::rc::Rc;
+use core::{fmt, net::IpAddr, time::Duration};
+
+pub use connection::Connection;
+
+use super::{Port, PortName};
+pub use crate::fc::{LoginRefusal, Logins};
+use crate::{
+    Shared,
+    nvme::{NvmeBackend, fabrics::controller::QueueConfig, identify::ControllerLimits},
+};
+
+/// What an FC-NVMe target asks of the server behind it, beyond what every NVMe target does.
+pub trait FcNvmeBackend: NvmeBackend {
+    /// Whether `initiator` may log in to `target`. Which host may use which subsystem, [`NvmeBackend::subsystem`] says.
+    fn port_login(&mut self, initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal>;
+    /// Has every connection to the server, on whatever thread, look soon at what others did to it: [`Connection::handle_notification`].
+    fn notify_others(&mut self);
+}
+
+/// What a login is to.
+#[derive(Clone)]
+pub struct LoginGrant {
+    pub logins: Rc<dyn Shared<Logins>>,
+    pub node_name: PortName,
+    /// Where the initiator comes from.
+    pub address: IpAddr,
+}
+
+impl fmt::Debug for LoginGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginGrant").field("node_name", &self.node_name).finish_non_exhaustive()
+    }
+}
+
+/// Settings of a connection.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How much we take; its names are those of the port that is logged in to.
+    pub port: Port,
+    /// Most bytes that one `NVMe_XFER_RDY` asks for.
+    pub burst_len: u32,
+    /// MDTS: most bytes of a command; a power of two, at least 4096.
+    pub max_transfer_bytes: u32,
+    /// Entries of an I/O queue at most.
+    pub max_queue_entries: u16,
+    /// Time from the connection's begin to the end of its login.
+    pub login_timeout: Duration,
+    /// From a connection's creation to its Connect command, and as long again to the end of an authentication.
+    pub connect_timeout: Duration,
+    /// An initiator silent for so long is given up.
+    pub silence: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            port: Port::new(PortName(0), PortName(0)),
+            burst_len: 1 << 20,
+            max_transfer_bytes: 1 << 20,
+            max_queue_entries: 1024,
+            login_timeout: Duration::from_secs(15),
+            connect_timeout: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Config {
+    fn queue(&self) -> QueueConfig {
+        QueueConfig {
+            limits: ControllerLimits {
+                in_capsule_bytes: 0,
+                max_transfer_bytes: self.max_transfer_bytes,
+                max_queue_entries: self.max_queue_entries,
+            },
+            admin_in_capsule_bytes: 0,
+            connect_timeout: self.connect_timeout,
+        }
+    }
+}
