@@ -37,7 +37,7 @@ fn run_over_every_protocol_reads_what_was_written() {
 
 #[test]
 fn every_block_size_in_pieces_of_every_size() {
-    for protocol in [Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp] {
+    for protocol in [Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme] {
         run_in_pieces(protocol, &[(512, 1), (8192, 100), (65_536, 10_000), (262_144, 100_000)]);
     }
     run_in_pieces(Protocol::Nfs3, &[(512, 1), (8192, 100), (65_536, 10_000)]);

@@ -17,9 +17,9 @@ use iotax_node::{
     volume::{Media, VolumeSpec},
 };
 use iotax_proto::{
-    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, fcp, iscsi,
+    Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Payload, Tag, fc_nvme, fcp, iscsi,
     nfs::v3::{self, Stability},
-    nvme::QueueId,
+    nvme::{QueueId, fabrics::host::SessionConfig},
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue},
 };
 use support::{Heap, perform, server::PROTOCOLS};
@@ -142,6 +142,14 @@ impl World {
                 let config = fcp::initiator::Config::new(port, fcp::PortName(target), 0);
                 self.connect(protocol, thread, Box::new(fcp::initiator::Session::new(NOW, config)))
             }
+            Protocol::FcNvme => {
+                let target = u64::from_str_radix(&name, 16).expect("a WWPN");
+                let port = fcp::Port::new(fcp::PortName(self.conns.into()), fcp::PortName(0));
+                let nqn = endpoint.split('/').nth(4).and_then(|last| last.split('?').next()).expect("an NQN");
+                let session = SessionConfig::new(nqn, "nqn.2026-11.x:h", [self.conns as u8 + 1; 16]);
+                let config = fc_nvme::initiator::Config::new(port, fcp::PortName(target), session);
+                self.connect(protocol, thread, Box::new(fc_nvme::initiator::Session::new(NOW, config)))
+            }
             Protocol::NvmeTcp => {
                 let config = ConnectConfig::new(&*name, "nqn.2026-11.x:h", [self.conns as u8 + 1; 16]);
                 let admin = self.connect_admin(thread, &config);
@@ -233,7 +241,7 @@ fn write_of(protocol: Protocol, is_second: bool) -> (u64, Vec<u8>) {
         // A part of the block.
         Protocol::Nfs3 if is_second => (700, vec![value; 100]),
         Protocol::Nfs3 => (100, vec![value; 100]),
-        Protocol::Iscsi | Protocol::NvmeTcp | Protocol::Fcp => (0, vec![value; BLOCK]),
+        Protocol::Iscsi | Protocol::NvmeTcp | Protocol::Fcp | Protocol::FcNvme => (0, vec![value; BLOCK]),
     }
 }
 

@@ -245,9 +245,13 @@ fn portmapper_tells_where_nfs_and_mount_are() {
 
 #[test]
 fn volume_on_a_disk_is_served_by_every_protocol() {
-    for (protocol, block_size) in
-        [(Protocol::Nfs3, 512), (Protocol::Iscsi, 512), (Protocol::NvmeTcp, 4096), (Protocol::Fcp, 512)]
-    {
+    for (protocol, block_size) in [
+        (Protocol::Nfs3, 512),
+        (Protocol::Iscsi, 512),
+        (Protocol::NvmeTcp, 4096),
+        (Protocol::Fcp, 512),
+        (Protocol::FcNvme, 4096),
+    ] {
         let disk = Heap::new(SIZE);
         let media = Media::Disk { disk: iotax_node::DiskId(0), block_size };
         let mut bench = Bench::with(|volume| volume.media = media, |_| {});

@@ -20,7 +20,7 @@ use nvme_support::{Answers, Cut, Server};
 fn session() -> Vec<(bool, Vec<u8>)> {
     // Frames that take the longest unit, and one structure of a controller in two.
     let mut pair = Pair::ready(config(16, 2112), target_config(16, 2112, 1024), Server::new(), Cut::Never);
-    let data: Vec<u8> = (0..1536).map(|at| (at / 7) as u8).collect();
+    let data: Vec<u8> = (0..1536_u32).map(|at| (at / 7) as u8).collect();
     pair.write(0, 512, &data);
     pair.read(1, 512, 1024);
     pair.io(2, Io::Flush).unwrap();

@@ -54,8 +54,13 @@ impl Canary {
         [(Self::DroppedFlush, "dropped-flush"), (Self::WrongTag, "wrong-tag"), (Self::ForgottenCall, "forgotten-call")];
 }
 
-pub const PROTOCOLS: [(Protocol, &str); 4] =
-    [(Protocol::NvmeTcp, "nvme-tcp"), (Protocol::Iscsi, "iscsi"), (Protocol::Nfs3, "nfs3"), (Protocol::Fcp, "fcp")];
+pub const PROTOCOLS: [(Protocol, &str); 5] = [
+    (Protocol::NvmeTcp, "nvme-tcp"),
+    (Protocol::Iscsi, "iscsi"),
+    (Protocol::Nfs3, "nfs3"),
+    (Protocol::Fcp, "fcp"),
+    (Protocol::FcNvme, "fc-nvme"),
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

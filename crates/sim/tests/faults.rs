@@ -45,6 +45,11 @@ fn fcp_keeps_what_it_acknowledged() {
 }
 
 #[test]
+fn fc_nvme_keeps_what_it_acknowledged() {
+    all_pass(Protocol::FcNvme);
+}
+
+#[test]
 fn nfs_keeps_what_it_acknowledged() {
     all_pass(Protocol::Nfs3);
 }
@@ -60,14 +65,14 @@ fn seeds_until_found(protocol: Protocol, canary: Canary) -> u64 {
 
 #[test]
 fn flush_that_never_reaches_the_disk_is_found() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp] {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
         seeds_until_found(protocol, Canary::DroppedFlush);
     }
 }
 
 #[test]
 fn answer_to_another_command_is_found() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp] {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
         seeds_until_found(protocol, Canary::WrongTag);
     }
 }
@@ -79,7 +84,7 @@ fn call_that_is_carried_out_twice_is_found() {
 
 #[test]
 fn seed_gives_the_same_trace_again_and_another_seed_another() {
-    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp] {
+    for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3, Protocol::Fcp, Protocol::FcNvme] {
         for seed in 0..10 {
             let options = Options::draw(protocol, seed);
             let (first, again) = (trial::run(&options), trial::run(&options));

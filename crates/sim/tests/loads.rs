@@ -11,7 +11,7 @@ use iotax_proto::Instant;
 use iotax_sim::{Disk, Exporter, HostId, Link, Media, Store, Volume, World, add_load, connection_config};
 
 const SIZE: u64 = 4 << 20;
-const PROTOCOLS: [Protocol; 4] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp];
+const PROTOCOLS: [Protocol; 5] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme];
 const LIMIT: Instant = Instant(60_000_000_000);
 
 fn run(outstanding: u32) -> RunConfig {

@@ -32,6 +32,8 @@ class Scheme:
     """As `title`, of the path that a host's own kernel makes; empty where there is none."""
     kernel_form: str = ""
     kernel_query: tuple[str, ...] = ()
+    kernel_wrong: Callable[[str, Sequence[str], Query], str] | None = None
+    """As `wrong`, where the endpoints of a kernel's path are written in another way."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from iotax.protocols.base import Protocol, Query, Scheme
+from iotax.protocols.base import WHERE, Protocol, Query, Scheme
 
 _WWPN = re.compile(r"[0-9a-f]{16}")
 
@@ -26,9 +26,19 @@ def _wrong_of_kernel(host: str, names: Sequence[str], _query: Query) -> str:
     return ""
 
 
-def _wrong_of_nvme(host: str, names: Sequence[str], query: Query) -> str:
+def _wrong_of_nvme(_host: str, names: Sequence[str], query: Query) -> str:
+    if not names or not _WWPN.fullmatch(names[0].lower()):
+        return "the target's WWPN is missing (16 hexadecimal digits without colons)"
+    return _wrong_subsystem(names[1:], query)
+
+
+def _wrong_of_kernel_nvme(host: str, names: Sequence[str], query: Query) -> str:
     if not _WWPN.fullmatch(host):
         return "a WWPN is 16 hexadecimal digits without colons"
+    return _wrong_subsystem(names, query)
+
+
+def _wrong_subsystem(names: Sequence[str], query: Query) -> str:
     if len(names) != 1 or not names[0].startswith("nqn."):
         return "the subsystem's NQN is missing"
     if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
@@ -58,15 +68,22 @@ _KERNEL_SCHEME = Scheme(
     kernel_title="Fibre Channel by each host's kernel",
     kernel_form="kernel:fc://WWPN/LUN",
 )
-_KERNEL_NVME_SCHEME = Scheme(
+_NVME_SCHEME = Scheme(
     name="fc-nvme",
-    port=0,
-    title="",
-    form="",
+    port=3225,
+    title="FC-NVMe frames over a TCP socket",
+    form="fc-nvme://HOST[:PORT]/WWPN/NQN?ns=N",
     wrong=_wrong_of_nvme,
+    query=("ns",),
+    hints={
+        "refused": "is the target up, and is it the right port ({usual_port} unless the endpoint names one)?",
+        "not_found": "the target answers: check the WWPN, the NQN and `?ns=`",
+        "denied": f"let this host's NQN in at the target, or name another by `initiator:` {WHERE}",
+    },
     kernel_title="NVMe over Fibre Channel by each host's kernel",
     kernel_form="kernel:fc-nvme://WWPN/NQN?ns=N[&queues=N]",
     kernel_query=("ns", "queues"),
+    kernel_wrong=_wrong_of_kernel_nvme,
 )
 _SCSI = "SCSI over Fibre Channel"
 FCP = Protocol(
@@ -96,8 +113,10 @@ FC_NVME = Protocol(
     title="FC-NVMe",
     family="nvme",
     colour="ochre",
-    labs=("vm",),
+    labs=("loopback", "vm", "sim"),
     carrier="loop",
-    kernel_scheme=_KERNEL_NVME_SCHEME,
+    engine_carrier="frames",
+    scheme=_NVME_SCHEME,
+    options=frozenset({"initiator"}),
     kernel_module="nvme_fc",
 )

@@ -101,7 +101,8 @@ def _uri(uri: str) -> Endpoint:
     if unknown := sorted(set(query) - {*(scheme.kernel_query if kernel else scheme.query)}):
         raise ValueError(f"?{unknown[0]}= means nothing here; {form}")
     path = parts.path.strip("/")
-    if wrong := scheme.wrong(host, path.split("/") if path else [], query):
+    check = (scheme.kernel_wrong if kernel else None) or scheme.wrong
+    if wrong := check(host, path.split("/") if path else [], query):
         raise ValueError(f"{wrong}; {form}")
     if not kernel:
         return Endpoint(protocol.name, uri)

@@ -21,9 +21,9 @@ SIMULATED = {
 }  # fmt: skip
 OF_SIM = {"sim-quick", "tr-3808-full"}
 REFUSED = {
-    "fcp-vs-fc-nvme": "does not serve fc-nvme",
+    "fcp-vs-fc-nvme": "has no costs of fc-nvme",
     "generators": "loads with iotax only",
-    "ip-vs-fc": "does not serve",
+    "ip-vs-fc": "has no costs of fc-nvme",
     "kernel-exact": "does not serve",
     "kernel-outstanding": "has no costs of fcp",
     "kernel-quick": "does not serve",

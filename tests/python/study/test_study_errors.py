@@ -37,7 +37,7 @@ bad.yaml:5:10: volume.siz: unknown name, did you mean 'size'?; volume has size, 
 bad.yaml:5:18: volume.media: found 'memry', did you mean 'memory'?; one of memory, file, null is meant
 bad.yaml:5:32: volume.fill: found '65%'; one of pattern, zeros is meant
 bad.yaml:7:21: factors.protocol[2]: unknown protocol 'nfs', did you mean 'nfs3'?; protocols are local, nfs3, \
-iscsi, nvme-tcp, fcp
+iscsi, nvme-tcp, fcp, fc-nvme
 bad.yaml:7:33: factors.protocol[4]: 'nvme://x/y' is an endpoint: give it a label, `protocol: {array: 'nvme://x/y', …}`
 bad.yaml:8:3: factors.blocksize: unknown factor, did you mean 'block_size'?; factors are protocol, streams, \
 block_size, read, random, outstanding, workers, threads, clients, working_set, warmup, runtime, verify, rate_iops, \

@@ -4,10 +4,13 @@
 mod any_control;
 mod definition;
 mod describe;
+pub mod fc_nvme;
 pub mod fcp;
+mod fibre_channel;
 pub mod iscsi;
 mod logical_unit;
 pub mod nfs3;
+mod nvm_subsystem;
 pub mod nvme_tcp;
 mod query;
 mod table;
@@ -42,6 +45,7 @@ table::protocols! {
     Iscsi in iscsi,
     NvmeTcp in nvme_tcp,
     Fcp in fcp,
+    FcNvme in fc_nvme,
     #[cfg(test)]
     Toy in toy,
 }

@@ -17,7 +17,8 @@ use iotax_proto::{Instant, Region};
 use super::{Heap, Lab, World, allocate, load};
 
 pub const SIZE: usize = 4 << 20;
-pub const PROTOCOLS: [Protocol; 4] = [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp];
+pub const PROTOCOLS: [Protocol; 5] =
+    [Protocol::Nfs3, Protocol::Iscsi, Protocol::NvmeTcp, Protocol::Fcp, Protocol::FcNvme];
 const LIMIT: Instant = Instant(120_000_000_000);
 
 pub struct Bench {

@@ -176,7 +176,7 @@ impl Process {
         Ok(process)
     }
 
-    fn pair(&self) -> u8 {
+    fn pair(self) -> u8 {
         if self.kind == kind::NVME { 0 } else { IMAGE_PAIR }
     }
 }

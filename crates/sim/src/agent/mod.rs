@@ -318,7 +318,7 @@ impl Agent {
     }
 
     fn replaces_sessions(&self) -> bool {
-        matches!(self.endpoint.unit.protocol(), Some(Protocol::Iscsi | Protocol::Fcp))
+        matches!(self.endpoint.unit.protocol(), Some(Protocol::Iscsi | Protocol::Fcp | Protocol::FcNvme))
     }
 
     fn work(&mut self, now: Instant) {

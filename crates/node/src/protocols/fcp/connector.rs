@@ -4,10 +4,7 @@ use std::net::SocketAddr;
 
 use iotax_proto::{
     Instant,
-    fcp::{
-        Port, PortName,
-        initiator::{Config, Session},
-    },
+    fcp::initiator::{Config, Session},
 };
 
 use super::Unit;
@@ -17,7 +14,10 @@ use crate::{
         link::Link,
         settings::{Settings, Workers},
     },
-    protocols::logical_unit::identity_facts,
+    protocols::{
+        fibre_channel::{initiator_port, negotiated},
+        logical_unit::identity_facts,
+    },
 };
 
 pub(super) struct Login {
@@ -35,10 +35,9 @@ impl Login {
 
     pub(super) fn links(&self, now: Instant) -> Vec<Link<Session>> {
         let link = |worker| {
-            let port = Port::new(name(self.instance, worker as u16 + 1), name(self.instance, 0));
             let config = Config {
                 queue_depth: self.workers.outstanding.clamp(1, 4096) as u16,
-                ..Config::new(port, self.unit.target, self.unit.lun)
+                ..Config::new(initiator_port(self.instance, worker), self.unit.target, self.unit.lun)
             };
             Link { initiator: Session::new(now, config), to: Some(self.to) }
         };
@@ -46,18 +45,8 @@ impl Login {
     }
 }
 
-/// A name of the locally assigned form (NAA 3): the load's, then the worker's.
-fn name(instance: u32, worker: u16) -> PortName {
-    PortName(0x3010 << 48 | u64::from(instance) << 16 | u64::from(worker))
-}
-
 /// What a session found and agreed on.
 pub(super) fn facts(session: &Session) -> Facts {
-    let negotiated = session.target().map_or(Vec::new(), |target| {
-        vec![
-            ("BB_Credit of the target", target.credit.to_string()),
-            ("Receive Data Field Size of the target", target.frame_data_len.to_string()),
-        ]
-    });
+    let negotiated = session.target().map_or(Vec::new(), negotiated);
     Facts { identity: identity_facts(session.inquiry(), session.serial()), negotiated }
 }

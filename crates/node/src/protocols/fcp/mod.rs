@@ -15,7 +15,12 @@ use iotax_proto::{
     },
 };
 
-use super::{About, Definition, Describe, Digests, describe::cut_off, logical_unit::parse_lun, query::no_query};
+use super::{
+    About, Definition, Describe, Digests,
+    fibre_channel::{Frames, PORT, wwpn},
+    logical_unit::parse_lun,
+    query::no_query,
+};
 use crate::{
     failure::Failure,
     load::{
@@ -26,9 +31,6 @@ use crate::{
     server::{ServerBackend, ServerConfig},
 };
 use service::Exported;
-
-/// FCIP's.
-const PORT: u16 = 3225;
 
 #[derive(Debug)]
 pub struct Fcp;
@@ -58,12 +60,10 @@ impl Definition for Fcp {
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
         let (name, lun) = path.split_once('/').ok_or("a LUN must follow the WWPN: fcp://HOST/WWPN/LUN")?;
-        let is_name = name.len() == 16 && name.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let target = u64::from_str_radix(name, 16).ok().filter(|_| is_name);
-        let target = target.ok_or_else(|| format!("'{name}' is no WWPN: 16 hexadecimal digits without colons"))?;
+        let target = wwpn(name)?;
         let lun = parse_lun(lun, "WWPN")?;
         no_query(query)?;
-        Ok(Unit { port: port.unwrap_or(PORT), target: PortName(target), lun })
+        Ok(Unit { port: port.unwrap_or(PORT), target, lun })
     }
 
     fn control(
@@ -104,19 +104,7 @@ impl Definition for Fcp {
     }
 
     fn describe(_: Digests) -> Box<dyn Describe> {
-        Box::new(Frames)
-    }
-}
-
-/// Each frame says by itself what it is.
-struct Frames;
-
-impl Describe for Frames {
-    fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String> {
-        match describe(bytes) {
-            Ok(described) => described.ok_or_else(|| cut_off(bytes)),
-            Err(violation) => Err(violation.to_string()),
-        }
+        Box::new(Frames(describe))
     }
 }
 

@@ -7,7 +7,7 @@ use iotax_proto::{
     nvme::{
         QueueId,
         auth::{Agreed, Entropy, HostConfig, Policy},
-        fabrics::host,
+        fabrics::host::SessionConfig,
     },
     nvme_tcp::{AdminQueue, ConnectConfig, IoQueue, pdu::Digests},
 };
@@ -20,10 +20,9 @@ use crate::{
         link::{Control, ControlStep, Link},
         settings::{Settings, Workers},
     },
+    protocols::nvm_subsystem::{host, identity},
     random::Randomness,
 };
-
-const HOST: &str = "nqn.2026-11.io.iotax:load";
 
 pub(super) struct Controller {
     to: SocketAddr,
@@ -57,16 +56,16 @@ impl Controller {
         place: &str,
     ) -> Result<Self, Failure> {
         let queues = u16::try_from(workers.count).map_err(|_| Failure::usage("at most 65535 a thread", "workers"))?;
-        let host = settings.initiator.as_deref().unwrap_or(HOST);
+        let (host, host_id) = host(settings);
         let config = ConnectConfig {
             digests: Digests { header: settings.header_digest, data: settings.data_digest },
-            session: host::SessionConfig {
+            session: SessionConfig {
                 // A queue of one entry does not exist (NVMe base 2.1 §3.3.3.1).
                 depth: workers.outstanding.clamp(2, u32::from(u16::MAX)) as u16,
                 io_queues: queues,
                 nsid: Some(unit.nsid),
                 keep_alive: Duration::from_secs(30),
-                ..host::SessionConfig::new(&unit.nqn, host, host_id(settings.instance))
+                ..SessionConfig::new(&unit.nqn, host, host_id)
             },
         };
         Ok(Self {
@@ -165,11 +164,7 @@ impl Control<IoQueue> for Controller {
         let Some(info) = admin.controller() else { return Facts::default() };
         let digests = admin.connection().digests();
         Facts {
-            identity: vec![
-                ("serial", info.serial.clone()),
-                ("product", info.model.clone()),
-                ("revision", info.firmware.clone()),
-            ],
+            identity: identity(info),
             negotiated: vec![
                 ("cntlid", info.cntlid.0.to_string()),
                 ("header_digest", digests.header.to_string()),
@@ -204,13 +199,6 @@ impl InitiatorEvents for News {
 fn authentication(agreed: Agreed) -> String {
     let direction = if agreed.is_mutual { "both ways" } else { "one way" };
     format!("DH-HMAC-CHAP {direction}, {:?}, {:?}", agreed.hash, agreed.group)
-}
-
-/// A UUID of version 8 (RFC 9562 §5.8): ours to define, and one for each load, as two hosts of one NQN must differ.
-fn host_id(instance: u32) -> [u8; 16] {
-    let mut id = *b"iotax\0\x80\0\x80load\0\0\0";
-    id[12..].copy_from_slice(&instance.to_be_bytes());
-    id
 }
 
 #[cfg(test)]

@@ -12,7 +12,11 @@ use iotax_proto::{
     nvme_tcp::{IoQueue, TargetConfig, TargetQueue, decode::Stream},
 };
 
-use super::{About, Definition, Describe, Digests, describe::cut_off, query::number};
+use super::{
+    About, Definition, Describe, Digests,
+    describe::cut_off,
+    nvm_subsystem::{NvmSubsystem, namespace},
+};
 use crate::{
     failure::Failure,
     load::{
@@ -22,7 +26,7 @@ use crate::{
     server::{ServerBackend, ServerConfig},
 };
 pub use options::Options;
-use service::{Common, Exported};
+use service::Common;
 
 const PORT: u16 = 4420;
 
@@ -53,14 +57,8 @@ impl Definition for NvmeTcp {
     type Initiator = IoQueue;
 
     fn parse(port: Option<u16>, path: &str, query: Option<&str>) -> Result<Unit, String> {
-        if !path.starts_with("nqn.") || path.contains('/') {
-            return Err(format!("'{path}' is no NVMe qualified name: it begins with nqn. and has no '/'"));
-        }
-        let nsid = number(query, "ns")?.ok_or("the namespace is missing: add ?ns=1")?;
-        if nsid == 0 || nsid == u32::MAX {
-            return Err(format!("{nsid} is no namespace"));
-        }
-        Ok(Unit { port: port.unwrap_or(PORT), nqn: path.to_owned(), nsid })
+        let (nqn, nsid) = namespace(path, query)?;
+        Ok(Unit { port: port.unwrap_or(PORT), nqn, nsid })
     }
 
     fn control(
@@ -74,18 +72,18 @@ impl Definition for NvmeTcp {
     }
 
     type Target = TargetQueue;
-    type Exported = Exported;
+    type Exported = NvmSubsystem;
     type Common = Common;
 
     fn common(_: &ServerConfig) -> Common {
         Common::new()
     }
 
-    fn export(config: &ServerConfig, index: usize) -> Exported {
-        Exported::new(config, index)
+    fn export(config: &ServerConfig, index: usize) -> NvmSubsystem {
+        NvmSubsystem::new(config, index, |_| {})
     }
 
-    fn endpoint(exported: &Exported, address: SocketAddr) -> String {
+    fn endpoint(exported: &NvmSubsystem, address: SocketAddr) -> String {
         format!("nvme-tcp://{address}/{}?ns=1", exported.name)
     }
 

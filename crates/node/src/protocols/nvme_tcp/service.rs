@@ -5,24 +5,16 @@ use std::rc::Rc;
 use iotax_proto::{
     Origin,
     nvme::{
-        Admission, DISCOVERY_NQN, DiscoveryEntry, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
+        Admission, DISCOVERY_NQN, DiscoveryEntry, NvmeBackend, Refusal, Subsystem, SubsystemConfig,
         auth::{Work, Worked},
         subsystem::DiscoveryLog,
     },
 };
 
 use crate::{
-    protocols::{Exported as Any, Protocol},
-    server::{Group, Guarded, ServerBackend, ServerConfig, Service, identity},
-    volume::unit_of,
+    protocols::{Exported as Any, Protocol, nvm_subsystem::NvmSubsystem},
+    server::{Group, Guarded, ServerBackend, Service},
 };
-
-/// The subsystem of an export.
-#[derive(Clone, Debug)]
-pub struct Exported {
-    pub(super) name: String,
-    subsystem: Guarded<Subsystem>,
-}
 
 /// What all portals share.
 #[derive(Debug)]
@@ -36,20 +28,6 @@ impl Common {
     }
 }
 
-impl Exported {
-    pub(super) fn new(config: &ServerConfig, index: usize) -> Self {
-        let export = &config.exports[index];
-        let volume = &config.volumes[export.volume];
-        let unit = unit_of(export.volume, export.read_only);
-        let name = identity::nvme_name(&volume.name);
-        let serial = identity::serial(&volume.name);
-        let mut subsystem = Subsystem::new(SubsystemConfig { serial, ..SubsystemConfig::new(name.clone()) });
-        let uuid = identity::uuid(&volume.name);
-        subsystem.put_namespace(Namespace { nsid: 1, unit, nguid: uuid, uuid, eui64: [0; 8] });
-        Self { name, subsystem: Guarded::new(subsystem) }
-    }
-}
-
 impl NvmeBackend for ServerBackend {
     fn subsystem(&mut self, subnqn: &str, hostnqn: &str) -> Result<Admission, Refusal> {
         if subnqn == DISCOVERY_NQN {
@@ -59,7 +37,7 @@ impl NvmeBackend for ServerBackend {
         }
         let mut refusal = Refusal::NoSubsystem;
         for export in &self.portal().exports {
-            let Any::NvmeTcp(Exported { name, subsystem }) = &self.state.server.exported[*export] else {
+            let Some(NvmSubsystem { name, shared }) = NvmSubsystem::of(&self.state.server.exported[*export]) else {
                 unreachable!("exports of a portal have its protocol")
             };
             if name != subnqn {
@@ -68,7 +46,7 @@ impl NvmeBackend for ServerBackend {
             let export = self.export(*export);
             if export.admits(Some(hostnqn), self.address()) {
                 let auth = export.group(Some(hostnqn), self.address()).and_then(Group::dhchap);
-                return Ok(Admission { subsystem: Rc::new(subsystem.clone()), auth, address: self.address() });
+                return Ok(Admission { subsystem: Rc::new(shared.clone()), auth, address: self.address() });
             }
             refusal = Refusal::HostNotAllowed;
         }
@@ -93,7 +71,7 @@ impl NvmeBackend for ServerBackend {
             }
             let (address, port) = (portal.address.ip().to_string(), portal.address.port().to_string());
             for export in portal.exports.iter().copied() {
-                if let Any::NvmeTcp(Exported { name, .. }) = &server.exported[export]
+                if let Any::NvmeTcp(NvmSubsystem { name, .. }) = &server.exported[export]
                     && server.config.exports[export].admits(Some(hostnqn), self.address())
                 {
                     entries.push(DiscoveryEntry::tcp(index as u16 + 1, name, &address, &port));

@@ -22,7 +22,7 @@ use crate::{
 /// The commands outstanding.
 #[derive(Debug)]
 pub(super) struct Commands {
-    commands: IoCommands,
+    encoder: IoCommands,
     slots: Vec<Slot>,
     outstanding: usize,
     /// I/Os that this controller cannot do, to be completed so at the next chance.
@@ -52,7 +52,7 @@ enum Transfer {
 impl Commands {
     pub(super) fn new(controller: &ControllerInfo, depth: u16) -> Self {
         Self {
-            commands: IoCommands::new(controller),
+            encoder: IoCommands::new(controller),
             slots: (0..depth).map(|_| Slot::default()).collect(),
             outstanding: 0,
             unsupported: Vec::new(),
@@ -60,7 +60,7 @@ impl Commands {
     }
 
     pub(super) fn geometry(&self) -> &Geometry {
-        self.commands.geometry()
+        self.encoder.geometry()
     }
 
     pub(super) fn outstanding(&self) -> usize {
@@ -85,8 +85,8 @@ impl Commands {
         }
         let slot = self.slots.get_mut(tag as usize).filter(|slot| matches!(slot.transfer, Transfer::Free));
         let slot = slot.ok_or(Misuse::BadTag)?;
-        let transfer = if self.commands.is_supported(&io) {
-            let (mut sqe, moves) = self.commands.encode(CommandId(tag as u16), io)?;
+        let transfer = if self.encoder.is_supported(&io) {
+            let (mut sqe, moves) = self.encoder.encode(CommandId(tag as u16), io)?;
             let (len, transfer) = match moves {
                 DataTransfer::Nothing => (0, Transfer::None),
                 DataTransfer::In(len) => (len, Transfer::In(len)),

@@ -1,0 +1,70 @@
+//! An export as NVMe shows it and a host as it shows itself, whatever transports it.
+
+use iotax_proto::nvme::{Namespace, Subsystem, SubsystemConfig, fabrics::host::ControllerInfo};
+
+use super::{Exported as Any, query::number};
+use crate::{
+    load::settings::Settings,
+    server::{Guarded, ServerConfig, identity},
+    volume::unit_of,
+};
+
+/// The subsystem of an export.
+#[derive(Clone, Debug)]
+pub struct NvmSubsystem {
+    pub(super) name: String,
+    pub(super) shared: Guarded<Subsystem>,
+}
+
+impl NvmSubsystem {
+    /// `tune` says what is the transport's.
+    pub(super) fn new(config: &ServerConfig, index: usize, tune: impl FnOnce(&mut SubsystemConfig)) -> Self {
+        let export = &config.exports[index];
+        let volume = &config.volumes[export.volume];
+        let unit = unit_of(export.volume, export.read_only);
+        let name = identity::nvme_name(&volume.name);
+        let serial = identity::serial(&volume.name);
+        let mut subsystem = SubsystemConfig { serial, ..SubsystemConfig::new(name.clone()) };
+        tune(&mut subsystem);
+        let mut subsystem = Subsystem::new(subsystem);
+        let uuid = identity::uuid(&volume.name);
+        subsystem.put_namespace(Namespace { nsid: 1, unit, nguid: uuid, uuid, eui64: [0; 8] });
+        Self { name, shared: Guarded::new(subsystem) }
+    }
+
+    /// That of an export of any transport of NVMe.
+    pub(super) fn of(exported: &Any) -> Option<&Self> {
+        match exported {
+            Any::NvmeTcp(subsystem) => Some(subsystem),
+            Any::FcNvme(exported) => Some(&exported.subsystem),
+            _ => None,
+        }
+    }
+}
+
+const HOST: &str = "nqn.2026-11.io.iotax:load";
+
+/// NQN and host identifier of a load. The identifier is a UUID of version 8 (RFC 9562 §5.8): ours to define, and one for each load, as two
+/// hosts of one NQN must differ.
+pub(super) fn host(settings: &Settings) -> (&str, [u8; 16]) {
+    let mut id = *b"iotax\0\x80\0\x80load\0\0\0";
+    id[12..].copy_from_slice(&settings.instance.to_be_bytes());
+    (settings.initiator.as_deref().unwrap_or(HOST), id)
+}
+
+/// NQN and namespace of an endpoint, `NQN?ns=N`.
+pub(super) fn namespace(nqn: &str, query: Option<&str>) -> Result<(String, u32), String> {
+    if !nqn.starts_with("nqn.") || nqn.contains('/') {
+        return Err(format!("'{nqn}' is no NVMe qualified name: it begins with nqn. and has no '/'"));
+    }
+    let nsid = number(query, "ns")?.ok_or("the namespace is missing: add ?ns=1")?;
+    if nsid == 0 || nsid == u32::MAX {
+        return Err(format!("{nsid} is no namespace"));
+    }
+    Ok((nqn.to_owned(), nsid))
+}
+
+/// What a controller says it is.
+pub(super) fn identity(info: &ControllerInfo) -> Vec<(&'static str, String)> {
+    vec![("serial", info.serial.clone()), ("product", info.model.clone()), ("revision", info.firmware.clone())]
+}
