@@ -329,7 +329,7 @@ mod tests {
             Request::CreateConnection { association: AssociationId(9), ersp_ratio: 2, qid: QueueId(1), sq_size: 128 };
         assert_eq!((connection.encode().len(), connection.encode()[72..76].to_vec()), (80, vec![0, 1, 0, 128]));
         let disconnect = Request::DisconnectAssociation(AssociationId(9));
-        assert_eq!((disconnect.encode().len(), disconnect.encode()[31]), (48, 5));
+        assert_eq!((disconnect.encode().len(), &disconnect.encode()[24..32]), (48, &[0, 0, 0, 5, 0, 0, 0, 16][..]));
         for request in [create(), connection, disconnect, Request::Other(0x77)] {
             let bytes = request.encode();
             assert_eq!(Request::parse(&bytes), Ok(request));
