@@ -21,6 +21,9 @@ from iotax.places import guest as guest_place
 from iotax.places.guest import GuestLost, Port, StepFailed
 from iotax.places.waiting import wait_for
 from iotax.records import Core
+from iotax.study import Settings
+from iotax.study.endpoint import Endpoint
+from iotax.study.model import Connection, Load, Topology, Volume
 
 from .fakes import answer_lines, write_program
 
@@ -68,7 +71,8 @@ def test_a_machine_without_qemu_is_told_what_to_install(tmp_path: Path, monkeypa
 def test_a_machine_without_apt_is_told_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
-    told = [each for each in findings([], 1 << 20) if each.subject in ("packages", "kernel")]
+    asked = Settings(Load(), Volume(), Connection(), Endpoint("iscsi"), Topology())
+    told = [each for each in findings([asked], 1 << 20) if each.subject in ("packages", "kernel")]
     assert [each.kind for each in told] == ["error"]
     assert "so it runs on Debian, Ubuntu, or in a container of one of them" in told[0].message
 
