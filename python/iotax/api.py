@@ -36,6 +36,7 @@ COLUMNS = {
     "bandwidth": "bandwidth_mib_per_s",
     "latency": "latency_mean_us",
     "latency_p50": "latency_p50_us",
+    "latency_p95": "latency_p95_us",
     "latency_p99": "latency_p99_us",
     "latency_p999": "latency_p99_9_us",
     "latency_read": "latency_read_mean_us",
@@ -54,6 +55,12 @@ COLUMNS = {
     "instructions_kernel": "instructions_kernel_per_io",
     "cycles_user": "cycles_user_per_io",
     "cycles_kernel": "cycles_kernel_per_io",
+    "disk_iops": "disk_rate_iops",
+    "transactions": "transactions_per_s",
+    "cpu_transaction": "cpu_us_per_transaction",
+    "cpu_transaction_initiator": "cpu_initiator_us_per_transaction",
+    "cpu_transaction_target": "cpu_target_us_per_transaction",
+    "cpu_transaction_hypervisor": "cpu_hypervisor_us_per_transaction",
 }
 """A response → the column that holds it."""
 

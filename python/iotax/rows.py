@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from iotax.analysis.responses import Run
 from iotax.analysis.validity import Severity, against_rules, check_run, overall
@@ -11,6 +11,12 @@ from iotax.notebook import Notebook, StudyRun
 from iotax.trial import Attempt, Direction, Second, TrialResult
 
 _PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99_9": 99.9, "p99_99": 99.99}
+_CPU_PARTS: tuple[Literal["initiator", "target", "hypervisor", "machine"], ...] = (
+    "initiator",
+    "target",
+    "hypervisor",
+    "machine",
+)
 
 Row: TypeAlias = dict[str, Any]
 
@@ -46,6 +52,8 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
     """One attempt; a failed one has its reason and no figures."""
     trial, result = attempt.trial, attempt.result
     arrived = result.open if result else None
+    # Of a database the figures below count transactions, and none of them an I/O.
+    ios, database = (result, None) if result and result.database is None else (None, result and result.database)
     row: Row = {
         "study": trial.study,
         "trial": trial.id,
@@ -70,10 +78,10 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "carrier_name": result and result.facts.carrier.name,
         "carrier_usual": result and result.facts.carrier.usual,
         "duration_ns": result and result.window.duration_ns,
-        "reads": result and result.read.ios,
-        "writes": result and result.write.ios,
-        "rate_iops": result and result.rate_iops,
-        "rate_bytes_per_s": result and result.rate_bytes_per_s,
+        "reads": ios and ios.read.ios,
+        "writes": ios and ios.write.ios,
+        "rate_iops": ios and ios.rate_iops,
+        "rate_bytes_per_s": ios and ios.rate_bytes_per_s,
         "latency_mean_ns": result and _known(result, result.latency_mean_ns),
         **{
             f"latency_{name}_ns": result and _known(result, result.latency_ns(percent))
@@ -86,12 +94,10 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "backlog_end": arrived and arrived.backlog_end,
         "achieved": arrived and arrived.achieved,
         "latency_max_ns": result and result.latency_max_ns,
-        **_stream("read", result.read if result else None, result.duration_s if result else 0),
-        **_stream("write", result.write if result else None, result.duration_s if result else 0),
-        "cpu_initiator_ns_per_io": result and result.cpu_per_io_ns("initiator"),
-        "cpu_target_ns_per_io": result and result.cpu_per_io_ns("target"),
-        "cpu_hypervisor_ns_per_io": result and result.cpu_per_io_ns("hypervisor"),
-        "cpu_machine_ns_per_io": result and result.cpu_per_io_ns("machine"),
+        **_stream("read", ios.read if ios else None, ios.duration_s if ios else 0),
+        **_stream("write", ios.write if ios else None, ios.duration_s if ios else 0),
+        **{f"cpu_{part}_ns_per_io": ios and ios.cpu_per_io_ns(part) for part in _CPU_PARTS},
+        **_transactions(result if database else None),
         "outstanding_mean": result and result.outstanding.mean,
         "errors": result and result.checks.errors,
         "verify_checked_blocks": result and result.verify and result.verify.checked_blocks,
@@ -99,6 +105,19 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "verify_wrong_blocks": result and result.verify and result.verify.wrong_blocks,
     }
     return row | _factors(attempt, {*row, *figures}) | figures
+
+
+def _transactions(result: TrialResult | None) -> Row:
+    """Of a database, with what it did on the volume."""
+    database = result.database if result else None
+    return {
+        "transactions": result and result.ios,
+        "transactions_per_s": result and result.rate_iops,
+        "disk_read_iops": result and database and database.reads / result.duration_s,
+        "disk_write_iops": result and database and database.writes / result.duration_s,
+        "checkpoints": database and database.checkpoints,
+        **{f"cpu_{part}_ns_per_transaction": result and result.cpu_per_io_ns(part) for part in _CPU_PARTS},
+    }
 
 
 def _known(result: TrialResult, value_ns: float) -> float | None:

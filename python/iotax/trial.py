@@ -299,6 +299,21 @@ class Simulated(Record):
     """Of all servers of the media, added up; None where the volume is memory."""
 
 
+class Database(Record):
+    """What a database did in the window, on the volume and in memory; its results count transactions, not I/Os."""
+
+    size_bytes: int
+    memory_bytes: int
+    """What its processes and the cached pages of its files may have of the initiator's memory."""
+    checkpoints: int
+    """From before the load to its end; one at least lies within the window."""
+    reads: int
+    """I/Os of the initiator's kernel on the volume."""
+    writes: int
+    read_bytes: int
+    write_bytes: int
+
+
 class TrialResult(Record):
     """What one attempt measured."""
 
@@ -333,8 +348,20 @@ class TrialResult(Record):
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
     simulated: Simulated | None = None
     """Of a simulated trial, from this version on."""
+    database: Database | None = None
+    """Where the load is a database's: every I/O elsewhere in this record is then one transaction, and a read."""
     origin: Origin | None = None
     """Of a result that was imported."""
+
+    @property
+    def counts(self) -> str:
+        """What one of its I/Os is: "I/O" or "transaction"."""
+        return "I/O" if self.database is None else "transaction"
+
+    @property
+    def rate_unit(self) -> str:
+        """In which its throughput is said."""
+        return "IOPS" if self.database is None else "transactions/s"
 
     @property
     def ios(self) -> int:

@@ -10,7 +10,17 @@ from iotax.analysis.compare import Model
 from iotax.analysis.cpu_model import ALPHA, CpuModel, LoadPoint
 from iotax.analysis.data import LOAD_FACTORS, RATE, Cell, Grid, StudyData
 from iotax.analysis.estimate import Estimate
-from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_MACHINE, CPU_TARGET, IOPS, CpuPart, Response, cpu_ns
+from iotax.analysis.responses import (
+    CPU,
+    CPU_INITIATOR,
+    CPU_MACHINE,
+    CPU_TARGET,
+    IOPS,
+    TRANSACTIONS,
+    CpuPart,
+    Response,
+    cpu_ns,
+)
 from iotax.analysis.validity import Doubt
 from iotax.records import CpuUse
 
@@ -94,6 +104,8 @@ def service_costs(costs: CpuCosts | None, models: dict[str, Model], grid: Grid, 
     if costs is not None:
         return _by_model(costs, rate_iops)
     response = next((r for r in (CPU, CPU_INITIATOR) if models[r.key].observed), None)
+    if response is None and models[TRANSACTIONS.key].observed:
+        return Sizing([], (NotSized("the load counts transactions"),))
     if response is None:
         return Sizing([], (NotSized("no run measured CPU time"),))
     return _by_load(models[response.key], models[IOPS.key], grid, rate_iops)
@@ -188,7 +200,7 @@ def _loads(data: StudyData, grid: Grid, part: CpuPart) -> list[LoadPoint] | None
         if run.local and part in ("both", "target"):
             continue
         busy = cpu_ns(run.result, part)
-        if busy is None:
+        if busy is None or run.result.database is not None:
             return None
         cores = busy / run.result.window.duration_ns
         if not run.result.ios:

@@ -75,6 +75,26 @@ class Response:
         return self.title.partition(",")[0]
 
 
+def counted(response: Response, *, database: bool) -> Response:
+    """What answers the same for a load that counts transactions, where it is one."""
+    return _COUNTERPARTS.get(response, response) if database else response
+
+
+def _of_ios(of: Callable[[Run], float | None]) -> Callable[[Run], float | None]:
+    """None where transactions were counted."""
+    return lambda run: of(run) if run.result.database is None else None
+
+
+def _of_transactions(of: Callable[[Run], float | None]) -> Callable[[Run], float | None]:
+    """None where I/Os were counted."""
+    return lambda run: of(run) if run.result.database is not None else None
+
+
+def _disk_iops(run: Run) -> float | None:
+    database = run.result.database
+    return None if database is None else (database.reads + database.writes) / run.duration_s or None
+
+
 def _latency_us(percent: float) -> Callable[[Run], float | None]:
     """None where a run has too few I/Os to carry the percentile, or where it is not known."""
     enough = histogram.smallest_count(percent)
@@ -134,6 +154,14 @@ def _cpu_us(part: CpuPart) -> Callable[[Run], float | None]:
     return of
 
 
+def _cpu_per_io(name: str, part: CpuPart, called: str) -> Response:
+    return Response(name, f"CPU per I/O, {called}", "µs", False, _of_ios(_cpu_us(part)))
+
+
+def _cpu_per_transaction(name: str, part: CpuPart, called: str) -> Response:
+    return Response(name, f"CPU per transaction, {called}", "µs", False, _of_transactions(_cpu_us(part)))
+
+
 def _events(name: str) -> Callable[[Run], float | None]:
     """Per I/O, initiator and target together; None unless the processes that do all the work were counted."""
 
@@ -160,9 +188,14 @@ def _utilisation_percent(role: Role) -> Callable[[Run], float | None]:
     return of
 
 
-IOPS = Response("iops", "Throughput", "IOPS", True, lambda run: run.result.rate_iops or None)
+IOPS = Response("iops", "Throughput", "IOPS", True, _of_ios(lambda run: run.result.rate_iops or None))
+TRANSACTIONS = Response(
+    "transactions", "Throughput", "transactions/s", True, _of_transactions(lambda run: run.result.rate_iops or None)
+)
+DISK_IOPS = Response("disk_iops", "I/O on the volume", "IOPS", True, _disk_iops)
 LATENCY = Response("latency", "Mean latency", "µs", False, _latency_mean_us)
 P50 = Response("latency_p50", "Median latency", "µs", False, _latency_us(50))
+P95 = Response("latency_p95", "p95 latency", "µs", False, _latency_us(95))
 P99 = Response("latency_p99", "p99 latency", "µs", False, _latency_us(99))
 P999 = Response("latency_p999", "p99.9 latency", "µs", False, _latency_us(99.9))
 READ = Response("latency_read", "Mean latency of reads", "µs", False, _direction_us("read"))
@@ -170,11 +203,24 @@ READ_P99 = Response("latency_read_p99", "p99 latency of reads", "µs", False, _d
 WRITE = Response("latency_write", "Mean latency of writes", "µs", False, _direction_us("write"))
 WRITE_P99 = Response("latency_write_p99", "p99 latency of writes", "µs", False, _direction_us("write", 99))
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
-CPU = Response("cpu", "CPU per I/O, initiator + target", "µs", False, _cpu_us("both"))
-CPU_INITIATOR = Response("cpu_initiator", "CPU per I/O, initiator", "µs", False, _cpu_us("initiator"))
-CPU_TARGET = Response("cpu_target", "CPU per I/O, target", "µs", False, _cpu_us("target"))
-CPU_HYPERVISOR = Response("cpu_hypervisor", "CPU per I/O, initiator's hypervisor", "µs", False, _cpu_us("hypervisor"))
-CPU_MACHINE = Response("cpu_machine", "CPU per I/O, whole machine", "µs", False, _cpu_us("machine"))
+CPU = _cpu_per_io("cpu", "both", "initiator + target")
+CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
+CPU_TARGET = _cpu_per_io("cpu_target", "target", "target")
+CPU_HYPERVISOR = _cpu_per_io("cpu_hypervisor", "hypervisor", "initiator's hypervisor")
+CPU_MACHINE = _cpu_per_io("cpu_machine", "machine", "whole machine")
+CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", "initiator + target")
+CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")
+CPU_TRANSACTION_TARGET = _cpu_per_transaction("cpu_transaction_target", "target", "target")
+CPU_TRANSACTION_HYPERVISOR = _cpu_per_transaction("cpu_transaction_hypervisor", "hypervisor", "initiator's hypervisor")
+_COUNTERPARTS = {
+    IOPS: TRANSACTIONS,
+    CPU: CPU_TRANSACTION,
+    CPU_INITIATOR: CPU_TRANSACTION_INITIATOR,
+    CPU_TARGET: CPU_TRANSACTION_TARGET,
+    CPU_HYPERVISOR: CPU_TRANSACTION_HYPERVISOR,
+}
+DATABASE = (DISK_IOPS, *_COUNTERPARTS.values())
+"""Of a database's load, which counts transactions; latencies are theirs, too."""
 UTILISATION = tuple(
     Response(f"cpu_utilisation_{role}", f"CPU utilisation, {named}", "%", False, _utilisation_percent(role))
     for role, named in _ROLES.items()
@@ -189,12 +235,20 @@ EVENTS = tuple(
 """By the processor's own counters, initiator and target together."""
 
 RESPONSES = (
-    *(IOPS, BANDWIDTH, LATENCY, P50, P99, P999),
+    *(IOPS, BANDWIDTH, LATENCY, P50, P95, P99, P999),
     *(READ, READ_P99, WRITE, WRITE_P99),
     *(CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE),
     *UTILISATION,
     *EVENTS,
+    *DATABASE,
 )
 
-ASKED = {"iops": IOPS, "latency": LATENCY, "cpu_per_io": CPU}
+ASKED = {
+    "iops": IOPS,
+    "latency": LATENCY,
+    "cpu_per_io": CPU,
+    "transactions": TRANSACTIONS,
+    "cpu_per_transaction": CPU_TRANSACTION,
+    "disk_iops": DISK_IOPS,
+}
 """A study's word for a response → the response that answers it."""

@@ -24,7 +24,7 @@ from iotax.analysis.factorial import Share, explained_variation
 from iotax.analysis.noise import Noise, noise_check, noise_floor
 from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
-from iotax.analysis.responses import CPU, RESPONSES, Response, Run
+from iotax.analysis.responses import CPU, RESPONSES, Response, Run, counted
 from iotax.analysis.sessions import SessionScatter, session_scatter
 from iotax.analysis.steady import SteadyState
 from iotax.analysis.validity import Check, Doubt, Severity, doubt, overall, steadiness, worst_of
@@ -78,6 +78,20 @@ class Summary:
     models: dict[str, Model]
     run_checks: dict[str, list[Check]]
     """Trial id → findings, of every run that was measured, compared or left out."""
+
+    @cached_property
+    def database(self) -> bool:
+        """Whether the load was a database's, which counts transactions."""
+        return any(run.result.database is not None for run in self.data.measured)
+
+    @property
+    def counts(self) -> str:
+        """What the load counts: "I/O" or "transaction"."""
+        return "transaction" if self.database else "I/O"
+
+    def counted(self, response: Response) -> Response:
+        """What answers the same in the units that this load counts."""
+        return counted(response, database=self.database)
 
     @cached_property
     def unexcluded(self) -> "Summary | None":

@@ -3,10 +3,22 @@
 from collections.abc import Mapping, Sequence
 
 from iotax.analysis.data import Grid
-from iotax.analysis.responses import ASKED, BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, Response, Run
+from iotax.analysis.responses import (
+    ASKED,
+    BANDWIDTH,
+    CPU,
+    CPU_INITIATOR,
+    CPU_TRANSACTION,
+    CPU_TRANSACTION_INITIATOR,
+    IOPS,
+    LATENCY,
+    TRANSACTIONS,
+    Response,
+    Run,
+)
 from iotax.analysis.verdict import Cause, Withheld
 
-_RATES = (IOPS, BANDWIDTH)
+_RATES = (IOPS, BANDWIDTH, TRANSACTIONS)
 
 
 def imposed(response: Response, runs: Sequence[Run]) -> bool:
@@ -21,10 +33,11 @@ def chosen(words: Sequence[str], runs: Sequence[Run]) -> list[Response]:
     Where a target's CPU time is beyond reach, the initiator's stands in for both. An imposed rate is no answer: where
     it was asked for first, CPU per I/O leads, and latency is added.
     """
-    both = all(CPU.of(run) is not None for run in runs)
-    cpu = CPU if both else CPU_INITIATOR
+    database = any(run.result.database is not None for run in runs)
+    whole, alone = (CPU_TRANSACTION, CPU_TRANSACTION_INITIATOR) if database else (CPU, CPU_INITIATOR)
+    cpu = whole if all(whole.of(run) is not None for run in runs) else alone
     asked = [ASKED[word] for word in words]
-    kept = [cpu if response is CPU else response for response in asked if not imposed(response, runs)]
+    kept = [cpu if response is whole else response for response in asked if not imposed(response, runs)]
     if len(kept) < len(asked):
         first = [cpu] if imposed(asked[0], runs) else []
         kept = [*first, *(response for response in kept if response not in first)]

@@ -197,7 +197,7 @@ class PlainDisplay(Display):
         is_last = clock.done == clock.total
         if self._under_way == attempt.trial.id and (is_last or self._is_due()):
             measured = (
-                f"{show_rate(result.rate_iops)} IOPS, p50 {show_time(result.latency_ns(50))}, "
+                f"{show_rate(result.rate_iops)} {result.rate_unit}, p50 {show_time(result.latency_ns(50))}, "
                 f"p99 {show_time(result.latency_ns(99))}"
             )
             self._tell(clock, attempt.trial.id, measured)

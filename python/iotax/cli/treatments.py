@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis import CellSummary, Response, Summary, Verdict
+from iotax.analysis.responses import DISK_IOPS, IOPS
 from iotax.cli.fit import fitting
 from iotax.units import show_rate
 from iotax.wording import indexed, verdict_word
@@ -56,14 +57,18 @@ def _table(summary: Summary, columns: Sequence[_Column]) -> Table:
 
 
 def _absolute(summary: Summary) -> list[_Column]:
-    parts = [part for part in _CPU_PARTS if any(f"cpu_{part}" in cell.values for cell in summary.cells)]
+    cpu, each = ("cpu_transaction", "µs/trans.") if summary.database else ("cpu", "µs/IO")
+    rate = summary.counted(IOPS)
+    parts = [part for part in _CPU_PARTS if any(f"{cpu}_{part}" in cell.values for cell in summary.cells)]
     # Where one machine is initiator and target at once, their CPU is known together only.
-    together = any("cpu" in cell.values and "cpu_initiator" not in cell.values for cell in summary.cells)
-    keys = {"p50\nµs": "latency_p50", "p99\nµs": "latency_p99"}
-    keys |= {"CPU µs/IO\ntogether": "cpu"} if together else {}
-    keys |= {f"CPU µs/IO\n{part}": f"cpu_{part}" for part in parts}
+    together = any(cpu in cell.values and f"{cpu}_initiator" not in cell.values for cell in summary.cells)
+    keys = {"p50\nµs": "latency_p50"} | ({"p95\nµs": "latency_p95"} if summary.database else {})
+    keys |= {"p99\nµs": "latency_p99"}
+    keys |= {f"CPU {each}\ntogether": cpu} if together else {}
+    keys |= {f"CPU {each}\n{part}": f"{cpu}_{part}" for part in parts}
+    keys |= {"disk\nIOPS": DISK_IOPS.key} if summary.database else {}
     return [
-        _Column("IOPS", _iops),
+        _Column(rate.unit.replace("/", "\n/"), lambda cell: _rate(cell, rate.key)),
         *(_Column(title, lambda cell, key=key: _us(cell, key)) for title, key in keys.items()),
     ]
 
@@ -75,8 +80,8 @@ def _relative(summary: Summary, primary: Response) -> list[_Column]:
     ]
 
 
-def _iops(cell: CellSummary) -> str:
-    return show_rate(cell.values["iops"].value) if "iops" in cell.values else "–"
+def _rate(cell: CellSummary, key: str) -> str:
+    return show_rate(cell.values[key].value) if key in cell.values else "–"
 
 
 def _us(cell: CellSummary, key: str) -> str:

@@ -1,7 +1,6 @@
 """pgbench: the log of `-l`, which has every transaction exactly, or the text that it prints at its end.
 
-A log has `client transaction latency_us script epoch us [schedule_lag_us]`; each of pgbench's threads has a file of
-its own, and all files of one process are one run. With `-R` a latency begins when the transaction was scheduled.
+Each of pgbench's threads has a log of its own (`pgbench_log`), and all logs of one process are one run.
 """
 
 from __future__ import annotations
@@ -10,14 +9,12 @@ import re
 from pathlib import Path
 
 from iotax.imports.measured import WORKERS, Measured, bins_direction, no_direction
+from iotax.imports.pgbench_log import COLUMNS_MIN, Aggregated, Transaction, grouped, transaction_of
 from iotax.imports.problems import Notes, Unreadable, number, text_of
 from iotax.trial import Direction, LevelValue
 
 PROGRAM = "pgbench"
-_EXACT_MAX = 20_000
-"""Distinct latencies that are kept as they are; of more, three digits."""
 _LOG_NAME = re.compile(r"^(.*?\.\d+)(\.\d+)?$")
-_EPOCH_MIN = 1_000_000_000
 
 
 def read(path: Path, notes: Notes) -> list[Measured]:
@@ -34,32 +31,25 @@ def _log(path: Path, notes: Notes) -> Measured:
     first_us = last_us = sum_us = failed = skipped = 0
     with path.open("rb") as file:
         for line, text in enumerate(file, start=1):
-            words = text.split()
-            if len(words) < 6:
-                if not text.endswith(b"\n"):
-                    notes.add(path, "the last line is cut off: left out", line=line)
-                    continue
-                raise Unreadable(path, f"{len(words)} columns where at least 6 are meant", line=line)
-            if words[2] in (b"failed", b"skipped"):
-                failed += words[2] == b"failed"
-                skipped += words[2] == b"skipped"
+            if len(text.split()) < COLUMNS_MIN and not text.endswith(b"\n"):
+                notes.add(path, "the last line is cut off: left out", line=line)
                 continue
-            try:
-                latency_us, at_us = int(words[2]), int(words[4]) * 1_000_000 + int(words[5])
-            except ValueError:
-                raise Unreadable(path, f"found {text[:80]!r} where numbers are meant", line=line) from None
-            if int(words[0]) >= _EPOCH_MIN:
-                raise Unreadable(path, "a log of --aggregate-interval: log transactions, with -l alone", line=line)
-            first_us = min(first_us or at_us - latency_us, at_us - latency_us)
-            last_us, sum_us = max(last_us, at_us), sum_us + latency_us
-            counts[latency_us] = counts.get(latency_us, 0) + 1
+            each = _transaction(path, line, text)
+            if each.latency_us is None:
+                failed += each.failed
+                skipped += not each.failed
+                continue
+            began_us = each.ended_us - each.latency_us
+            first_us = min(first_us or began_us, began_us)
+            last_us, sum_us = max(last_us, each.ended_us), sum_us + each.latency_us
+            counts[each.latency_us] = counts.get(each.latency_us, 0) + 1
     if not counts or last_us <= first_us:
         raise Unreadable(path, "no transaction in it")
     if skipped:
         notes.add(path, f"{skipped} transactions were skipped for being late (-L)")
     worst_us = max(counts)
     stream = bins_direction(
-        {value * 1000: count for value, count in _grouped(counts).items()},
+        {value * 1000: count for value, count in grouped(counts).items()},
         0,
         digits=3,
         sum_ns=sum_us * 1000,
@@ -80,16 +70,15 @@ def _log(path: Path, notes: Notes) -> Measured:
     )
 
 
-def _grouped(counts: dict[int, int]) -> dict[int, int]:
-    """With three digits, rounded up, where there are very many values."""
-    if len(counts) <= _EXACT_MAX:
-        return counts
-    found: dict[int, int] = {}
-    for value, count in counts.items():
-        unit = 10 ** max(0, len(str(value)) - 3)
-        rounded = -(-value // unit) * unit
-        found[rounded] = found.get(rounded, 0) + count
-    return found
+def _transaction(path: Path, line: int, text: bytes) -> Transaction:
+    if len(words := text.split()) < COLUMNS_MIN:
+        raise Unreadable(path, f"{len(words)} columns where at least {COLUMNS_MIN} are meant", line=line)
+    try:
+        return transaction_of(text)
+    except Aggregated:
+        raise Unreadable(path, "a log of --aggregate-interval: log transactions, with -l alone", line=line) from None
+    except ValueError:
+        raise Unreadable(path, f"found {text[:80]!r} where numbers are meant", line=line) from None
 
 
 _FIELDS = {

@@ -236,8 +236,8 @@ def _loop(summary: Summary) -> Item:
         depths = sorted({each for run in summary.data.runs if (each := run.total_outstanding) is not None})
         kept = ", ".join(map(str, depths)) if len(depths) <= _DEPTHS_MAX else f"{depths[0]} to {depths[-1]}"
         text = (
-            f"Closed loop of {kept or 'an unknown number of'} I/Os: each completion starts the next, so the load "
-            "follows the target."
+            f"Closed loop of {kept or 'an unknown number of'} {summary.counts}s: each completion "
+            "starts the next, so the load follows the target."
         )
         return Item(ask, "yes", text)
     if submitted := [run for run in summary.data.runs if run.result.open and run.result.open.lateness is None]:

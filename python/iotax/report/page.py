@@ -279,6 +279,14 @@ def _how_local(summary: Summary) -> str:
     )
 
 
+_HOW_CPU_DATABASE = (
+    "CPU is that of whole guests, by their own clocks: wall time less idle time between the two ends of the measured "
+    "window, divided by the transactions that ended in it; what a guest spends idle is measured before each block and "
+    "subtracted. The initiator's guest holds PostgreSQL and pgbench too. Where one guest holds both ends, the "
+    "initiator's figure is that of both.",
+    "The hypervisor's figure is that of the QEMU process that runs the initiator's guest, without the guest itself, "
+    "over the same window by this host's clock.",
+)
 _HOW_CPU_VM = (
     "For a path in the kernel, kernel threads and interrupts do the work, so CPU is that of whole guests, by their own "
     "clocks: wall time less idle time. The initiator's is read over the measured window, the target's from before the "
@@ -323,7 +331,7 @@ def _how_cpu(summary: Summary) -> list[str]:
         return imported.how_cpu(summary)
     layers = {part.layer for run in summary.data.runs for part in run.result.cpu}
     if "guest" in layers:
-        return list(_HOW_CPU_VM)
+        return list(_HOW_CPU_DATABASE if summary.database else _HOW_CPU_VM)
     text = [
         "Initiator and target are separate processes. Their CPU time comes from precise process clocks, read at "
         "both ends of the measured window by the load process, and is divided by the I/Os that completed inside it.",

@@ -14,10 +14,12 @@ from iotax.analysis.responses import (
     CPU_INITIATOR,
     CPU_MACHINE,
     CPU_TARGET,
+    DISK_IOPS,
     EVENTS,
     IOPS,
     LATENCY,
     P50,
+    P95,
     P99,
     P999,
     READ,
@@ -87,18 +89,23 @@ def main_groups(summary: Summary) -> list[Group]:
     return by_condition(summary.cells, lambda cell: [f for r in responses for f in _both(summary, cell, r)])
 
 
-DETAIL = (BANDWIDTH, P50, P99, P999)
+def _detail(summary: Summary) -> tuple[Response, ...]:
+    return (DISK_IOPS, P50, P95, P99, P999) if summary.database else (BANDWIDTH, P50, P99, P999)
 
 
-def detail_columns() -> list[Column]:
-    return [*(Column(r.title, r.unit) for r in DETAIL), Column("Maximum latency", "µs"), Column("I/Os", "counted")]
+def detail_columns(summary: Summary) -> list[Column]:
+    return [
+        *(Column(r.title, r.unit) for r in _detail(summary)),
+        Column("Maximum latency", "µs"),
+        Column("Transactions" if summary.database else "I/Os", "counted"),
+    ]
 
 
 def detail_groups(summary: Summary) -> list[Group]:
     """Bandwidth and percentiles: geometric means of the runs' own; the maximum is that of all runs together."""
 
     def figures(cell: CellSummary) -> list[Figure]:
-        own = [absolute(cell.values.get(r.key)) for r in DETAIL]
+        own = [absolute(cell.values.get(r.key)) for r in _detail(summary)]
         return [*own, Figure(_slowest(cell)), Figure(f"{sum(run.result.ios for run in cell.runs):,}")]
 
     return by_condition(summary.cells, figures)
@@ -143,8 +150,8 @@ def _percents(summary: Summary) -> list[float]:
 
 
 def cpu_columns(summary: Summary) -> list[Column]:
-    each = "µs per I/O"
-    hypervisor = [Column("Hypervisor", "host µs per I/O")] if _has_hypervisor(summary) else []
+    each = f"µs per {summary.counts}"
+    hypervisor = [Column("Hypervisor", f"host {each}")] if _has_hypervisor(summary) else []
     return [
         Column("Initiator", each),
         Column("Target", each),
@@ -159,7 +166,8 @@ def cpu_columns(summary: Summary) -> list[Column]:
 
 def cpu_groups(summary: Summary) -> list[Group]:
     hypervisor = [CPU_HYPERVISOR] if _has_hypervisor(summary) else []
-    shown = (CPU_INITIATOR, CPU_TARGET, CPU, *hypervisor, CPU_MACHINE)
+    shown = [summary.counted(each) for each in (CPU_INITIATOR, CPU_TARGET, CPU, *hypervisor, CPU_MACHINE)]
+    known = {shown[0].key, shown[2].key}
 
     def figures(cell: CellSummary) -> list[Figure]:
         background = parts_us(summary, cell).get(BACKGROUND)
@@ -169,7 +177,7 @@ def cpu_groups(summary: Summary) -> list[Group]:
         counted = [absolute(cell.values.get(response.key)) for response in _counted(summary)]
         return [*own, Figure("–" if background is None else figure(background)), Figure(busy), *counted]
 
-    return by_condition([c for c in summary.cells if {CPU.key, CPU_INITIATOR.key} & c.values.keys()], figures)
+    return by_condition([c for c in summary.cells if known & c.values.keys()], figures)
 
 
 def _counted(summary: Summary) -> list[Response]:
@@ -178,7 +186,7 @@ def _counted(summary: Summary) -> list[Response]:
 
 
 def _has_hypervisor(summary: Summary) -> bool:
-    return any(CPU_HYPERVISOR.key in cell.values for cell in summary.cells)
+    return any(summary.counted(CPU_HYPERVISOR).key in cell.values for cell in summary.cells)
 
 
 def tax_groups(summary: Summary) -> list[Group]:
@@ -324,7 +332,7 @@ def order_rows(summary: Summary) -> list[OrderRow]:
     rows = []
     for place, run in enumerate(summary.data.runs, start=1):
         cell = summary.grid.cell(run.trial)
-        values = [r.of(run) for r in (IOPS, LATENCY, CPU, CPU_INITIATOR)]
+        values = [summary.counted(r).of(run) for r in (IOPS, LATENCY, CPU, CPU_INITIATOR)]
         rows.append(
             OrderRow(
                 place,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from iotax.study.connection import Chap, DhChap
+from iotax.study.database import memory_bytes, size_bytes
 from iotax.study.fields import Section
 from iotax.study.model import OF_SIM, Link, Stream, Study, format_level
 from iotax.units import format_duration, format_size
@@ -38,8 +39,14 @@ def asked(study: Study) -> list[str]:
 def _load(study: Study) -> Iterator[str]:
     load = study.load
     said = _Said(study, load)
-    yield f"{said.count('worker')} × {said('outstanding')} outstanding on {said.count('thread')}"
-    if "rate_iops" in study.levels() or load.rate_iops is not None:
+    database = load.generator == "pgbench"
+    if database:
+        yield f"{said('workers')} clients on {said.count('thread')}"
+    else:
+        yield f"{said.count('worker')} × {said('outstanding')} outstanding on {said.count('thread')}"
+    if database and ("rate_iops" in study.levels() or load.rate_iops is not None):
+        yield f"open loop of {said('rate_iops')} transactions/s, {said('arrivals')} arrivals"
+    elif "rate_iops" in study.levels() or load.rate_iops is not None:
         yield f"open loop of {said('rate_iops')} IOPS, {said('arrivals')} arrivals, backlog {said('backlog')}"
     elif study.search is not None and study.search.rate_max is not None:
         yield f"open loop at the rates of the search, {said('arrivals')} arrivals, backlog {said('backlog')}"
@@ -49,6 +56,11 @@ def _load(study: Study) -> Iterator[str]:
         yield f"measured in {slices.rounds} slices of {format_duration(slices.slice_ns)} a session"
     else:
         yield f"warm-up {said('warmup')}, measured {said('runtime')}"
+    if database:
+        yield f"PostgreSQL's database of {format_size(size_bytes(load, study.volume))}"
+        yield f"with {format_size(memory_bytes(load, study.volume))} of memory for it and its cached pages"
+        yield "a checkpoint in every window"
+        return
     if _given(study, load, "working_set"):
         yield f"working set {said('working_set')}"
     yield {"on": "reads verified", "off": "reads not verified"}.get(said("verify"), "reads verified or not")
@@ -57,6 +69,9 @@ def _load(study: Study) -> Iterator[str]:
 
 
 def _mix(study: Study) -> Iterator[str]:
+    if study.load.generator == "pgbench":
+        yield "pgbench's own transaction: three updates, a query and an insert, as prepared statements"
+        return
     said = _Said(study, study.load)
     named = study.factors.streams or ({"": study.load.streams} if study.load.streams else {})
     if not named:
@@ -86,7 +101,8 @@ def _volume(study: Study) -> Iterator[str]:
     embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
     media = said("media") + (f" {volume.path}" if volume.path else "")
     yield f"{said('size')}, {media}" if embedded else f"{said('size')} of each endpoint"
-    yield f"filled with {said('fill')}, {_REFILLED[volume.refill]}"
+    filled = "a file system with the database" if study.load.generator == "pgbench" else said("fill")
+    yield f"filled with {filled}, {_REFILLED[volume.refill]}"
     for name in ("delay", "burn"):
         if _given(study, volume, name):
             yield f"{name} {said(name)} for each operation"

@@ -113,7 +113,7 @@ Share: TypeAlias = Annotated[float, BeforeValidator(parse_share), Field(gt=0, al
 """A weight, perhaps written as a percentage."""
 
 Arrivals: TypeAlias = Literal["constant", "poisson"]
-Generator: TypeAlias = Literal["iotax", "fio"]
+Generator: TypeAlias = Literal["iotax", "fio", "pgbench"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
@@ -138,7 +138,7 @@ Refill: TypeAlias = Literal["never", "block", "trial"]
 Blocks: TypeAlias = Literal["replicate", "none"]
 Fraction: TypeAlias = Literal["1", "1/2", "1/4", "1/8", "1/16"]
 Effects: TypeAlias = Literal["main", "two-factor"]
-Response: TypeAlias = Literal["iops", "latency", "cpu_per_io"]
+Response: TypeAlias = Literal["iops", "latency", "cpu_per_io", "transactions", "cpu_per_transaction", "disk_iops"]
 PublishedResponse: TypeAlias = Literal[
     "iops",
     "bandwidth",

@@ -24,6 +24,8 @@ class Row:
     """Of an endpoint that the study names itself, on the loopback and the hosts lab."""
     fio: str = ""
     """Where fio makes the load."""
+    pgbench: str = ""
+    """Where a database does."""
     protocols: tuple[str, ...] = ()
     """Those that know it; empty: all."""
     harmless: tuple[Any, ...] = ()
@@ -35,6 +37,7 @@ _KERNEL_NAMES = "the guests' initiators have names of their own"
 _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 _HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
+_TABLES = "PostgreSQL chooses its own I/Os; leave it out"
 _NO_SECRETS = "the hosts lab carries no secrets to its hosts yet; say `lab: loopback`"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
@@ -56,10 +59,10 @@ _USER = Row(
 
 FIELDS: Mapping[str, Mapping[str, Row]] = {
     "load": {
-        "block_size": _EVERYWHERE,
-        "read": _EVERYWHERE,
-        "random": _EVERYWHERE,
-        "outstanding": _EVERYWHERE,
+        "block_size": Row(pgbench=_TABLES),
+        "read": Row(pgbench=_TABLES),
+        "random": Row(pgbench=_TABLES),
+        "outstanding": Row(pgbench="a client has one transaction at a time; say `workers:` for more clients"),
         "workers": _EVERYWHERE,
         "threads": _EVERYWHERE,
         "clients": Row(loopback=_ONE_MACHINE, vm=_ONE_MACHINE, harmless=(None, 1)),
@@ -69,10 +72,12 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "verify": _EVERYWHERE,
         "rate_iops": _EVERYWHERE,
         "arrivals": _EVERYWHERE,
-        "backlog": Row(fio="fio keeps no backlog: what is late, it issues late; leave it to `generator: iotax`"),
-        "streams": _EVERYWHERE,
+        "backlog": Row(
+            fio="fio keeps no backlog: what is late, it issues late; leave it to `generator: iotax`",
+            pgbench="pgbench keeps no backlog: what is late, it begins late, and counts its delay; leave it out",
+        ),
+        "streams": Row(pgbench=_TABLES),
         "generator": Row(
-            vm="the vm lab loads with iotax only; say `lab: loopback`",
             hosts="the hosts lab loads with iotax only; say `lab: loopback`",
             sim="the sim lab loads with iotax only; say `lab: loopback`",
             harmless=("iotax",),
@@ -94,7 +99,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             endpoint=_SERVERS_OWN,
             harmless=(None,),
         ),
-        "fill": _EVERYWHERE,
+        "fill": Row(pgbench="pgbench writes its own tables; leave it out"),
         "refill": Row(
             hosts="the hosts lab writes the pattern once; leave it out",
             sim="each simulated trial begins with a fresh volume; leave it out",
@@ -236,7 +241,8 @@ def _reason(study: Study, row: Row) -> str:
         return reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study) and row.endpoint:
         return row.endpoint
-    return row.fio if "fio" in _values(study, "generator") else ""
+    generators = _values(study, "generator")
+    return (row.fio if "fio" in generators else "") or (row.pgbench if "pgbench" in generators else "")
 
 
 def _unknown_to_all(study: Study, field: str, row: Row) -> str:

@@ -122,13 +122,14 @@ class Load(Section):
     outstanding: Count = 1
     """I/Os in flight for each worker (fio: iodepth); in an open loop the most in flight."""
     workers: Count = 1
-    """Independent workers, each with its own connection (fio: numjobs)."""
+    """Independent workers, each with its own connection (fio: numjobs; pgbench: clients of the database)."""
     threads: Count = 1
     """Threads that drive the workers."""
     clients: Count | None = None
     """Hosts that run this load at once, each all of it; those named first. All initiators of the lab when not given."""
     working_set: Size | None = None
-    """Bytes used, from the start of the unit; the volume's size when not given."""
+    """Bytes used, from the start of the unit; the volume's size when not given. pgbench: of the database's tables and \
+indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
     warmup: Duration = 1_000_000_000
     """Load before the measured window (fio: ramp_time)."""
     runtime: Duration = 5_000_000_000
@@ -137,7 +138,7 @@ class Load(Section):
     """Check the data that reads return against what was written."""
     rate_iops: Rate | None = None
     """Open loop: I/Os a second of all workers together, whatever the target does; 0 connects and sends nothing. Without
-    it each completion starts the next I/O."""
+    it each completion starts the next I/O. pgbench: transactions a second."""
     arrivals: Arrivals = "constant"
     """Arrivals of an open loop: constant (evenly spaced) or poisson."""
     backlog: Backlog = 65536
@@ -146,7 +147,8 @@ class Load(Section):
     """Several patterns side by side: {random: {random: 100%}, sequential: {random: 0%}}; as many workers at least."""
     generator: Generator = "iotax"
     """What issues the I/O: iotax itself, or fio, where fio reaches the endpoint. It has latency from submission \
-only, in an open loop too, and verifies, after the run, loads that only read."""
+only, in an open loop too, and verifies, after the run, loads that only read. In the vm lab pgbench: PostgreSQL on a \
+file system on the volume, its own checksums verified, and pgbench's transactions."""
 
     def accesses(self) -> tuple[Access, ...]:
         """The streams, or the load's own pattern as the only one."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 
+from iotax.study.database import database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
@@ -391,7 +392,53 @@ def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place
         )
 
 
+_OF_DATABASES = ("transactions", "cpu_per_transaction", "disk_iops")
+_OF_IO = {"iops": "transactions", "cpu_per_io": "cpu_per_transaction"}
+
+
 def _generator(study: Study) -> Iterator[tuple[Place, str]]:
+    generators = _values(study, "generator")
+    if "fio" in generators and study.lab.vm is not None:
+        yield _place(study, "generator"), "the vm lab's guests have no fio; say `lab: loopback`"
+    yield from _fio(study)
+    if "pgbench" in generators:
+        yield from _pgbench(study)
+        return
+    for index, each in enumerate(study.responses):
+        if each in _OF_DATABASES:
+            yield ("responses", index), "only databases have it; say `generator: pgbench` under load"
+
+
+def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
+    """What a database can be asked."""
+    place = _place(study, "generator")
+    if study.lab.name == "loopback":
+        yield place, "the database runs in the guests of the vm lab; say `lab: vm`"
+    if _values(study, "generator") != ["pgbench"]:
+        yield place, "transactions do not compare with I/Os; give pgbench a study of its own"
+    given = "responses" in study.model_fields_set
+    for index, each in enumerate(study.responses):
+        if each in _OF_IO:
+            where: Place = ("responses", index) if given else ("responses",)
+            yield where, f"a database counts transactions, not I/Os; say `responses: [{_OF_IO[each]}]` for {each}"
+    for name in ("size", "working_set", "verify"):
+        if name in study.levels():
+            yield ("factors", name), "the database is laid out once; give it one value"
+    if "rate_iops" in study.levels() or study.load.rate_iops is not None:
+        if _values(study, "arrivals") != ["poisson"]:
+            yield _place(study, "arrivals"), "pgbench's transactions arrive by chance; say `arrivals: poisson`"
+        if 0 in _values(study, "rate_iops"):
+            yield _place(study, "rate_iops"), "pgbench has no load of 0; leave that to `generator: iotax`"
+    if study.search is not None:
+        yield ("search",), "a search holds rates of I/Os; leave it out"
+    setups = study.setups().values()
+    if "attach" in study.levels() or study.topology.attach != "guest" or any("attach" in each for each in setups):
+        yield _place(study, "attach"), "the guest itself mounts the database's file system; leave it out"
+    if fault := database_fault(study.load, study.volume):
+        yield _place(study, "working_set" if study.load.working_set else "size"), fault
+
+
+def _fio(study: Study) -> Iterator[tuple[Place, str]]:
     """What fio can be asked at all; what this machine's fio reaches, the lab looks up."""
     if "fio" not in _values(study, "generator"):
         return

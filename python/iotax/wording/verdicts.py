@@ -7,7 +7,17 @@ from typing import Literal, TypeAlias
 from iotax.analysis.carriers import described
 from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.estimate import Estimate
-from iotax.analysis.responses import CPU, CPU_INITIATOR, IOPS, LATENCY, Response
+from iotax.analysis.responses import (
+    CPU,
+    CPU_INITIATOR,
+    CPU_TRANSACTION,
+    CPU_TRANSACTION_INITIATOR,
+    DISK_IOPS,
+    IOPS,
+    LATENCY,
+    TRANSACTIONS,
+    Response,
+)
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import ACHIEVED_MIN, TITLES, Doubt
 from iotax.analysis.verdict import Cause, Verdict, Withheld
@@ -60,6 +70,21 @@ _WORDS = {
         "initiator CPU per I/O",
         "more initiator CPU per I/O",
         "less initiator CPU per I/O",
+        "needs",
+        "more CPU",
+        "less CPU",
+    ),
+    TRANSACTIONS.key: _Words(
+        "transactions/s", "more transactions/s", "fewer transactions/s", "delivers", "faster", "slower"
+    ),
+    DISK_IOPS.key: _Words("disk IOPS", "more disk IOPS", "fewer disk IOPS", "does", "more I/O", "less I/O"),
+    CPU_TRANSACTION.key: _Words(
+        "CPU per transaction", "more CPU per transaction", "less CPU per transaction", "needs", "more CPU", "less CPU"
+    ),
+    CPU_TRANSACTION_INITIATOR.key: _Words(
+        "initiator CPU per transaction",
+        "more initiator CPU per transaction",
+        "less initiator CPU per transaction",
         "needs",
         "more CPU",
         "less CPU",

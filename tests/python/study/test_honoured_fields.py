@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from iotax.labs.generators.fio.job import Target, run_job
+from iotax.labs.generators.pgbench import client_options, server_options
 from iotax.labs.load import run_document
 from iotax.labs.server import serve_document
 from iotax.labs.sim.lab import simulate_document
 from iotax.labs.vm.topology import environment
 from iotax.study import Settings, Study
+from iotax.study.database import scale
 from iotax.study.honoured import FIELDS
 from iotax.study.model import LABS, SECTIONS
 from iotax.study.rules import broken_rules
@@ -52,6 +54,7 @@ WHERE: dict[str, tuple[str, Any]] = {
         ["iscsi", "nvme-tcp"],
     ),
     "sim": ("sim", ["iscsi", "nvme-tcp"]),
+    "pgbench": ("vm", ["nvme-tcp", "iscsi"]),
 }
 
 OF_NFS = ("uid", "gid")
@@ -62,6 +65,7 @@ WHERE_NFS: dict[str, Any] = {
     "fio": ["nfs3", "local"],
     "hosts": ["nfs3", "iscsi"],
     "sim": ["nfs3", "iscsi"],
+    "pgbench": ["nfs3", "nfs4.1"],
 }
 """Levels of `protocol` for fields that NFS alone knows."""
 _NVME = "kernel:nvme-tcp://h/nqn.2000-01.x:y?ns=1&portals=i"
@@ -76,11 +80,12 @@ def study(where: str, section: str, field: str, value: Any, *, beside: bool = Tr
         protocols = {"a": WHERE_KERNEL[field]}
     baseline = next(iter(protocols))
     document: dict[str, Any] = {
-        "name": "x", "question": "?", "lab": lab, "volume": {"size": "1MiB"}, "factors": {"protocol": protocols},
+        "name": "x", "question": "?", "lab": lab, "volume": {"size": "160MiB" if where == "pgbench" else "1MiB"},
+        "factors": {"protocol": protocols},
         "baseline": {"protocol": baseline}, "load": {}, "connection": {}, "topology": {},
     }  # fmt: skip
-    if where == "fio":
-        document["load"]["generator"] = "fio"
+    if where in ("fio", "pgbench"):
+        document["load"]["generator"] = where
     for name, fields in BESIDE.get(field, {}).items() if beside else ():
         document[name] |= fields
     document[section] |= {field: value}
@@ -94,6 +99,8 @@ def test_every_field_stands_in_the_table() -> None:
     }
 
 
+BASED_ON = {"fio": "loopback", "endpoint": "loopback", "pgbench": "vm"}
+"""The lab of what is not one."""
 CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[section] for where in WHERE]
 
 
@@ -101,8 +108,10 @@ CASES = [(section, field, where) for section in SECTIONS for field in FIELDS[sec
 def test_a_field_is_refused_with_its_reason_or_reaches_what_runs(section: str, field: str, where: str) -> None:
     row = FIELDS[section][field]
     given = study(where, section, field, SAMPLES[field])
-    if (reason := getattr(row, where)) or (where in ("fio", "endpoint") and (reason := row.loopback)):
+    if (reason := getattr(row, where)) or (reason := getattr(row, BASED_ON.get(where, where))):
         assert ((section, field), reason) in list(broken_rules(given))
+        return
+    if (where, field) == ("pgbench", "arrivals"):  # the other value is refused
         return
     if field == "protocol":  # a factor here, and each level an endpoint of its own
         return
@@ -125,6 +134,11 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
             run_job(settings, Target("libaio", ()), seed=1, cpus=range(settings.load.threads)),
             *_volume(settings),
         )
+    if where == "pgbench":
+        load = settings.load
+        options = server_options(settings), client_options(settings, 1), load.generator, load.workers, load.verify
+        length = load.warmup, load.runtime, scale(load, settings.volume)
+        return *options, *length, environment(settings, 2), settings.volume.size, *_volume(settings)
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":
         return (

@@ -54,7 +54,8 @@ bad.yaml:12:18: load.runtime: found '10 parsecs': not a duration; write it as 50
 bad.yaml:12:39: load.read: found '101%': a percentage lies between 0% and 100%
 bad.yaml:13:10: design.replicates: found 0: input should be greater than or equal to 1
 bad.yaml:14:12: baseline.protocl: not a factor of this study, did you mean 'protocol'?
-bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io is meant
+bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io, \
+transactions, cpu_per_transaction, disk_iops is meant
 bad.yaml:17:1: margin: given twice, first in line 16
 """
 

@@ -6,8 +6,9 @@
 from iotax.labs.generators.base import Generator, Job
 from iotax.labs.generators.fio.generator import FIO
 from iotax.labs.generators.iotax import IOTAX
+from iotax.labs.generators.pgbench import PGBENCH
 
-GENERATORS: dict[str, Generator] = {each.name: each for each in (IOTAX, FIO)}
+GENERATORS: dict[str, Generator] = {each.name: each for each in (IOTAX, FIO, PGBENCH)}
 """By name, as a study's `generator:` has it."""
 
 __all__ = ["GENERATORS", "Generator", "Job"]

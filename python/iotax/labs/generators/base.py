@@ -43,6 +43,8 @@ class Generator(ABC):
     foreign: bool
     """Whether it is another program than the engine: it neither needs nor keeps iotax's pattern, and opens the file of
     a memory volume itself."""
+    database: bool = False
+    """Whether it loads a database, which has a file system on the volume and counts transactions."""
 
     @abstractmethod
     def check(self, asked: Sequence[Settings], driver: str) -> list[CheckItem]:

@@ -103,20 +103,28 @@ def with_guests(
             process.model_copy(update={"host": f"{load_guest} guest", "window_ns": window_ns, "processors": threads})
         )
     if target_ns is not None and not both_ends:
-        parts.append(
-            CpuTime(
-                host="storage guest",
-                role="target",
-                layer="guest",
-                busy_ns=target_ns,
-                background_ns=0,
-                window_ns=window_ns,
-                processors=processors,
-            )
-        )
+        parts.append(target_part(target_ns, window_ns, processors))
     if hypervisor_ns is not None:
-        parts.append(CpuTime(host=HERE, role="hypervisor", layer="process", busy_ns=hypervisor_ns, background_ns=0))
+        parts.append(hypervisor_part(hypervisor_ns))
     return result.model_copy(update={"checks": checks, "cpu": CpuUse(parts)})
+
+
+def target_part(busy_ns: int, window_ns: int, processors: int) -> CpuTime:
+    """The storage guest's, the idle work taken off."""
+    return CpuTime(
+        host="storage guest",
+        role="target",
+        layer="guest",
+        busy_ns=busy_ns,
+        background_ns=0,
+        window_ns=window_ns,
+        processors=processors,
+    )
+
+
+def hypervisor_part(busy_ns: int) -> CpuTime:
+    """The initiator's, the idle work taken off."""
+    return CpuTime(host=HERE, role="hypervisor", layer="process", busy_ns=busy_ns, background_ns=0)
 
 
 def busy_ns_of(cores: list[Core], duration_ns: int) -> int:

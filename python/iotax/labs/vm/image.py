@@ -61,6 +61,8 @@ class Contents:
     """Targets that are programs of the distribution."""
     fc_nvme: bool = True
     """Whether the module that it needs is built."""
+    database: bool = False
+    """Whether it has PostgreSQL."""
 
 
 def build(engine: Path, report: Report, *, update: bool = False, contents: Contents = Contents()) -> Image:
@@ -110,8 +112,11 @@ class _Ingredients:
 
 def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, report: Report) -> _Ingredients:
     unavailable = {name: reason for name in contents.servers if (reason := _absence(store, recipe.SERVERS[name]))}
-    parts = recipe.parts(name for name in contents.servers if name not in unavailable)
-    named = [package for part in parts.values() for package, _ in (*part.programs, *part.files, *part.libraries)]
+    postgresql = store.postgresql_package() if contents.database else None
+    parts = recipe.parts((name for name in contents.servers if name not in unavailable), postgresql)
+    named = [
+        package for part in parts.values() for package, _ in (*part.programs, *part.files, *part.libraries, *part.trees)
+    ]
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
     packages = store.fetch([kernel, *extra, *named])
     release = kernel.removeprefix("linux-image-")
@@ -174,7 +179,7 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
     tree = ModuleTree([each.root for each in kernels], release)
     if loop.data:
         tree.add("nvme_fcloop", "extra/nvme-fcloop.ko", loop.data)
-    modules, unavailable = _modules(tree, loop)
+    modules, unavailable = _modules(tree, loop, made_of.parts)
     with (entry / "initramfs").open("wb") as out:
         image = CpioWriter(out)
         _skeleton(image)
@@ -200,11 +205,13 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
     (entry / "image.json").write_text(json.dumps(described, indent=1))
 
 
-def _modules(tree: ModuleTree, loop: fcloop.Loop) -> tuple[list[Module], dict[str, str]]:
+def _modules(tree: ModuleTree, loop: fcloop.Loop, parts: dict[str, recipe.Part]) -> tuple[list[Module], dict[str, str]]:
     """Modules for every protocol and controller that this kernel has, and why not for the others."""
     wanted = list(recipe.BASE.modules)
     unavailable: dict[str, str] = {}
-    for name, part in (recipe.PROTOCOLS | recipe.CONTROLLERS).items():
+    for name, part in parts.items():
+        if part is recipe.BASE:
+            continue
         absent = [module for module in part.modules if module not in tree]
         if not absent:
             wanted += part.modules
@@ -223,8 +230,11 @@ def _skeleton(image: CpioWriter) -> None:
         image.link(name, f"usr/{name}")
     image.device("dev/console", 5, 1)
     image.link("var/run", "/run")
-    image.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n_rpc:x:101:65534::/run/rpcbind:/bin/false\n")
-    image.file("etc/group", b"root:x:0:\nnogroup:x:65534:\n")
+    image.file(
+        "etc/passwd",
+        b"root:x:0:0:root:/root:/bin/sh\n_rpc:x:101:65534::/run/rpcbind:/bin/false\npostgres:x:102:102::/:/bin/sh\n",
+    )
+    image.file("etc/group", b"root:x:0:\npostgres:x:102:\nnogroup:x:65534:\n")
     image.file("etc/hosts", b"127.0.0.1 localhost\n10.0.0.1 storage\n10.0.0.2 initiator\n")
 
 
@@ -239,8 +249,12 @@ def _programs(
     found = [(package, _program(package, name)) for package, name in programs]
     for _, path in found:
         image.file(f"usr/{path.parent.name}/{path.name}", path.read_bytes(), 0o755)
-    for package, name in dict.fromkeys(each for p in parts for each in p.files):
-        image.file(name, (packages[package].root / name).read_bytes())
+    for package, name in dict.fromkeys(each for p in parts for each in (*p.files, *_in_trees(p, packages))):
+        path = packages[package].root / name
+        data = path.read_bytes()
+        if is_elf(data):
+            found.append((packages[package], path))
+        image.file(name, data, 0o755 if is_elf(data) else 0o644)
     loaded = [(packages[package], packages[package].root / name) for p in parts for package, name in p.libraries]
     for package, path in loaded:
         image.file(str(path.relative_to(package.root)), path.read_bytes(), 0o755)
@@ -248,6 +262,15 @@ def _programs(
     for target, (_, path) in libraries.items():
         image.file(target, path.read_bytes(), 0o755)
     return packages | {each.name: each for each, _ in libraries.values()}
+
+
+def _in_trees(part: recipe.Part, packages: dict[str, Package]) -> Iterable[tuple[str, str]]:
+    """(package, path) of every file in the trees of a part."""
+    for package, folder in part.trees:
+        root = packages[package].root
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield package, str(path.relative_to(root))
 
 
 def _program(package: Package, name: str) -> Path:

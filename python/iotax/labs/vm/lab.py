@@ -20,7 +20,7 @@ from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.load import run_document, run_load, run_task, steps
 from iotax.labs.outcomes import Timeouts
-from iotax.labs.vm import accelerator, datastore, initiators, preflight, recipe, topology
+from iotax.labs.vm import accelerator, database, datastore, initiators, preflight, recipe, topology
 from iotax.labs.vm.counters import LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
@@ -29,7 +29,7 @@ from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.packages import STOCK
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
 from iotax.protocols import without_transport
-from iotax.records import CpuTime, CpuUse
+from iotax.records import CpuTime, CpuUse, Facts
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.trial import Background, Connected, PathUse, Trial
@@ -178,6 +178,8 @@ class VmLab(Lab):
         self._filled.clear()
 
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
+        if database.is_database(settings):
+            return self._run_database(trial, settings, progress)
         connected = self._connect(settings, progress)
         self._restore(trial, settings, progress)
         guests = self._running()
@@ -197,12 +199,8 @@ class VmLab(Lab):
         ios = self._ios(connected) - ios
         target_ns = LoadCost(before, after, ios).cpu_ns(ran.result.ios, self._idle_cores["storage"])
         hypervisor_ns = LoadCost(around, later, ios).cpu_ns(ran.result.ios, self._idle_hypervisor_cores)
-        facts = planned_facts(self._study, settings)
-        clock = "instructions" if self._clock == "icount" else "time"
         result = with_guests(
-            ran.result.model_copy(
-                update={"endpoint": _endpoint(settings), "facts": facts.model_copy(update={"clock": clock})}
-            ),
+            ran.result.model_copy(update={"endpoint": _endpoint(settings), "facts": self._facts(settings)}),
             load_guest=role,
             processors=self._vm.cpus,
             idle_cores=self._idle_cores[role],
@@ -213,6 +211,38 @@ class VmLab(Lab):
         paths = topology.paths_used(settings, used, self._path_uses(connected))
         result = result.model_copy(update={"paths": paths})
         return Outcome(result, self._describe(ran.connected, settings), "")
+
+    def _run_database(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
+        protocol = settings.endpoint.protocol
+        target = self._target_guest(protocol)
+        if target not in self._filled:
+            self._make_volume(protocol, settings, progress)
+            self._filled[target] = trial.block
+        elif self._restore_due(trial, settings):
+            self._disconnect(progress)  # over NFS the target has the file system mounted
+            self._make_volume(protocol, settings, progress)
+            self._restore(trial, settings, progress)
+        connected = self._connect(settings, progress)
+        guests = self._running()
+        for role in _ROLES:
+            guests[role].run("caches_drop")
+        role = self._load_guest(protocol)
+        progress(Step("PostgreSQL and pgbench"))
+        run = database.Run(
+            guests,
+            role,
+            connected.path,
+            both_ends=protocol != "local" and self._in_one_guest(protocol),
+            local=protocol == "local",
+            cpus=self._vm.cpus,
+            idle=database.Idle(self._idle_cores[role], self._idle_cores["storage"], self._idle_hypervisor_cores),
+        )
+        result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
+        return Outcome(result.model_copy(update={"facts": self._facts(settings)}), self._describe(None, settings), "")
+
+    def _facts(self, settings: Settings) -> Facts:
+        clock = "instructions" if self._clock == "icount" else "time"
+        return planned_facts(self._study, settings).model_copy(update={"clock": clock})
 
     def _ios(self, connected: _Connected) -> int:
         """I/Os that the initiator's kernel has completed on the device so far."""
@@ -297,6 +327,7 @@ class VmLab(Lab):
             servers=tuple(sorted({each.topology.target for each in asked} & {*recipe.SERVERS})),
             # Every study of the stock kernel shares its image.
             fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
+            database=any(map(database.is_database, asked)),
         )
 
     def _hypervisors_initiators(self) -> list[str]:
@@ -312,24 +343,33 @@ class VmLab(Lab):
         size_bytes = self._volume_bytes()
         guest = self._running()[role]
         guest.run(f"volume_up {size_bytes}")
-        if settings.volume.fill == "pattern":
+        if database.is_database(settings):
+            progress(Step("laying out the database"))
+            database.build(self._running(), role, settings)
+        elif settings.volume.fill == "pattern":
             endpoint = f"local:{_VOLUME}"
             document = {"task": "fill", "endpoint": endpoint, "working_set_bytes": size_bytes, "destroy": endpoint}
             step = steps("writing the pattern", progress)
             run_task(self._program, document, "filled", step, place=guest.port, silence_s=_SILENCE_S)
-            if settings.volume.refill != "never":
-                guest.run(f"volume_keep {size_bytes}")
+        if settings.volume.fill == "pattern" and settings.volume.refill != "never":
+            guest.run(f"volume_keep {size_bytes}")
         self._filled[role] = 0
 
     def _restore(self, trial: Trial, settings: Settings, progress: Progress) -> None:
-        if settings.volume.refill == "never" or settings.volume.fill != "pattern":
-            return
-        role = self._target_guest(settings.endpoint.protocol)
-        # A trial that is tried again starts from a clean volume too.
-        if settings.volume.refill == "trial" or self._filled[role] != trial.block:
+        if self._restore_due(trial, settings):
+            role = self._target_guest(settings.endpoint.protocol)
             progress(Step("restoring the volume"))
             self._running()[role].run("volume_restore")
             self._filled[role] = trial.block
+
+    def _restore_due(self, trial: Trial, settings: Settings) -> bool:
+        if settings.volume.refill == "never" or settings.volume.fill != "pattern":
+            return False
+        # A trial that is tried again starts from a clean volume too.
+        return (
+            settings.volume.refill == "trial"
+            or self._filled[self._target_guest(settings.endpoint.protocol)] != trial.block
+        )
 
     def _boot(self, progress: Progress) -> None:
         self.close()

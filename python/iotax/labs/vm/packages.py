@@ -26,6 +26,7 @@ from iotax.labs.vm.untar import extract
 _KERNEL = re.compile(r"linux-image-\d[\w.-]*")
 STOCK = "stock"
 """The distribution's kernel: what its metapackage names."""
+_POSTGRESQL = re.compile(r"postgresql-\d+")
 _DOWNLOAD_S = 600
 _UNPACKED_FACTOR = 6
 """How much larger a package may become unpacked."""
@@ -111,6 +112,15 @@ def _packaged(name: str) -> bool:
     return not any(_KERNEL.match(each) for each in direct_depends(name))
 
 
+def postgresql_package() -> str:
+    """The package of the release that the distribution has. Raises VmFault."""
+    require_tools()
+    for name in direct_depends("postgresql"):
+        if _POSTGRESQL.fullmatch(name):
+            return name
+    raise VmFault("packages", "the package lists name no postgresql; run `apt-get update` first")
+
+
 def direct_depends(name: str) -> tuple[str, ...]:
     """Of a package that need not be downloaded; empty when it is not known."""
     done = subprocess.run(
@@ -175,6 +185,13 @@ class Store:
         with contextlib.suppress(OSError, ValueError):
             return json.loads(self._decisions.read_text())
         return {}
+
+    def postgresql_package(self) -> str:
+        """The package of the release in use, else of the distribution's. Raises VmFault."""
+        for name in self._index:
+            if _POSTGRESQL.fullmatch(name):
+                return name
+        return postgresql_package()
 
     def fetch(self, names: Iterable[str]) -> dict[str, Package]:
         """Name → package, downloaded unless it is there already. Raises VmFault."""

@@ -17,6 +17,8 @@ class Part:
     """(package, path of a plain file)."""
     libraries: tuple[tuple[str, str], ...] = ()
     """(package, path of a library that a program loads by itself)."""
+    trees: tuple[tuple[str, str], ...] = ()
+    """(package, folder of it), with all that is in it."""
 
 
 BASE = Part(
@@ -81,6 +83,30 @@ SERVERS: dict[str, Part] = {
 """Every target that is a program of the distribution. They are in the image only where a study asks for them."""
 
 
-def parts(servers: Iterable[str] = ()) -> dict[str, Part]:
-    """What one image holds, by the name of what it serves."""
-    return {"guest": BASE} | PROTOCOLS | CONTROLLERS | {name: SERVERS[name] for name in servers}
+DATABASE = "database"
+"""The part that only studies of databases ask for: it is as large as all others together."""
+
+
+def database(package: str) -> Part:
+    """PostgreSQL and pgbench of one release, of which the server's package is named: postgresql-15 or another."""
+    release = package.removeprefix("postgresql-")
+    folder = f"usr/lib/postgresql/{release}"
+    return Part(
+        modules=("ext4", "loop", "crc32c_generic"),
+        programs=(("e2fsprogs", "mke2fs"),),
+        files=(
+            (package, f"{folder}/bin/postgres"),
+            (package, f"{folder}/bin/initdb"),
+            (package, f"{folder}/bin/pgbench"),
+            (f"postgresql-client-{release}", f"{folder}/bin/psql"),
+            (package, f"{folder}/lib/plpgsql.so"),
+            (package, f"{folder}/lib/dict_snowball.so"),
+        ),
+        trees=((package, f"usr/share/postgresql/{release}"),),
+    )
+
+
+def parts(servers: Iterable[str] = (), postgresql: str | None = None) -> dict[str, Part]:
+    """What one image holds, by the name of what it serves; with PostgreSQL where its package is named."""
+    databases = {DATABASE: database(postgresql)} if postgresql else {}
+    return {"guest": BASE} | PROTOCOLS | CONTROLLERS | {name: SERVERS[name] for name in servers} | databases

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from iotax.labs.generators import GENERATORS
 from iotax.labs.vm.packages import STOCK
 from iotax.protocols import of_family
 from iotax.study import Settings
@@ -39,6 +40,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
         f"SERVER={topology.target if topology.target != 'kernel' else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
+        f"FILE_SYSTEM={1 if GENERATORS[settings.load.generator].database else ''}",
     ]
     return "".join(f"{word}; " for word in words)
 

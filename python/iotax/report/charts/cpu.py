@@ -1,6 +1,7 @@
 """Where an I/O's CPU time goes, layer by layer: initiator, hypervisor, target, the rest of the machine."""
 
 from iotax.analysis import CellSummary, Run, Summary
+from iotax.analysis.responses import CPU, CPU_HYPERVISOR, CPU_INITIATOR, CPU_TARGET
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, file_name
 from iotax.report.charts.vega import Spec, chosen, end, layer, number, picture, word
 from iotax.report.palette import ref
@@ -39,24 +40,27 @@ def cpu_split(summary: Summary, condition: str) -> Drawing | None:
     )
     return Drawing(
         file_name("cpu an io", condition),
-        heading or "CPU time per I/O",
-        f"CPU time per I/O by where it was spent. {said}.",
+        heading or f"CPU time per {summary.counts}",
+        f"CPU time per {summary.counts} by where it was spent. {said}.",
         lambda width: _draw(summary, split, width, heading),
     )
 
 
 def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
-    """µs per I/O, geometric means over the runs; what was not measured is missing. Of guests the machine is theirs, the
-    hypervisor not in it."""
-    if "cpu_initiator" in cell.values:
-        parts = {"Initiator": cell.values["cpu_initiator"].value}
-    else:
-        parts = {TOGETHER: cell.values["cpu"].value}
-    if "cpu_target" in cell.values:
-        parts["Target"] = cell.values["cpu_target"].value
+    """µs per I/O or transaction, geometric means over the runs; what was not measured is missing. Of guests the machine
+    is theirs, the hypervisor not in it."""
+    initiator, target, both = (cell.values.get(summary.counted(each).key) for each in (CPU_INITIATOR, CPU_TARGET, CPU))
+    parts: dict[str, float] = {}
+    if initiator is not None:
+        parts["Initiator"] = initiator.value
+    elif both is not None:
+        parts[TOGETHER] = both.value
+    if target is not None:
+        parts["Target"] = target.value
     named = sum(parts.values())
-    if "cpu_hypervisor" in cell.values and all(_is_one_clock(run) for run in cell.runs):
-        parts[HYPERVISOR] = cell.values["cpu_hypervisor"].value
+    hypervisor = cell.values.get(summary.counted(CPU_HYPERVISOR).key)
+    if hypervisor is not None and all(_is_one_clock(run) for run in cell.runs):
+        parts[HYPERVISOR] = hypervisor.value
     machine = cell.values.get("cpu_machine")
     if machine is not None:
         rest = max(0.0, machine.value - named)
@@ -84,11 +88,12 @@ def _is_one_clock(run: Run) -> bool:
 def caption(summary: Summary) -> str:
     """What the number at a bar is the sum of; it is not the same for all where a target was beyond reach."""
     cells = _drawn(summary)
-    alone = _arms(summary, [c for c in cells if "cpu" not in c.values])
-    local = _arms(summary, [c for c in cells if "cpu" in c.values and all(run.local for run in c.runs)])
+    cpu, hypervisor = summary.counted(CPU).key, summary.counted(CPU_HYPERVISOR).key
+    alone = _arms(summary, [c for c in cells if cpu not in c.values])
+    local = _arms(summary, [c for c in cells if cpu in c.values and all(run.local for run in c.runs)])
     whole = _arms(summary, [c for c in cells if any(_is_whole_machine(run) for run in c.runs)])
     said = []
-    if any("cpu" in c.values and not all(run.local for run in c.runs) for c in cells):
+    if any(cpu in c.values and not all(run.local for run in c.runs) for c in cells):
         said.append("The number at a bar is initiator and target together")
         said += [f"of {alone} the initiator alone: its target was not read"] if alone else []
         said += [f"{local} has no target"] if local else []
@@ -96,7 +101,7 @@ def caption(summary: Summary) -> str:
         said.append("The number at a bar is the initiator" + (": no target was read" if alone else ""))
     if any(HYPERVISOR in parts_us(summary, c) for c in cells):
         said.append("the hypervisor’s part is drawn, and not in that number")
-    elif any("cpu_hypervisor" in c.values for c in cells):
+    elif any(hypervisor in c.values for c in cells):
         said.append("the hypervisor’s part is in the table only: its clock is another than the guests’")
     if whole:
         said.append(
@@ -106,7 +111,8 @@ def caption(summary: Summary) -> str:
 
 
 def _drawn(summary: Summary) -> list[CellSummary]:
-    return [c for c in summary.cells if {"cpu", "cpu_initiator"} & c.values.keys()]
+    known = {summary.counted(each).key for each in (CPU, CPU_INITIATOR)}
+    return [c for c in summary.cells if known & c.values.keys()]
 
 
 def _arms(summary: Summary, cells: list[CellSummary]) -> str:

@@ -1,5 +1,9 @@
-# The kernel's NFS server and client over TCP. The volume's folder is exported; the load opens the file in it.
+# The kernel's NFS server and client over TCP. The volume's folder is exported; the load opens the file in it. With
+# FILE_SYSTEM the file system on the volume is exported in its place, and what is synchronous for the client is so here.
 NFSD=/proc/fs/nfsd
+[ -z "$FILE_SYSTEM" ] || . /lab/database.sh
+EXPORT=/volume EXPORT_MODE=async
+[ -z "$FILE_SYSTEM" ] || EXPORT=/mnt/database EXPORT_MODE=sync
 
 nfs_target_up() {
     net_up 1
@@ -12,7 +16,8 @@ nfs_target_up() {
         pidof rpcbind >/dev/null || rpcbind -w || die "rpcbind"
         nfsdcld || die "nfsdcld"
     fi
-    echo '/volume *(rw,async,no_root_squash,no_subtree_check,insecure,fsid=1)' >/etc/exports
+    [ -z "$FILE_SYSTEM" ] || file_system_up $VOLUME
+    echo "$EXPORT *(rw,$EXPORT_MODE,no_root_squash,no_subtree_check,insecure,fsid=1)" >/etc/exports
     exportfs -r || die "exportfs"
     # The grace period would make the first minute of writes wait.
     echo 10 >$NFSD/nfsv4gracetime 2>/dev/null
@@ -30,6 +35,7 @@ nfs_target_down() {
     # Another server's mount service has the same port.
     killall rpc.mountd
     until_true 10 sh -c '! pidof rpc.mountd >/dev/null' || die "rpc.mountd does not end"
+    [ -z "$FILE_SYSTEM" ] || file_system_down
 }
 
 # nfs_initiator_up VERSION
@@ -40,9 +46,9 @@ nfs_initiator_up() {
     _options="vers=$1,proto=tcp,hard,noatime"
     [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
-    until_true 20 sh -c "mount.nfs $STORAGE:/volume /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
+    until_true 20 sh -c "mount.nfs $STORAGE:$EXPORT /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
         die "mount -o $_options: $(cat /run/mount.log)"
-    [ -f /mnt/nfs/data ] || die "mounted, but the volume's file is not there"
+    [ -e /mnt/nfs/data ] || die "mounted, but the volume's file is not there"
     echo "DEVICE=/mnt/nfs/data"
 }
 

@@ -1,0 +1,158 @@
+# PostgreSQL on a file system on the volume, and pgbench beside it. One file system, made once without any protocol: over
+# a block protocol the initiator mounts the device, over NFS the storage guest mounts the volume and exports it.
+PG=$(echo /usr/lib/postgresql/*/bin)
+DATABASE=/mnt/database
+RUN=/run/postgresql
+GROUP=/sys/fs/cgroup/database
+
+# file_system_up DEVICE: DEVICE, or the file that is the volume, at $DATABASE.
+file_system_up() {
+    load ext4 loop
+    mkdir -p $DATABASE
+    case "$1" in
+    $VOLUME) mount -o loop,noatime $VOLUME $DATABASE || die "the volume's file system cannot be mounted" ;;
+    *) mount -t ext4 -o noatime "$1" $DATABASE || die "the file system on $1 cannot be mounted" ;;
+    esac
+}
+
+file_system_down() { umount $DATABASE || die "the file system is in use"; }
+
+# data_of DEVICE: where PostgreSQL's files are.
+data_of() {
+    case "$1" in
+    /mnt/nfs/*) PGDATA=/mnt/nfs/data ;;
+    *) PGDATA=$DATABASE/data ;;
+    esac
+}
+
+# as_postgres COMMAND: PostgreSQL does not run as root.
+as_postgres() { su -s /bin/sh postgres -c "$1"; }
+
+# memory_up BYTES: a group whose processes, with the cached pages of their files, have so much memory.
+memory_up() {
+    mounted /sys/fs/cgroup || mount -t cgroup2 cgroup /sys/fs/cgroup || die "no control groups"
+    echo +memory >/sys/fs/cgroup/cgroup.subtree_control || die "no control of memory"
+    mkdir -p $GROUP
+    echo "$1" >$GROUP/memory.max || die "the database's memory cannot be limited to $1 bytes"
+    # What is not yet written counts too, and NFS does not write it for the sake of a group.
+    echo $(($1 / 8)) >/proc/sys/vm/dirty_bytes
+    echo $(($1 / 16)) >/proc/sys/vm/dirty_background_bytes
+}
+
+# server_up OPTIONS: PostgreSQL on $PGDATA, in its group where there is one.
+server_up() {
+    mkdir -p $RUN && chown postgres $RUN && chmod 1777 /dev/shm
+    rm -f $RUN/ended
+    (
+        [ ! -d $GROUP ] || sh -c "echo \$PPID >$GROUP/cgroup.procs"
+        as_postgres "exec $PG/postgres -D $PGDATA -k $RUN -c listen_addresses= -c autovacuum=off $1"
+        echo $? >$RUN/ended
+    ) >$RUN/log 2>&1 3>&- &
+    until_true 120 sh -c "[ -e $RUN/ended ] || grep -q ready $PGDATA/postmaster.pid 2>/dev/null"
+    grep -q ready $PGDATA/postmaster.pid 2>/dev/null || die "PostgreSQL does not start: $(tail -n 3 $RUN/log)"
+}
+
+# server_down: with a checkpoint of its own.
+server_down() {
+    kill -INT "$(head -n 1 $PGDATA/postmaster.pid)"
+    until_true 120 [ -e $RUN/ended ] || die "PostgreSQL does not end"
+    [ "$(cat $RUN/ended)" = 0 ] || die "PostgreSQL failed: $(tail -n 3 $RUN/log)"
+}
+
+sql() { $PG/psql -h $RUN -U postgres -d postgres -XAtq -F ' ' -v ON_ERROR_STOP=1 "$@"; }
+
+# database_build SCALE INITDB_OPTIONS: a file system on the whole volume with pgbench's tables, and nobody uses it.
+database_build() {
+    # By path: busybox has one of its own.
+    /usr/sbin/mke2fs -q -t ext4 -F -b 4096 -m 0 -J size=8 -E lazy_itable_init=0,lazy_journal_init=0 $VOLUME >/run/mke2fs.log 2>&1 ||
+        die "no file system can be made: $(cat /run/mke2fs.log)"
+    file_system_up $VOLUME
+    data_of $VOLUME
+    mkdir $PGDATA && chown postgres $PGDATA
+    as_postgres "$PG/initdb -D $PGDATA -A trust --no-locale -E UTF8 -N --wal-segsize=4 $2" >/run/initdb.log 2>&1 ||
+        die "initdb: $(tail -n 3 /run/initdb.log)"
+    server_up "-c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c min_wal_size=8MB -c max_wal_size=32MB"
+    $PG/pgbench -h $RUN -U postgres -i -I dtGvp -q -s "$1" postgres >/run/pgbench.log 2>&1 ||
+        die "pgbench -i: $(tail -n 3 /run/pgbench.log)"
+    sql -c checkpoint || die "no checkpoint"
+    size=$(sql -c "select pg_database_size('postgres')")
+    server_down
+    file_system_down
+    echo "DATABASE_BYTES $size"
+}
+
+# database_begin DEVICE MEMORY_BYTES SERVER_OPTIONS CLIENTS PGBENCH_OPTIONS WARMUP_S CHECKPOINT_S: PostgreSQL and pgbench
+# are up and every client is connected, since WARMUP_S seconds. CHECKPOINT_S seconds after that there is a checkpoint, asked
+# for by a session that is there by then.
+database_begin() {
+    data_of "$1"
+    case "$1" in /mnt/nfs/*) ;; *) file_system_up "$1" ;; esac
+    memory_up "$2"
+    server_up "$3"
+    mkdir -p /run/pgbench && rm -f /run/pgbench/*
+    sql -c "select checkpoints_timed + checkpoints_req from pg_stat_bgwriter" >/run/pgbench/checkpoints || die "no answer"
+    (
+        cd /run/pgbench
+        $PG/pgbench -h $RUN -U postgres -n -l -T 86400 -c "$4" $5 postgres
+        echo $? >/run/pgbench/ended
+    ) >/run/pgbench/said 2>&1 3>&- &
+    until_true 60 sh -c "[ -e /run/pgbench/ended ] || [ \$(ps | grep -c '[p]ostgres: postgres postgres') -ge $4 ]"
+    [ ! -e /run/pgbench/ended ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+    (
+        sql -c "select pg_sleep($7)" -c checkpoint
+        echo $? >/run/pgbench/checkpointed
+    ) >/run/pgbench/checkpoint.log 2>&1 3>&- &
+    sleep "$6"
+    edge "$1"
+}
+
+# edge DEVICE: the clocks, by the shell alone, and what was read and written on the device so far.
+edge() {
+    read -r uptime _ </proc/uptime
+    read -r stat </proc/stat
+    echo "EDGE $EPOCHREALTIME"
+    echo "COUNTERS $uptime $stat"
+    case "$1" in
+    /mnt/nfs/*)
+        awk '/^[ \t]*bytes:/ { read += $6; written += $7 } /^[ \t]*READ:/ { reads += $2 } /^[ \t]*WRITE:/ { writes += $2 }
+            END { printf "USE %d %.0f %d %.0f\n", reads, read, writes, written }' /proc/self/mountstats
+        ;;
+    *)
+        awk '{ n += $1; read += $3; m += $5; written += $7 }
+            END { printf "USE %d %.0f %d %.0f\n", n, read * 512, m, written * 512 }' $(device_stats "$1")
+        ;;
+    esac
+}
+
+# device_stats DEVICE: Documentation/block/stat.rst.
+device_stats() {
+    case "$1" in
+    $VOLUME) echo /sys/block/loop0/stat ;;
+    /dev/nvme*) ls -d /sys/block/nvme*c*n1/stat 2>/dev/null || echo /sys/block/${1#/dev/}/stat ;;
+    *) echo /sys/block/${1#/dev/}/stat ;;
+    esac
+}
+
+# database_window DEVICE RUNTIME_S
+database_window() {
+    sleep "$2"
+    edge "$1"
+}
+
+# database_end DEVICE: pgbench ends after the transactions that it has begun, and tells each one; then PostgreSQL ends.
+database_end() {
+    kill -ALRM "$(pidof pgbench)"
+    until_true 60 [ -e /run/pgbench/ended ] || die "pgbench does not end"
+    [ "$(cat /run/pgbench/ended)" = 0 ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+    until_true 60 [ -e /run/pgbench/checkpointed ] || die "the checkpoint does not end"
+    [ "$(cat /run/pgbench/checkpointed)" = 0 ] || die "no checkpoint: $(cat /run/pgbench/checkpoint.log)"
+    sql -c "select checkpoints_timed + checkpoints_req - $(cat /run/pgbench/checkpoints) from pg_stat_bgwriter" |
+        sed 's/^/CHECKPOINTS /'
+    echo "VERSION $($PG/pgbench --version)"
+    sed 's/^/LOG /' /run/pgbench/pgbench_log.*
+    data_of "$1"
+    server_down
+    case "$1" in /mnt/nfs/*) ;; *) file_system_down ;; esac
+    rmdir $GROUP 2>/dev/null
+    :
+}

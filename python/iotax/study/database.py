@@ -1,0 +1,49 @@
+"""The database that pgbench fills: how large it is, and how much memory it has."""
+
+from __future__ import annotations
+
+from iotax.study.model import Load, Volume
+from iotax.units import format_size
+
+SCALE_BYTES = 16 << 20
+"""Of tables and indexes for each unit of pgbench's scale: 100,000 accounts."""
+MEMORY_SHARE = 2
+"""The database is so many times as large as the memory that it and its cached pages may use."""
+_ROOM_BYTES = 80 << 20
+"""Beside the tables: three empty databases of PostgreSQL's own, the write-ahead log, the file system's journal."""
+_MEMORY_BYTES_MIN = 32 << 20
+"""With less, PostgreSQL's own processes do not run."""
+_WAL_SHARE = 3
+_WAL_BYTES_MIN = 16 << 20
+
+
+def scale(load: Load, volume: Volume) -> int:
+    """pgbench's."""
+    return (load.working_set or volume.size // 2) // SCALE_BYTES
+
+
+def size_bytes(load: Load, volume: Volume) -> int:
+    """Of tables and indexes."""
+    return scale(load, volume) * SCALE_BYTES
+
+
+def memory_bytes(load: Load, volume: Volume) -> int:
+    """Of PostgreSQL's processes, its buffers, and the cached pages of its files."""
+    return size_bytes(load, volume) // MEMORY_SHARE
+
+
+def wal_bytes(load: Load, volume: Volume) -> int:
+    """Of the write-ahead log; at so much a checkpoint begins by itself."""
+    return max(_WAL_BYTES_MIN, (volume.size - size_bytes(load, volume)) // _WAL_SHARE)
+
+
+def database_fault(load: Load, volume: Volume) -> str | None:
+    """Why a database cannot be so large here; None where it can."""
+    size = size_bytes(load, volume)
+    if size < MEMORY_SHARE * _MEMORY_BYTES_MIN:
+        least = format_size(MEMORY_SHARE * _MEMORY_BYTES_MIN)
+        return f"a database is {least} at least, for it is to exceed its memory {MEMORY_SHARE} times"
+    if volume.size < size + _ROOM_BYTES:
+        needed = format_size(size + _ROOM_BYTES)
+        return f"a database of {format_size(size)} needs a volume of {needed}: its log and journal stand beside it"
+    return None

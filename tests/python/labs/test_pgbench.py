@@ -1,0 +1,107 @@
+"""pgbench as a generator: what its log says of a window, and what a study cannot ask of a database."""
+
+from typing import Any
+
+import pytest
+
+from iotax.labs.base import TrialFailed
+from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.records import CpuUse
+from iotax.study import Settings, Study
+from iotax.study.rules import broken_rules
+from iotax.trial import TrialResult
+
+BEGIN_US = 1_800_000_000_000_000
+
+
+def study(load: dict[str, Any] | None = None, **changes: Any) -> Study:
+    document: dict[str, Any] = {
+        "name": "database",
+        "question": "?",
+        "lab": "vm",
+        "volume": {"size": "160MiB"},
+        "factors": {"protocol": ["iscsi", "nfs3"]},
+        "load": {"generator": "pgbench", "workers": 2, "working_set": "64MiB"} | (load or {}),
+        "baseline": {"protocol": "iscsi"},
+        "responses": ["transactions", "latency"],
+    }
+    return Study.model_validate(document | changes)
+
+
+def settings(load: dict[str, Any] | None = None) -> Settings:
+    return study(load).settings({"protocol": "iscsi"})
+
+
+def line(ended_ms: int, latency_ms: int, lag_ms: int | None = None) -> str:
+    at_us = BEGIN_US + ended_ms * 1000
+    lag = "" if lag_ms is None else f" {lag_ms * 1000}"
+    return f"0 1 {latency_ms * 1000} 0 {at_us // 1_000_000} {at_us % 1_000_000}{lag}"
+
+
+def result(log: list[str], asked: Settings, *, checkpoints: int = 1) -> TrialResult:
+    measured = Measured(
+        begin_us=BEGIN_US, end_us=BEGIN_US + 1_000_000, log=log, version="15.20",
+        reads=30, writes=70, read_bytes=1 << 20, write_bytes=2 << 20, checkpoints=checkpoints,
+    )  # fmt: skip
+    return result_of(measured, asked, endpoint="vm:iscsi", cpu=CpuUse([]), cpu_window_ns=1_000_000_000)
+
+
+def test_what_ends_within_the_window_counts() -> None:
+    found = result([line(-1, 5), line(0, 10), line(400, 20), line(999, 30), line(1000, 5)], settings())
+    assert found.ios == 3
+    assert found.rate_iops == 3
+    assert found.latency_mean_ns == 20_000_000
+    assert found.latency_max_ns == 30_000_000
+    assert found.rate_unit == "transactions/s"
+    assert [each.reads for each in found.series] == [2, 1]
+    assert found.database is not None
+    assert found.database.size_bytes == 2 * found.database.memory_bytes
+
+
+def test_an_open_loop_has_latency_from_the_scheduled_start() -> None:
+    asked = settings({"rate_iops": 4, "arrivals": "poisson"})
+    found = result([line(100, 50, 40), line(300, 20, 0), line(1100, 200, 100)], asked)
+    assert found.open is not None
+    assert (found.open.offered, found.ios) == (3, 2)
+    assert found.latency_mean_ns == 35_000_000
+    assert found.service_mean_ns == 15_000_000
+    assert "-R 4" in client_options(asked, 1)
+
+
+def test_a_database_commits_durably_in_half_of_its_size() -> None:
+    options = server_options(settings())
+    assert "fsync=on" in options
+    assert "shared_buffers=8192kB" in options
+
+
+def test_a_window_without_a_checkpoint_is_no_result() -> None:
+    with pytest.raises(TrialFailed, match="no checkpoint"):
+        result([line(10, 5)], settings(), checkpoints=0)
+
+
+def test_a_window_with_a_failed_transaction_is_no_result() -> None:
+    failed = f"0 1 failed 0 {BEGIN_US // 1_000_000} 500"
+    with pytest.raises(TrialFailed, match="failed"):
+        result([line(10, 5), failed], settings())
+
+
+@pytest.mark.parametrize(
+    ("asked", "place", "reason"),
+    [
+        (study({"block_size": "8KiB"}), ("load", "block_size"), "PostgreSQL chooses its own I/Os"),
+        (study({"outstanding": 2}), ("load", "outstanding"), "say `workers:` for more clients"),
+        (study({"rate_iops": 10}), ("load", "arrivals"), "say `arrivals: poisson`"),
+        (study({"working_set": "32MiB"}), ("load", "working_set"), "a database is 64MiB at least"),
+        (study({"working_set": "128MiB"}), ("load", "working_set"), "needs a volume of 208MiB"),
+        (study(responses=["latency", "iops"]), ("responses", 1), "a database counts transactions"),
+        (study(lab="loopback"), ("load", "generator"), "say `lab: vm`"),
+        (study({"generator": "iotax", "working_set": None}), ("responses", 0), "only databases have it"),
+        (study({"generator": "fio", "working_set": None}), ("load", "generator"), "guests have no fio"),
+    ],
+)
+def test_what_a_database_cannot_be_asked_is_refused_with_its_reason(asked: Study, place: tuple, reason: str) -> None:
+    assert [(where, said) for where, said in broken_rules(asked) if where == place and reason in said]
+
+
+def test_a_study_of_a_database_breaks_no_rule() -> None:
+    assert list(broken_rules(study())) == []
