@@ -77,7 +77,7 @@ def test_running_again_takes_up_what_is_left(measured: Path) -> None:
 
 def test_every_response_has_a_column_with_its_unit() -> None:
     assert list(COLUMNS) == [each.key for each in RESPONSES]
-    units = {"IOPS": "rate_iops", "MiB/s": "_mib_per_s", "%": "_percent", "µs": "_us"}
+    units = {"IOPS": "rate_iops", "MiB/s": "_mib_per_s", "%": "_percent", "µs": "_us", "transactions/s": "_per_s"}
     for each in RESPONSES:
         assert units.get(each.unit, each.unit) in COLUMNS[each.key]
 
