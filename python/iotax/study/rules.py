@@ -434,7 +434,8 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
     setups = study.setups().values()
     if "attach" in study.levels() or study.topology.attach != "guest" or any("attach" in each for each in setups):
         yield _place(study, "attach"), "the guest itself mounts the database's file system; leave it out"
-    if any(target not in ("kernel", None) for target in _values(study, "target")):
+    targets = {*_values(study, "target"), *(each.get("target", "kernel") for each in setups)}
+    if targets != {"kernel"}:
         yield _place(study, "target"), "a database's file system is served by the kernel's targets; leave it out"
     if fault := database_fault(study.load, study.volume):
         yield _place(study, "working_set" if study.load.working_set else "size"), fault
