@@ -138,16 +138,10 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
         load = settings.load
         options = server_options(settings), client_options(settings, 1), load.generator, load.workers, load.verify
         length = load.warmup, load.runtime, scale(load, settings.volume)
-        return *options, *length, environment(settings, 2), settings.volume.size, *_volume(settings)
+        return *options, *length, *_guests(settings)
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":
-        return (
-            asked | {"options": {}},
-            environment(settings, 2),
-            settings.topology.kernel,
-            settings.volume.size,
-            *_volume(settings),
-        )
+        return asked | {"options": {}}, *_guests(settings)
     if where == "hosts" and settings.endpoint.kernel:
         paths = pytest.importorskip("iotax.labs.hosts.paths", reason="the extra `hosts` is not installed")
         return paths.words(settings.endpoint.uri, settings)
@@ -163,6 +157,10 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
 _SIM = {
     "name": "x", "question": "?", "lab": "sim", "factors": {"protocol": ["iscsi"]}, "baseline": {"protocol": "iscsi"},
 }  # fmt: skip
+
+
+def _guests(settings: Settings) -> tuple[Any, ...]:
+    return environment(settings, 2), settings.topology.kernel, settings.volume.size, *_volume(settings)
 
 
 def _volume(settings: Settings) -> tuple[Any, ...]:
