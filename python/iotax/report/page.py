@@ -97,7 +97,7 @@ def _draw(summary: Summary) -> Charts:
         ratios=ratios,
         ratio_levels=ratio_levels,
         search=_some([charts.probes(summary, looks)]),
-        published=charts.published_figures(summary.sources, looks),
+        published=charts.published_figures(summary.sources, looks, published.gained(summary.data)),
         levels=_some(charts.over_levels(summary, looks, r, f) for f in facets for r in summary.responses if r in over),
         hockey=_some(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99)),
         open_loop=open_loop,

@@ -1,5 +1,6 @@
 """Published figures beside measured ones, as rows of text."""
 
+from iotax.analysis import StudyData
 from iotax.analysis.carriers import described
 from iotax.analysis.published import Agreement, Beside, Source
 from iotax.analysis.validity import Doubt
@@ -18,8 +19,12 @@ _SAID: dict[Agreement, str] = {
 }
 
 
+def gained(data: StudyData) -> str:
+    """How the runs' own figures came about."""
+    return "simulated" if data.simulated else "measured"
+
+
 def columns(source: Source, gained: str) -> list[Column]:
-    """`gained` is how the runs' own figures came about: measured or simulated."""
     own, unit = gained.capitalize(), source.response.unit
     found = []
     if _has_relative(source):
@@ -57,7 +62,7 @@ def _has_absolute(source: Source) -> bool:
     return any(each.published_absolute is not None or each.measured_absolute is not None for each in source.figures)
 
 
-def words(source: Source, runs: Doubt) -> str:
+def words(source: Source, runs: Doubt, gained: str) -> str:
     """How many of the figures agree, and whether most runs of the study are doubtful."""
     emulated = [each.carrier for each in source.figures if each.agreement == "carrier"]
     known = [each.agreement for each in source.figures if each.agreement in ("agrees", "lower", "higher")]
@@ -71,9 +76,9 @@ def words(source: Source, runs: Doubt) -> str:
             "differ here."
         )
     if not known:
-        return aside.strip() or "None of these figures was measured with an interval in this run."
+        return aside.strip() or f"None of these figures was {gained} with an interval in this run."
     doubted = f"; but {said}" if (said := caution(runs)) else ""
-    overlap = f"{known.count('agrees')} of {len(known)} published figures overlap the measured 95 % intervals"
+    overlap = f"{known.count('agrees')} of {len(known)} published figures overlap the {gained} 95 % intervals"
     return f"{overlap}{doubted}.{aside}"
 
 

@@ -12,6 +12,7 @@ from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.records.cpu import CpuTime, CpuUse
 from iotax.report import published
+from iotax.report.charts import published_figures
 from iotax.report.page import draw
 from iotax.trial import Attempt
 from report.factory import COST, PATHS, Simulation, study, write_notebook
@@ -106,7 +107,7 @@ def test_relative_utilisation_is_judged_at_equal_rates_only():
     assert source(1.0).response.unit == "%"
     assert [each.agreement for each in (source(1.0).figures[0], source(0.8).figures[0])] == ["agrees", "rates"]
     differing = measured(0.8)
-    said = published.words(differing.sources[0], differing.doubt_of(differing.cells))
+    said = published.words(differing.sources[0], differing.doubt_of(differing.cells), "measured")
     assert "not judged: utilisation compares what I/Os cost at equal rates only" in said
 
 
@@ -114,9 +115,20 @@ def test_agreement_from_mostly_doubtful_runs_says_so(data):
     every = [each.trial.id for each in data.attempts]
     for simulation, doubtful in ((Simulation(), False), (Simulation(waiting=every), True)):
         summary = summarise(simulation.data(data.study))
-        said = published.words(summary.sources[0], summary.doubt_of(summary.cells))
+        said = published.words(summary.sources[0], summary.doubt_of(summary.cells), "measured")
         assert re.search(r"^\d of \d published figures overlap the measured 95 % intervals", said)
         assert (f"; but all {len(every)} runs are doubtful (waiting for a processor" in said) is doubtful
+
+
+def test_figures_of_simulated_runs_are_called_simulated(data):
+    summary = summarise(data)
+    source = summary.sources[0]
+    assert published.gained(data) == "measured"
+    said = [published.words(source, summary.doubt_of(summary.cells), "simulated")]
+    for each in published_figures([source], {}, "simulated"):
+        said += [each.description, str(each.draw(700))]
+    assert len(said) > 1
+    assert all("simulated" in each and "measured" not in each for each in said)
 
 
 def held(made: StudyData) -> list[tuple[Attempt, str, float]]:

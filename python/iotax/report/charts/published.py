@@ -13,15 +13,16 @@ _APART = 0.22
 """Of a row: published above the middle, measured below."""
 
 
-def published_figures(sources: list[Source], looks: dict[str, Look]) -> list[Drawing]:
-    """For each source its relative figures and its absolute ones, where it has any that were measured too."""
+def published_figures(sources: list[Source], looks: dict[str, Look], gained: str) -> list[Drawing]:
+    """For each source its relative figures and its absolute ones, where the runs have any too, which were `gained`:
+    measured or simulated."""
     found = []
     for place, source in enumerate(sources, start=1):
         for relative in (True, False):
             rows = [(each, *_pair(each, relative)) for each in source.figures]
             both = [(each, theirs, ours) for each, theirs, ours in rows if theirs is not None and ours is not None]
             if both:
-                found.append(_drawing(place, source, both, relative, looks))
+                found.append(_drawing(place, source, both, relative, looks, gained))
     return found
 
 
@@ -30,26 +31,36 @@ def _pair(each: Beside, relative: bool) -> tuple[Span | None, Estimate | None]:
 
 
 def _drawing(
-    place: int, source: Source, rows: list[tuple[Beside, Span, Estimate]], relative: bool, looks: dict[str, Look]
+    place: int,
+    source: Source,
+    rows: list[tuple[Beside, Span, Estimate]],
+    relative: bool,
+    looks: dict[str, Look],
+    gained: str,
 ) -> Drawing:
     response = source.response
     unit = f"{title(source.baseline)} = 100" if relative else response.unit
     heading = f"{response.short}, {unit}"
     said = "; ".join(
-        f"{title(each.treatment)}: published {span_text(theirs)}, measured {figure(ours.value)}"
+        f"{title(each.treatment)}: published {span_text(theirs)}, {gained} {figure(ours.value)}"
         for each, theirs, ours in rows
     )
     return Drawing(
         file_name("published", str(place), response.key, "relative" if relative else "absolute"),
         heading,
-        f"Open diamonds are published, filled points measured with 95 % intervals. {said}.",
-        lambda width: _draw(rows, relative, looks, width, heading),
+        f"Open diamonds are published, filled points {gained} with 95 % intervals. {said}.",
+        lambda width: _draw(rows, relative, looks, gained, width, heading),
         HALF_PX,
     )
 
 
 def _draw(
-    rows: list[tuple[Beside, Span, Estimate]], relative: bool, looks: dict[str, Look], width_px: int, heading: str
+    rows: list[tuple[Beside, Span, Estimate]],
+    relative: bool,
+    looks: dict[str, Look],
+    gained: str,
+    width_px: int,
+    heading: str,
 ) -> Spec:
     theirs_rows: list[Spec] = []
     ours_rows: list[Spec] = []
@@ -74,7 +85,7 @@ def _draw(
                 "low": low,
                 "high": high,
                 "hue": shown.stand_in,
-                "say": f"{name}, measured: {figure(ours.value)} ({figure(low)} to {figure(high)})",
+                "say": f"{name}, {gained}: {figure(ours.value)} ({figure(low)} to {figure(high)})",
             }
         )
     ends = [r[key] for r in (*theirs_rows, *ours_rows) for key in ("low", "high")]
