@@ -1,15 +1,13 @@
 //! The path of an I/O allocates nothing in the steady state, on neither side.
 #![allow(clippy::unwrap_used)]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::{Cell, RefCell},
-    rc::Rc,
-};
+mod counted;
 
+use std::{cell::RefCell, rc::Rc};
+
+use counted::{ALLOCATIONS, Events, Local, carry};
 use iotax_proto::{
-    Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, IoId, Payload, Shared, Started, Tag,
-    Target, Transmit, UnitId, UnitOp,
+    Backend, Ending, Geometry, Initiator, Instant, Io, IoId, Payload, Started, Target, UnitId, UnitOp,
     fc_nvme::{
         Port, PortName,
         initiator::{self, Session},
@@ -19,39 +17,7 @@ use iotax_proto::{
         Admission, Namespace, NvmeBackend, Refusal, Subsystem, SubsystemConfig, fabrics::host::SessionConfig,
         subsystem::DiscoveryLog,
     },
-    wire::Chunk,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-struct Local<T>(RefCell<T>);
-
-impl<T> Shared<T> for Local<T> {
-    fn with(&self, use_it: &mut dyn FnMut(&mut T)) {
-        use_it(&mut self.0.borrow_mut());
-    }
-}
 
 /// A volume that is one payload; an operation's offset is kept in its slot.
 struct Volume {
@@ -111,43 +77,6 @@ impl FcNvmeBackend for Volume {
     }
 
     fn notify_others(&mut self) {}
-}
-
-#[derive(Default)]
-struct Events {
-    ready: bool,
-    completed: usize,
-}
-
-impl InitiatorEvents for Events {
-    fn ready(&mut self, _now: Instant, _geometry: &Geometry) {
-        self.ready = true;
-    }
-
-    fn data(&mut self, _tag: Tag, _offset: u32, _bytes: &[u8]) {}
-
-    fn complete(&mut self, _now: Instant, _tag: Tag, result: Result<(), IoError>) {
-        assert_eq!(result, Ok(()));
-        self.completed += 1;
-    }
-
-    fn closed(&mut self, _now: Instant) {}
-}
-
-/// Takes what is queued into `wire`, whose memory is kept.
-fn carry(transmit: &mut Transmit, wire: &mut Vec<u8>) {
-    wire.clear();
-    for chunk in transmit.chunks() {
-        match chunk {
-            Chunk::Bytes(bytes) => wire.extend_from_slice(bytes),
-            Chunk::Payload(payload) => {
-                let at = wire.len();
-                wire.resize(at + payload.len(), 0);
-                payload.copy_out(0, &mut wire[at..]);
-            }
-        }
-    }
-    transmit.clear();
 }
 
 #[test]
