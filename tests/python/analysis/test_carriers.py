@@ -99,7 +99,7 @@ def test_a_published_figure_is_not_said_to_agree_over_an_emulated_carrier() -> N
     [source] = summary.sources
     assert [each.agreement == "carrier" for each in source.figures] == [True, False]
     assert "1 is not judged: here over a loop instead of hardware." in published.words(
-        source, summary.doubt_of(summary.cells)
+        source, summary.doubt_of(summary.cells), "measured"
     )
     [row, _] = published.groups(source)[0].rows
     assert row.figures[-1].value == "not judged"
