@@ -45,7 +45,7 @@ check-rust:
 check-python: $(VENV)/.installed
 	$(BIN)/ruff format --check python bench tests/python
 	$(BIN)/ruff check python bench tests/python
-	$(BIN)/ty check python bench
+	$(BIN)/ty check python bench tests/python
 	$(BIN)/pytest --quiet tests/python/rules/test_import_rules.py
 
 # Everything that does not take too long: what needs no virtual machine, and beside it, on half as many workers as there are

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ def _charts_drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     drawn = folder / "drawn"
     drawn.mkdir(exist_ok=True)
 
-    def once(draw: Callable[..., Any]) -> Callable[..., Any]:
+    def once(draw: FunctionType) -> Callable[..., Any]:
         def remembered(of: Any, **how: Any) -> Any:
             path = drawn / hashlib.sha256(repr((draw.__name__, of, how)).encode()).hexdigest()
             if not path.exists():

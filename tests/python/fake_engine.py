@@ -14,7 +14,7 @@ import select
 import sys
 import time
 from _json import encode_basestring_ascii
-from _signal import SIGKILL
+from _signal import SIGKILL  # ty: ignore[import-not-found]
 
 # json and signal take longer to load than all that is done here, and tests start it a thousand times.
 

@@ -28,7 +28,7 @@ _PART_BYTES = 64 << 10
 """Of a command's output, read at a time."""
 
 
-class Link(HostPlace):
+class SshHost(HostPlace):
     """The connection to one host, made anew where it was lost."""
 
     def __init__(self, host: Host, handshakes: asyncio.Semaphore) -> None:

@@ -17,7 +17,7 @@ from report.factory import PATHS, Simulation, study
 
 
 def summary(seed: int = 1, **how: object) -> Summary:
-    return summarise(Simulation(seed=seed, **how).data(study()))  # ty: ignore[invalid-argument-type]
+    return summarise(Simulation(seed=seed, **how).data(study()))
 
 
 def parts(of: Summary) -> dict[str, list[str]]:

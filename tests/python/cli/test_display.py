@@ -41,7 +41,7 @@ def result(iops: int) -> TrialResult:
         window=Window(start_unix_ns=0, start_ns=0, duration_ns=1_000_000_000),
         read=stream,
         write=none,
-        cpu=CpuUse(initiator=None),
+        cpu=CpuUse.model_validate({"initiator": None}),
         outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
     )
 

@@ -56,7 +56,7 @@ class Lab:
         clock = SimpleNamespace(ahead_ns=1_500_000, error_ns=200_000, kernel_error_ns=None)
         found = Survey(
             "h1", "initiator", "6.1", "x86_64", 8, True, ("iscsi",), held=("sda: ext4 /",), engine="0.1.0", clock=clock
-        )  # ty: ignore
+        )
         return [found, Survey("h2", "target", fault="no route to host")]
 
     def close(self) -> None: ...

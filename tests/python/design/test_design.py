@@ -252,7 +252,7 @@ def attempt(trial: Trial, ios: int) -> Attempt:
         window=Window(start_unix_ns=trial.order, start_ns=0, duration_ns=10**9),
         read=stream(ios),
         write=stream(0),
-        cpu=CpuUse(initiator=None),
+        cpu=CpuUse.model_validate({"initiator": None}),
         outstanding=Outstanding(workers=1, per_worker=1, mean=1.0),
     )
     return Attempt(trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=result)

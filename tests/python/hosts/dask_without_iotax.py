@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    sys.modules["iotax"] = None  # ty: ignore[invalid-assignment]
+    sys.modules["iotax"] = None
     from distributed.cli import dask_scheduler, dask_worker
 
     {"scheduler": dask_scheduler, "worker": dask_worker}[sys.argv[1]].main(sys.argv[2:])

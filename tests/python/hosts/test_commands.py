@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
-from iotax.places.ssh import Link
+from iotax.places.ssh import SshHost
 from iotax.study.hosts import Host
 
 
@@ -40,11 +40,11 @@ def test_a_command_may_end_before_it_reads_its_input(monkeypatch: pytest.MonkeyP
     async def create_process(*_: object, **__: object) -> Ended:
         return Ended()
 
-    async def connection(_: Link) -> SimpleNamespace:
+    async def connection(_: SshHost) -> SimpleNamespace:
         return SimpleNamespace(create_process=create_process)
 
     async def asked() -> tuple[int | None, str]:
-        return await Link(Host(name="h2"), asyncio.Semaphore(1)).ask("echo done here", "", 5, 1 << 16)
+        return await SshHost(Host(name="h2"), asyncio.Semaphore(1)).ask("echo done here", "", 5, 1 << 16)
 
-    monkeypatch.setattr(Link, "connection", connection)
+    monkeypatch.setattr(SshHost, "connection", connection)
     assert asyncio.run(asked()) == (0, "done here\n")

@@ -68,12 +68,12 @@ def esxi(network: Network, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(ESXTOP)
     program.chmod(0o755)
     # The login's own search path leads there in no other way.
-    start = esxtop.Link.process
+    start = esxtop.SshHost.process
 
-    async def in_home(link: esxtop.Link, command: str):
-        return await start(link, command.replace("esxtop ", f"{program} ", 1))
+    async def in_home(place: esxtop.SshHost, command: str):
+        return await start(place, command.replace("esxtop ", f"{program} ", 1))
 
-    monkeypatch.setattr(esxtop.Link, "process", in_home)
+    monkeypatch.setattr(esxtop.SshHost, "process", in_home)
     (home / "refuse").unlink(missing_ok=True)
     return home
 

@@ -27,7 +27,7 @@ class Collector:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """The terminal is the test's."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

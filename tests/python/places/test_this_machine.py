@@ -17,7 +17,7 @@ from iotax.places.waiting import wait_for
 
 
 def said(command: str, **how: object) -> str:
-    return wait_for(HERE.run(command, **how))  # ty: ignore[invalid-argument-type]
+    return wait_for(HERE.run(command, **how))
 
 
 def test_a_short_command_gives_its_output_and_is_given_its_input() -> None:

@@ -248,10 +248,12 @@ class Simulation:
             window=Window(start_unix_ns=at_ns + 400_000_000, start_ns=400_000_000, duration_ns=int(duration_s * 1e9)),
             read=_stream(reads, settings.load.block_size, mean_us, rng),
             write=_stream(ios - reads, settings.load.block_size, mean_us * 1.06, rng),
-            cpu=CpuUse(
-                initiator=_cpu(11, initiator_ns),
-                target=_cpu(12, target_ns) if target_ns is not None else None,
-                machine=_machine(busy_ns, duration_s),
+            cpu=CpuUse.model_validate(
+                {
+                    "initiator": _cpu(11, initiator_ns),
+                    "target": _cpu(12, target_ns) if target_ns is not None else None,
+                    "machine": _machine(busy_ns, duration_s),
+                }
             ),
             open=Open(
                 rate_iops=rate_iops,
@@ -325,10 +327,12 @@ class Simulation:
             block=block,
             started_unix_ns=START_UNIX_NS,
             duration_ns=1_000_000_000,
-            cpu=CpuUse(
-                initiator=_cpu(11, int(rng.uniform(1e4, 5e4))),
-                target=_cpu(12, int(rng.uniform(1e4, 5e4))),
-                machine=_machine(busy_ns, 1.0),
+            cpu=CpuUse.model_validate(
+                {
+                    "initiator": _cpu(11, int(rng.uniform(1e4, 5e4))),
+                    "target": _cpu(12, int(rng.uniform(1e4, 5e4))),
+                    "machine": _machine(busy_ns, 1.0),
+                }
             ),
         )
 

@@ -68,7 +68,7 @@ def parts(change: Callable[[CpuTime], CpuTime | None]) -> Change:
 def late(result: TrialResult) -> TrialResult:
     assert result.open is not None
     ns = round(result.latency_mean_ns)
-    slow = Latency(latency_sum_ns=ns, latency_min_ns=ns, latency_max_ns=ns, histogram={"counts": [(ns, 1)]})  # ty: ignore
+    slow = Latency(latency_sum_ns=ns, latency_min_ns=ns, latency_max_ns=ns, histogram={"counts": [(ns, 1)]})
     return result.model_copy(update={"open": result.open.model_copy(update={"lateness": slow})})
 
 

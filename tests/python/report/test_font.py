@@ -108,7 +108,7 @@ def test_each_face_has_what_reports_say_and_figures_of_one_width(path):
     with TTFont(path) as face:
         names, widths = face.getBestCmap(), face["hmtx"]
         assert {letter for letter in WORDS if ord(letter) not in names} == set()
-        em = face["head"].unitsPerEm
+        em = face["head"].unitsPerEm  # ty: ignore[missing-attribute]
         figures = [widths[names[ord(digit)]][0] / em for digit in "0123456789"]
         assert max(figures) - min(figures) < 0.002  # a fortieth of a pixel at 12 px
         assert face["name"].getBestFamilyName() == font.FAMILY
@@ -118,7 +118,7 @@ def test_each_face_has_what_reports_say_and_figures_of_one_width(path):
 def test_page_pictures_and_measure_have_the_same_letters(path):
     bold = path.stem.endswith("semibold")
     with TTFont(path) as drawn, TTFont(path.with_suffix(".woff2")) as packed:
-        em, widths, names = drawn["head"].unitsPerEm, drawn["hmtx"], drawn.getBestCmap()
+        em, widths, names = drawn["head"].unitsPerEm, drawn["hmtx"], drawn.getBestCmap()  # ty: ignore[missing-attribute]
         assert packed.getBestCmap() == names
         assert packed["hmtx"].metrics == widths.metrics
         measured = {chr(code): font.width_px(chr(code), 1, bold) for code in names}

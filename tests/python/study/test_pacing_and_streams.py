@@ -125,7 +125,7 @@ def open_run(achieved: float, lateness_us: int) -> Run:
         read=read,
         write=nothing,
         open=Open(rate_iops=1000, offered=round(1000 / achieved), achieved=achieved, lateness=latency(lateness_us)),
-        cpu=CpuUse(initiator=None),
+        cpu=CpuUse.model_validate({"initiator": None}),
         outstanding=Outstanding(workers=1, per_worker=64, mean=0.1),
     )
     return Run(Trial(id="t", study="s", treatment={}, block=1, replicate=1, order=1), result)

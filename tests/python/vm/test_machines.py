@@ -16,7 +16,7 @@ from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.preflight import findings
-from iotax.labs.vm.qemu import PROGRAM, Link, Machine, Process, arguments, require_qemu
+from iotax.labs.vm.qemu import PROGRAM, Machine, Nic, Process, arguments, require_qemu
 from iotax.places import guest as guest_place
 from iotax.places.guest import GuestLost, Port, StepFailed
 from iotax.places.waiting import wait_for
@@ -46,7 +46,7 @@ def test_an_exact_clock_counts_instructions(image: Image, tmp_path: Path) -> Non
 
 
 def test_a_link_is_a_unix_socket_that_one_end_listens_on(image: Image, tmp_path: Path) -> None:
-    link = Link("link", listens=True, mac="52:54:00:00:00:01")
+    link = Nic("link", listens=True, mac="52:54:00:00:00:01")
     said = words(Machine("storage", 512 << 20, "tcg", links=(link,)), image, tmp_path)
     assert f"stream,id=net0,server=on,addr.type=unix,addr.path={tmp_path}/link" in said
     assert "virtio-net-pci,netdev=net0,mac=52:54:00:00:00:01,romfile=" in said

@@ -11,7 +11,7 @@ import asyncssh
 
 from iotax.imports.processors import CpuSample, Recorded, esxtop_columns
 from iotax.places import HostFault
-from iotax.places.ssh import Link
+from iotax.places.ssh import SshHost
 from iotax.records import CpuTime
 
 INTERVAL_S = 2.0
@@ -31,13 +31,13 @@ class Esxtop:
         self._total = self._processors = 0
 
     @classmethod
-    async def start(cls, link: Link) -> Esxtop:
+    async def start(cls, place: SshHost) -> Esxtop:
         """Returns with its first row, from which on time is covered. Raises HostFault."""
-        found = cls(link.name, await link.process(f"esxtop -b -a -d {INTERVAL_S:g}"))
+        found = cls(place.name, await place.process(f"esxtop -b -a -d {INTERVAL_S:g}"))
         try:
             columns = esxtop_columns(await found._row(_FIRST_ROW_S))
             if columns is None:
-                raise HostFault(link.name, "esxtop there writes no table of processors", "wrong_kind")
+                raise HostFault(place.name, "esxtop there writes no table of processors", "wrong_kind")
             found._total, found._processors = columns[1:]
             await found._row(_FIRST_ROW_S)
             found._read_unix_ns = time.time_ns()

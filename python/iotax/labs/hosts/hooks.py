@@ -26,7 +26,7 @@ class Hooks:
 
     study: Study
     lab: Hosts
-    links: Mapping[str, HostPlace]
+    places: Mapping[str, HostPlace]
     """By name of host, of all that hooks name."""
     _said: list[str] = field(default_factory=list)
 
@@ -47,21 +47,21 @@ class Hooks:
         return all(level is not None and treatment.get(name) == level.value for name, level in wanted.items())
 
     async def _one(self, hook: Hook) -> None:
-        link = self.links[self.lab.hook_host(hook).name]
+        place = self.places[self.lab.hook_host(hook).name]
         absent = [name for name in hook.env if name not in os.environ]
         if absent:
-            raise HostFault(link.name, f"{hook.at}: {absent[0]} is not set in iotax's own environment", "usage")
+            raise HostFault(place.name, f"{hook.at}: {absent[0]} is not set in iotax's own environment", "usage")
         what = f"{hook.at}: `{hook.run}`"
         try:
-            status, output = await link.ask(*_told(hook), within_s=hook.timeout / 1e9, keep_bytes=_OUTPUT_BYTES_MAX)
+            status, output = await place.ask(*_told(hook), within_s=hook.timeout / 1e9, keep_bytes=_OUTPUT_BYTES_MAX)
         except TimeoutError:
-            self._said.append(f"{link.name}: {what} did not end within {format_duration(hook.timeout)}")
-            raise HostFault(link.name, self._said[-1].partition(": ")[2], "silent") from None
+            self._said.append(f"{place.name}: {what} did not end within {format_duration(hook.timeout)}")
+            raise HostFault(place.name, self._said[-1].partition(": ")[2], "silent") from None
         lines = _without(output, [os.environ[name] for name in hook.env])[-_OUTPUT_CHARACTERS_MAX:].splitlines()
-        self._said += [f"{link.name}: {what}: exit status {status}", *(f"{link.name}:   {line}" for line in lines)]
+        self._said += [f"{place.name}: {what}: exit status {status}", *(f"{place.name}:   {line}" for line in lines)]
         if status != 0:
             raise HostFault(
-                link.name, f"{what} failed with exit status {status}: {lines[-1] if lines else 'no word'}", "io"
+                place.name, f"{what} failed with exit status {status}: {lines[-1] if lines else 'no word'}", "io"
             )
 
 

@@ -13,7 +13,7 @@ from iotax.labs.hosts.measure import Job, each_of
 from iotax.labs.hosts.merge import Observed
 from iotax.places import HostFault
 from iotax.places.host import HostPlace
-from iotax.places.ssh import Link
+from iotax.places.ssh import SshHost
 from iotax.records import CpuTime, CpuUse
 from iotax.study.hosts import Hypervisor
 
@@ -21,7 +21,7 @@ from iotax.study.hosts import Hypervisor
 class Hypervisors:
     """Of one study."""
 
-    def __init__(self, linux: Sequence[HostPlace], esxi: Sequence[Link]) -> None:
+    def __init__(self, linux: Sequence[HostPlace], esxi: Sequence[SshHost]) -> None:
         self.linux, self.esxi = linux, esxi
         self._spec = {each.name: each.host for each in [*linux, *esxi] if isinstance(each.host, Hypervisor)}
         self._esxtops: list[Esxtop] = []
@@ -31,8 +31,8 @@ class Hypervisors:
 
     async def jobs(self, program: str) -> list[Job]:
         """Observers, of the guests' own processes too. Raises HostFault where a guest does not run there."""
-        pids = await each_of([self._pids(link) for link in self.linux])
-        return [Job(link, program, watch_pids=watched) for link, watched in zip(self.linux, pids, strict=True)]
+        pids = await each_of([self._pids(place) for place in self.linux])
+        return [Job(place, program, watch_pids=watched) for place, watched in zip(self.linux, pids, strict=True)]
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
@@ -40,7 +40,7 @@ class Hypervisors:
         HostFault."""
         self._esxtops = []
         async with contextlib.AsyncExitStack() as stack:
-            for started in await each_of([Esxtop.start(link) for link in self.esxi]):
+            for started in await each_of([Esxtop.start(place) for place in self.esxi]):
                 self._esxtops.append(started)
                 stack.push_async_callback(started.end)
             reading = asyncio.gather(*(each.through(1 << 63) for each in self._esxtops))
@@ -76,13 +76,15 @@ class Hypervisors:
         known = {"host": host, "window_ns": window_ns, "role": role, "background_ns": background_ns}
         return [*parts, machine.model_copy(update=known)]
 
-    async def _pids(self, link: HostPlace) -> dict[str, int]:
+    async def _pids(self, place: HostPlace) -> dict[str, int]:
         """Guest → its QEMU process, by the name that libvirt or the user gave it."""
         found = {}
-        for guest in self._spec[link.name].guests:
+        for guest in self._spec[place.name].guests:
             pattern = shlex.quote(f"-name (guest=)?{guest}(,| |$)")
-            said = (await link.run(f"pgrep -f -- {pattern} || true")).split()
+            said = (await place.run(f"pgrep -f -- {pattern} || true")).split()
             if len(said) != 1:
-                raise HostFault(link.name, f"{len(said)} processes of a guest {guest}, where one is meant", "not_found")
+                raise HostFault(
+                    place.name, f"{len(said)} processes of a guest {guest}, where one is meant", "not_found"
+                )
             found[guest] = int(said[0])
         return found

@@ -68,18 +68,18 @@ class HostsLab(Lab):
         self._spec: Hosts = study.lab.hosts
         self._binary = Binary(program)
         self._reached_by = Reach(self._spec)
-        place, link = self._reached_by.place, self._reached_by.link
+        place, over_ssh = self._reached_by.place, self._reached_by.over_ssh
         self._initiators = [place(host) for host in self._spec.initiator_hosts()]
         self._targets = [place(host) for host in self._spec.target_hosts()]
         self._hypervisors = Hypervisors(
             [place(host) for host in self._spec.hypervisor_hosts() if host.kind == "linux"],
-            [link(host) for host in self._spec.hypervisor_hosts() if host.kind == "esxi"],
+            [over_ssh(host) for host in self._spec.hypervisor_hosts() if host.kind == "esxi"],
         )
         settings = [study.settings(trial.treatment) for trial in plan.trials]
         self._volumes = Volumes(settings, self._initiators, self._binary, destroy)
-        mine: dict[str, HostPlace] = {each.name: each for each in [*self._links(), *self._hypervisors.esxi]}
+        mine: dict[str, HostPlace] = {each.name: each for each in [*self._places(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
-        mine |= {host.name: link(host) for host in others if host.name not in mine}
+        mine |= {host.name: over_ssh(host) for host in others if host.name not in mine}
         self._hooks = Hooks(study, self._spec, mine)
         self._block = 0
         """Whose hooks have run; 0 for none."""
@@ -109,7 +109,7 @@ class HostsLab(Lab):
         return wait_for(self._clean())
 
     def prepare(self, progress: Progress) -> None:
-        progress(Step(f"connecting to {counted(len(self._links()), 'host')}"))
+        progress(Step(f"connecting to {counted(len(self._places()), 'host')}"))
         findings = self.check()
         if any(each.kind in ("error", "refused") for each in findings):
             raise LabUnusable(findings)
@@ -145,7 +145,7 @@ class HostsLab(Lab):
 
     def background(self, block: int) -> Background:
         self._enter(block)
-        jobs = [Job(link, self._binary.remote) for link in [*self._initiators, *self._targets]]
+        jobs = [Job(place, self._binary.remote) for place in [*self._initiators, *self._targets]]
         started_ns = time.time_ns()
         runtime_ns = _BACKGROUND_ESXI_NS if self._hypervisors.esxi else _BACKGROUND_NS
         answers = self._measured(jobs, warmup_ns=0, runtime_ns=runtime_ns, sample_ns=runtime_ns)
@@ -183,25 +183,25 @@ class HostsLab(Lab):
 
     def _run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self.study.settings(trial.treatment)
-        links = self._clients(settings)
+        places = self._clients(settings)
         try:
-            reached = wait_for(self._reach(settings, len(links), progress))
+            reached = wait_for(self._reach(settings, len(places), progress))
         except HostFault as fault:
             raise _failed(fault) from fault
-        progress(Step(f"{trial.id} on {counted(len(links), 'host')}"))
+        progress(Step(f"{trial.id} on {counted(len(places), 'host')}"))
         seed = trial_seed(self.study, trial)
         jobs = [
-            Job(link, each.program, self._load(settings, each, index, seed))
-            for index, (link, each) in enumerate(zip(links, reached, strict=True))
+            Job(place, each.program, self._load(settings, each, index, seed))
+            for index, (place, each) in enumerate(zip(places, reached, strict=True))
         ]
-        for index, link in enumerate(self._targets):
+        for index, place in enumerate(self._targets):
             serves = index == 0 and self._serving is not None and settings.endpoint.embedded
             watched = {"target": self._serving.pid} if serves and self._serving else {}
-            jobs.append(Job(link, self._binary.remote, watch_pids=watched))
+            jobs.append(Job(place, self._binary.remote, watch_pids=watched))
         load = settings.load
         window = {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
         try:
-            answers = self._measured(jobs, Intervals([link.name for link in links], progress).hear, **window)
+            answers = self._measured(jobs, Intervals([place.name for place in places], progress).hear, **window)
         except TrialFailed as failed:
             ending = wait_for(self._server_ending()) if settings.endpoint.embedded else ""
             if not ending:
@@ -237,7 +237,7 @@ class HostsLab(Lab):
 
     def _esxi_cpu(self, start_unix_ns: int, window_ns: int) -> list[CpuTime]:
         """Raises TrialFailed."""
-        idle = {link.name: self._idle_ns(link.name, window_ns) for link in self._hypervisors.esxi}
+        idle = {place.name: self._idle_ns(place.name, window_ns) for place in self._hypervisors.esxi}
         try:
             return self._hypervisors.esxi_cpu(start_unix_ns, start_unix_ns + window_ns, idle)
         except HostFault as fault:
@@ -250,29 +250,29 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
 
-    def _links(self) -> list[HostPlace]:
+    def _places(self) -> list[HostPlace]:
         """Those with an engine."""
         return [*self._initiators, *self._targets, *self._hypervisors.linux]
 
     def _roles(self) -> list[tuple[str, HostPlace, Asked]]:
         asked = self._volumes.asked(self._targets[0].host if self._targets else None)
-        initiators = [("initiator", link, asked) for link in self._initiators]
+        initiators = [("initiator", place, asked) for place in self._initiators]
         # The way back is the same network's.
         peer = self._initiators[0].host
         back = Asked(peer=peer.data)
-        others = [("target", link, back) for link in self._targets]
-        others += [("hypervisor", link, Asked()) for link in self._hypervisors.linux]
-        return initiators + others + [("esxi", link, Asked()) for link in self._hypervisors.esxi]
+        others = [("target", place, back) for place in self._targets]
+        others += [("hypervisor", place, Asked()) for place in self._hypervisors.linux]
+        return initiators + others + [("esxi", place, Asked()) for place in self._hypervisors.esxi]
 
     def _clients(self, settings: Settings) -> list[HostPlace]:
         return self._initiators[: settings.load.clients or len(self._initiators)]
 
     async def _connect(self) -> None:
-        await each_of([link.install(self._binary) for link in self._links()])
+        await each_of([place.install(self._binary) for place in self._places()])
 
     async def _ask_all(self) -> None:
         """Whether each host still answers: a connection may stand long after its host is gone."""
-        await each_of([link.run("true") for link in self._links()])
+        await each_of([place.run("true") for place in self._places()])
 
     async def _check_hosts(self) -> list[CheckItem]:
         found = []
@@ -311,17 +311,17 @@ class HostsLab(Lab):
         return serving.endpoints[settings.endpoint.protocol]
 
     async def _serve(self, volume: Volume, polling: Polling) -> _Serving:
-        link = self._targets[0]
+        place = self._targets[0]
         document = serve_document(
             volume,
             driver=self._spec.driver,
             threads=self._spec.threads,
             cpus=[],
             polling=polling,
-            listen=f"{_data_address(link.host)}:0",
+            listen=f"{_data_address(place.host)}:0",
         )
-        program = await link.install(self._binary)
-        agent = await link.start(f"{program} serve", document | {"lease_ns": LEASE_NS})
+        program = await place.install(self._binary)
+        agent = await place.start(f"{program} serve", document | {"lease_ns": LEASE_NS})
         try:
             ready = await agent.expect("ready", _SERVE_S + volume.size / _FILL_BYTES_PER_S)
         except BaseException:
@@ -407,14 +407,14 @@ class HostsLab(Lab):
         return round(busy_ns * window_ns / over_ns) if over_ns else None
 
     async def _clean(self) -> dict[str, str]:
-        async def one(link: HostPlace) -> str:
+        async def one(place: HostPlace) -> str:
             try:
-                return await self._volumes.paths.clean(link) or "nothing there"
+                return await self._volumes.paths.clean(place) or "nothing there"
             except HostFault as fault:
                 return fault.message
 
-        said = await asyncio.gather(*map(one, self._links()))
-        return dict(zip((link.name for link in self._links()), said, strict=True))
+        said = await asyncio.gather(*map(one, self._places()))
+        return dict(zip((place.name for place in self._places()), said, strict=True))
 
     async def _leave(self) -> None:
         if self._prepared:
@@ -426,7 +426,7 @@ class HostsLab(Lab):
                     self._left.append(str(fault))
         self._left += await self._volumes.paths.close(self._initiators)
         await self._end_server()
-        await asyncio.gather(*(link.close() for link in self._hooks.links.values()))
+        await asyncio.gather(*(place.close() for place in self._hooks.places.values()))
         await self._reached_by.close()
 
     async def _server_ending(self) -> str:

@@ -32,7 +32,7 @@ Hear: TypeAlias = Callable[[str, Event], None]
 class Job:
     """What a host does in the window."""
 
-    link: HostPlace
+    place: HostPlace
     program: str
     load: dict[str, Any] | None = None
     """The engine's `run` task; a host without any is observed only."""
@@ -76,7 +76,7 @@ async def measure(
             off_ns = off_by_ns(at_ns, left_ns, sent_ns, ours.now_ns())
             if abs(off_ns) > each.offset.error_ns + max(_OFF_NS, _OFF_SHARE * runtime_ns):
                 said = f"its clock was set while the start was told: it would begin {_off(off_ns)} than the others"
-                raise HostFault(each.job.link.name, said, "clock")
+                raise HostFault(each.job.place.name, said, "clock")
 
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
         await each_of([started(each) for each in armed])
@@ -95,7 +95,7 @@ class _Armed:
 
 
 async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: Ours) -> _Armed:
-    loads = [{"id": job.link.name, "load": job.load}] if job.load is not None else []
+    loads = [{"id": job.place.name, "load": job.load}] if job.load is not None else []
     document = {
         **window,
         "loads": loads,
@@ -104,7 +104,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: O
         "observe": {"watch_pids": _watched(job)},
         "lease_ns": LEASE_NS,
     }
-    agent = await job.link.start(f"{job.program} session", document)
+    agent = await job.place.start(f"{job.program} session", document)
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)
@@ -113,7 +113,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: O
 
 def _watched(job: Job) -> dict[str, int]:
     watched = dict(job.watch_pids or {})
-    return watched if job.link.beside is None else watched | {_BESIDE: job.link.beside}
+    return watched if job.place.beside is None else watched | {_BESIDE: job.place.beside}
 
 
 def _off(off_ns: int) -> str:
@@ -121,7 +121,7 @@ def _off(off_ns: int) -> str:
 
 
 async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:
-    host = armed.job.link.name
+    host = armed.job.place.name
     heard = None if hear is None else functools.partial(hear, host)
     observed = await armed.agent.expect("observed", within_s, heard)
     result = await armed.agent.expect("result", SILENCE_S) if armed.job.load is not None else None

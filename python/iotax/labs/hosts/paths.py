@@ -60,33 +60,33 @@ class Paths:
         self._up: dict[str, tuple[tuple[str, ...], Attached]] = {}
         """Host → what was asked for, and what came of it."""
 
-    async def up(self, link: HostPlace, uri: str, settings: Settings) -> Attached:
+    async def up(self, place: HostPlace, uri: str, settings: Settings) -> Attached:
         """The path of an endpoint, with `{client}` settled; another one is taken down first. Raises HostFault.
 
         What is on the host anyway is looked up each time, since its name may lead elsewhere by now.
         """
         asked = words(uri, settings)
-        await self._keep(link)
-        if link.name in self._up and self._up[link.name][0] == asked and not uri.startswith(_LOCAL):
-            return self._up[link.name][1]
-        self._up.pop(link.name, None)
-        attached = attached_of(link.name, await self._script(link, f"up {shlex.join(asked)}"))
+        await self._keep(place)
+        if place.name in self._up and self._up[place.name][0] == asked and not uri.startswith(_LOCAL):
+            return self._up[place.name][1]
+        self._up.pop(place.name, None)
+        attached = attached_of(place.name, await self._script(place, f"up {shlex.join(asked)}"))
         if wrong := mismatches(uri, settings, attached.facts):
-            await self._script(link, "down")
-            raise HostFault(link.name, f"{uri}: {'; '.join(wrong)}", "usage")
-        self._up[link.name] = asked, attached
+            await self._script(place, "down")
+            raise HostFault(place.name, f"{uri}: {'; '.join(wrong)}", "usage")
+        self._up[place.name] = asked, attached
         return attached
 
-    async def close(self, links: list[HostPlace]) -> list[str]:
+    async def close(self, places: list[HostPlace]) -> list[str]:
         """Takes everything down, and lets go of the hosts; what could not be taken down, with what to do."""
         left = []
-        for link in links:
-            if (keeper := self._keepers.pop(link.name, None)) is None:
+        for place in places:
+            if (keeper := self._keepers.pop(place.name, None)) is None:
                 continue
             try:
                 if not await keeper.alive():
-                    raise HostFault(link.name, "the process there that holds its paths has ended")
-                await self._script(link, "down")
+                    raise HostFault(place.name, "the process there that holds its paths has ended")
+                await self._script(place, "down")
             except HostFault as fault:
                 # The keeper on the host tries again, and so does the next study.
                 left.append(f"{fault}. What is left there, the next run or `iotax lab hosts clean` takes down")
@@ -94,46 +94,46 @@ class Paths:
         self._up.clear()
         return left
 
-    async def clean(self, link: HostPlace) -> str:
+    async def clean(self, place: HostPlace) -> str:
         """Takes down what an earlier study left, and removes all that iotax copied; what it was. Raises HostFault, also
         where a study is at work."""
         said = ""
-        if await link.run(f"ls {FOLDER}/path-* {FOLDER}/lock-* 2>/dev/null || true"):
-            await self._install(link)
-            said = await self._script(link, "clean")
+        if await place.run(f"ls {FOLDER}/path-* {FOLDER}/lock-* 2>/dev/null || true"):
+            await self._install(place)
+            said = await self._script(place, "clean")
         removed = f"rm -fv {FOLDER}/engine-* {FOLDER}/paths-*.sh && {{ rmdir {FOLDER} 2>/dev/null || true; }}"
-        return (said + await link.run(removed)).strip()
+        return (said + await place.run(removed)).strip()
 
-    async def _keep(self, link: HostPlace) -> None:
-        keeper = self._keepers.get(link.name)
+    async def _keep(self, place: HostPlace) -> None:
+        keeper = self._keepers.get(place.name)
         if keeper is not None and await keeper.alive():
             return
-        self._up.pop(link.name, None)
+        self._up.pop(place.name, None)
         if keeper is not None:
             await keeper.end()
-        program = await link.install(self._binary)
-        await self._install(link)
+        program = await place.install(self._binary)
+        await self._install(place)
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
-        keeper = await link.start(f"sh {SCRIPT} keep {program}", document)
+        keeper = await place.start(f"sh {SCRIPT} keep {program}", document)
         try:
             await keeper.expect("armed", _ARMED_S)
         except HostFault as fault:
             said = keeper.log
             await keeper.end()
-            raise _explained(link.name, said.splitlines()[-1] if said else fault.message) from fault
-        self._keepers[link.name] = keeper
+            raise _explained(place.name, said.splitlines()[-1] if said else fault.message) from fault
+        self._keepers[place.name] = keeper
 
-    async def _install(self, link: HostPlace) -> None:
+    async def _install(self, place: HostPlace) -> None:
         part = f"{SCRIPT}.part"
-        await link.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
+        await place.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
 
-    async def _script(self, link: HostPlace, command: str) -> str:
+    async def _script(self, place: HostPlace, command: str) -> str:
         try:
-            return await link.run(f"sh {SCRIPT} {command}", within_s=UP_S)
+            return await place.run(f"sh {SCRIPT} {command}", within_s=UP_S)
         except HostFault as fault:
             if fault.kind != "io":
                 raise
-            raise _explained(link.name, fault.message.removeprefix("sh failed: ")) from fault
+            raise _explained(place.name, fault.message.removeprefix("sh failed: ")) from fault
 
 
 def words(uri: str, settings: Settings) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from iotax.places.host import HostPlace
-from iotax.places.ssh import HANDSHAKES_MAX, Link
+from iotax.places.ssh import HANDSHAKES_MAX, SshHost
 from iotax.study.hosts import Host, Hosts
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ class Reach:
     def place(self, host: Host) -> HostPlace:
         """A host on which the engine runs."""
         if self._workers is None:
-            return self.link(host)
+            return self.over_ssh(host)
         from iotax.places.workers import OnWorker  # noqa: PLC0415
 
         return OnWorker(host, self._workers)
 
-    def link(self, host: Host) -> Link:
+    def over_ssh(self, host: Host) -> SshHost:
         """One that runs no worker: an array, a switch, a host of ESXi."""
-        return Link(host, self._handshakes)
+        return SshHost(host, self._handshakes)
 
     async def close(self) -> None:
         """After all of its places."""

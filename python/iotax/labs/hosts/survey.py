@@ -81,28 +81,28 @@ class Survey:
     """Why nothing else is known, or not all."""
 
 
-async def survey(links: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
+async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
     """All at once. A host that cannot be reached says why."""
-    return list(await asyncio.gather(*(_one(role, link, asked, binary) for role, link, asked in links)))
+    return list(await asyncio.gather(*(_one(role, place, asked, binary) for role, place, asked in places)))
 
 
-async def _one(role: str, link: HostPlace, asked: Asked, binary: Binary) -> Survey:
-    found = Survey(link.name, role)
+async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary) -> Survey:
+    found = Survey(place.name, role)
     if role == "esxi":
-        return await _esxi(found, link)
+        return await _esxi(found, place)
     try:
-        kernel, machine, cores, sudo, *protocols = (await link.run(f"{{ {_ASK}; }} || true")).splitlines()
-        found = Survey(link.name, role, kernel, machine, int(cores), sudo == "yes", tuple(protocols))
-        program = await link.install(binary)
+        kernel, machine, cores, sudo, *protocols = (await place.run(f"{{ {_ASK}; }} || true")).splitlines()
+        found = Survey(place.name, role, kernel, machine, int(cores), sudo == "yes", tuple(protocols))
+        program = await place.install(binary)
         found = replace(
             found,
-            obstacles=await _obstacles(link, asked, binary),
-            link=await _interface(link, asked.peer),
+            obstacles=await _obstacles(place, asked, binary),
+            link=await _interface(place, asked.peer),
             # lsblk writes the line breaks between several mounts so.
-            held=tuple(line.replace("\\x0a", ", ") for line in (await link.run(_HELD)).splitlines()),
+            held=tuple(line.replace("\\x0a", ", ") for line in (await place.run(_HELD)).splitlines()),
         )
         document = {"settle_ns": 0, "slice_ns": 1, "start": "told", "observe": {}, "lease_ns": LEASE_NS}
-        agent = await link.start(f"{program} session", document)
+        agent = await place.start(f"{program} session", document)
         try:
             armed = await agent.expect("armed", READY_S)
             clock = await measure_clock(agent, Ours())
@@ -111,14 +111,14 @@ async def _one(role: str, link: HostPlace, asked: Asked, binary: Binary) -> Surv
     except HostFault as fault:
         return replace(found, fault=fault.message)
     except ValueError:
-        return Survey(link.name, role, fault="its shell answers something else than was asked")
+        return Survey(place.name, role, fault="its shell answers something else than was asked")
     return replace(found, engine=armed["engine_version"], clock=clock)
 
 
-async def _esxi(found: Survey, link: HostPlace) -> Survey:
+async def _esxi(found: Survey, place: HostPlace) -> Survey:
     """No engine runs there: what counts is whether esxtop does."""
     try:
-        kernel, machine, *there = (await link.run("uname -sr; uname -m; command -v esxtop || true")).splitlines()
+        kernel, machine, *there = (await place.run("uname -sr; uname -m; command -v esxtop || true")).splitlines()
     except HostFault as fault:
         return replace(found, fault=fault.message)
     except ValueError:
@@ -127,11 +127,11 @@ async def _esxi(found: Survey, link: HostPlace) -> Survey:
     return replace(found, role="hypervisor", kernel=kernel, machine=machine, obstacles=obstacles)
 
 
-async def _obstacles(link: HostPlace, asked: Asked, binary: Binary) -> tuple[str, ...]:
+async def _obstacles(place: HostPlace, asked: Asked, binary: Binary) -> tuple[str, ...]:
     commands = [*asked.commands, *([f'"$HOME/{binary.remote}"'] if asked.devices else [])]
     if not commands:
         return ()
-    said = await link.run(
+    said = await place.run(
         "PATH=$PATH:/usr/sbin:/sbin; "
         f"for each in {' '.join(commands)}; do name=${{each##*/}}; "
         'command -v "$each" >/dev/null 2>&1 || { echo "$name is missing"; continue; }; '
@@ -140,11 +140,11 @@ async def _obstacles(link: HostPlace, asked: Asked, binary: Binary) -> tuple[str
     return tuple(said.splitlines())
 
 
-async def _interface(link: HostPlace, peer: str) -> Interface | None:
+async def _interface(place: HostPlace, peer: str) -> Interface | None:
     if not peer:
         return None
     where = shlex.quote(peer)
-    said = await link.run(
+    said = await place.run(
         f"PATH=$PATH:/usr/sbin:/sbin; to=$(getent ahosts {where} | awk 'NR == 1 {{ print $1 }}'); "
         f"dev=$(ip -o route get \"${{to:-{where}}}\" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p'); "
         'if [ -n "$dev" ]; then echo "$dev"; cat "/sys/class/net/$dev/mtu"; '

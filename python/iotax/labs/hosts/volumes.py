@@ -122,23 +122,23 @@ class Volumes:
 
     async def reach(self, settings: Settings, index: int) -> Reached:
         """Where the load of a host goes, its kernel's path up and known to be what was judged. Raises HostFault."""
-        link, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
+        place, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
         given_away = settings.endpoint.uri in self._destroy
         if not _on_host(uri):
             return Reached(uri, self._binary.remote, Permission(destroy=given_away))
-        attached = await self.paths.up(link, uri, settings)
-        known = self._identities.setdefault((link.name, uri), attached.identity)
+        attached = await self.paths.up(place, uri, settings)
+        known = self._identities.setdefault((place.name, uri), attached.identity)
         if known != attached.identity:
             said = f"{uri} is {attached.identity} now; what was judged is {known}. Nothing was written"
-            raise HostFault(link.name, said, "swapped")
-        since, identity = self._judged.get(link.name, (None, None))
+            raise HostFault(place.name, said, "swapped")
+        since, identity = self._judged.get(place.name, (None, None))
         if since is not attached:
-            checked = await self._look(link, settings, attached, look_bytes=_GLANCE_BYTES)
+            checked = await self._look(place, settings, attached, look_bytes=_GLANCE_BYTES)
             if settings.writes and checked.holds == "foreign" and not given_away:
                 said = f"{uri} holds {checked.what or 'data'} that iotax did not write. Nothing was changed"
-                raise HostFault(link.name, said, "foreign_data")
+                raise HostFault(place.name, said, "foreign_data")
             identity = checked.identity
-            self._judged[link.name] = attached, identity
+            self._judged[place.name] = attached, identity
         permission = Permission(judged=identity, destroy=given_away)
         return Reached(attached.endpoint, self._program(attached), permission, dict(attached.facts))
 
@@ -165,9 +165,9 @@ class Volumes:
         if CLIENT not in uri and not uri.startswith(_LOCAL):
             return [0]
         found: dict[str, int] = {}
-        for index, link in enumerate(self._initiators):
-            identity = self._identities.get((link.name, expanded(uri, index)), "")
-            found.setdefault(identity if "wwid" in identity.partition(" ")[0] else link.name, index)
+        for index, place in enumerate(self._initiators):
+            identity = self._identities.get((place.name, expanded(uri, index)), "")
+            found.setdefault(identity if "wwid" in identity.partition(" ")[0] else place.name, index)
         return list(found.values())
 
     def _external(self) -> list[Settings]:
@@ -188,25 +188,28 @@ class Volumes:
         self, settings: Settings, index: int, whole: dict[str, str], progress: Progress
     ) -> list[CheckItem]:
         """`whole` holds the identities that were looked at from end to end, and by whom."""
-        link, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
-        progress(Step(f"{link.name}: checking what data {uri} holds"))
+        place, uri = self._initiators[index], expanded(settings.endpoint.uri, index)
+        progress(Step(f"{place.name}: checking what data {uri} holds"))
         # What the user may give away is the endpoint as the study has it.
-        named, label = settings.endpoint.uri, f"{settings.label} on {link.name}"
+        named, label = settings.endpoint.uri, f"{settings.label} on {place.name}"
         destroy = named in self._destroy
         look_bytes: int | None = 0 if destroy else None
         try:
             if not _on_host(uri):
                 document = _check_document(uri, settings, look_bytes)
-                checked = Checked.model_validate(await self._task(link, self._binary.remote, document))
+                checked = Checked.model_validate(await self._task(place, self._binary.remote, document))
             else:
-                attached = await self.paths.up(link, uri, settings)
-                self._identities[link.name, uri] = attached.identity
-                if settings.endpoint.kernel and (first := whole.setdefault(attached.identity, link.name)) != link.name:
+                attached = await self.paths.up(place, uri, settings)
+                self._identities[place.name, uri] = attached.identity
+                if (
+                    settings.endpoint.kernel
+                    and (first := whole.setdefault(attached.identity, place.name)) != place.name
+                ):
                     return [CheckItem("ok", f"{label} ({uri})", f"the volume that {first} has, {attached.identity}")]
                 if CLIENT not in named and settings.endpoint.kernel and len(whole) > 1:
                     said = f"is {attached.identity}, and {next(iter(whole.values()))} has {next(iter(whole))}"
                     return [CheckItem("error", f"{label} ({uri})", f"{said}: all must reach one volume")]
-                checked = await self._look(link, settings, attached, look_bytes)
+                checked = await self._look(place, settings, attached, look_bytes)
         except HostFault as fault:
             error = EngineError(fault.kind, fault.message, named)
             return [guard.explain(label, named, error)]
@@ -224,19 +227,19 @@ class Volumes:
         }
         await self._task(self._initiators[index], reached.program, document)
 
-    async def _look(self, link: HostPlace, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
+    async def _look(self, place: HostPlace, settings: Settings, attached: Attached, look_bytes: int | None) -> Checked:
         document = _check_document(attached.endpoint, settings, look_bytes)
         document |= {"judged": dict(attached.file)} if attached.file else {}
-        return Checked.model_validate(await self._task(link, self._program(attached), document))
+        return Checked.model_validate(await self._task(place, self._program(attached), document))
 
     def _program(self, attached: Attached) -> str:
         return self._binary.as_root if attached.needs_root else self._binary.remote
 
-    async def _task(self, link: HostPlace, program: str, document: dict[str, Any]) -> dict[str, Any]:
+    async def _task(self, place: HostPlace, program: str, document: dict[str, Any]) -> dict[str, Any]:
         """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
-        await link.install(self._binary)
+        await place.install(self._binary)
         last = {"check": "checked", "fill": "filled", "run": "result"}[document["task"]]
-        agent = await link.start(f"{program} load", document)
+        agent = await place.start(f"{program} load", document)
         try:
             while (event := await agent.event(_ANSWER_S))["event"] != last:
                 pass

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
-from iotax.labs.vm.qemu import Accelerator, Clock, Link, Machine, Process
+from iotax.labs.vm.qemu import Accelerator, Clock, Machine, Nic, Process
 from iotax.labs.vm.qmp import Qmp, QmpLost
 from iotax.places.guest import GuestLost, Port, StepFailed
 from iotax.places.waiting import wait_for
@@ -144,7 +144,7 @@ class Guests:
                     clock=clock,
                     cpus=cpus,
                     links=tuple(
-                        Link(socket, listens=role == "storage", mac=f"52:54:00:00:{number:02x}:{_HOSTS[role]:02x}")
+                        Nic(socket, listens=role == "storage", mac=f"52:54:00:00:{number:02x}:{_HOSTS[role]:02x}")
                         for number, socket in enumerate(sockets)
                     ),
                     environment=environment or {},

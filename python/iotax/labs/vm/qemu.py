@@ -35,7 +35,7 @@ _CONSOLE_LINES = 12
 
 
 @dataclass(frozen=True)
-class Link:
+class Nic:
     """One end of an Ethernet link between two guests: a UNIX stream socket, which loses nothing and needs no port."""
 
     socket: str
@@ -53,7 +53,7 @@ class Machine:
     accelerator: Accelerator
     clock: Clock = "host"
     cpus: int = 1
-    links: tuple[Link, ...] = ()
+    links: tuple[Nic, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for QEMU beside our own, such as where its block drivers are."""
     devices: tuple[str, ...] = ()
