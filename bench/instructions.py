@@ -7,6 +7,7 @@ prints them beside the limits of limits.toml.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import tempfile
@@ -70,8 +71,19 @@ def parse(lines: Iterable[str]) -> dict[str, int]:
 
 
 def main() -> int:
+    rows = limits()
+    parser = argparse.ArgumentParser(
+        "python -m bench.instructions",
+        description="Counts the instructions of an I/O on either side; fails beyond a limit.",
+    )
+    parser.add_argument("row", nargs="*", help='a row of limits.toml, such as "nvme-tcp read --depth 1"; else all')
+    asked = parser.parse_args().row or list(rows)
+    if unknown := set(asked) - set(rows):
+        parser.error(f"not in limits.toml: {', '.join(sorted(unknown))}")
+
     beyond = 0
-    for arguments, allowed in limits().items():
+    for arguments in asked:
+        allowed = rows[arguments]
         counted = count(arguments)
         beyond += sum(counted[side] > allowed[side] for side in _SIDES)
         told = "  ".join(f"{side} {counted[side]:7.0f} of {allowed[side]:5}" for side in _SIDES)

@@ -1,4 +1,4 @@
-//! The server's threads: each drives a `ServerNode`; the first accepts and deals connections out in turn.
+//! The server's threads: each drives a `ServerNode`; the first accepts, and hands each connection to the one that works with the fewest.
 
 use std::{
     net::TcpListener,

@@ -62,7 +62,9 @@ pub(crate) struct Handed {
     pub(crate) peer: SocketAddr,
 }
 
+/// Two cache lines, which processors fetch together: no driver's turn waits for a word that another writes in its own.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Shared {
     notifier: Notifier,
     stop: AtomicBool,
@@ -123,7 +125,9 @@ impl Waker {
 
     /// The driver has `working` connections, the `arrived` announced ones among them.
     pub(crate) fn set_load(&self, working: usize, arrived: usize) {
-        self.0.working.store(working, Ordering::Relaxed);
+        if self.0.working.load(Ordering::Relaxed) != working {
+            self.0.working.store(working, Ordering::Relaxed);
+        }
         if arrived > 0 {
             self.0.arriving.fetch_sub(arrived, Ordering::Relaxed);
         }
