@@ -162,6 +162,7 @@ class _Runner:
         self._block = 0
 
     def work(self, left: list[Trial]) -> Ending:
+        self._lab.expect(left)
         try:
             for trials in self._together(left):
                 if trials[0].block != self._block:

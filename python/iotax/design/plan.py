@@ -11,6 +11,7 @@ in, and are no part of the comparison.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,8 @@ class Plan:
     """Trials that a search may add, at most."""
     setup_ns: int = 0
     """Once, before the first trial."""
+    at_once: int = 1
+    """Trials that run at a time on this machine."""
 
     @property
     def trials_max(self) -> int:
@@ -71,7 +74,7 @@ class Plan:
     @property
     def duration_ns(self) -> int:
         """How long `trials` are expected to take."""
-        return self.setup_ns + sum(self.trial_ns.values()) + self.blocks * BACKGROUND_NS
+        return self.setup_ns + sum(self.trial_ns.values()) // self.at_once + self.blocks * BACKGROUND_NS
 
     @property
     def duration_max_ns(self) -> int:
@@ -87,7 +90,7 @@ class Plan:
 
 
 def plan(study: Study) -> Plan:
-    """The same study always gives the same plan. Of a search, what comes first: what it finds decides what follows."""
+    """The same study always gives the same trials; of a search the first ones: what it finds decides what follows."""
     some = treatments(study)
     if study.search is not None and study.search.rate_max is not None:
         search, seed = study.search, study.design.seed
@@ -96,7 +99,7 @@ def plan(study: Study) -> Plan:
             for order, levels in enumerate(shuffled(some, seed, "probes"), start=1)
         ]
         further = len(some) * (search.confirm * (steps_max(search) + PROBE_TRIES) - 1)
-        return Plan(tuple(probes), _expected(study, probes), 1, further, _setup_ns(study))
+        return Plan(tuple(probes), _expected(study, probes), 1, further, _setup_ns(study), _at_once(study))
     replicates = range(1, study.design.replicates + 1)
     blocks: list[list[tuple[int, Treatment]]]
     if study.design.blocks == "replicate":
@@ -113,7 +116,7 @@ def plan(study: Study) -> Plan:
         for order, (block, replicate, levels) in enumerate(_with_sentinels(study, runs), start=1)
     ]
     further = study.search.confirm * len(conditions(study)) if study.search is not None else 0
-    return Plan(tuple(trials), _expected(study, trials), len(blocks), further, _setup_ns(study))
+    return Plan(tuple(trials), _expected(study, trials), len(blocks), further, _setup_ns(study), _at_once(study))
 
 
 def conditions(study: Study) -> set[Treatment]:
@@ -225,6 +228,11 @@ def _trial(study: Study, block: int, replicate: int, levels: Treatment, order: i
 def _setup_ns(study: Study) -> int:
     first = conditioned(study)
     return (GUESTS_NS if study.lab.vm is not None else 0) + (first.least_ns if first else 0)
+
+
+def _at_once(study: Study) -> int:
+    """Simulations cannot disturb each other."""
+    return len(os.sched_getaffinity(0)) if study.lab.sim is not None else 1
 
 
 def _expected(study: Study, trials: Sequence[Trial]) -> dict[str, int]:

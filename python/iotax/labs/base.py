@@ -172,6 +172,11 @@ class Lab(ABC):
     def background(self, block: int) -> Background:
         """Measures the lab without load. Raises TrialFailed."""
 
+    def expect(self, trials: Sequence[Trial]) -> None:
+        """What is to run next, in this order, as far as is known. Where trials cannot disturb each other, some may be
+        begun before they are asked for."""
+        del trials
+
     @abstractmethod
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         """Runs one trial. Raises TrialFailed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,15 +44,18 @@ def outcomes_of(
     timeouts: Timeouts,
     loads: Sequence[str] = ("",),
     place: Place = HERE,
+    begun: Callable[[Engine], None] = lambda _: None,
 ) -> dict[str, Outcome]:
     """Load → what came of it, where all came to their end. Raises TrialFailed, with what was known by then.
 
-    `loads` are the loads' ids; the only load of a task has none.
+    `loads` are the loads' ids; the only load of a task has none. `begun` hears of the task as soon as it runs, for
+    whoever would end it from another thread.
     """
     connected: dict[str, Connected] = {}
     results: dict[str, TrialResult] = {}
     reason = kind = log = ""
     with _begun(program, task, document, place) as engine:
+        begun(engine)
         try:
             began_s = time.monotonic()
             deadline_s = began_s + timeouts.connect_s

@@ -106,8 +106,16 @@ async def _started(
     return await place.start(f"{program} {command}", document, on_log=on_log)
 
 
-@functools.cache
+_one_at_a_time = threading.Lock()
+
+
 def _loop() -> asyncio.AbstractEventLoop:
+    with _one_at_a_time:
+        return _the_loop()
+
+
+@functools.cache
+def _the_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="places", daemon=True).start()
     return loop

@@ -5,7 +5,7 @@ The same study and seed give the same figures on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from iotax.labs.load import run_document
 from iotax.labs.outcomes import Timeouts, outcomes_of
 from iotax.labs.server import serve_document
 from iotax.labs.sim.costs import trial_costs
+from iotax.labs.sim.side_by_side import Begun, SideBySide, at_once
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
@@ -35,6 +36,7 @@ class SimLab(Lab):
     def __init__(self, study: Study, program: Path) -> None:
         assert study.lab.sim is not None, "a study of this lab"
         self._study, self._spec, self._program = study, study.lab.sim, program
+        self._beside: SideBySide | None = None
 
     def check(self) -> list[CheckItem]:
         about = "; ".join(read_costs(name).about for name in self._study.cost_tables())
@@ -51,17 +53,30 @@ class SimLab(Lab):
         """Simulated machines do nothing besides."""
         return Background(block=block, started_unix_ns=0, duration_ns=1, cpu=CpuUse([]))
 
+    def expect(self, trials: Sequence[Trial]) -> None:
+        if self._beside is None:
+            settings = [self._study.settings(trial.treatment) for trial in trials]
+            largest = max((each.volume.size for each in settings), default=0)
+            self._beside = SideBySide(self._simulated, at_once(largest * self._spec.controllers))
+        self._beside.expect(trials)
+
     def run(self, trial: Trial, progress: Progress) -> Outcome:
+        if self._beside is None:
+            return self._simulated(trial, progress)
+        return self._beside.outcome(trial, progress)
+
+    def close(self) -> None:
+        if self._beside is not None:
+            self._beside.close()
+
+    def _simulated(self, trial: Trial, progress: Progress, begun: Begun = lambda _: None) -> Outcome:
         settings = self._study.settings(trial.treatment)
         costs = trial_costs(self._study, settings.endpoint.protocol, trial)
         document = simulate_document(self._study, settings, trial_seed(self._study, trial), costs)
-        outcome = simulate(self._program, document, progress)
+        outcome = simulate(self._program, document, progress, begun)
         if outcome.result.verify is not None and outcome.result.verify.wrong_blocks:
             raise TrialFailed("the simulated stacks read wrong data: a bug of iotax", outcome.log)
         return replace(outcome, result=self._recorded(outcome.result, settings))
-
-    def close(self) -> None:
-        pass
 
     def _recorded(self, result: TrialResult, settings: Settings) -> TrialResult:
         """With its facts, and processors that are simulated."""
@@ -87,10 +102,10 @@ def _about(name: str) -> dict[str, Any]:
     return about | table.model_dump(mode="json", exclude_none=True)
 
 
-def simulate(program: Path, document: dict[str, Any], progress: Progress) -> Outcome:
+def simulate(program: Path, document: dict[str, Any], progress: Progress, begun: Begun = lambda _: None) -> Outcome:
     """Runs one to its end. Raises TrialFailed."""
     timeouts = Timeouts(None, connect_s=_SILENCE_S, silence_s=_SILENCE_S)
-    return outcomes_of(program, "simulate", document, progress, timeouts=timeouts)[""]
+    return outcomes_of(program, "simulate", document, progress, timeouts=timeouts, begun=begun)[""]
 
 
 def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:
