@@ -157,9 +157,10 @@ def _write(path: Path, read: _Read, label: str) -> tuple[int, int]:
 
 def _say(read: _Read, path: Path, run: int, new: int) -> None:
     from iotax.cli.summary import print_summary
+    from iotax.collected import study_data
 
     with Notebook(path) as notebook:
-        print_summary(notebook, run)
+        print_summary(study_data(notebook, run))
     for each in read.notes[:_SHOWN_MAX]:
         say(f"note: {each}")
     if len(read.notes) > _SHOWN_MAX:

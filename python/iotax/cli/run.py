@@ -203,8 +203,9 @@ def _nothing_run(notebook: Notebook, run: int) -> str:
 def _print(study: Study, notebook: Notebook, summary: Ending) -> None:
     from iotax.cli.kernels import print_kernels
     from iotax.cli.summary import print_summary
+    from iotax.collected import study_data
 
-    print_summary(notebook, summary.run)
+    print_summary(study_data(notebook, summary.run))
     print_kernels(study)
     typer.echo(f"Notebook: {notebook.path}")
     if summary.failed:

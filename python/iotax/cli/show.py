@@ -34,17 +34,19 @@ def show(path: Path | None, run: int | None, document: Path | None) -> None:
 
 
 def _show(notebook: Notebook, run: int | None) -> None:
+    from iotax.collected import study_data
+
     chosen = notebook.run(run)
-    trials, attempts = notebook.trials(chosen.id), notebook.attempts(chosen.id)
+    data = study_data(notebook, chosen.id)
     typer.echo(f"{notebook.path}")
     for each in notebook.runs():
         started = datetime.datetime.fromtimestamp(each.started_unix_ns / 1e9).astimezone()
         shown = "→" if each.id == chosen.id else " "
         label = f" [{each.label}]" if each.label else ""
         typer.echo(f"{shown} run {each.id}: {each.name}{label}, started {started:%Y-%m-%d %H:%M:%S %Z}")
-    done = sum(1 for attempt in attempts if attempt.status == "done")
-    typer.echo(f"{done} of {len(trials)} trials are done.")
-    for attempt in attempts:
+    done = sum(1 for attempt in data.attempts if attempt.status == "done")
+    typer.echo(f"{done} of {len(data.planned)} trials are done.")
+    for attempt in data.attempts:
         if attempt.status != "done":
             reason = f": {attempt.reason}" if attempt.reason else ""
             typer.echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}{reason}")
@@ -53,8 +55,8 @@ def _show(notebook: Notebook, run: int | None) -> None:
     if done:
         from iotax.cli.summary import print_summary
 
-        print_summary(notebook, chosen.id)
-        for line in connections(attempts):
+        print_summary(data)
+        for line in connections(data.attempts):
             console().print(Text(line), soft_wrap=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
-from iotax.analysis import RESPONSES, CellSummary, Severity, Summary, summarise
+from iotax.analysis import RESPONSES, CellSummary, Severity, StudyData, Summary, summarise
 from iotax.analysis.precision import half_width_percent, precisions
 from iotax.cli.agreed import agreed
 from iotax.cli.console import console
@@ -20,9 +20,8 @@ from iotax.wording import SIMULATED, answer, clients, inside, link, measuring, p
 _RESPONSES = {response.key: response for response in RESPONSES}
 
 
-def print_summary(notebook: Notebook, run: int) -> None:
+def print_summary(data: StudyData) -> None:
     """Geometric means over the runs of each treatment; the baseline is 100, with the 95 % interval of the ratio."""
-    data = study_data(notebook, run)
     out, found = console(), search.sentences(data.study, data.attempts)
     if not data.measured:
         for line in found:

@@ -19,6 +19,7 @@ from iotax.cli.aa import _document, _twin
 from iotax.cli.app import app
 from iotax.cli.loading import load
 from iotax.cli.summary import print_summary
+from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.wording import span
 from report.factory import PATHS, QUICK, Simulation, study, write_notebook
@@ -195,7 +196,7 @@ def test_a_run_of_which_all_is_left_out_says_so_on_the_terminal(tmp_path: Path, 
     every = [f"{protocol}/r{replicate}" for protocol in ("nfs3", "iscsi") for replicate in (1, 2, 3)]
     path = write_notebook(tmp_path / "a.iotax", Simulation(wrong_data=every).data(of))
     with Notebook(path) as notebook:
-        print_summary(notebook, notebook.runs()[-1].id)
+        print_summary(study_data(notebook))
     assert "6 of 6 measured runs are excluded by the rules that the study set beforehand" in capsys.readouterr().out
 
 
