@@ -1,10 +1,14 @@
-"""The engine, where real machines can be had; a place for programs of a test's own."""
+"""The engine and two guests, where real machines can be had; a place for programs of a test's own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from iotax.labs.vm.guests import Guests
+from iotax.labs.vm.image import Image, build
 
 from .needed import require
 
@@ -12,6 +16,18 @@ from .needed import require
 @pytest.fixture
 def engine() -> Path:
     return require()
+
+
+@pytest.fixture
+def image(engine: Path) -> Image:
+    return build(engine, lambda _: None)
+
+
+@pytest.fixture
+def guests(image: Image) -> Iterator[Guests]:
+    both = Guests(image, accelerator="tcg", clock="host", volume_bytes=16 << 20)
+    yield both
+    both.close()
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
-from iotax.labs.vm.image import ENGINE, Image, build
+from iotax.labs.vm.image import ENGINE, Image
 from iotax.labs.vm.qemu import Machine
 from iotax.places.waiting import wait_for
 
@@ -20,18 +19,6 @@ from .studies import machines_of, with_machines_up
 from .test_kernels import STUDY
 
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture
-def image(engine: Path) -> Image:
-    return build(engine, lambda _: None)
-
-
-@pytest.fixture
-def guests(image: Image) -> Iterator[Guests]:
-    both = Guests(image, accelerator="tcg", clock="host", volume_bytes=16 << 20)
-    yield both
-    both.close()
 
 
 def test_a_refusal_silence_and_a_panic_are_told_in_the_kernels_words(guests: Guests) -> None:

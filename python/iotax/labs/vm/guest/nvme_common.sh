@@ -30,9 +30,11 @@ nvme_target_down() {
     rmdir $SUBSYSTEM/namespaces/1 $SUBSYSTEM || die "NVMe subsystem teardown"
 }
 
-# nvme_connect OPTIONS: what `nvme connect` writes, by hand.
+# nvme_connect OPTIONS: what `nvme connect` writes, by hand. The clocks of emulated guests run apart: a target waits for five seconds of
+# its own for what the initiator sends within two and a half of its own, gives it up, and the initiator is away for ten. A kernel
+# takes its default for 0.
 nvme_connect() {
-    _options="$1,nqn=$NQN,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID"
+    _options="$1,nqn=$NQN,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID,keep_alive_tmo=3600"
     [ -z "$IO_QUEUES" ] || _options="$_options,nr_io_queues=$IO_QUEUES"
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"

@@ -78,11 +78,18 @@ initiator_up() {
         echo 1 >$CONTROLLER/enabled || die "the FCoE port cannot be enabled"
         until_true 20 sh -c "[ \$(ls -d /sys/block/sd? 2>/dev/null | wc -l) -gt $path ]" || die "no disk came over FC"
     done
+    patience
     if [ "${PATHS:-1}" = 1 ]; then
         block_device '/dev/sd?' || die "the disk over FC has no size"
     else
         multipath_up
     fi
+}
+# patience: a port takes another for gone that is silent for 20 s of its own clock (a VN2VN beacon comes every 8 s), and emulated
+# guests' clocks run apart. It is back with the next beacon; until then I/O waits, and no disk is given up.
+patience() {
+    for port in /sys/class/fc_remote_ports/rport*; do echo 600 >$port/dev_loss_tmo || die "no longer wait for a port"; done
+    for disk in /sys/block/sd?; do echo 600 >$disk/device/timeout || die "no longer wait for a disk"; done
 }
 initiator_down() {
     multipath_down
