@@ -38,9 +38,11 @@ _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]note[/]", "error": "[red]err
 def open_lab(study: Study, plan: Plan, destroy: list[str]) -> Lab:
     """The lab that the study names. Raises EngineError where there is no engine."""
     try:
-        return choice.open_lab(study, plan, destroy)
+        lab = choice.open_lab(study, plan, destroy)
     except ValueError as error:
         leave(Exit.USAGE, f"--destroy {error}")
+    lab.tell = lambda said: typer.echo(said, err=True)
+    return lab
 
 
 def planned(study: Study) -> Plan:

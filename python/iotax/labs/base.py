@@ -144,6 +144,9 @@ class LabUnusable(Exception):  # noqa: N818 - an outcome, not a bug
 class Lab(ABC):
     """Runs trials of one study, one after another."""
 
+    tell: Callable[[str], None] = staticmethod(lambda _: None)
+    """Hears what is waited for, also where no progress is asked for."""
+
     @abstractmethod
     def check(self) -> list[CheckItem]:
         """Looks whether every treatment can run. Writes nothing anywhere."""

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import cloudpickle
 import dask
-from distributed import Client
+from distributed import Client, Scheduler
 from distributed.security import Security
 
 from iotax.engine import EngineError
@@ -29,7 +29,8 @@ from iotax.places import agent
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
 from iotax.places.host import HostPlace
 from iotax.places.piped import STOP_S, Piped
-from iotax.study.hosts import Host, Tls
+from iotax.places.slurm import Contact, Jobs
+from iotax.study.hosts import Cluster, Host, Slurm, SlurmCluster
 
 CONNECT_S = 15.0
 SILENCE_S = 15.0
@@ -38,7 +39,9 @@ _WATCH_S = 0.5
 """How often a call that waits looks whether the scheduler is still there."""
 _POLL_S = 5.0
 """How long a call waits for what a child writes."""
-_PART_BYTES = 4 << 20
+_PART_BYTES = 256 << 10
+"""A worker takes no message of more than half of the memory that it is allowed, which Slurm says is 1 MiB where nobody
+told it how much its nodes have."""
 _LINE_BYTES_MAX = 64 << 20
 
 
@@ -109,10 +112,18 @@ class Agent:
 class Workers:
     """A scheduler, and which worker each host of the study is."""
 
-    def __init__(self, scheduler: str, tls: Tls | None, names: frozenset[str]) -> None:
-        """`names` are those of all hosts: a worker with one of them is no other host."""
-        self._scheduler, self._tls, self._names = scheduler, tls, names
+    def __init__(
+        self,
+        cluster: Cluster | SlurmCluster,
+        hosts: Sequence[Host],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`hosts` are all of the study: a worker with the name of one is no other host. `tell` hears what is waited
+        for."""
+        self._names = frozenset(host.name for host in hosts)
         self._client: Client | None = None
+        self._started = _Started(cluster.slurm, hosts, tell) if isinstance(cluster, SlurmCluster) else None
+        self._scheduler, self._security = ("", None) if isinstance(cluster, SlurmCluster) else _given(cluster)
         self._taken: dict[str, str] = {}
         """Address of a worker → the host that it is."""
         self._known: list[Worker] = []
@@ -122,6 +133,11 @@ class Workers:
 
     async def agent(self, host: Host) -> Agent:
         """On the worker of a host, with nothing of its own running yet. Raises HostFault."""
+        if self._started is not None:
+            async with self._one_at_a_time:
+                self._scheduler, self._security = await self._started.scheduler(host)
+            if await self._started.bring(host):
+                self._known_s = 0.0
         try:
             async with asyncio.timeout(CONNECT_S + COMMAND_S):
                 async with self._one_at_a_time:
@@ -137,6 +153,14 @@ class Workers:
             raise HostFault(host.name, f"its Dask worker was lost: {error}") from error
 
     async def close(self) -> None:
+        """Also ends the workers that were started for the study."""
+        try:
+            await self._let_go()
+        finally:
+            if self._started is not None:
+                await self._started.close()
+
+    async def _let_go(self) -> None:
         self._taken.clear()
         self._known_s = 0.0
         if self._client is not None:
@@ -148,17 +172,11 @@ class Workers:
     async def _connected(self) -> Client:
         if self._client is not None and self._client.status == "running":
             return self._client
-        await self.close()
-        # What it would say of a lost scheduler, the attempt that fails says.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        await self._let_go()
+        _quiet()
         asked: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "timeout": CONNECT_S}
-        if self._tls is not None:
-            asked["security"] = Security(
-                tls_ca_file=self._tls.ca,
-                tls_client_cert=self._tls.cert,
-                tls_client_key=self._tls.key,
-                require_encryption=True,
-            )
+        if self._security is not None:
+            asked["security"] = self._security
         try:
             self._client = await Client(self._scheduler, **asked)
         except (OSError, ValueError, TypeError) as error:
@@ -209,6 +227,102 @@ class Workers:
             made = Agent(client, self._scheduler, worker, future, await future)
             made.pid = await made.call("pid")
         return made
+
+
+class _Started:
+    """A scheduler of our own, in this process, and the jobs whose workers come to it.
+
+    Both sides prove themselves by a certificate made for this study: nobody else can have the workers run anything.
+    """
+
+    def __init__(self, asked: Slurm, hosts: Sequence[Host], tell: Callable[[str], None]) -> None:
+        self._asked, self._hosts = asked, hosts
+        self._jobs = Jobs(asked, tell)
+        self._scheduler: Scheduler | None = None
+        self._security = Security.temporary()
+
+    async def scheduler(self, host: Host) -> tuple[str, Security]:
+        """Started where it is not yet, for this host or another one. Raises HostFault."""
+        if self._scheduler is None:
+            _quiet()
+            try:
+                address = self._asked.address or await _address_towards(self._hosts)
+                # Pages over HTTP, which ask for no certificate, are for nobody.
+                with dask.config.set({"distributed.scheduler.http.routes": []}):
+                    made = Scheduler(
+                        protocol="tls", host=address, port=0, security=self._security, dashboard=False,
+                        dashboard_address="127.0.0.1:0",
+                    )  # fmt: skip
+                self._scheduler = await made
+            except EngineError as error:
+                raise HostFault(host.name, error.message, error.kind) from error
+            except (OSError, ValueError) as error:
+                said = f"no Dask scheduler can be started on this machine: {error}"
+                raise HostFault(host.name, said, "usage") from error
+        return self._scheduler.address, self._security
+
+    async def bring(self, host: Host) -> bool:
+        """Until the host's worker is there; whether it had to be waited for. Raises HostFault."""
+        scheduler = self._scheduler
+        assert scheduler is not None, "jobs come to it"
+
+        def there() -> bool:
+            return any(str(each.name) == host.name for each in scheduler.workers.values())
+
+        if there():
+            return False
+        tls = self._security.get_tls_config_for_role("worker")
+        settings = {
+            "COMM__TLS__CA_FILE": tls["ca_file"],
+            "COMM__TLS__WORKER__CERT": tls["cert"],
+            "COMM__TLS__WORKER__KEY": tls["key"],
+            "COMM__REQUIRE_ENCRYPTION": "True",
+            # It samples its own threads a hundred times a second.
+            "WORKER__PROFILE__ENABLED": "False",
+            "WORKER__HTTP__ROUTES": "[]",
+        }
+        environment = {f"DASK_DISTRIBUTED__{name}": str(value) for name, value in settings.items()}
+        await self._jobs.bring(host.name, Contact(scheduler.address, environment), there)
+        return True
+
+    async def close(self) -> None:
+        try:
+            if self._scheduler is not None:
+                scheduler, self._scheduler = self._scheduler, None
+                with contextlib.suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(STOP_S):
+                        await scheduler.close()
+        finally:
+            await self._jobs.close()
+
+
+def _given(cluster: Cluster) -> tuple[str, Security | None]:
+    """Address and certificates of a scheduler that runs already."""
+    if cluster.tls is None:
+        return cluster.scheduler, None
+    files = {"tls_ca_file": cluster.tls.ca, "tls_client_cert": cluster.tls.cert, "tls_client_key": cluster.tls.key}
+    return cluster.scheduler, Security(**files, require_encryption=True)
+
+
+def _quiet() -> None:
+    """What Dask would say of a lost scheduler or worker, the attempt that fails says."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+async def _address_towards(hosts: Sequence[Host]) -> str:
+    """Of this machine, on the way to the first host whose address is known. Raises EngineError."""
+    loop = asyncio.get_running_loop()
+    for host in hosts:
+        with contextlib.suppress(OSError):
+            found = await loop.getaddrinfo(host.address or host.name, 1, type=socket.SOCK_DGRAM)
+            family, *_, there = found[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(there)  # sends nothing
+                return str(probe.getsockname()[0])
+    said = (
+        "no host's name leads to an address here: say `address:` under `slurm`, which the nodes reach this machine by"
+    )
+    raise EngineError("usage", said)
 
 
 async def workers_of(client: Client) -> list[Worker]:

@@ -99,7 +99,33 @@ class Cluster(Section):
         return self
 
 
+class Slurm(Section):
+    """A job for each host: the node of its name is asked for whole, and runs a Dask worker until the study ends."""
+
+    options: list[Annotated[str, Field(pattern=r"^--?[A-Za-z]")]] = Field(default=[])
+    """For sbatch, such as --partition=bench or --account=storage."""
+    python: str | None = None
+    """On the nodes, with `distributed` and iotax's own minor version; iotax's own by its path when not given, which
+    takes a file system that all share."""
+    setup: list[str] = Field(default=[])
+    """Lines of shell before the worker starts, such as module load python."""
+    address: str | None = None
+    """IP address of this machine that the nodes reach; the one on the way to the first host when not given."""
+    time: Duration = 4 * 3600 * 1_000_000_000
+    """Limit of each job. A longer study asks for another one then, and repeats the trial."""
+    wait: Duration = 3600 * 1_000_000_000
+    """How long a job may wait in the queue."""
+
+
+class SlurmCluster(Section):
+    """Dask workers that iotax starts by Slurm."""
+
+    slurm: Slurm
+
+
 def _kind(given: object) -> str:
+    if isinstance(given, SlurmCluster) or (isinstance(given, dict) and "slurm" in given):
+        return "[slurm]"
     return "[cluster]" if isinstance(given, dict | Cluster) else "[ssh]"
 
 
@@ -114,9 +140,13 @@ class Hosts(Section):
     hypervisors: list[_NAME | Hypervisor] = Field(default=[])
     """Hosts that the initiators run on, where they are virtual: names, or {name: esx1, kind: esxi, user: root}."""
     cluster: Annotated[
-        Annotated[Literal["ssh"], Tag("[ssh]")] | Annotated[Cluster, Tag("[cluster]")], Discriminator(_kind)
+        Annotated[Literal["ssh"], Tag("[ssh]")]
+        | Annotated[Cluster, Tag("[cluster]")]
+        | Annotated[SlurmCluster, Tag("[slurm]")],
+        Discriminator(_kind),
     ] = "ssh"
-    """How the hosts are reached: ssh, or by Dask workers that run on them, as {scheduler: "tcp://10.0.0.1:8786"}."""
+    """How the hosts are reached: ssh, by Dask workers that run on them, as {scheduler: "tcp://10.0.0.1:8786"}, or by
+    those that iotax starts itself, as {slurm: {options: [--partition=bench]}}."""
     driver: Driver = "auto"
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
     threads: Annotated[int, Field(ge=1)] = 1

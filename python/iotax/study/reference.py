@@ -69,6 +69,7 @@ def reference() -> str:
         ("lab: {hosts: {hypervisors: [{…}]}}", "Hypervisor"),
         ("lab: {hosts: {cluster: {…}}}", "Cluster"),
         ("lab: {hosts: {cluster: {tls: {…}}}}", "Tls"),
+        ("lab: {hosts: {cluster: {slurm: {…}}}}", "Slurm"),
         ("connection: {chap: {…}}", "Chap"),
         ("connection: {chap: {mutual: {…}}}", "Secret"),
         ("connection: {dhchap: {…}}", "DhChap"),

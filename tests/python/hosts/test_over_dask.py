@@ -17,7 +17,7 @@ from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.notebook import Notebook
 from iotax.places import HostFault
-from iotax.study.hosts import Host
+from iotax.study.hosts import Cluster, Host
 from iotax.study.read import read_study
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
@@ -207,7 +207,7 @@ def test_a_host_without_a_worker_is_named_before_anything_runs(cluster: DaskHost
 
 
 def test_commands_of_a_host_say_how_they_ended(cluster: DaskHosts) -> None:
-    known = Workers(cluster.address, None, frozenset({"h1"}))
+    known = Workers(Cluster(scheduler=cluster.address), [Host(name="h1")])
     place = OnWorker(Host(name="h1"), known)
 
     async def all_of_it() -> None:

@@ -85,11 +85,15 @@ def test_places_know_no_lab_and_labs_reach_hosts_through_them_alone() -> None:
         for each in (
             "host.py imports iotax.study.hosts",
             "host.py imports iotax.study.hosts.Host",
+            "slurm.py imports iotax.study.hosts",
+            "slurm.py imports iotax.study.hosts.Slurm",
             "ssh.py imports iotax.study.hosts",
             "ssh.py imports iotax.study.hosts.Host",
             "workers.py imports iotax.study.hosts",
+            "workers.py imports iotax.study.hosts.Cluster",
             "workers.py imports iotax.study.hosts.Host",
-            "workers.py imports iotax.study.hosts.Tls",
+            "workers.py imports iotax.study.hosts.Slurm",
+            "workers.py imports iotax.study.hosts.SlurmCluster",
         )
     ]
     hosts = PACKAGE / "labs" / "hosts" / "esxtop.py"

@@ -35,10 +35,17 @@ def test_a_scheduler_is_kept_in_the_notebook(given: str) -> None:
     assert isinstance(kept, dict) and kept["scheduler"] in given
 
 
+def test_how_slurm_is_asked_is_kept_in_the_notebook() -> None:
+    kept = dumped("{slurm: {options: [--partition=bench]}}")["cluster"]
+    assert isinstance(kept, dict) and kept["slurm"]["options"] == ["--partition=bench"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ("dask", "lab.hosts.cluster: found 'dask'; one of ssh is meant"),
+        ("{slurm: {options: [bench]}}", "lab.hosts.cluster.slurm.options"),
+        ("{slurm: {}, scheduler: 'tcp://s:8786'}", "lab.hosts.cluster.scheduler"),
         ("{scheduler: '10.0.0.1:8786'}", "write it as tcp://HOST:PORT or tls://HOST:PORT"),
         ("{scheduler: 'tls://s:8786'}", "belongs to a scheduler at tls://"),
         (f"{{scheduler: 'tcp://s:8786', {TLS}}}", "belongs to a scheduler at tls://"),

@@ -67,7 +67,7 @@ class HostsLab(Lab):
         self.study = study
         self._spec: Hosts = study.lab.hosts
         self._binary = Binary(program)
-        self._reached_by = Reach(self._spec)
+        self._reached_by = Reach(self._spec, self._told)
         place, over_ssh = self._reached_by.place, self._reached_by.over_ssh
         self._initiators = [place(host) for host in self._spec.initiator_hosts()]
         self._targets = [place(host) for host in self._spec.target_hosts()]
@@ -109,6 +109,7 @@ class HostsLab(Lab):
         return wait_for(self._clean())
 
     def prepare(self, progress: Progress) -> None:
+        self.tell = lambda said: progress(Step(said))
         progress(Step(f"connecting to {counted(len(self._places()), 'host')}"))
         findings = self.check()
         if any(each.kind in ("error", "refused") for each in findings):
@@ -167,6 +168,7 @@ class HostsLab(Lab):
         return Background(block=block, started_unix_ns=started_ns, duration_ns=runtime_ns, cpu=CpuUse(parts))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
+        self.tell = lambda said: progress(Step(said))
         self._enter(trial.block)
         self._hook("before trial", trial)
         try:
@@ -224,6 +226,10 @@ class HostsLab(Lab):
 
     def closing(self) -> Closing:
         return Closing("\n".join(self._hooks.take()), tuple(self._left))
+
+    def _told(self, said: str) -> None:
+        """Who hears it may change."""
+        self.tell(said)
 
     def _enter(self, block: int) -> None:
         """Runs what belongs between two blocks. Raises TrialFailed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from iotax.places.host import HostPlace
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 class Reach:
     """Of one study."""
 
-    def __init__(self, spec: Hosts) -> None:
+    def __init__(self, spec: Hosts, tell: Callable[[str], None]) -> None:
+        """`tell` hears what is waited for."""
         self._handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
-        self._workers = _workers(spec)
+        self._workers = _workers(spec, tell)
 
     def place(self, host: Host) -> HostPlace:
         """A host on which the engine runs."""
@@ -38,11 +40,10 @@ class Reach:
             await self._workers.close()
 
 
-def _workers(spec: Hosts) -> Workers | None:
+def _workers(spec: Hosts, tell: Callable[[str], None]) -> Workers | None:
     """None where the hosts are reached over SSH, which takes no Dask."""
     if spec.cluster == "ssh":
         return None
     from iotax.places.workers import Workers  # noqa: PLC0415
 
-    names = frozenset(host.name for host in spec.hosts())
-    return Workers(spec.cluster.scheduler, spec.cluster.tls, names)
+    return Workers(spec.cluster, spec.hosts(), tell)
