@@ -13,7 +13,7 @@ import pytest
 from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
-from iotax.notebook import Notebook
+from iotax.notebook import Notebook, NotebookError
 from iotax.records import NfsAgreed
 from iotax.study.read import read_study
 
@@ -178,29 +178,66 @@ def test_two_studies_do_not_share_a_host(network: Network, fakes: dict[str, Path
     assert first.run(trial_of(text, "nfs"), quiet).result.ios > 0
 
 
-def test_a_killed_controller_leaves_nothing_on_hosts_and_the_study_goes_on(
+@pytest.fixture
+def command(
     network: Network, fakes: dict[str, Path], real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> list[str]:
+    """`iotax run` of both paths, into the notebook `n.iotax`."""
     del real_engine
     monkeypatch.setenv("HOME", str(network.folder / "home"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    study, notebook = tmp_path / "paths.yaml", tmp_path / "n.iotax"
+    study = tmp_path / "paths.yaml"
     study.write_text(written(network, fakes, replicates=1))
-    command = [sys.executable, "-m", "iotax", "run", str(study), "--notebook", str(notebook), "--no-report"]
-    mounts = network.folder / "fake-h1/proc/self/mounts"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    notebook = str(tmp_path / "n.iotax")
+    return [sys.executable, "-m", "iotax", "run", str(study), "--notebook", notebook, "--no-report"]
+
+
+def is_under_way(notebook: Path) -> bool:
+    """Whether a trial has begun and not ended."""
+    try:
+        with Notebook(notebook) as reader:
+            return any(each.status == "running" for each in reader.attempts())
+    except NotebookError:  # not yet begun
+        return False
+
+
+def ended_in_a_trial(command: list[str], sent: signal.Signals, network: Network) -> tuple[int, str]:
+    """Sends a signal to a run while a path is up and under load: its exit status, and what it said."""
+    notebook = Path(command[command.index("--notebook") + 1])
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_for(notebook.exists, "the notebook")
-            wait_for(lambda: mounts.read_text() and len(network.processes("h1", " session")) > 1, "a trial")
+            wait_for(lambda: is_under_way(notebook) and len(network.processes("h1", " session")) > 1, "a trial")
         finally:
-            process.send_signal(signal.SIGKILL)
-    wait_for(lambda: nothing_left(network), "the hosts to take everything down")
+            process.send_signal(sent)
+        _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def goes_on(command: list[str], notebook: Path) -> bool:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     with Notebook(notebook) as reader:
-        finished = {each.trial.id for each in reader.attempts() if each.status == "done"}
-    assert len(finished) == 2
+        return len({each.trial.id for each in reader.attempts() if each.status == "done"}) == 2
+
+
+def test_a_killed_controller_leaves_nothing_on_hosts_and_the_study_goes_on(
+    network: Network, command: list[str], tmp_path: Path
+) -> None:
+    ended_in_a_trial(command, signal.SIGKILL, network)
+    wait_for(lambda: nothing_left(network), "the hosts to take everything down")
+    assert goes_on(command, tmp_path / "n.iotax")
     assert nothing_left(network)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_controller_has_taken_everything_down_before_it_ends(
+    network: Network, command: list[str], tmp_path: Path, sent: signal.Signals
+) -> None:
+    status, said = ended_in_a_trial(command, sent, network)
+    assert nothing_left(network)
+    assert status == 130, said
+    assert "run the same command again to continue" in said
+    assert goes_on(command, tmp_path / "n.iotax")
 
 
 def test_what_was_left_is_taken_down_by_the_next_start_and_by_clean(
