@@ -1,17 +1,15 @@
 //! An NVMe/TCP I/O queue and an admin queue, connected.
 
 use iotax_proto::{
-    Initiator, Instant, Io, Payload, Target,
+    Initiator, Instant, Target,
     nvme::auth::{DhGroup, Entropy, Host, HostConfig, Policy, Secret},
     nvme_tcp::{AdminQueue, IoQueue, TargetConfig, TargetQueue},
 };
 
 use crate::{
     nvme_support::{BLOCK, Cut, Pair, Recorder, Server, admin, connect_config, connect_with, io},
-    pieces,
+    peers::{assert_each_once, feed_initiator, feed_target, ios, pieces, submit},
 };
-
-const IOS: usize = 4;
 
 fn config() -> TargetConfig {
     TargetConfig { in_capsule_bytes: BLOCK as u32, max_h2c_data_bytes: 4096, ..TargetConfig::default() }
@@ -22,14 +20,6 @@ fn connected(server: &mut Server) -> (Pair<AdminQueue>, Pair<IoQueue>) {
     let controller = session.host.controller().expect("ready").clone();
     let pair = io(server, &connect_config(), &controller, 1, &config(), Cut::Never);
     (session, pair)
-}
-
-fn submit(pair: &mut Pair<IoQueue>) {
-    let write = |blocks: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; blocks * BLOCK]) };
-    let ios = [write(1), Io::Read { offset: 0, len: 4 * BLOCK as u32 }, write(20), Io::Flush];
-    for (tag, io) in (0..).zip(ios) {
-        pair.host.submit(pair.now, tag, io).expect("a credit");
-    }
 }
 
 const SECRET: &str = "DHHC-1:01:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWYOtVl3:";
@@ -52,7 +42,6 @@ fn guarded_target(data: &[u8]) {
     let mut server = guarded();
     let mut target = TargetQueue::new(Instant(0), config());
     feed(&mut target, &mut server, data);
-    target.disconnected(Instant(2), &mut server);
     assert_eq!(server.subsystem.0.borrow().controller_count(), 0, "no controller is left behind");
 }
 
@@ -88,32 +77,16 @@ pub fn target(data: &[u8]) {
 }
 
 fn feed(target: &mut TargetQueue, server: &mut Server, data: &[u8]) {
-    for piece in pieces(data) {
-        if target.receive(Instant(1), piece, server).is_err() {
-            break;
-        }
-        server.complete_all(Instant(1), target);
-        Target::<Server>::transmit(target).take_bytes();
-    }
+    feed_target(target, server, data, |server| std::mem::take(&mut server.queued));
 }
 
 pub fn initiator(data: &[u8]) {
     let mut server = Server::new();
     let (_session, mut pair) = connected(&mut server);
-    submit(&mut pair);
+    submit(&mut pair.host, pair.now, ios());
     let mut events = Recorder::default();
-    for piece in pieces(data) {
-        if pair.host.receive(pair.now, piece, &mut events).is_err() {
-            break;
-        }
-        pair.host.transmit().take_bytes();
-    }
-    pair.host.disconnected(pair.now, &mut events);
-    let mut tags: Vec<_> = events.completions.iter().map(|(tag, _)| *tag).collect();
-    let completed = tags.len();
-    tags.sort_unstable();
-    tags.dedup();
-    assert_eq!((tags.len(), completed), (IOS, IOS), "each I/O completes once");
+    feed_initiator(&mut pair.host, pair.now, &mut events, data);
+    assert_each_once(events.completions.iter().map(|(tag, _)| *tag), ios().len());
 }
 
 /// What host and controller say to each other over those I/Os.
@@ -122,7 +95,7 @@ pub fn streams() -> (Vec<u8>, Vec<u8>) {
     let (_session, mut pair) = connected(&mut server);
     pair.to_target.clear();
     pair.to_host.clear();
-    submit(&mut pair);
+    submit(&mut pair.host, pair.now, ios());
     pair.run(&mut server).expect("no violation");
     (pair.to_target, pair.to_host)
 }

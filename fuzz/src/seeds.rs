@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use iotax_fuzz::{codecs, fcp, iscsi, nfs, nvme};
+use iotax_fuzz::{codecs, fc_nvme, fcp, iscsi, nfs, nvme};
 
 fn main() -> std::io::Result<()> {
     let whole = |stream: Vec<u8>| [&[0][..], &stream].concat();
@@ -24,6 +24,8 @@ fn main() -> std::io::Result<()> {
         ("nvme_initiator", both(nvme::streams().1)),
         ("fcp_target", both(fcp::streams().0)),
         ("fcp_initiator", both(fcp::streams().1)),
+        ("fc_nvme_target", both(fc_nvme::streams().0)),
+        ("fc_nvme_initiator", both(fc_nvme::streams().1)),
         ("nfs_target", both(nfs::streams().0)),
         ("nfs_initiator", both(nfs::answers())),
     ];

@@ -3,11 +3,11 @@
 
 mod counted;
 
-use std::{cell::RefCell, rc::Rc};
+use std::rc::Rc;
 
-use counted::{ALLOCATIONS, Events, Local, carry};
+use counted::{Local, NOW, Pair, Volume};
 use iotax_proto::{
-    Backend, Ending, Geometry, Initiator, Instant, Io, IoId, Payload, Started, Target, UnitId, UnitOp,
+    UnitId,
     fc_nvme::{
         Port, PortName,
         initiator::{self, Session},
@@ -19,47 +19,14 @@ use iotax_proto::{
     },
 };
 
-/// A volume that is one payload; an operation's offset is kept in its slot.
-struct Volume {
-    bytes: Payload,
-    offsets: [u64; 512],
+struct Export {
     subsystem: Rc<Local<Subsystem>>,
     logins: Rc<Local<Logins>>,
 }
 
-impl Backend for Volume {
-    fn geometry(&self, _unit: UnitId) -> Option<Geometry> {
-        let size_bytes = self.bytes.len() as u64;
-        Some(Geometry { size_bytes, block_size: 512, max_io_bytes: 1 << 20, read_only: false })
-    }
-
-    fn start(&mut self, _now: Instant, id: IoId, _unit: UnitId, op: UnitOp) -> Started {
-        match op {
-            UnitOp::Read { offset, len, .. } => {
-                Started::Done(Ok(Some(self.bytes.slice(offset as usize, len as usize))))
-            }
-            UnitOp::Write { offset, .. } => {
-                self.offsets[id as usize] = offset;
-                Started::NeedData
-            }
-            _ => Started::Done(Ok(None)),
-        }
-    }
-
-    fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
-        self.bytes.copy_in(self.offsets[id as usize] as usize + offset as usize, bytes);
-    }
-
-    fn finish(&mut self, _now: Instant, _id: IoId) -> Started {
-        Started::Done(Ok(None))
-    }
-
-    fn abort(&mut self, _id: IoId, _: Option<Ending>) {}
-}
-
-impl NvmeBackend for Volume {
+impl NvmeBackend for Volume<Export> {
     fn subsystem(&mut self, _subnqn: &str, _hostnqn: &str) -> Result<Admission, Refusal> {
-        Ok(Admission { subsystem: self.subsystem.clone(), auth: None, address: [127, 0, 0, 1].into() })
+        Ok(Admission { subsystem: self.export.subsystem.clone(), auth: None, address: [127, 0, 0, 1].into() })
     }
 
     fn random(&mut self, bytes: &mut [u8]) {
@@ -71,9 +38,14 @@ impl NvmeBackend for Volume {
     }
 }
 
-impl FcNvmeBackend for Volume {
+impl FcNvmeBackend for Volume<Export> {
     fn port_login(&mut self, _initiator: PortName, target: PortName) -> Result<LoginGrant, LoginRefusal> {
-        Ok(LoginGrant { logins: self.logins.clone(), node_name: target, address: [127, 0, 0, 1].into() })
+        Ok(LoginGrant {
+            logins: self.export.logins.clone(),
+            node_name: target,
+            address: [127, 0, 0, 1].into(),
+            device: (),
+        })
     }
 
     fn notify_others(&mut self) {}
@@ -84,47 +56,11 @@ fn reads_and_writes_allocate_nothing() {
     let mut subsystem = Subsystem::new(SubsystemConfig::new("nqn.s"));
     let (nguid, uuid, eui64) = ([1; 16], [2; 16], [3; 8]);
     subsystem.put_namespace(Namespace { nsid: 1, unit: UnitId(1), nguid, uuid, eui64 });
-    let mut volume = Volume {
-        bytes: Payload::from_vec(vec![0; 1 << 20]),
-        offsets: [0; 512],
-        subsystem: Rc::new(Local(RefCell::new(subsystem))),
-        logins: Rc::new(Local(RefCell::new(Logins::default()))),
-    };
-    let now = Instant(0);
+    let volume = Volume::new(Export { subsystem: Local::new(subsystem), logins: Local::new(Logins::default()) });
     // Small bursts and few credits, so that sequences wait and writes take several bursts.
     let port = Port { credit: 16, ..Port::new(PortName(1), PortName(1)) };
-    let mut target = Connection::new(now, Config { port, burst_len: 16384, ..Config::default() });
-    let mut session =
-        Session::new(now, initiator::Config::new(port, PortName(2), SessionConfig::new("nqn.s", "nqn.h", [7; 16])));
-    let (mut events, mut wire) = (Events::default(), Vec::new());
-    let mut turn = |session: &mut Session, events: &mut Events| {
-        while !session.transmit().is_empty() {
-            carry(session.transmit(), &mut wire);
-            target.receive(now, &wire, &mut volume).unwrap();
-            carry(Target::<Volume>::transmit(&mut target), &mut wire);
-            session.receive(now, &wire, events).unwrap();
-        }
-    };
-    turn(&mut session, &mut events);
-    assert!(events.ready);
-    let data = Payload::from_vec(vec![7; 65536]);
-    let mut before = 0;
-    for round in 0..20 {
-        // The first rounds bring queues and buffers to their size.
-        if round == 10 {
-            before = ALLOCATIONS.get();
-        }
-        for tag in 0..32 {
-            let offset = u64::from(tag) * 512;
-            let len = if tag % 8 == 0 { 65536 } else { 4096 };
-            let io = match tag % 2 {
-                0 => Io::Write { offset, data: data.slice(0, len) },
-                _ => Io::Read { offset, len: len as u32 },
-            };
-            session.submit(now, tag, io).unwrap();
-        }
-        turn(&mut session, &mut events);
-    }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert_eq!(events.completed, 20 * 32);
+    let target = Connection::new(NOW, Config { port, burst_len: 16384, ..Config::default() });
+    let config = SessionConfig::new("nqn.s", "nqn.h", [7; 16]);
+    let session = Session::new(NOW, initiator::Config::new(port, PortName(2), config));
+    Pair::new(session, target, volume).ready().assert_nothing_is_allocated();
 }

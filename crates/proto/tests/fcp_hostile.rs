@@ -8,8 +8,10 @@ use fcp_support::{FcBackend, INITIATOR, Pair, TARGET, config, target_config};
 use iotax_proto::{
     Initiator, Instant, Io, IoError, Payload, Target, Violation, ViolationKind,
     fc::{
-        Header, Link, OxId, PortId, RxId, Special, bls,
+        Header, Link, OxId, PortId, RxId, Special, bls, els,
+        encapsulation::{self, BEFORE_DATA, Kind},
         frame::{f_ctl, kind, r_ctl},
+        login,
     },
     fcp::{Command, TransferReady, target_side::Connection},
 };
@@ -30,6 +32,12 @@ fn write(link: &mut Link, ox_id: u16, len: u32) {
     let mut command = Command { writes: true, data_len: len, ..Command::default() };
     command.cdb[0] = 0x2a;
     command.cdb[8] = (len / 512) as u8;
+    link.send(Header { ox_id: OxId(ox_id), ..Command::header() }, &command.encode());
+}
+
+fn read(link: &mut Link, ox_id: u16) {
+    let mut command = Command { reads: true, data_len: 512, ..Command::default() };
+    (command.cdb[0], command.cdb[8]) = (0x28, 1);
     link.send(Header { ox_id: OxId(ox_id), ..Command::header() }, &command.encode());
 }
 
@@ -97,15 +105,35 @@ fn a_gap_in_a_sequence_ends_the_connection() {
 }
 
 #[test]
+fn a_logout_is_answered_however_little_credit_there_is() {
+    let mut pair = Pair::ready(config(4, 512), target_config(1024, 512, 4096), FcBackend::new(1 << 16), Cut::Whole);
+    let mut link = peer();
+    for ox_id in 0..5 {
+        read(&mut link, ox_id);
+    }
+    write(&mut link, 5, 1024);
+    login::logout(INITIATOR, &mut link);
+    data(&mut link, 5, 0, &[1; 1024]);
+    let mut sent = to_target(&mut pair, &mut link).unwrap();
+    // Data and response of each read, XFER_RDY of the write, which is forgotten with its command, and LS_ACC.
+    for _ in 4..11 {
+        assert!(!Target::<FcBackend>::is_closing(&pair.target));
+        link.transmit.put(&encapsulation::encode(Kind::Ready(1)));
+        sent = to_target(&mut pair, &mut link).unwrap();
+    }
+    assert!(Target::<FcBackend>::is_closing(&pair.target));
+    assert_eq!(sent[BEFORE_DATA], els::command::LS_ACC);
+    assert_eq!(pair.backend.memory.open_operations(), 0);
+}
+
+#[test]
 fn commands_without_credit_for_their_answers_end_the_connection() {
     let target = iotax_proto::fcp::target_side::Config { tasks: 8, ..target_config(1024, 512, 4096) };
     let mut pair = Pair::ready(config(4, 512), target, FcBackend::new(1 << 16), Cut::Whole);
     let mut ended = None;
     for at in 0..200 {
         let mut link = peer();
-        let mut command = Command { reads: true, data_len: 512, ..Command::default() };
-        (command.cdb[0], command.cdb[8]) = (0x28, 1);
-        link.send(Header { ox_id: OxId(at), ..Command::header() }, &command.encode());
+        read(&mut link, at);
         if let Err(error) = to_target(&mut pair, &mut link) {
             ended = Some((at, error.kind));
             break;

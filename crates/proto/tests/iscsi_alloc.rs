@@ -3,11 +3,11 @@
 
 mod counted;
 
-use std::{cell::RefCell, rc::Rc};
+use std::rc::Rc;
 
-use counted::{ALLOCATIONS, Events, Local, carry};
+use counted::{Local, NOW, Pair, Volume};
 use iotax_proto::{
-    Backend, Ending, Geometry, Initiator, Instant, Io, IoId, Payload, Started, Target, UnitId, UnitOp,
+    UnitId,
     iscsi::{
         DiscoveredTarget, Wishes,
         initiator::{self, Session},
@@ -16,49 +16,16 @@ use iotax_proto::{
     scsi::{Device, Identity, LogicalUnit, ScsiBackend},
 };
 
-/// A volume that is one payload; an operation's offset is kept in its slot.
-struct Volume {
-    bytes: Payload,
-    offsets: [u64; 512],
+struct Export {
     device: Rc<Local<Device>>,
     sessions: Rc<Local<Sessions>>,
 }
 
-impl Backend for Volume {
-    fn geometry(&self, _unit: UnitId) -> Option<Geometry> {
-        let size_bytes = self.bytes.len() as u64;
-        Some(Geometry { size_bytes, block_size: 512, max_io_bytes: 1 << 20, read_only: false })
-    }
-
-    fn start(&mut self, _now: Instant, id: IoId, _unit: UnitId, op: UnitOp) -> Started {
-        match op {
-            UnitOp::Read { offset, len, .. } => {
-                Started::Done(Ok(Some(self.bytes.slice(offset as usize, len as usize))))
-            }
-            UnitOp::Write { offset, .. } => {
-                self.offsets[id as usize] = offset;
-                Started::NeedData
-            }
-            _ => Started::Done(Ok(None)),
-        }
-    }
-
-    fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
-        self.bytes.copy_in(self.offsets[id as usize] as usize + offset as usize, bytes);
-    }
-
-    fn finish(&mut self, _now: Instant, _id: IoId) -> Started {
-        Started::Done(Ok(None))
-    }
-
-    fn abort(&mut self, _id: IoId, _: Option<Ending>) {}
-}
-
-impl ScsiBackend for Volume {
+impl ScsiBackend for Volume<Export> {
     fn notify_others(&mut self) {}
 }
 
-impl IscsiBackend for Volume {
+impl IscsiBackend for Volume<Export> {
     fn targets(&mut self, _initiator: &str) -> Vec<DiscoveredTarget> {
         Vec::new()
     }
@@ -69,8 +36,8 @@ impl IscsiBackend for Volume {
 
     fn login(&mut self, _initiator: &str, _target: &str) -> Result<LoginGrant, LoginRefusal> {
         Ok(LoginGrant {
-            device: self.device.clone(),
-            sessions: self.sessions.clone(),
+            device: self.export.device.clone(),
+            sessions: self.export.sessions.clone(),
             portal_group_tag: 1,
             auth: AuthPolicy::None,
             address: [127, 0, 0, 1].into(),
@@ -82,48 +49,12 @@ impl IscsiBackend for Volume {
 
 #[test]
 fn reads_and_writes_allocate_nothing() {
-    let local = |device| Rc::new(Local(RefCell::new(device)));
-    let mut volume = Volume {
-        bytes: Payload::from_vec(vec![0; 1 << 20]),
-        offsets: [0; 512],
-        device: local(Device::new(Identity::default(), [LogicalUnit::new(0, UnitId(1), "1")])),
-        sessions: Rc::new(Local(RefCell::new(Sessions::default()))),
-    };
-    let now = Instant(0);
+    let device = Local::new(Device::new(Identity::default(), [LogicalUnit::new(0, UnitId(1), "1")]));
+    let volume = Volume::new(Export { device, sessions: Local::new(Sessions::default()) });
     // Small bursts, so that immediate, unsolicited and solicited data all flow.
     let wishes =
         Wishes { first_burst_len: 8192, max_recv_segment_len: 4096, max_burst_len: 16384, ..Wishes::default() };
-    let mut target = Connection::new(now, Config { wishes: wishes.clone(), ..Config::default() });
-    let mut session = Session::new(now, initiator::Config { wishes, ..initiator::Config::new("iqn.a", "iqn.b", 0) });
-    let (mut events, mut wire) = (Events::default(), Vec::new());
-    let mut turn = |session: &mut Session, events: &mut Events| {
-        while !session.transmit().is_empty() {
-            carry(session.transmit(), &mut wire);
-            target.receive(now, &wire, &mut volume).unwrap();
-            carry(Target::<Volume>::transmit(&mut target), &mut wire);
-            session.receive(now, &wire, events).unwrap();
-        }
-    };
-    turn(&mut session, &mut events);
-    assert!(events.ready);
-    let data = Payload::from_vec(vec![7; 65536]);
-    let mut before = 0;
-    for round in 0..20 {
-        // The first rounds bring queues and buffers to their size.
-        if round == 10 {
-            before = ALLOCATIONS.get();
-        }
-        for tag in 0..32 {
-            let offset = u64::from(tag) * 512;
-            let len = if tag % 8 == 0 { 65536 } else { 4096 };
-            let io = match tag % 2 {
-                0 => Io::Write { offset, data: data.slice(0, len) },
-                _ => Io::Read { offset, len: len as u32 },
-            };
-            session.submit(now, tag, io).unwrap();
-        }
-        turn(&mut session, &mut events);
-    }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert_eq!(events.completed, 20 * 32);
+    let target = Connection::new(NOW, Config { wishes: wishes.clone(), ..Config::default() });
+    let session = Session::new(NOW, initiator::Config { wishes, ..initiator::Config::new("iqn.a", "iqn.b", 0) });
+    Pair::new(session, target, volume).ready().assert_nothing_is_allocated();
 }

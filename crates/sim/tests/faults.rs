@@ -109,7 +109,7 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 }
 
 /// Seeds that found a bug, each with what it was.
-const KEPT: [(&str, &str); 9] = [
+const KEPT: [(&str, &str); 11] = [
     (
         "a CRC over the memory of a volume that another command wrote to before it was sent",
         "protocol=fcp seed=128 faults=split agents=1 workers=2 depth=1 threads=1 block_size=0 names=0 commands=309",
@@ -150,6 +150,16 @@ const KEPT: [(&str, &str); 9] = [
     (
         "the same, where what it did again was to remove",
         "protocol=nfs3 seed=6540 faults=stall agents=1 workers=1 depth=1 threads=1 block_size=512 names=1 commands=326",
+    ),
+    (
+        "a command that took too long ended its association, as it must, and was told as failed: another session may do it",
+        "protocol=fc-nvme seed=998 faults=slow-media,clock-step agents=1 workers=1 depth=1 threads=1 block_size=512 names=0 \
+         commands=84",
+    ),
+    (
+        "the same, beside failing media",
+        "protocol=fc-nvme seed=8750 faults=media-error,slow-media,clock-step agents=2 workers=2 depth=2 threads=1 \
+         block_size=512 names=0 commands=315",
     ),
 ];
 

@@ -4,7 +4,7 @@ use super::{
     Port,
     els::{self, Process, Rejection, command},
     encapsulation::Special,
-    frame::{Header, OxId, PortId, PortName, r_ctl},
+    frame::{Header, OxId, PortId, PortName, kind, r_ctl},
     link::Link,
 };
 use crate::{Refusal, Violation};
@@ -127,6 +127,23 @@ pub fn echo(link: &mut Link) {
 
 pub fn logout(port: PortName, link: &mut Link) {
     link.send(els::request(ox_id::LOGOUT), &els::encode_logout(PortId::INITIATOR.0, port));
+}
+
+/// A link service came to a session that is logged in: whether it is the end, the answer to its logout.
+pub fn link_service(header: &Header, payload: &[u8], is_leaving: bool) -> Result<bool, Violation> {
+    match (header.kind, header.r_ctl, header.ox_id) {
+        (kind::ELS, r_ctl::ELS_REPLY, ox_id::ECHO) => Ok(false),
+        (kind::ELS, r_ctl::ELS_REPLY, ox_id::LOGOUT) if is_leaving => Ok(true),
+        (kind::ELS, r_ctl::ELS_REQUEST, _) if payload.first() == Some(&command::LOGO) => {
+            Err(Violation::refused(Refusal::Other, "the target logs out"))
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// A frame came that answers nothing.
+pub fn unexpected() -> Violation {
+    Violation::misbehaved("FC-FS-5: a frame that answers nothing")
 }
 
 /// Whether an OX_ID may name a command.

@@ -1,10 +1,14 @@
 //! The logins of one target port, over all its connections.
 
-use alloc::{sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicBool, Ordering};
+use alloc::{rc::Rc, sync::Arc, vec::Vec};
+use core::{
+    fmt,
+    net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use super::PortName;
-use crate::Origin;
+use crate::{Origin, Shared};
 
 /// Logins that a target port has at a time; one more is told that there are no resources.
 const LOGINS_MAX: usize = 4096;
@@ -31,19 +35,69 @@ pub enum LoginRefusal {
     NotAuthorized,
 }
 
+/// What an initiator port may log in to.
+#[derive(Clone)]
+pub struct LoginGrant<D> {
+    pub logins: Rc<dyn Shared<Logins>>,
+    pub node_name: PortName,
+    /// Where the initiator comes from.
+    pub address: IpAddr,
+    /// What the port stands for, as its FC-4 has it.
+    pub device: D,
+}
+
+impl<D> fmt::Debug for LoginGrant<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginGrant").field("node_name", &self.node_name).finish_non_exhaustive()
+    }
+}
+
+/// A login that is live, to what was granted.
+#[derive(Debug)]
+pub struct ProcessLogin<D> {
+    pub grant: LoginGrant<D>,
+    /// Set when the initiator port logs in elsewhere.
+    ended: Arc<AtomicBool>,
+}
+
+impl<D> ProcessLogin<D> {
+    /// `None` where the target port has too many logins. `notify_others` has one of the same initiator port learn of its end now, not
+    /// when it next looks by itself: what it does ends before this login begins anything.
+    pub(super) fn open(initiator: PortName, grant: LoginGrant<D>, notify_others: impl FnOnce()) -> Option<Self> {
+        let mut opened = None;
+        grant.logins.with(&mut |logins| opened = logins.open(initiator, Origin::of_address(grant.address)));
+        let Opened { ended, replaces } = opened?;
+        if replaces {
+            notify_others();
+        }
+        Some(Self { grant, ended })
+    }
+
+    /// The initiator port logged in elsewhere.
+    #[inline]
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Its connection is over.
+    pub fn close(self) {
+        self.grant.logins.with(&mut |logins| logins.close(&self.ended));
+    }
+}
+
 /// A login that begins.
 #[derive(Debug)]
-pub struct Opened {
+struct Opened {
     /// Set when it is to end.
-    pub ended: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
     /// There was one of the same initiator port, which is to learn of its end.
-    pub replaces: bool,
+    replaces: bool,
 }
 
 impl Logins {
     /// Opens a login. An older one of the same initiator port is ended by it (FC-LS-4: implicit logout). `None` where there are
     /// too many.
-    pub fn open(&mut self, initiator: PortName, origin: Origin) -> Option<Opened> {
+    fn open(&mut self, initiator: PortName, origin: Origin) -> Option<Opened> {
         let before = self.live.len();
         self.live.retain(|live| {
             let same = live.initiator == initiator;
@@ -63,7 +117,7 @@ impl Logins {
     }
 
     /// Forgets a login that is over.
-    pub fn close(&mut self, ended: &Arc<AtomicBool>) {
+    fn close(&mut self, ended: &Arc<AtomicBool>) {
         self.live.retain(|live| !Arc::ptr_eq(&live.ended, ended));
     }
 }

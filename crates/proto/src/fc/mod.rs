@@ -7,17 +7,21 @@ pub mod els;
 pub mod encapsulation;
 pub mod frame;
 pub mod framer;
+pub mod lifetime;
 pub mod link;
 pub mod login;
 pub mod logins;
 pub mod responder;
 pub mod sequence;
+pub mod silence;
 
 pub use encapsulation::Special;
 pub use frame::{Header, OxId, PortId, PortName, RxId};
 pub use framer::{Fragment, Framer};
+pub use lifetime::Lifetime;
 pub use link::Link;
-pub use logins::{LoginRefusal, Logins};
+pub use logins::{LoginGrant, LoginRefusal, Logins, ProcessLogin};
+pub use silence::Silence;
 
 /// What a port asks for and offers at its login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,19 +1,22 @@
 //! The logins of whoever is connected to. The far end of the stream is the fabric port and the target port in one.
 
 use super::{
-    Port,
+    LoginGrant, LoginRefusal, Port, ProcessLogin,
     els::{self, Process, Rejection, command},
     encapsulation::Special,
     frame::{Header, PortId, PortName},
     link::Link,
 };
-use crate::Violation;
+use crate::{Refusal, Violation};
 
+/// `D`: what the port that is logged in to stands for.
 #[derive(Debug)]
-pub struct Responder {
+pub struct Responder<D> {
     port: Port,
     /// Who connected, as its Special Frame says.
     initiator: PortName,
+    /// Since the Special Frame; there is none for a port that is not let in.
+    grant: Option<LoginGrant<D>>,
     stage: Stage,
 }
 
@@ -36,10 +39,10 @@ pub enum Asked {
     Logout,
 }
 
-impl Responder {
+impl<D: Clone> Responder<D> {
     /// `port`: how much we take; its names come with the Special Frame.
     pub fn new(port: Port) -> Self {
-        Self { port, initiator: PortName::default(), stage: Stage::Special }
+        Self { port, initiator: PortName::default(), grant: None, stage: Stage::Special }
     }
 
     pub fn initiator(&self) -> PortName {
@@ -47,40 +50,39 @@ impl Responder {
     }
 
     /// The port that is logged in to.
-    pub fn port_name(&self) -> PortName {
-        self.port.port_name
+    pub fn port(&self) -> &Port {
+        &self.port
     }
 
-    /// The first thing on a connection, and no second. To be answered with `found` or `not_found`.
-    pub fn special(&mut self, special: &Special) -> Result<(), Violation> {
+    /// The first thing on a connection, and no second. `login` says whether the port that is wanted is here and may be logged in to.
+    pub fn special(
+        &mut self,
+        special: &Special,
+        link: &mut Link,
+        login: impl FnOnce(PortName, PortName) -> Result<LoginGrant<D>, LoginRefusal>,
+    ) -> Result<(), Violation> {
         if self.stage != Stage::Special || special.changed {
             return Err(Violation::misbehaved("RFC 3821 §7: a connection begins with one Special Frame"));
         }
         self.initiator = special.source;
-        Ok(())
-    }
-
-    /// The port that is wanted is here.
-    pub fn found(&mut self, special: &Special, node_name: PortName, link: &mut Link) {
+        let grant = login(special.source, special.destination);
+        if let Err(LoginRefusal::NoSuchPort) = grant {
+            // The frame goes back changed, and the connection ends.
+            let changed = Special { changed: true, destination: PortName::default(), ..*special };
+            link.transmit.put(&changed.encode());
+            return Err(Violation::refused(Refusal::NotFound, "there is no such port at this address"));
+        }
+        self.grant = grant.ok();
+        let node_name = self.grant.as_ref().map_or(special.destination, |grant| grant.node_name);
         (self.port.port_name, self.port.node_name) = (special.destination, node_name);
         self.stage = Stage::Fabric;
         link.transmit.put(&special.encode());
+        Ok(())
     }
 
-    /// It is not: the frame goes back changed, and the connection ends.
-    pub fn not_found(special: &Special, link: &mut Link) {
-        let changed = Special { changed: true, destination: PortName::default(), ..*special };
-        link.transmit.put(&changed.encode());
-    }
-
-    /// A link service came. `may_log_in` is asked at PLOGI.
-    pub fn request(
-        &mut self,
-        header: &Header,
-        payload: &[u8],
-        link: &mut Link,
-        may_log_in: impl FnOnce(PortName) -> Result<(), Rejection>,
-    ) -> Result<Asked, Violation> {
+    /// A link service came.
+    #[cold]
+    pub fn request(&mut self, header: &Header, payload: &[u8], link: &mut Link) -> Result<Asked, Violation> {
         let code = payload.first().copied().ok_or_else(els::short)?;
         match (code, self.stage) {
             (command::FLOGI, Stage::Fabric) => {
@@ -96,9 +98,8 @@ impl Responder {
             (command::PLOGI, Stage::Port) => {
                 let initiator = els::parse_login(payload)?;
                 self.check_name(&initiator)?;
-                if let Err(rejection) = may_log_in(initiator.port_name) {
-                    reject(header, rejection, link);
-                    return Err(Rejection::violation(&rejection.encode()));
+                if self.grant.is_none() {
+                    return Err(refuse(header, Rejection::UNABLE, link));
                 }
                 link.send(els::reply(header), &els::encode_login(command::LS_ACC, &self.port, false));
                 self.stage = Stage::Process;
@@ -122,10 +123,21 @@ impl Responder {
         Ok(Asked::Nothing)
     }
 
-    /// The process login is granted: commands may come.
-    pub fn accept(&mut self, header: &Header, process: Process, link: &mut Link) {
+    /// The process login may be had: commands may come. `notify_others` as for [`ProcessLogin::open`].
+    pub fn accept(
+        &mut self,
+        header: &Header,
+        process: Process,
+        link: &mut Link,
+        notify_others: impl FnOnce(),
+    ) -> Result<ProcessLogin<D>, Violation> {
+        let grant = self.grant.clone().expect("who is not let in does not get as far as PRLI");
+        let Some(login) = ProcessLogin::open(self.initiator, grant, notify_others) else {
+            return Err(refuse(header, Rejection::INSUFFICIENT_RESOURCES, link));
+        };
         link.send(els::reply(header), &process.encode(command::LS_ACC));
         self.stage = Stage::Done;
+        Ok(login)
     }
 
     fn check_name(&self, port: &Port) -> Result<(), Violation> {
@@ -138,4 +150,10 @@ impl Responder {
 
 pub fn reject(header: &Header, rejection: Rejection, link: &mut Link) {
     link.send(els::reply(header), &rejection.encode());
+}
+
+/// Rejects what ends the connection.
+fn refuse(header: &Header, rejection: Rejection, link: &mut Link) -> Violation {
+    reject(header, rejection, link);
+    Rejection::violation(&rejection.encode())
 }

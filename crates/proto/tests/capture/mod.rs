@@ -1,4 +1,83 @@
-//! Capture files for decoders of others.
+//! What tests of the bytes on the wire share: sessions kept as text, and capture files for a decoder of others (tshark).
+#![allow(dead_code, clippy::unwrap_used, reason = "shared by several test binaries")]
+
+use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
+
+/// A message: whether the initiator sent it, and its bytes.
+pub(crate) type Message = (bool, Vec<u8>);
+
+/// Cuts what was sent into messages; `len` says how long the one is that some bytes begin with.
+pub(crate) fn messages(order: &[Message], len: impl Fn(&[u8]) -> usize) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for (from_initiator, bytes) in order {
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (message, behind) = rest.split_at(len(rest));
+            messages.push((*from_initiator, message.to_vec()));
+            rest = behind;
+        }
+    }
+    messages
+}
+
+/// A session is the one kept in `data/{name}`: a message a line, `>` to the target and `<` to the initiator, each under its
+/// description. `IOTAX_RECORD=1` records it anew; look at the difference before keeping it.
+pub(crate) fn assert_kept(name: &str, session: &[Message], describe: impl Fn(&[u8]) -> String) {
+    let mut text = String::new();
+    for (from_initiator, bytes) in session {
+        write!(text, "# {}\n{} ", describe(bytes), if *from_initiator { '>' } else { '<' }).unwrap();
+        for byte in bytes {
+            write!(text, "{byte:02x}").unwrap();
+        }
+        text.push('\n');
+    }
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    if std::env::var_os("IOTAX_RECORD").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap();
+    for (number, (new, kept)) in text.lines().zip(kept.lines()).enumerate() {
+        assert_eq!(new, kept, "line {}", number + 1);
+    }
+    assert_eq!(text.lines().count(), kept.lines().count());
+}
+
+/// What tshark reads in a session of a connection to `port`, decoded as `protocol`: a line a message, a column a field.
+/// `None` where it is not installed.
+pub(crate) fn decoded(port: u16, protocol: &str, session: &[Message], fields: &[&str]) -> Option<Vec<Vec<String>>> {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CI needs tshark");
+        eprintln!("skipped: tshark is not installed");
+        return None;
+    }
+    let path = std::env::temp_dir().join(format!("iotax-{protocol}-{}-{port}.pcap", std::process::id()));
+    fs::write(&path, pcap(port, session.iter().map(|(from_initiator, bytes)| (*from_initiator, &bytes[..])))).unwrap();
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-d", &format!("tcp.port=={port},{protocol}"), "-T", "fields", "-r"]).arg(&path);
+    for field in fields {
+        tshark.args(["-e", field]);
+    }
+    let output = tshark.output().unwrap();
+    fs::remove_file(&path).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<Vec<String>> = text
+        .lines()
+        .map(|line| {
+            let mut columns: Vec<String> = line.split('\t').map(str::to_owned).collect();
+            columns.resize(fields.len(), String::new());
+            columns
+        })
+        .collect();
+    assert_eq!(lines.len(), session.len(), "one line a message");
+    Some(lines)
+}
+
+/// The first number of a column, decimal or hexadecimal.
+pub(crate) fn number(column: &str) -> Option<u32> {
+    let first = column.split(',').next().unwrap_or_default();
+    first.strip_prefix("0x").map_or_else(|| first.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())
+}
 
 /// A pcap file of one TCP connection over IPv4, without links' headers: a segment for each message, which says whether it
 /// came from the client.

@@ -21,9 +21,12 @@ impl FcNvmeBackend for Server {
         match self.port.refusal {
             Some(refusal) => Err(refusal),
             None if target != TARGET => Err(LoginRefusal::NoSuchPort),
-            None => {
-                Ok(LoginGrant { logins: self.port.logins.clone(), node_name: NODE, address: [127, 0, 0, 1].into() })
-            }
+            None => Ok(LoginGrant {
+                logins: self.port.logins.clone(),
+                node_name: NODE,
+                address: [127, 0, 0, 1].into(),
+                device: (),
+            }),
         }
     }
 

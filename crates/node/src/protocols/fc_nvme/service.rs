@@ -53,7 +53,7 @@ impl FcNvmeBackend for ServerBackend {
             _ => None,
         });
         let Exported { node_name, logins, .. } = exported.ok_or(LoginRefusal::NoSuchPort)?;
-        Ok(LoginGrant { logins: Rc::new(logins.clone()), node_name: *node_name, address: self.address() })
+        Ok(LoginGrant { logins: Rc::new(logins.clone()), node_name: *node_name, address: self.address(), device: () })
     }
 
     fn notify_others(&mut self) {

@@ -7,6 +7,7 @@ use crate::{
     fc::{
         Header, Link, OxId,
         frame::kind,
+        login::unexpected,
         sequence::{Moved, TransferReady, data_header},
     },
     fc_nvme::{Command, ConnectionId},
@@ -147,8 +148,4 @@ pub(super) fn send_data(header: &Header, ready: TransferReady, data: &Payload, l
     let (ox_id, rx_id, parameter) = (header.ox_id, header.rx_id, ready.offset);
     let frame = Header { ox_id, rx_id, parameter, ..data_header(kind::NVME, false) };
     link.send_payload(frame, data.slice(ready.offset as usize, ready.len as usize));
-}
-
-pub(super) fn unexpected() -> Violation {
-    Violation::misbehaved("FC-FS-5: a frame that answers nothing").at(48)
 }

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::{mem, time::Duration};
 
-use super::channel::{Channel, send_data, unexpected};
+use super::channel::{Channel, send_data};
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Tag, Violation,
     fc::{
         Header, Link, OxId, RxId, bls,
         frame::f_ctl,
-        login::is_command,
+        login::{is_command, unexpected},
         sequence::{Moved, TransferReady},
     },
     nvme::{
@@ -36,7 +36,16 @@ struct Slot {
     begun: Instant,
     rx_id: RxId,
     /// ABTS was sent.
-    is_aborted: bool,
+    aborted: Option<AbortedFor>,
+}
+
+/// Why an exchange is aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AbortedFor {
+    /// Its caller, who does not want it any more.
+    Caller,
+    /// Its association, which ends: another session may do it.
+    Association,
 }
 
 /// What a command outstanding moves.
@@ -138,7 +147,7 @@ impl Commands {
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
         // What was asked for before the target knew of its abort is not sent.
-        if !slot.is_aborted {
+        if slot.aborted.is_none() {
             send_data(header, ready, data, link);
         }
         Ok(())
@@ -171,10 +180,10 @@ impl Commands {
     }
 
     /// Aborts an exchange; what waits of it is not sent. False where it is not outstanding.
-    pub(super) fn abort(&mut self, now: Instant, tag: Tag, link: &mut Link) -> bool {
-        let is_sent = |slot: &&mut Slot| !matches!(slot.transfer, Transfer::Free) && !slot.is_aborted;
+    pub(super) fn abort(&mut self, why: AbortedFor, now: Instant, tag: Tag, link: &mut Link) -> bool {
+        let is_sent = |slot: &&mut Slot| !matches!(slot.transfer, Transfer::Free) && slot.aborted.is_none();
         let Some(slot) = self.slots.get_mut(tag as usize).filter(is_sent) else { return false };
-        (slot.is_aborted, slot.begun) = (true, now);
+        (slot.aborted, slot.begun) = (Some(why), now);
         let ox_id = OxId(tag as u16);
         link.forget(ox_id);
         link.send(bls::abts(ox_id, slot.rx_id), &[]);
@@ -183,18 +192,20 @@ impl Commands {
 
     pub(super) fn abort_all(&mut self, now: Instant, link: &mut Link) {
         for tag in 0..self.slots.len() {
-            self.abort(now, tag as Tag, link);
+            self.abort(AbortedFor::Association, now, tag as Tag, link);
         }
     }
 
     /// An ABTS was answered. Accepted or not, the target knows the exchange no more.
     pub(super) fn aborted(&mut self, now: Instant, header: &Header, events: &mut dyn InitiatorEvents) {
         // Its end may have crossed the ABTS.
-        if let Ok((tag, slot)) = self.find(header)
-            && slot.is_aborted
-        {
-            self.complete(now, tag, Err(IoError::Aborted), events);
-        }
+        let Ok((tag, slot)) = self.find(header) else { return };
+        let error = match slot.aborted {
+            None => return,
+            Some(AbortedFor::Caller) => IoError::Aborted,
+            Some(AbortedFor::Association) => IoError::ConnectionLost,
+        };
+        self.complete(now, tag, Err(error), events);
     }
 
     /// Any is older than `timeout`.

@@ -5,17 +5,17 @@ use core::{fmt, time::Duration};
 
 use super::{
     Config,
-    channel::{Channel, Mailbox, unexpected},
-    commands::Commands,
+    channel::{Channel, Mailbox},
+    commands::{AbortedFor, Commands},
 };
 use crate::{
     Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation,
     ViolationKind,
     fc::{
-        Fragment, Framer, Header, Link, Port, PortId,
-        els::{Process, command},
+        Fragment, Framer, Header, Link, Port, PortId, Silence,
+        els::Process,
         frame::{kind, r_ctl},
-        login::{self, Login, ox_id},
+        login::{self, Login, ox_id, unexpected},
         sequence::{TransferReady, Unit},
     },
     fc_nvme::{
@@ -50,8 +50,7 @@ pub struct Session {
     closing: bool,
     /// When set-up or the end must be done.
     deadline: Instant,
-    last_heard: Instant,
-    echoed: bool,
+    silence: Silence,
     next_look: Instant,
 }
 
@@ -132,8 +131,7 @@ impl Session {
             io: None,
             closing: false,
             deadline: now + config.login_timeout,
-            last_heard: now,
-            echoed: false,
+            silence: Silence::new(now, config.echo_interval),
             next_look: now + LOOK,
             config,
         }
@@ -153,7 +151,7 @@ impl Session {
     /// I/Os outstanding have completed. False where it is not outstanding.
     pub fn abort(&mut self, now: Instant, tag: Tag) -> bool {
         let (Stage::Ready, Some(io)) = (&self.stage, &mut self.io) else { return false };
-        let is_aborted = io.commands.abort(now, tag, &mut self.link);
+        let is_aborted = io.commands.abort(AbortedFor::Caller, now, tag, &mut self.link);
         if is_aborted {
             self.end_association(now);
         }
@@ -319,19 +317,13 @@ impl Session {
                 self.disconnect_once_aborted();
                 Ok(())
             }
-            (kind::ELS, r_ctl::ELS_REPLY) if header.ox_id == ox_id::ECHO => Ok(()),
-            (kind::ELS, r_ctl::ELS_REPLY) if header.ox_id == ox_id::LOGOUT => {
-                if !matches!(self.stage, Stage::Leaving) {
-                    return Err(unexpected());
+            _ => {
+                if login::link_service(header, unit, matches!(self.stage, Stage::Leaving))? {
+                    self.stage = Stage::Closed;
+                    events.closed(now);
                 }
-                self.stage = Stage::Closed;
-                events.closed(now);
                 Ok(())
             }
-            (kind::ELS, r_ctl::ELS_REQUEST) if unit.first() == Some(&command::LOGO) => {
-                Err(Violation::refused(Refusal::Other, "the target logs out"))
-            }
-            _ => Err(unexpected()),
         }
     }
 
@@ -492,17 +484,11 @@ impl Session {
         use Stage::{Aborting, BringUp, Connect, CreateConnection, Ready, ShutDown};
         matches!(self.stage, BringUp | CreateConnection | Connect | Ready | ShutDown | Aborting)
     }
-
-    /// When a target that says nothing is asked, or given up.
-    fn silence_ends(&self) -> Instant {
-        self.last_heard + self.config.echo_interval * if self.echoed { 2 } else { 1 }
-    }
 }
 
 impl Initiator for Session {
     fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        self.last_heard = now;
-        self.echoed = false;
+        self.silence.heard(now);
         let mut input = bytes;
         while !matches!(self.stage, Stage::Closed) {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
@@ -538,10 +524,10 @@ impl Initiator for Session {
             (Stage::Closed, _) => return None,
             (Stage::Ready, Some(io)) if io.commands.outstanding() > 0 => {
                 let due = io.commands.unsupported_since().unwrap_or(self.next_look);
-                due.min(self.silence_ends())
+                due.min(self.silence.ends())
             }
-            (Stage::Ready | Stage::Leaving, _) => self.silence_ends(),
-            _ => self.deadline.min(self.silence_ends()),
+            (Stage::Ready | Stage::Leaving, _) => self.silence.ends(),
+            _ => self.deadline.min(self.silence.ends()),
         };
         Some(admin.map_or(own, |admin| admin.min(own)))
     }
@@ -571,14 +557,7 @@ impl Initiator for Session {
             admin.queue.handle_timeout(now, &mut admin.news)?;
             self.admin_on(now)?;
         }
-        if now >= self.silence_ends() {
-            if self.echoed {
-                return late("the target is silent");
-            }
-            self.echoed = true;
-            login::echo(&mut self.link);
-        }
-        Ok(())
+        self.silence.check(now, &mut self.link)
     }
 
     fn close(&mut self, now: Instant) {

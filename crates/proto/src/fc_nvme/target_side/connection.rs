@@ -1,23 +1,18 @@
 //! A connection as its driver sees it: `Target` over logins, an association and its commands.
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
-use core::{
-    fmt,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use alloc::{boxed::Box, vec::Vec};
+use core::{fmt, time::Duration};
 
 use super::{
-    Config, FcNvmeBackend, LoginGrant, LoginRefusal,
+    Config, FcNvmeBackend,
     association::{Association, Inbound},
 };
 use crate::{
-    Endings, Instant, IoId, Origin, Payload, Refusal, Target, Transmit, UnitError, Violation, ViolationKind,
+    Endings, Instant, IoId, Payload, Target, Transmit, UnitError, Violation,
     fc::{
-        Fragment, Framer, Header, Link, OxId, PortId, RxId, Special, bls,
+        Fragment, Framer, Header, Lifetime, Link, OxId, PortId, ProcessLogin, RxId, Special, bls,
         els::{Process, Rejection},
         frame::{kind, r_ctl},
-        logins::Opened,
         responder::{Asked, Responder, reject},
         sequence::Unit,
     },
@@ -28,9 +23,7 @@ use crate::{
     nvme::auth,
 };
 
-/// How often a quiet connection looks whether its login was ended by another.
-const ENDED_POLL: Duration = Duration::from_secs(1);
-/// How often it looks whether what was aborted has ended.
+/// How often a connection looks whether what was aborted has ended.
 const ABORT_POLL: Duration = Duration::from_millis(1);
 /// Sequences that wait for credit: two of each command that may be outstanding, and answers to link services.
 const WAITING_MAX: usize = 2 * 1024 + 64;
@@ -42,11 +35,10 @@ pub struct Connection {
     config: Config,
     framer: Framer,
     link: Link,
-    responder: Responder,
-    /// Since the Special Frame; `Err` for a port that is not let in.
-    grant: Option<Result<LoginGrant, LoginRefusal>>,
+    responder: Responder<()>,
+    lifetime: Lifetime,
     /// Since PRLI.
-    login: Option<ProcessLogin>,
+    login: Option<ProcessLogin<()>>,
     association: Option<Box<Association>>,
     /// Associations of this login so far.
     associations: u32,
@@ -54,19 +46,6 @@ pub struct Connection {
     current: Current,
     /// The information unit or service being received.
     unit: Unit,
-    /// Nothing is begun any more; it closes once what waits for credit is sent.
-    leaving: bool,
-    closed: bool,
-    /// Of the login, or of the end.
-    login_deadline: Instant,
-    last_heard: Instant,
-    next_poll: Instant,
-}
-
-struct ProcessLogin {
-    grant: LoginGrant,
-    /// Set when the initiator port logs in elsewhere.
-    ended: Arc<AtomicBool>,
 }
 
 /// What the frame being received is.
@@ -91,18 +70,13 @@ impl Connection {
             framer: Framer::default(),
             link: Link::new(PortId::FABRIC, PortId::default()),
             responder: Responder::new(config.port),
-            grant: None,
+            lifetime: Lifetime::new(now, config.login_timeout, config.silence),
             login: None,
             association: None,
             associations: 0,
             aborts: Vec::new(),
             current: Current::Drop,
             unit: Unit::default(),
-            leaving: false,
-            closed: false,
-            login_deadline: now + config.login_timeout,
-            last_heard: now,
-            next_poll: now + ENDED_POLL,
             config,
         }
     }
@@ -185,7 +159,7 @@ impl Connection {
             return Err(Violation::misbehaved("FC-FS-5: requests without end, and no credit for their answers"));
         }
         match (header.kind, header.r_ctl, &mut self.association) {
-            _ if self.leaving => Ok(()),
+            _ if self.lifetime.is_leaving() => Ok(()),
             (kind::NVME, r_ctl::UNSOLICITED_COMMAND, Some(association)) => {
                 association.command(now, header, unit, &mut self.link, backend)?;
                 self.leave_if_over(now, backend);
@@ -207,17 +181,7 @@ impl Connection {
     /// The connection begins: is the port that is wanted here?
     #[cold]
     fn special<B: FcNvmeBackend>(&mut self, special: &Special, backend: &mut B) -> Result<(), Violation> {
-        self.responder.special(special)?;
-        let grant = backend.port_login(special.source, special.destination);
-        if let Err(LoginRefusal::NoSuchPort) = &grant {
-            Responder::not_found(special, &mut self.link);
-            self.closed = true;
-            return Err(Violation::refused(Refusal::NotFound, "there is no such port at this address"));
-        }
-        let node_name = grant.as_ref().map_or(special.destination, |grant| grant.node_name);
-        self.responder.found(special, node_name, &mut self.link);
-        self.grant = Some(grant);
-        Ok(())
+        self.responder.special(special, &mut self.link, |initiator, target| backend.port_login(initiator, target))
     }
 
     #[cold]
@@ -228,46 +192,16 @@ impl Connection {
         unit: &[u8],
         backend: &mut B,
     ) -> Result<(), Violation> {
-        let grant = &self.grant;
-        let may_log_in = |_| match grant {
-            Some(Ok(_)) => Ok(()),
-            _ => Err(Rejection::UNABLE),
-        };
-        match self.responder.request(header, unit, &mut self.link, may_log_in)? {
-            Asked::Nothing => Ok(()),
-            Asked::Process(process) => self.process_login(header, process, backend),
-            Asked::Logout => {
-                self.leave(now, backend);
-                Ok(())
+        match self.responder.request(header, unit, &mut self.link)? {
+            Asked::Nothing => {}
+            Asked::Process(Process { kind: kind::NVME, parameters }) if parameters & service::INITIATOR != 0 => {
+                let accepted = Process { kind: kind::NVME, parameters: service::TARGET };
+                let notify_others = || backend.notify_others();
+                self.login = Some(self.responder.accept(header, accepted, &mut self.link, notify_others)?);
             }
+            Asked::Process(_) => reject(header, Rejection::NOT_SUPPORTED, &mut self.link),
+            Asked::Logout => self.leave(now, backend),
         }
-    }
-
-    fn process_login<B: FcNvmeBackend>(
-        &mut self,
-        header: &Header,
-        process: Process,
-        backend: &mut B,
-    ) -> Result<(), Violation> {
-        if process.kind != kind::NVME || process.parameters & service::INITIATOR == 0 {
-            reject(header, Rejection::NOT_SUPPORTED, &mut self.link);
-            return Ok(());
-        }
-        let Some(Ok(grant)) = self.grant.clone() else { return Ok(()) };
-        let initiator = self.responder.initiator();
-        let mut opened = None;
-        grant.logins.with(&mut |logins| opened = logins.open(initiator, Origin::of_address(grant.address)));
-        let Some(Opened { ended, replaces }) = opened else {
-            reject(header, Rejection::INSUFFICIENT_RESOURCES, &mut self.link);
-            return Err(Rejection::violation(&Rejection::INSUFFICIENT_RESOURCES.encode()));
-        };
-        if replaces {
-            // Its commands end before those of this login begin, not when it next looks by itself.
-            backend.notify_others();
-        }
-        let accepted = Process { kind: kind::NVME, parameters: service::TARGET };
-        self.responder.accept(header, accepted, &mut self.link);
-        self.login = Some(ProcessLogin { grant, ended });
         Ok(())
     }
 
@@ -355,8 +289,7 @@ impl Connection {
     #[cold]
     fn leave<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) {
         self.end_login(backend);
-        self.leaving = true;
-        self.login_deadline = now + self.config.login_timeout;
+        self.lifetime.leave(now, &self.link);
     }
 
     /// Gives up the login and its association.
@@ -365,34 +298,28 @@ impl Connection {
         if let Some(mut association) = self.association.take() {
             association.end(&mut self.link, backend);
         }
-        if let Some(ProcessLogin { grant, ended }) = self.login.take() {
-            grant.logins.with(&mut |logins| logins.close(&ended));
+        if let Some(login) = self.login.take() {
+            login.close();
         }
     }
 
     /// Does what other logins did to this one: it may be over.
     #[inline]
     pub fn handle_notification<B: FcNvmeBackend>(&mut self, backend: &mut B) {
-        if self.login.as_ref().is_some_and(|login| login.ended.load(Ordering::Relaxed)) {
+        if self.login.as_ref().is_some_and(ProcessLogin::is_ended) {
             self.end_login(backend);
-            self.closed = true;
+            self.lifetime.close();
         }
         if !self.aborts.is_empty() {
             self.answer_aborts();
         }
     }
 
-    /// Whether the next frame may be taken: the connection stands, and there is room for its answer.
-    #[inline]
-    fn may_go_on(&self) -> bool {
-        !self.closed && !self.link.transmit.is_full()
-    }
-
     /// Looks again soon where an abort waits to be answered.
     #[inline]
     fn look_soon(&mut self, now: Instant) {
         if !self.aborts.is_empty() {
-            self.next_poll = self.next_poll.min(now + ABORT_POLL);
+            self.lifetime.look_by(now + ABORT_POLL);
         }
     }
 }
@@ -400,21 +327,21 @@ impl Connection {
 impl<B: FcNvmeBackend> Target<B> for Connection {
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation> {
         self.handle_notification(backend);
-        self.last_heard = now;
+        self.lifetime.heard(now);
         let mut input = bytes;
-        let mut may_go_on = self.may_go_on();
+        let mut may_go_on = self.lifetime.may_go_on(&self.link);
         while may_go_on {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
             // Asked once for each frame, which ends with its answer.
             let is_end = matches!(fragment, Fragment::End);
             self.step(now, fragment, backend)?;
-            self.closed |= self.leaving && self.link.waiting() == 0;
-            may_go_on = !is_end || self.may_go_on();
+            may_go_on = !is_end || self.lifetime.may_go_on(&self.link);
         }
         self.link.settle();
+        self.lifetime.settle(&self.link);
         self.look_soon(now);
         // What comes after the end is nobody's.
-        let left = if self.closed { 0 } else { input.len() };
+        let left = if self.lifetime.is_closed() { 0 } else { input.len() };
         Ok(bytes.len() - left)
     }
 
@@ -430,45 +357,35 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match &self.login {
-            _ if self.closed => None,
-            None => Some(self.login_deadline),
-            Some(_) => {
-                let queues = self.association.as_ref().and_then(|association| association.poll_timeout());
-                Some(queues.map_or(self.next_poll, |due| due.min(self.next_poll)))
-            }
-        }
+        let own = self.lifetime.poll_timeout(self.login.is_some())?;
+        let queues = self.association.as_ref().and_then(|association| association.poll_timeout());
+        Some(queues.map_or(own, |due| due.min(own)))
     }
 
     fn handle_timeout(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
-        self.next_poll = now + ENDED_POLL;
+        self.lifetime.looked(now);
         self.handle_notification(backend);
         self.look_soon(now);
         if let Some(association) = &mut self.association {
             association.handle_timeout(now, &mut self.link, backend)?;
         }
-        let is_late = match &self.login {
-            _ if self.closed => false,
-            None => now >= self.login_deadline,
-            Some(_) => now.since(self.last_heard) >= self.config.silence,
-        };
-        if is_late { Err(Violation::new(ViolationKind::TimedOut, "the initiator is silent")) } else { Ok(()) }
+        self.lifetime.check(now, self.login.is_some())
     }
 
     fn is_closing(&self) -> bool {
-        self.closed
+        self.lifetime.is_closed()
     }
 
     fn disconnected(&mut self, _now: Instant, backend: &mut B) {
         self.end_login(backend);
-        self.closed = true;
+        self.lifetime.close();
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match (&self.login, &self.association) {
-            _ if self.closed => "closed",
+            _ if self.lifetime.is_closed() => "closed",
             (None, _) => "login",
             (Some(_), None) => "logged in",
             (Some(_), Some(_)) => "association",

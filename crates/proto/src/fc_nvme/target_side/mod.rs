@@ -5,15 +5,14 @@ mod connection;
 mod exchanges;
 mod lane;
 
-use alloc::rc::Rc;
-use core::{fmt, net::IpAddr, time::Duration};
+use core::time::Duration;
 
 pub use connection::Connection;
 
 use super::{Port, PortName};
 pub use crate::fc::{LoginRefusal, Logins};
 use crate::{
-    Shared,
+    fc,
     nvme::{NvmeBackend, fabrics::controller::QueueConfig, identify::ControllerLimits},
 };
 
@@ -25,20 +24,8 @@ pub trait FcNvmeBackend: NvmeBackend {
     fn notify_others(&mut self);
 }
 
-/// What a login is to.
-#[derive(Clone)]
-pub struct LoginGrant {
-    pub logins: Rc<dyn Shared<Logins>>,
-    pub node_name: PortName,
-    /// Where the initiator comes from.
-    pub address: IpAddr,
-}
-
-impl fmt::Debug for LoginGrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoginGrant").field("node_name", &self.node_name).finish_non_exhaustive()
-    }
-}
+/// What a login is to: a port, and what its subsystem is, Connect says.
+pub type LoginGrant = fc::LoginGrant<()>;
 
 /// Settings of a connection.
 #[derive(Clone, Debug)]

@@ -9,11 +9,11 @@ use super::{
 use crate::{
     Initiator, InitiatorEvents, Instant, Io, Misuse, Refusal, Tag, Transmit, Violation, ViolationKind,
     fc::{
-        Fragment, Framer, Header, Link, Port, PortId,
-        els::{Process, command},
+        Fragment, Framer, Header, Link, Port, PortId, Silence,
+        els::Process,
         encapsulation::DATA_LEN_MAX,
         frame::{kind, r_ctl},
-        login::{self, Login, ox_id},
+        login::{self, Login, ox_id, unexpected},
         sequence::TransferReady,
     },
     fcp::iu::{Command, ResponseIu, function, response_code, service},
@@ -42,8 +42,7 @@ pub struct Session {
     managing: Option<(u8, Instant)>,
     closing: bool,
     deadline: Instant,
-    last_heard: Instant,
-    echoed: bool,
+    silence: Silence,
     next_look: Instant,
 }
 
@@ -84,8 +83,7 @@ impl Session {
             managing: None,
             closing: false,
             deadline: now + config.login_timeout,
-            last_heard: now,
-            echoed: false,
+            silence: Silence::new(now, config.echo_interval),
             next_look: now + LOOK,
             config,
         }
@@ -205,18 +203,12 @@ impl Session {
                 let Phase::Ready(commands) = &mut self.phase else { return Err(unexpected()) };
                 commands.aborted(now, header, &mut self.link, events);
             }
-            (kind::ELS, r_ctl::ELS_REPLY) if header.ox_id == ox_id::ECHO => {}
-            (kind::ELS, r_ctl::ELS_REPLY) if header.ox_id == ox_id::LOGOUT => {
-                if !matches!(self.phase, Phase::Leaving) {
-                    return Err(unexpected());
+            _ => {
+                if login::link_service(header, &self.unit, matches!(self.phase, Phase::Leaving))? {
+                    self.phase = Phase::Closed;
+                    events.closed(now);
                 }
-                self.phase = Phase::Closed;
-                events.closed(now);
             }
-            (kind::ELS, r_ctl::ELS_REQUEST) if self.unit.first() == Some(&command::LOGO) => {
-                return Err(Violation::refused(Refusal::Other, "the target logs out"));
-            }
-            _ => return Err(unexpected()),
         }
         self.leave_when_idle();
         Ok(())
@@ -288,8 +280,7 @@ impl Session {
 
 impl Initiator for Session {
     fn receive(&mut self, now: Instant, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
-        self.last_heard = now;
-        self.echoed = false;
+        self.silence.heard(now);
         let mut input = bytes;
         while !matches!(self.phase, Phase::Closed) {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
@@ -320,8 +311,8 @@ impl Initiator for Session {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Login(_) | Phase::Probe(_) => Some(self.deadline),
-            Phase::Ready(commands) if commands.outstanding() > 0 => Some(self.next_look.min(self.silence_ends())),
-            Phase::Ready(_) | Phase::Leaving => Some(self.silence_ends()),
+            Phase::Ready(commands) if commands.outstanding() > 0 => Some(self.next_look.min(self.silence.ends())),
+            Phase::Ready(_) | Phase::Leaving => Some(self.silence.ends()),
             Phase::Closed => None,
         }
     }
@@ -339,12 +330,8 @@ impl Initiator for Session {
                 return late("the target does not answer an abort");
             }
         }
-        if matches!(self.phase, Phase::Ready(_) | Phase::Leaving) && now >= self.silence_ends() {
-            if self.echoed {
-                return late("the target is silent");
-            }
-            self.echoed = true;
-            login::echo(&mut self.link);
+        if matches!(self.phase, Phase::Ready(_) | Phase::Leaving) {
+            self.silence.check(now, &mut self.link)?;
         }
         Ok(())
     }
@@ -359,15 +346,4 @@ impl Initiator for Session {
             commands.lost(now, events);
         }
     }
-}
-
-impl Session {
-    /// When a target that says nothing is asked, or given up.
-    fn silence_ends(&self) -> Instant {
-        self.last_heard + self.config.echo_interval * if self.echoed { 2 } else { 1 }
-    }
-}
-
-fn unexpected() -> Violation {
-    Violation::misbehaved("FC-FS-5: a frame that answers nothing")
 }

@@ -1,25 +1,24 @@
 //! An image pair: commands and their data (FCP-4).
 
-use alloc::{sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicBool, Ordering};
+use alloc::{rc::Rc, vec::Vec};
 
 use super::{
-    FcpBackend, LoginGrant,
+    FcpBackend,
     respond::{Answered, respond, respond_code},
     tasks::{Task, Tasks},
     wait::Managed,
 };
 use crate::{
-    Ending, Instant, IoId, Payload, UnitError, Violation,
+    Ending, Instant, IoId, Payload, Shared, UnitError, Violation,
     fc::{
-        Header, Link, RxId,
+        Header, Link, ProcessLogin, RxId,
         frame::{f_ctl, kind, r_ctl},
         login::is_command,
         sequence::{Collect, DataFault, TransferReady},
     },
     fcp::iu::{Command, response_code},
     scsi::{
-        self, Nexus, Response, status,
+        self, Device, Nexus, Response, status,
         task::{Announced, Work},
     },
 };
@@ -27,11 +26,11 @@ use crate::{
 /// Sequences that wait for credit beyond two of each command: answers to link services.
 const WAITING_MAX: usize = 64;
 
+type Login = ProcessLogin<Rc<dyn Shared<Device>>>;
+
 pub(super) struct Image {
     pub(super) nexus: Nexus,
-    pub(super) grant: LoginGrant,
-    /// Set when the initiator port logs in elsewhere.
-    pub(super) ended: Arc<AtomicBool>,
+    pub(super) login: Login,
     pub(super) tasks: Tasks,
     /// Aborts and task management functions that wait.
     pub(super) managed: Vec<Managed>,
@@ -53,22 +52,16 @@ enum Current {
 }
 
 impl Image {
-    pub(super) fn new(nexus: Nexus, grant: LoginGrant, ended: Arc<AtomicBool>, tasks: u16, burst_len: u32) -> Self {
+    pub(super) fn new(nexus: Nexus, login: Login, tasks: u16, burst_len: u32) -> Self {
         Self {
             nexus,
-            grant,
-            ended,
+            login,
             tasks: Tasks::new(tasks.clamp(1, 1024)),
             managed: Vec::new(),
             awaits: false,
             burst_len: burst_len.max(4),
             current: Current::Drop,
         }
-    }
-
-    /// The initiator port logged in elsewhere.
-    pub(super) fn is_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
     }
 
     /// Aborts the tasks that another login wanted aborted: CLEAR TASK SET, resets, PREEMPT AND ABORT.

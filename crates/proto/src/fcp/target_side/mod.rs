@@ -9,14 +9,14 @@ mod tasks;
 mod wait;
 
 use alloc::rc::Rc;
-use core::{fmt, net::IpAddr, time::Duration};
+use core::time::Duration;
 
 pub use connection::Connection;
 
 use super::{Port, PortName};
 pub use crate::fc::{LoginRefusal, Logins};
 use crate::{
-    Shared,
+    Shared, fc,
     scsi::{Device, ScsiBackend},
 };
 
@@ -27,20 +27,7 @@ pub trait FcpBackend: ScsiBackend {
 }
 
 /// What an image pair works on.
-#[derive(Clone)]
-pub struct LoginGrant {
-    pub device: Rc<dyn Shared<Device>>,
-    pub logins: Rc<dyn Shared<Logins>>,
-    pub node_name: PortName,
-    /// Where the initiator comes from.
-    pub address: IpAddr,
-}
-
-impl fmt::Debug for LoginGrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoginGrant").field("node_name", &self.node_name).finish_non_exhaustive()
-    }
-}
+pub type LoginGrant = fc::LoginGrant<Rc<dyn Shared<Device>>>;
 
 /// Settings of a connection.
 #[derive(Clone, Debug)]

@@ -1,0 +1,61 @@
+//! What is the same whatever the protocol: bytes that arrive, I/Os under way meanwhile, and how it must end.
+
+use iotax_proto::{Backend, Initiator, InitiatorEvents, Instant, Io, IoId, Payload, Tag, Target, UnitError};
+
+/// Bytes as they arrive: the first says in pieces of which length, 0 for all at once.
+pub fn pieces(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (first, rest) = data.split_first().unwrap_or((&0, &[]));
+    let len = if *first == 0 { rest.len().max(1) } else { usize::from(*first) };
+    rest.chunks(len)
+}
+
+/// A write that fits a frame or a capsule, a read, a write that does not, a flush.
+pub fn ios() -> [Io; 4] {
+    let write = |len: usize| Io::Write { offset: 0, data: Payload::from_vec(vec![7; len]) };
+    [write(512), Io::Read { offset: 512, len: 4096 }, write(32 << 10), Io::Flush]
+}
+
+/// Begins these, tagged from 0 on.
+pub fn submit(initiator: &mut impl Initiator, now: Instant, ios: impl IntoIterator<Item = Io>) {
+    for (tag, io) in (0..).zip(ios) {
+        initiator.submit(now, tag, io).expect("a credit");
+    }
+}
+
+/// Gives a target its bytes and then ends its connection. `take_queued`: what the server had begun and is done with.
+pub fn feed_target<B: Backend, T: Target<B>>(
+    target: &mut T,
+    server: &mut B,
+    data: &[u8],
+    take_queued: impl Fn(&mut B) -> Vec<(IoId, Result<Option<Payload>, UnitError>)>,
+) {
+    let now = Instant(1);
+    for piece in pieces(data) {
+        if target.receive(now, piece, server).is_err() {
+            break;
+        }
+        for (id, result) in take_queued(server) {
+            target.complete(now, id, result, server);
+        }
+        target.transmit().take_bytes();
+    }
+    target.disconnected(now, server);
+}
+
+/// Gives an initiator its bytes and then ends its connection.
+pub fn feed_initiator(initiator: &mut impl Initiator, now: Instant, events: &mut dyn InitiatorEvents, data: &[u8]) {
+    for piece in pieces(data) {
+        if initiator.receive(now, piece, events).is_err() {
+            break;
+        }
+        initiator.transmit().take_bytes();
+    }
+    initiator.disconnected(now, events);
+}
+
+/// Each of `count` I/Os completed, and once.
+pub fn assert_each_once(completed: impl Iterator<Item = Tag>, count: usize) {
+    let mut tags: Vec<_> = completed.collect();
+    tags.sort_unstable();
+    assert_eq!(tags, (0..count as Tag).collect::<Vec<_>>(), "each I/O completes once");
+}
