@@ -29,7 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     kept = read(asked.read or asked.json)
     if not asked.read:
-        design = {"sessions": asked.sessions, "rounds": asked.rounds}
+        design = {
+            "sessions": asked.sessions,
+            "injected_sessions": asked.injected_sessions,
+            "rounds": asked.rounds,
+        }
         if kept.design and not design.items() <= kept.design.items():
             sys.exit(f"{asked.json} holds runs of another design, {kept.design}: name another file, or the same design")
         try:
@@ -46,9 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _table(kept: Kept) -> list[str]:
+    sessions, injected, rounds = (kept.design.get(key, "?") for key in ("sessions", "injected_sessions", "rounds"))
     told = (
-        f"Each run: {kept.design.get('sessions', '?')} sessions of {kept.design.get('rounds', '?')} rounds with slices "
-        "of 50 ms; 1 outstanding I/O of 4 KiB, 75 % read; NFSv3, iSCSI and NVMe/TCP in turns. Cases take turns, too."
+        f"Each run: {sessions} sessions ({injected} where something is put in) of {rounds} rounds, slices of 50 ms; "
+        "1 outstanding I/O of 4 KiB, 75 % read; NFSv3, iSCSI and NVMe/TCP in turns. Cases take turns, too."
     )
     return [*lines(kept.runs, environment(find_engine()), told), *precision_lines(kept.precisions)]
 
@@ -83,7 +88,7 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
         case = min(left, key=lambda case: len(kept.runs.get(case.key, [])) / wanted[case.key])
         number = kept.next_number(case.key) + failed[case.key]
         with neighbour(case):
-            run = measure(case, number, burn_ns=kept.design.get("burn_ns", 0), **design)
+            run = measure(case, number, burn_ns=kept.design.get("burn_ns", 0), **_slices(case, design))
         ran += 1
         if run is None:
             failed[case.key] += 1
@@ -93,6 +98,11 @@ def _work(asked: argparse.Namespace, kept: Kept, design: dict[str, int]) -> None
         if sys.stderr.isatty() or time.monotonic() - told_s > _TOLD_S:
             told_s = time.monotonic()
             _tell_progress(kept, wanted, (told_s - started_s) / ran, until_s - told_s)
+
+
+def _slices(case: Case, design: dict[str, int]) -> dict[str, int]:
+    """Sessions and rounds of one run: a difference of 5 % is not seen in few."""
+    return {"sessions": design["injected_sessions" if case.injected else "sessions"], "rounds": design["rounds"]}
 
 
 def _tell_progress(kept: Kept, wanted: dict[str, int], each_s: float, most_s: float) -> None:
@@ -109,7 +119,7 @@ def _tell(text: str) -> None:
 def _pilot(design: dict[str, int]) -> int:
     """5 % of what an I/O costs both sides here, in ns."""
     case: Case = CASES[0]
-    runs = [measure(case, number, burn_ns=0, **design) for number in range(_PILOTS)]
+    runs = [measure(case, number, burn_ns=0, **_slices(case, design)) for number in range(_PILOTS)]
     return round(1e3 * 0.05 * statistics.median(run.base_us["cpu"] for run in runs if run))
 
 
@@ -118,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=200, help="in which nothing differs, quiet and disturbed (200)")
     parser.add_argument("--injected", type=int, default=100, help="with a known cost or delay (100)")
     parser.add_argument("--sessions", type=int, default=4)
+    parser.add_argument("--injected-sessions", type=int, default=8, help="of a run with a known cost or delay (8)")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--minutes", type=float, help="ends after so long, with the runs that there are by then")
     parser.add_argument("--only", metavar="CASES", help="of quiet, disturbed, burn, delay, precision, by commas")

@@ -62,7 +62,8 @@ def test_runs_are_kept_as_they_end_and_the_next_invocation_goes_on(
     file = tmp_path / "out" / "runs.jsonl"
     ran: list[tuple[str, int]] = []
 
-    def measured(case: Case, number: int, **_: int) -> Run:
+    def measured(case: Case, number: int, *, sessions: int, **_: int) -> Run:
+        assert sessions == (5 if case.injected else 3)
         if len(ran) == 4:
             raise KeyboardInterrupt
         ran.append((case.key, number))
@@ -71,6 +72,7 @@ def test_runs_are_kept_as_they_end_and_the_next_invocation_goes_on(
 
     monkeypatch.setattr("bench.trust.__main__.measure", measured)
     asked = ["--only", "quiet,disturbed,delay", "--runs", "2", "--injected", "1", "--json", str(file)]
+    asked += ["--sessions", "3", "--injected-sessions", "5"]
     assert main(asked) == 130
     # In turns, so that none meets the quieter hour.
     assert [key for key, _ in ran[:3]] == ["quiet", "disturbed", "delay"]
