@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,11 @@ from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.study import open_lab, planned
 from iotax.engine import EngineError
+from iotax.units import format_size
 
 if TYPE_CHECKING:
     from iotax.labs.hosts.survey import Survey
+    from iotax.places.host import Companion
 
 _COLUMNS = (
     "host",
@@ -68,10 +71,18 @@ def check(name: str, document: Path | None) -> None:
         for each in surveyed:
             table.add_row(*row(each))
         console().print(table)
+        for each in surveyed:
+            if each.companion:
+                console().print(escape(f"{each.host}: {_worker(each.companion)}"), soft_wrap=True, highlight=False)
     if document is not None:
         write_document(document, {"hosts": [_document(each) for each in surveyed]}, Path(name))
     if any(each.fault or each.obstacles for each in surveyed):
         raise typer.Exit(Exit.LAB)
+
+
+def _worker(found: Companion) -> str:
+    takes = f"{format_size(found.memory_bytes)} and, at rest, {100 * found.idle_cores:.1f} % of a core"
+    return f"Dask worker {found.name}, Python {found.python}, Dask {found.dask}, takes {takes}"
 
 
 def _document(found: Survey) -> dict[str, Any]:
@@ -91,6 +102,7 @@ def _document(found: Survey) -> dict[str, Any]:
         "clock_ahead_ns": found.clock and found.clock.ahead_ns,
         "clock_error_ns": found.clock and found.clock.error_ns,
         "clock_kernel_error_ns": found.clock and found.clock.kernel_error_ns,
+        "dask_worker": None if found.companion is None else asdict(found.companion),
         "fault": found.fault or None,
     }
 

@@ -5,10 +5,26 @@ from __future__ import annotations
 import contextlib
 import secrets
 from abc import abstractmethod
+from dataclasses import dataclass
 
 from iotax.places.base import FOLDER, Binary, HostFault, Place
 from iotax.study.hosts import Host
 from iotax.units import format_size
+
+
+@dataclass(frozen=True)
+class Companion:
+    """The process on a host that iotax is reached by, and what it takes when it has nothing to do."""
+
+    name: str
+    python: str
+    """Version."""
+    dask: str
+    """Version of `distributed`."""
+    memory_bytes: int
+    """Resident."""
+    idle_cores: float
+    """Of one core."""
 
 
 class HostPlace(Place):
@@ -26,6 +42,11 @@ class HostPlace(Place):
     def beside(self) -> int | None:
         """The process there that iotax is reached by, whose CPU is told with each trial; None where it needs none while
         a trial runs."""
+        return None
+
+    async def companion(self) -> Companion | None:
+        """What it is that `beside` names; None where there is none. Takes as long as its rest is watched. Raises
+        HostFault."""
         return None
 
     async def install(self, binary: Binary) -> str:

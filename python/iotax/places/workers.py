@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import ipaddress
 import logging
 import pickle
@@ -27,7 +28,7 @@ from distributed.security import Security
 from iotax.engine import EngineError
 from iotax.places import agent
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import HostPlace
+from iotax.places.host import Companion, HostPlace
 from iotax.places.piped import STOP_S, Piped
 from iotax.places.slurm import Contact, Jobs
 from iotax.study.hosts import Cluster, Host, Slurm, SlurmCluster
@@ -43,6 +44,14 @@ _PART_BYTES = 256 << 10
 """A worker takes no message of more than half of the memory that it is allowed, which Slurm says is 1 MiB where nobody
 told it how much its nodes have."""
 _LINE_BYTES_MAX = 64 << 20
+PYTHON = platform.python_version()
+_REST_S = 2
+"""How long a worker is watched that has nothing to do."""
+_AT_REST = (
+    "awk '/^VmRSS/ {{ print $2 }}' /proc/{pid}/status; spent() {{ cat /proc/{pid}/task/*/schedstat; echo; }}; "
+    "spent; sleep {rest}; spent"
+)
+"""Resident memory, KiB; then twice, of each thread, nanoseconds on a processor first, and an empty line."""
 
 
 class Gone(OSError):  # noqa: N818 - an outcome, not a bug
@@ -59,6 +68,8 @@ class Worker:
     node: str
     """Of its machine."""
     python: str
+    dask: str = ""
+    """Version of `distributed`; empty where it is not known."""
 
     @property
     def ip(self) -> str:
@@ -198,8 +209,8 @@ class Workers:
             said = f"no Dask worker has its name or address; start one there with `--name {host.name}`"
             raise EngineError("unreachable", f"{said}. Workers are {there}")
         self._taken[found.address] = host.name
-        if found.python.split(".")[:2] != platform.python_version().split(".")[:2]:
-            said = f"its Dask worker runs Python {found.python}, and iotax {platform.python_version()}"
+        if found.python.split(".")[:2] != PYTHON.split(".")[:2]:
+            said = f"its Dask worker runs Python {found.python}, and iotax {PYTHON}"
             raise EngineError("usage", f"{said}; Dask wants one minor version on both sides")
         return found
 
@@ -332,8 +343,9 @@ async def workers_of(client: Client) -> list[Worker]:
     known = (await client.scheduler.identity(n_workers=-1))["workers"]
     nodes = await client.run(platform.node, on_error="return")
     pythons = await client.run(platform.python_version, on_error="return")
+    dasks = await client.run(importlib.metadata.version, "distributed", on_error="return")
     return [
-        Worker(address, str(known[address]["name"]), node, pythons[address])
+        Worker(address, str(known[address]["name"]), node, pythons[address], str(dasks.get(address, "")))
         for address, node in nodes.items()
         if address in known and isinstance(node, str) and isinstance(pythons.get(address), str)
     ]
@@ -373,6 +385,17 @@ class OnWorker(HostPlace):
     @property
     def beside(self) -> int | None:
         return None if self._agent is None else self._agent.pid
+
+    async def companion(self) -> Companion:
+        there = await self.agent()
+        kib, *spent = (await self.run(_AT_REST.format(pid=there.pid, rest=_REST_S))).split("\n")
+        between = spent.index("")
+        before_ns, after_ns = (
+            sum(int(line.split()[0]) for line in lines if line) for lines in (spent[:between], spent[between:])
+        )
+        idle_cores = max(0, after_ns - before_ns) / (_REST_S * 1e9)
+        worker = there.worker
+        return Companion(worker.name, worker.python, worker.dask, int(kib) << 10, idle_cores)
 
     async def agent(self) -> Agent:
         """Raises HostFault."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +21,7 @@ from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, TrialFailed
 from iotax.notebook import Notebook
 from iotax.places import HostFault
-from iotax.study.hosts import Cluster, Host
+from iotax.study.hosts import Cluster, Host, Tls
 from iotax.study.read import read_study
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
@@ -28,6 +32,7 @@ from iotax.places import workers
 from iotax.places.waiting import wait_for as awaited
 from iotax.places.workers import OnWorker, Worker, Workers, matching
 
+from .certificates import Authority
 from .dask_hosts import DaskHosts
 
 STUDY = """\
@@ -225,6 +230,64 @@ def test_commands_of_a_host_say_how_they_ended(cluster: DaskHosts) -> None:
         await known.close()
 
     awaited(all_of_it())
+
+
+def test_the_table_of_hosts_shows_what_each_worker_is_and_takes_at_rest(
+    cluster: DaskHosts, real_engine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "clients.yaml").write_text(written(cluster))
+    words = [sys.executable, "-m", "iotax", "lab", "hosts", "check", "clients.yaml"]
+    environment = {**os.environ, "IOTAX_ENGINE": str(real_engine), "COLUMNS": "400"}
+
+    def said(*more: str) -> str:
+        done = subprocess.run(
+            [*words, *more], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    dask = importlib.metadata.version("distributed")
+    rows = json.loads(said("--json", "-"))["hosts"]
+    assert [each["dask_worker"]["name"] for each in rows] == cluster.names
+    for each in rows:
+        worker = each["dask_worker"]
+        assert (worker["python"], worker["dask"]) == (platform.python_version(), dask)
+        assert worker["memory_bytes"] > 10 << 20
+        assert worker["idle_cores"] >= 0
+    takes = rf"h1: Dask worker h1, Python {platform.python_version()}, Dask {dask}, takes .* and, at rest, .* of a core"
+    assert re.search(takes, said())
+
+
+def test_a_worker_of_another_minor_version_of_python_is_refused_by_name(
+    cluster: DaskHosts, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "PYTHON", "3.99.1")
+    lab = opened(written(cluster))
+    with pytest.raises(LabUnusable, match=r"h1: its Dask worker runs Python 3\.\S+, and iotax 3\.99\.1") as refused:
+        lab.prepare(quiet)
+    assert len(refused.value.findings) == 3
+
+
+def test_over_tls_who_has_a_certificate_of_the_same_authority_is_let_in_and_nobody_else(tmp_path: Path) -> None:
+    ours, others = Authority(tmp_path, "ours"), Authority(tmp_path, "others")
+    dask, me, stranger = ours.issue("dask"), ours.issue("me"), others.issue("stranger")
+    options = ("--tls-ca-file", dask.ca, "--tls-cert", dask.cert, "--tls-key", dask.key, "--protocol", "tls")
+    made = DaskHosts(tmp_path, ["h1"], options)
+    try:
+        assert made.address.startswith("tls://")
+
+        async def said(tls: Tls) -> str:
+            known = Workers(Cluster(scheduler=made.address, tls=tls), [Host(name="h1")])
+            try:
+                return await OnWorker(Host(name="h1"), known).run("pwd")
+            finally:
+                await known.close()
+
+        assert awaited(said(me)) == f"{made.home('h1')}\n"
+        for wrong in (stranger, stranger.model_copy(update={"ca": me.ca}), me.model_copy(update={"ca": stranger.ca})):
+            with pytest.raises(HostFault, match="h1: no Dask scheduler answers at tls://"):
+                awaited(said(wrong))
+    finally:
+        made.close()
 
 
 WORKERS = [

@@ -21,7 +21,7 @@ from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
 from iotax.labs.hosts.reach import Reach
-from iotax.labs.hosts.survey import Asked, Survey, survey
+from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
 from iotax.labs.hosts.volumes import Reached, Volumes, zone_bytes
 from iotax.labs.load import SAMPLE_NS, Permission, run_document
 from iotax.labs.outcomes import malformed
@@ -101,8 +101,13 @@ class HostsLab(Lab):
         wait_for(self._connect())
 
     def survey(self) -> list[Survey]:
-        """A row for each host."""
-        return wait_for(survey(self._roles(), self._binary))
+        """A row for each host, with what a Dask worker there takes at rest."""
+
+        async def work() -> list[Survey]:
+            roles = self._roles()
+            return await with_companions(roles, await survey(roles, self._binary))
+
+        return wait_for(work())
 
     def clean(self) -> dict[str, str]:
         """Takes down the paths that were left and removes every engine that was copied: host → what came of it."""
@@ -142,7 +147,8 @@ class HostsLab(Lab):
             raise TrialFailed(malformed(error)) from error
 
     def environment(self) -> dict[str, Any]:
-        return {"hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in self.survey()}}
+        surveyed = wait_for(survey(self._roles(), self._binary))
+        return {"hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in surveyed}}
 
     def background(self, block: int) -> Background:
         self._enter(block)

@@ -11,7 +11,7 @@ from iotax.labs.hosts.clock import Offset, Ours
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
 from iotax.places import LEASE_NS, Binary, HostFault
-from iotax.places.host import HostPlace
+from iotax.places.host import Companion, HostPlace
 from iotax.protocols import kernel_modules
 
 # Built in, a module stands under /sys/module or /proc/filesystems.
@@ -77,6 +77,8 @@ class Survey:
     """Its disks and what holds each: `sda: ext4 /`."""
     engine: str = ""
     clock: Offset | None = None
+    companion: Companion | None = None
+    """What it is reached by, where that is a Dask worker."""
     fault: str = ""
     """Why nothing else is known, or not all."""
 
@@ -84,6 +86,23 @@ class Survey:
 async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
     """All at once. A host that cannot be reached says why."""
     return list(await asyncio.gather(*(_one(role, place, asked, binary) for role, place, asked in places)))
+
+
+async def with_companions(places: Sequence[tuple[str, HostPlace, Asked]], surveyed: Sequence[Survey]) -> list[Survey]:
+    """With what each host is reached by, watched while no host is asked for anything else."""
+
+    async def one(place: HostPlace, found: Survey) -> Survey:
+        if found.fault:
+            return found
+        try:
+            return replace(found, companion=await place.companion())
+        except HostFault as fault:
+            return replace(found, fault=fault.message)
+        except ValueError:
+            return replace(found, fault="what its Dask worker takes at rest cannot be read there")
+
+    places_only = [place for _, place, _ in places]
+    return list(await asyncio.gather(*map(one, places_only, surveyed)))
 
 
 async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary) -> Survey:
