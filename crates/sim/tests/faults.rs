@@ -109,7 +109,7 @@ fn failing_trial_is_reduced_to_fewer_options_that_still_fail() {
 }
 
 /// Seeds that found a bug, each with what it was.
-const KEPT: [(&str, &str); 11] = [
+const KEPT: [(&str, &str); 13] = [
     (
         "a CRC over the memory of a volume that another command wrote to before it was sent",
         "protocol=fcp seed=128 faults=split agents=1 workers=2 depth=1 threads=1 block_size=0 names=0 commands=309",
@@ -160,6 +160,17 @@ const KEPT: [(&str, &str); 11] = [
         "the same, beside failing media",
         "protocol=fc-nvme seed=8750 faults=media-error,slow-media,clock-step agents=2 workers=2 depth=2 threads=1 \
          block_size=512 names=0 commands=315",
+    ),
+    (
+        "a controller whose host was silent closed its connection, and what it had begun on the disk went on until its last answers \
+         had left, which a stall kept: it undid a write of the next session",
+        "protocol=fc-nvme seed=13540 faults=stall,slow-media,clock-step agents=1 workers=1 depth=5 threads=1 block_size=512 \
+         names=0 commands=219",
+    ),
+    (
+        "the same on two threads",
+        "protocol=fc-nvme seed=5222 faults=stall,slow-media,clock-step agents=1 workers=2 depth=2 threads=2 block_size=4096 \
+         names=0 commands=277",
     ),
 ];
 
