@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ class Row:
     """Where a database does."""
     protocols: tuple[str, ...] = ()
     """Those that know it; empty: all."""
+    kernels: bool = False
+    """Whether what `hosts` says holds for iotax's own initiators only, and not for paths of a host's kernel."""
     harmless: tuple[Any, ...] = ()
     """Values that ask for nothing, and may stand anywhere."""
 
@@ -38,7 +40,7 @@ _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for n
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 _HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
-_NO_SECRETS = "the hosts lab carries no secrets to its hosts yet; say `lab: loopback`"
+_NO_SECRETS = "the hosts lab carries secrets only for paths of its hosts' kernels (kernel:…); say `lab: loopback`"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
 _SIM_ONE_CONNECTION = "the sim lab has one connection for each worker; say `lab: vm`"
@@ -130,6 +132,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "chap": Row(
             vm="the guests' targets ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,
+            kernels=True,
             sim=_SIM_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=knowing("chap"),
@@ -138,6 +141,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "dhchap": Row(
             vm="the guests' controllers ask for no login; say `lab: loopback`",
             hosts=_NO_SECRETS,
+            kernels=True,
             sim=_SIM_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=knowing("dhchap"),
@@ -212,7 +216,7 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
         for field, row in FIELDS[section].items():
             wanted = [value for value in _values(study, field) if value not in row.harmless]
             if wanted and _is_given(study, field):
-                reason = _reason(study, row) or _unknown_to_all(study, field, row)
+                reason = _reason(study, row, _endpoints(study)) or _unknown_to_all(study, field, row)
                 if reason:
                     yield _place(study, field), reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study):
@@ -229,16 +233,19 @@ def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
             row = FIELDS["connection"].get(name)
             if row is None:
                 continue
-            reason = _reason(study, row)
+            reason = _reason(study, row, [study.endpoints()[label]])
             if not reason and protocol not in row.protocols:
                 reason = f"{protocol} has no {name}; it belongs to {' and '.join(row.protocols)}"
             if reason:
                 yield ("factors", "protocol", label, name), reason
 
 
-def _reason(study: Study, row: Row) -> str:
+def _reason(study: Study, row: Row, endpoints: Collection[Endpoint]) -> str:
+    """`endpoints` are those that the field is given for."""
     if reason := getattr(row, study.lab.name):
-        return reason
+        knowing_it = [each for each in endpoints if each.protocol in row.protocols]
+        if not (study.lab.hosts is not None and row.kernels and all(each.kernel for each in knowing_it)):
+            return reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study) and row.endpoint:
         return row.endpoint
     generators = _values(study, "generator")

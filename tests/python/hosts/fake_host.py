@@ -43,7 +43,7 @@ delete) rm -r $record ;;
     cat "$FAKE/wwid" >$SYSFS/block/sdq/device/wwid ;;
 --logout) rm -r $session $SYSFS/block/sdq ;;
 update) : ;;
-*) [ -d $record ] ;;
+*) cat $record/* 2>/dev/null | sed 's/=.*/= ********/'; [ -d $record ] ;;
 esac""",
     "mount": """
 for folder in "$@"; do from=$into into=$folder; done
@@ -63,7 +63,14 @@ for folder in "$@"; do :; done
 [ ! -e "$FAKE/busy" ] || { echo "umount: $folder: target is busy" >&2; exit 32; }
 grep -v " $folder " $PROCFS/self/mounts >$FAKE/rest; cat $FAKE/rest >$PROCFS/self/mounts; : >$PROCFS/self/mountstats
 rm -r "$folder"/*""",
-    "tee": 'exec /usr/bin/tee "$@"',
+    "tee": r"""
+# The kernel connects by what is written there.
+case "$*" in "$FABRICS")
+    cat >"$FABRICS"
+    exec nvme connect -n "$(sed 's/.*,nqn=\([^,]*\).*/\1/' "$FABRICS")" ;;
+esac
+exec /usr/bin/tee "$@"
+""",
     "modprobe": "",
 }  # fmt: skip
 
@@ -95,6 +102,9 @@ class FakeHost:
             "HOME": str(self.home),
             "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
             "WAIT_S": "1",
+            "FABRICS": str(self.folder / "nvme-fabrics"),
+            "NVME": str(self.folder / "etc-nvme"),
+            "RECORDS": str(self.folder / "records"),
         }
 
     @property
@@ -177,10 +187,22 @@ esac"""
             (self.folder / "sys" / target / f"5:0:0:{lun}/block/sdq").mkdir(parents=True)
             self.write("block/sdq/device/wwid", "naa.600a0980")
 
+    def nvme_names(self, nqn: str, identity: str) -> None:
+        """How the host calls itself."""
+        (self.folder / "etc-nvme").mkdir()
+        (self.folder / "etc-nvme" / "hostnqn").write_text(f"{nqn}\n")
+        (self.folder / "etc-nvme" / "hostid").write_text(identity)
+
     def remove(self, command: str) -> None:
         (self.folder / "bin" / command).unlink()
 
-    def run(self, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["/bin/sh", script, *words], env=self.environment, capture_output=True, text=True, check=False, timeout=60
+            ["/bin/sh", script, *words],
+            env=self.environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )

@@ -161,6 +161,32 @@ def test_a_target_that_asks_for_chap_is_reached_by_the_hosts_own_record_which_st
         initiator.run(f"{record} -o delete || :")
 
 
+def test_a_target_that_asks_for_chap_is_reached_by_the_secret_that_iotax_carries_and_nothing_of_it_stays(
+    hosts: GuestHosts, tmp_path: Path
+) -> None:
+    storage, initiator = hosts.guests["storage"], hosts.guests["initiator"]
+    group = f"/sys/kernel/config/target/iscsi/{IQN}/tpgt_1"
+    text = written(hosts, "iSCSI", replicates=1) + "connection: {chap: {user: joe, secret_env: JOE}}\n"
+    words, environment = command(tmp_path, hosts, require(), text)
+    storage.run(f"printf joe >{group}/auth/userid; printf a-secret-of-joe >{group}/auth/password")
+    storage.run(f"echo 1 >{group}/attrib/authentication")
+    try:
+        for secret, status in (("another-secret", False), ("a-secret-of-joe", True)):
+            done = subprocess.run(
+                [*words, "--no-report"], cwd=tmp_path, env={**environment, "JOE": secret}, capture_output=True,
+                text=True, check=False, timeout=300,
+            )  # fmt: skip
+            assert (done.returncode == 0) == status, done.stdout + done.stderr
+            assert secret not in done.stdout + done.stderr
+            assert hosts.attached() == []
+            # What stands in no file of the host that outlives the path: its record has gone.
+            initiator.run(f"! grep -r {secret} /etc/iscsi /var/lib/iscsi /root/.cache 2>/dev/null")
+            for kept in tmp_path.iterdir():
+                assert secret.encode() not in kept.read_bytes()
+    finally:
+        storage.run(f"echo 0 >{group}/attrib/authentication")
+
+
 def test_a_clock_that_is_an_hour_ahead_is_found_and_taken_off(
     hosts: GuestHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 
+from iotax.labs.hosts.secrets import NoSecret, carried
 from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.base import FOLDER
 from iotax.places.host import HostPlace
@@ -26,6 +27,7 @@ UP_S = 120.0
 _ARMED_S = 60.0
 _KINDS = frozenset({"missing", "denied", "unreachable", "in_use", "disk_full", "not_found", "usage"})
 _LOCAL = "local:"
+_SECRETS = "secrets=stdin"
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,26 @@ class Paths:
         What is on the host anyway is looked up each time, since its name may lead elsewhere by now.
         """
         asked = words(uri, settings)
+        try:
+            secrets = "" if uri.startswith(_LOCAL) else carried(uri, settings)
+        except NoSecret as error:
+            raise HostFault(place.name, f"{settings.endpoint.uri}: {error}", "usage") from error
+        if secrets:
+            # Whose they are tells two paths apart, the secrets themselves are kept nowhere.
+            whose = settings.connection.chap or settings.connection.dhchap
+            asked = (_SECRETS, *asked)
+            known = (repr(whose), *asked)
+        else:
+            known = asked
         await self._keep(place)
-        if place.name in self._up and self._up[place.name][0] == asked and not uri.startswith(_LOCAL):
+        if place.name in self._up and self._up[place.name][0] == known and not uri.startswith(_LOCAL):
             return self._up[place.name][1]
         self._up.pop(place.name, None)
-        attached = attached_of(place.name, await self._script(place, f"up {shlex.join(asked)}"))
+        attached = attached_of(place.name, await self._script(place, f"up {shlex.join(asked)}", secrets))
         if wrong := mismatches(uri, settings, attached.facts):
             await self._script(place, "down")
             raise HostFault(place.name, f"{uri}: {'; '.join(wrong)}", "usage")
-        self._up[place.name] = asked, attached
+        self._up[place.name] = known, attached
         return attached
 
     async def close(self, places: list[HostPlace]) -> list[str]:
@@ -127,9 +140,9 @@ class Paths:
         part = f"{SCRIPT}.part"
         await place.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
 
-    async def _script(self, place: HostPlace, command: str) -> str:
+    async def _script(self, place: HostPlace, command: str, given: str = "") -> str:
         try:
-            return await place.run(f"sh {SCRIPT} {command}", within_s=UP_S)
+            return await place.run(f"sh {SCRIPT} {command}", given=given, within_s=UP_S)
         except HostFault as fault:
             if fault.kind != "io":
                 raise

@@ -65,6 +65,9 @@ class Volumes:
             if each.endpoint.kernel:
                 kind, told = kernel_path(expanded(each.endpoint.uri, 0)).kind, given(each.topology)
                 commands |= {"ip": None} if "mtu" in told else {}
+                # Secrets go where they are used by its standard input.
+                if (each.connection.chap and kind == "iscsi") or (each.connection.dhchap and kind == "nvme-tcp"):
+                    commands["tee"] = None
                 commands |= {"tee" if kind in NVME else "dmsetup": None} if told.get("path_policy") else {}
         peers = [path.address for path in paths if path.address]
         peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]

@@ -2,7 +2,8 @@
 # needs root goes through `sudo -n`. Every path is written into a journal before it is made, so that whoever comes next takes down
 # what was left, and nothing else.
 #
-#   paths.sh up [mtu=N] [policy=P] [portals=A,B] KIND ARGUMENTS...   DEVICE=…, ID=… and FACT name=value on standard output
+#   paths.sh up [secrets=stdin] [mtu=N] [policy=P] [portals=A,B] KIND ARGUMENTS...
+#                                   lines NAME=SECRET on standard input where it is said; DEVICE=…, ID=… and FACT name=value on standard output
 #   paths.sh down                   takes down all that the journal of this host holds
 #   paths.sh clean                  the same, where no study is at work
 #   paths.sh keep ENGINE            holds this host's lock as long as `ENGINE session` runs, and takes everything down then
@@ -16,6 +17,10 @@ FOLDER=$HOME/.cache/iotax
 BOOT=$(cat "$PROCFS/sys/kernel/random/boot_id") || exit 1
 JOURNAL=$FOLDER/path-$(uname -n)-$BOOT
 WAIT_S=${WAIT_S:-20}
+FABRICS=${FABRICS:-/dev/nvme-fabrics}
+NVME=${NVME:-/etc/nvme}
+# Where open-iscsi keeps its records, by distribution.
+RECORDS=${RECORDS:-/etc/iscsi/nodes /var/lib/iscsi/nodes}
 
 die() { echo "$*" >&2; exit 1; }
 
@@ -25,8 +30,11 @@ root() {
     shift
     command -v "$1" >/dev/null 2>&1 || die "missing $1 is not installed on this host"
     # A server that is gone must not keep this script.
-    if [ "$(id -u)" = 0 ]; then _said=$(timeout "$WAIT_S" "$@" 2>&1) && return
-    else _said=$(timeout "$WAIT_S" sudo -n "$@" 2>&1) && return; fi
+    [ "$(id -u)" = 0 ] || set -- sudo -n "$@"
+    # What `tee` repeats of a secret is nobody's to see.
+    if [ -n "$HIDDEN" ]; then _said=$(timeout "$WAIT_S" "$@" 2>&1 >/dev/null) && return
+    else _said=$(timeout "$WAIT_S" "$@" 2>&1) && return; fi
+    [ "$1" != sudo ] || shift 2
     # What a program says of success so far may come after its error.
     _why=$(echo "$_said" | grep -i "error\|fail\|refused\|denied\|cannot\|can not\|could not\|not allowed\|required" | tail -n 1)
     _why=${_why:-$(echo "$_said" | tail -n 1)}
@@ -143,7 +151,23 @@ put_back() {
     esac
 }
 
-# --- NVMe/TCP, by nvme-cli
+# --- secrets, which stand in no argument: everybody on this host can read those
+
+# take_secrets: from standard input into variables of this shell.
+take_secrets() {
+    while IFS= read -r _line; do
+        case "$_line" in
+        chap_user=*) CHAP_USER=${_line#*=} ;;
+        chap_secret=*) CHAP_SECRET=${_line#*=} ;;
+        mutual_user=*) MUTUAL_USER=${_line#*=} ;;
+        mutual_secret=*) MUTUAL_SECRET=${_line#*=} ;;
+        dhchap_secret=*) DHCHAP_SECRET=${_line#*=} ;;
+        dhchap_ctrl_secret=*) DHCHAP_CTRL_SECRET=${_line#*=} ;;
+        esac
+    done
+}
+
+# --- NVMe/TCP, by nvme-cli; where a host proves itself, by the kernel's own file, since nvme-cli takes secrets as arguments
 
 # nvme_controllers NQN
 nvme_controllers() {
@@ -168,14 +192,26 @@ up_nvme() {
     no_controller "$3" || die "in_use $3 is connected on this host already, and not by iotax; disconnect it: nvme disconnect -n $3"
     note nvme-tcp "$3"
     [ -z "$MTU" ] || mtu_up "$1"
-    [ -e /dev/nvme-fabrics ] || root "loading nvme-tcp" modprobe nvme-tcp
+    [ -e "$FABRICS" ] || root "loading nvme-tcp" modprobe nvme-tcp
     for _portal in "$1" $(echo "$PORTALS" | tr , ' '); do
+        [ -z "$DHCHAP_SECRET" ] || { nvme_proven "$_portal" "$2" "$3" "$5" "$6" "$7" && continue; }
         root "connecting $3 at $_portal" nvme connect -t tcp -a "$_portal" -s "$2" -n "$3" ${5:+-i "$5"} ${6:+--hdr-digest} ${7:+--data-digest}
     done
     nvme_shown "$3" "$4"
     # The kernel takes no connection whose ends disagree about digests, and does not show them.
     fact header_digest "${6:+on}"
     fact data_digest "${7:+on}"
+}
+
+# nvme_proven ADDRESS PORT NQN QUEUES HEADER_DIGEST DATA_DIGEST: connects with DH-HMAC-CHAP, by what nvme-cli writes too
+nvme_proven() {
+    _own=$(content "$NVME/hostnqn")
+    [ -n "$_own" ] || die "missing a controller knows the secret of a host by its NQN, and $NVME/hostnqn has none (nvme gen-hostnqn)"
+    _id=$(content "$NVME/hostid")
+    HIDDEN=1
+    printf '%s' "transport=tcp,traddr=$1,trsvcid=$2,nqn=$3,hostnqn=$_own${_id:+,hostid=$_id}${4:+,nr_io_queues=$4}${5:+,hdr_digest}${6:+,data_digest},dhchap_secret=$DHCHAP_SECRET${DHCHAP_CTRL_SECRET:+,dhchap_ctrl_secret=$DHCHAP_CTRL_SECRET}" |
+        (root "connecting $3 at $1 with dhchap" tee "$FABRICS") || exit 1
+    HIDDEN=
 }
 
 # nvme_shown NQN NSID: what the kernel says of a subsystem that was connected.
@@ -229,6 +265,28 @@ has_disk() { iscsi_disk "$@" >/dev/null; }
 # iscsi_set IQN PORTAL NAME VALUE
 iscsi_set() { root "setting $3" iscsiadm -m node -T "$1" -p "$2" -o update -n "$3" -v "$4"; }
 
+# iscsi_proven IQN PORTAL: CHAP in a record of ours. Its names by iscsiadm, its secrets by the record's file, which root alone
+# reads, and which goes with the record.
+iscsi_proven() {
+    iscsi_set "$1" "$2" node.session.auth.authmethod CHAP
+    iscsi_set "$1" "$2" node.session.auth.username "$CHAP_USER"
+    [ -z "$MUTUAL_USER" ] || iscsi_set "$1" "$2" node.session.auth.username_in "$MUTUAL_USER"
+    _file=$(echo "$1/${2%:*},${2##*:}" | tr -d '[]')
+    HIDDEN=1
+    for _records in $RECORDS; do
+        # Only where the record is, there is its folder.
+        { printf '%s\n' "node.session.auth.password = $CHAP_SECRET"
+          [ -z "$MUTUAL_SECRET" ] || printf '%s\n' "node.session.auth.password_in = $MUTUAL_SECRET"; } |
+            (root "" tee -a "$_records/$_file") 2>/dev/null && break
+    done
+    HIDDEN=
+    root "reading the record of $1" iscsiadm -m node -T "$1" -p "$2"
+    case "$_said" in
+    *"node.session.auth.password = *"*) ;;
+    *) die "missing the record of $1 is not to be found as a file below $RECORDS, or sudo refuses tee" ;;
+    esac
+}
+
 # up_iscsi ADDRESS PORT IQN LUN HEADER_DIGEST DATA_DIGEST: digests as open-iscsi writes them (CRC32C), or nothing
 up_iscsi() {
     no_session "$3" || die "in_use $3 is logged in on this host already, and not by iotax; log it out: iscsiadm -m node -T $3 --logout"
@@ -238,6 +296,7 @@ up_iscsi() {
     if (root "" iscsiadm -m node -T "$3" -p "$_portal") >/dev/null 2>&1; then
         [ -z "$PORTALS" ] || die "usage open-iscsi has a record of $3 already; several portals need it removed: iscsiadm -m node -T $3 -o delete"
         [ -z "$5$6" ] || die "usage open-iscsi has a record of $3 with settings of its own; digests need it removed: iscsiadm -m node -T $3 -o delete"
+        [ -z "$CHAP_SECRET" ] || die "usage open-iscsi has a record of $3 with settings of its own; chap needs it removed: iscsiadm -m node -T $3 -o delete"
         note iscsi "$3" "$_portal" theirs
         [ -z "$MTU" ] || mtu_up "$1"
     else
@@ -251,6 +310,7 @@ up_iscsi() {
             iscsi_set "$3" "$_each" "node.conn[0].iscsi.HeaderDigest" "${5:-None}"
             iscsi_set "$3" "$_each" "node.conn[0].iscsi.DataDigest" "${6:-None}"
             iscsi_set "$3" "$_each" node.startup manual
+            [ -z "$CHAP_SECRET" ] || iscsi_proven "$3" "$_each"
         done
     fi
     for _each in $_portal; do root "logging in to $3" iscsiadm -m node -T "$3" -p "$_each" --login; done
@@ -464,10 +524,13 @@ down() {
 }
 
 up() {
-    down >/dev/null
+    # What is asked of us on standard input is nobody else's to read.
+    down >/dev/null </dev/null
     MTU='' POLICY='' PORTALS=''
+    HIDDEN='' CHAP_USER='' CHAP_SECRET='' MUTUAL_USER='' MUTUAL_SECRET='' DHCHAP_SECRET='' DHCHAP_CTRL_SECRET=''
     while :; do
         case "$1" in
+        secrets=*) take_secrets ;;
         mtu=*) MTU=${1#*=} ;;
         policy=*) POLICY=${1#*=} ;;
         portals=*) PORTALS=${1#*=} ;;
