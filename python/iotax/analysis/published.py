@@ -8,7 +8,18 @@ from iotax.analysis.compare import Model
 from iotax.analysis.data import Cell
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import Weights
-from iotax.analysis.responses import BANDWIDTH, CPU, CPU_INITIATOR, IOPS, LATENCY, P99, UTILISATION, Response
+from iotax.analysis.responses import (
+    BANDWIDTH,
+    CPU,
+    CPU_INITIATOR,
+    DISK_IOPS,
+    IOPS,
+    LATENCY,
+    P99,
+    TRANSACTIONS,
+    UTILISATION,
+    Response,
+)
 from iotax.records import Carrier
 from iotax.study import Study
 from iotax.study.published import PublishedFigure, Span
@@ -22,6 +33,8 @@ RESPONSE_OF = {
     "cpu_per_io": CPU,
     "cpu_initiator": CPU_INITIATOR,
     **{each.key: each for each in UTILISATION},
+    "transactions": TRANSACTIONS,
+    "disk_iops": DISK_IOPS,
 }
 """A source's response → ours."""
 

@@ -149,6 +149,8 @@ PublishedResponse: TypeAlias = Literal[
     "cpu_utilisation_initiator",
     "cpu_utilisation_target",
     "cpu_utilisation_hypervisor",
+    "transactions",
+    "disk_iops",
 ]
 Rule: TypeAlias = Literal[
     "errors",

@@ -64,7 +64,8 @@ class Published(Section):
     response: PublishedResponse
     """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
 cpu_initiator (µs per I/O), cpu_utilisation_initiator, cpu_utilisation_target, cpu_utilisation_hypervisor (percent of \
-its processors; relative figures are judged only where rates are equal)."""
+its processors; relative figures are judged only where rates are equal); of databases transactions (a second) and \
+disk_iops."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One for each treatment that the source covers."""
     baseline: dict[str, bool | int | float | str] | None = None

@@ -393,6 +393,7 @@ def _shares(streams: Mapping[str, Stream], place: Place) -> Iterator[tuple[Place
 
 
 _OF_DATABASES = ("transactions", "cpu_per_transaction", "disk_iops")
+_NO_DATABASE = "only databases have it; say `generator: pgbench` under load"
 _OF_IO = {"iops": "transactions", "cpu_per_io": "cpu_per_transaction"}
 
 
@@ -406,7 +407,10 @@ def _generator(study: Study) -> Iterator[tuple[Place, str]]:
         return
     for index, each in enumerate(study.responses):
         if each in _OF_DATABASES:
-            yield ("responses", index), "only databases have it; say `generator: pgbench` under load"
+            yield ("responses", index), _NO_DATABASE
+    for index, source in enumerate(study.published):
+        if source.response in _OF_DATABASES:
+            yield ("published", index, "response"), _NO_DATABASE
 
 
 def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
@@ -437,7 +441,7 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
     targets = {*_values(study, "target"), *(each.get("target", "kernel") for each in setups)}
     if targets != {"kernel"}:
         yield _place(study, "target"), "a database's file system is served by the kernel's targets; leave it out"
-    if fault := database_fault(study.load, study.volume):
+    if fault := database_fault(study.load, study.volume, max(_values(study, "workers"))):
         yield _place(study, "working_set" if study.load.working_set else "size"), fault
 
 

@@ -27,10 +27,10 @@ class Topology(Section):
     """Rate of each path in each direction, such as 100Mbit; unlimited when not given."""
     link_delay: Duration = 0
     """Delay of each frame, one way."""
-    paths: Annotated[int, Field(ge=1, le=2)] = 1
+    paths: Annotated[int, Field(ge=1, le=4)] = 1
     """Links between the machines, each with its own address, portal or port."""
     path_policy: PathPolicy | None = None
-    """How I/O is spread, with `paths: 2`. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
+    """How I/O is spread over several paths. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
 round-robin, queue-depth (Linux 6.11)."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""
@@ -143,13 +143,13 @@ def refused_in_sim(protocol: str, topology: Topology) -> Iterator[tuple[str, str
     elif protocol in _NFS:
         yield "paths", _ONE_ADDRESS.format(protocol=protocol)
     elif policy is None:
-        yield "path_policy", f"two paths need one of {', '.join(_SIM_POLICIES)}"
+        yield "path_policy", f"several paths need one of {', '.join(_SIM_POLICIES)}"
     elif policy not in _SIM_POLICIES:
         yield "path_policy", f"simulated paths have no policy {policy}; they have {', '.join(_SIM_POLICIES)}"
 
 
 _FC_FRAMES = "a Fibre Channel frame carries 2112 bytes at most (FC-FS), whatever Ethernet could carry"
-_NO_CHOICE = "one path leaves nothing to choose; say `paths: 2`, or leave the policy out"
+_NO_CHOICE = "one path leaves nothing to choose; say `paths: 2` or more, or leave the policy out"
 _ONE_ADDRESS = "an {protocol} mount goes to one address; `nconnect` gives it several connections"
 _NO_DIGEST = {"iser": "RDMA checks what it carries (RFC 7145 §4)"}
 _NO_NETWORK = {
@@ -176,7 +176,7 @@ def _refused_target(protocol: str, topology: Topology) -> Iterator[tuple[str, st
         has = f"it has {', '.join(['kernel', *able])}" if protocol != "local" else "local I/O has no target"
         yield "target", f"{target} serves {', '.join(SERVED[target])} here, not {protocol}; {has}"
     elif topology.paths > 1:
-        yield "target", f"{target} is set up on one address; two paths are for the kernel's targets"
+        yield "target", f"{target} is set up on one address; several paths are for the kernel's targets"
 
 
 def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
@@ -213,11 +213,11 @@ def _refused_paths(protocol: str, topology: Topology, guests: int) -> Iterator[t
         yield "paths", _ONE_ADDRESS.format(protocol=protocol)
     elif protocol not in _MULTIPATH:
         reason = _NO_NETWORK.get(protocol, "RDMA in software is set up on one link")
-        yield "paths", f"{reason}; two paths are for {', '.join(_MULTIPATH)}"
+        yield "paths", f"{reason}; several paths are for {', '.join(_MULTIPATH)}"
     elif guests == 1:
-        yield "paths", "both halves stand in one kernel (`guests: 1`), so there is no second link"
+        yield "paths", "both halves stand in one kernel (`guests: 1`), so there is no further link"
     elif policy is None:
-        yield "path_policy", f"two paths need one of {', '.join(_policies(protocol))}"
+        yield "path_policy", f"several paths need one of {', '.join(_policies(protocol))}"
     elif policy not in _policies(protocol):
         yield "path_policy", f"{protocol} has no policy {policy}; it has {', '.join(_policies(protocol))}"
 

@@ -92,6 +92,7 @@ def test_a_window_with_a_failed_transaction_is_no_result() -> None:
         (study({"outstanding": 2}), ("load", "outstanding"), "say `workers:` for more clients"),
         (study({"rate_iops": 10}), ("load", "arrivals"), "say `arrivals: poisson`"),
         (study({"working_set": "32MiB"}), ("load", "working_set"), "a database is 64MiB at least"),
+        (study({"workers": 8}), ("load", "working_set"), "8 clients take 48MiB of memory, so a database of 96MiB"),
         (study({"working_set": "128MiB"}), ("load", "working_set"), "needs a volume of 208MiB"),
         (study(responses=["latency", "iops"]), ("responses", 1), "a database counts transactions"),
         (study(lab="loopback"), ("load", "generator"), "say `lab: vm`"),

@@ -179,7 +179,7 @@ REFUSED = [
     ({"design": {"sessions": 2}}, "design", "each trial on its own"),
     ({"topology": {"paths": 2, "path_policy": "fixed"}}, "paths", "goes to one address"),
     ({"topology": {"paths": 2}, "factors": {"protocol": ["iscsi"], "link_rate": ["1Gbit"]}}, "topology",
-      "two paths need one of fixed, round-robin"),
+      "several paths need one of fixed, round-robin"),
     ({"topology": {"paths": 2, "path_policy": "numa"}, "factors": {"protocol": ["nvme-tcp"], "link_rate": ["1Gbit"]},
       "baseline": {"protocol": "nvme-tcp"}}, "path_policy", "have no policy numa"),
     ({"topology": {"paths": 0}}, "paths", "greater than or equal to 1"),

@@ -37,6 +37,7 @@ factors:
   protocol:
     fixed: {protocol: iscsi, paths: 2, path_policy: fixed, mtu: 9000}
     round-robin: {protocol: nvme-tcp, paths: 2, path_policy: round-robin, link_rate: 20Mbit, link_delay: 1ms}
+    four: {protocol: iscsi, paths: 4, path_policy: round-robin}
     nconnect: {protocol: nfs3, nconnect: 2}
 load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
 design: {replicates: 1}
@@ -86,6 +87,7 @@ def test_links_and_paths_are_as_asked(tmp_path: Path, engine: Path) -> None:
         shares[name] = [path / sum(ios) for path in ios]
     assert shares["fixed"] == [1.0, 0.0]
     assert shares["round-robin"] == pytest.approx([0.5, 0.5], abs=0.05)
+    assert shares["four"] == pytest.approx([0.25] * 4, abs=0.05)
     assert shares["nconnect"] == pytest.approx([0.5, 0.5], abs=0.05)
     # 40 Mbit/s over both paths carry at most 5 MB/s of reads.
     result = attempts["round-robin"].result

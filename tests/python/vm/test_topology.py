@@ -35,8 +35,8 @@ def settings(setup: str) -> Settings:
     ("setup", "expected"),
     [
         ("{protocol: nfs3, paths: 2}", "an nfs3 mount goes to one address; `nconnect` gives it several connections"),
-        ("{protocol: iser, paths: 2}", "two paths are for iscsi, fcp, nvme-tcp"),
-        ("{protocol: iscsi, paths: 2}", "two paths need one of fixed, round-robin, queue-depth"),
+        ("{protocol: iser, paths: 2}", "several paths are for iscsi, fcp, nvme-tcp"),
+        ("{protocol: iscsi, paths: 2}", "several paths need one of fixed, round-robin, queue-depth"),
         ("{protocol: nvme-tcp, paths: 2, path_policy: fixed}", "nvme-tcp has no policy fixed; it has numa"),
         ("{protocol: iscsi, path_policy: fixed}", "one path leaves nothing to choose"),
         ("{protocol: iscsi, nconnect: 4}", "iscsi is no NFS mount"),

@@ -140,7 +140,9 @@ def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, h
     scale = Scale([0.0, max(t["x"] for t in totals) * 1.2], zero=True, log=False)
     rows_axis = {"title": None, "domain": False, "labelColor": ref("ink"), "labelFontSize": 12, "labelLimit": 110}
     y = word("row", sort=[names[arm] for arm in split], axis=rows_axis)
-    x = number("x", scale.vega, axis("µs per I/O", scale, grid=True, labelOverlap=True, titleAnchor="start"))
+    x = number(
+        "x", scale.vega, axis(f"µs per {summary.counts}", scale, grid=True, labelOverlap=True, titleAnchor="start")
+    )
     fill = chosen("part", [part for part, _ in PARTS], [ref(name) for _, name in PARTS])
     bars = layer(
         "bar", rows, {"x": x, "x2": end("x2"), "y": y, "color": fill}, height=16, stroke=ref("page"), strokeWidth=0.7

@@ -79,7 +79,7 @@ iscsi_facts() {
 
 multipath_facts() {
     fact paths "$(ls -d /sys/block/dm-0/slaves/* | wc -l)"
-    # `… multipath FEATURES HANDLERS GROUPS FIRST SELECTOR …`: two groups are one path and its stand-in.
+    # `… multipath FEATURES HANDLERS GROUPS FIRST SELECTOR …`: several groups are one path and its stand-ins.
     dmsetup table paths | awk '{ policy = $8 == "queue-length" ? "queue-depth" : $8
         print "FACT path_policy=" ($6 > 1 ? "fixed" : policy) }'
 }

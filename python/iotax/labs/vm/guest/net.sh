@@ -1,6 +1,6 @@
-# The links under test: eth0, and eth1 where PATHS=2; 10.0.N.1 is the storage guest, 10.0.N.2 the initiator.
+# The links under test: eth0, eth1 and so on, PATHS in all; over ethN, 10.0.N.1 is the storage guest, 10.0.N.2 the initiator.
 
-# paths: 0, or 0 and 1.
+# paths: 0, or 0, 1 and so on.
 paths() { seq 0 $((${PATHS:-1} - 1)); }
 
 # net_up HOST: every link at $MTU, shaped by $LINK_RATE and $LINK_DELAY; HOST is 1 or 2.
