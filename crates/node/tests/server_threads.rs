@@ -19,7 +19,7 @@ use iotax_proto::{
         Bhs, DataOut, Fragment, Framer, LoginRequest, LoginResponse, R2t, ScsiCommand, ScsiResponse, Sender,
         TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
         control::{function, function_response},
-        login::stage,
+        login::{LoginStatus, stage},
     },
     scsi::status,
 };
@@ -82,7 +82,7 @@ impl Thread {
         let keys = format!("InitiatorName=iqn.2026-11.x:i\0TargetName={target}\0InitialR2T=Yes\0ImmediateData=No\0");
         thread.send(request.encode(), keys.as_bytes());
         let [response] = thread.answers()[..] else { panic!("one response") };
-        assert_eq!(LoginResponse::parse(&response).status, 0);
+        assert_eq!(LoginResponse::parse(&response).status, LoginStatus::SUCCESS);
         // The unit attention of power on.
         assert_ne!(thread.test_unit_ready(), status::GOOD);
         assert_eq!(thread.test_unit_ready(), status::GOOD);

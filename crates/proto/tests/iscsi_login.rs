@@ -10,7 +10,7 @@ use iotax_proto::{
         initiator::{self, Chap, Discovery, Mutual},
         pdu::{
             LoginRequest, SessionHandle, TaskTag,
-            login::{login_status, stage},
+            login::{LoginStatus, stage},
         },
         target_side::{AuthPolicy, Config, Connection, LoginRefusal},
     },
@@ -81,7 +81,7 @@ fn a_challenge_sent_back_is_refused() {
     let (identifier, challenge) = (value("CHAP_I="), value("CHAP_C="));
     let keys = [("CHAP_N", "u"), ("CHAP_R", "0x00"), ("CHAP_I", &identifier), ("CHAP_C", &challenge)];
     let (response, text) = peer.say(request, &keys);
-    assert_eq!((response.status, text.as_str()), (login_status::AUTHENTICATION_FAILURE, ""));
+    assert_eq!((response.status, text.as_str()), (LoginStatus::AUTHENTICATION_FAILURE, ""));
 }
 
 #[test]
@@ -94,12 +94,12 @@ fn digests_that_only_one_side_wants_refuse_the_login() {
 }
 
 /// The status of a login whose first request is this.
-fn status_of(request: impl FnOnce(&mut LoginRequest), keys: &[(&str, &str)]) -> u16 {
+fn status_of(request: impl FnOnce(&mut LoginRequest), keys: &[(&str, &str)]) -> LoginStatus {
     let mut peer = Peer::new(Config::default(), MemoryBackend::new(512));
     let mut first = peer.login_request(stage::OPERATIONAL, stage::FULL_FEATURE);
     request(&mut first);
     let (response, _) = peer.say(first, keys);
-    let refused = response.status != login_status::SUCCESS;
+    let refused = response.status != LoginStatus::SUCCESS;
     assert_eq!(Target::<MemoryBackend>::is_closing(&peer.target), refused);
     response.status
 }
@@ -108,28 +108,28 @@ fn status_of(request: impl FnOnce(&mut LoginRequest), keys: &[(&str, &str)]) -> 
 fn logins_that_cannot_be_are_refused_with_the_standards_status() {
     let names = [("InitiatorName", INITIATOR), ("TargetName", TARGET)];
     let with = |more: &[(&'static str, &'static str)]| [&names[..], more].concat();
-    assert_eq!(status_of(|_| {}, &names), login_status::SUCCESS);
-    assert_eq!(status_of(|_| {}, &names[1..]), login_status::MISSING_PARAMETER);
-    assert_eq!(status_of(|_| {}, &names[..1]), login_status::MISSING_PARAMETER);
-    assert_eq!(status_of(|_| {}, &[names[0], ("TargetName", "iqn.x")]), login_status::NOT_FOUND);
-    assert_eq!(status_of(|_| {}, &with(&[("SessionType", "Odd")])), login_status::SESSION_TYPE_NOT_SUPPORTED);
+    assert_eq!(status_of(|_| {}, &names), LoginStatus::SUCCESS);
+    assert_eq!(status_of(|_| {}, &names[1..]), LoginStatus::MISSING_PARAMETER);
+    assert_eq!(status_of(|_| {}, &names[..1]), LoginStatus::MISSING_PARAMETER);
+    assert_eq!(status_of(|_| {}, &[names[0], ("TargetName", "iqn.x")]), LoginStatus::NOT_FOUND);
+    assert_eq!(status_of(|_| {}, &with(&[("SessionType", "Odd")])), LoginStatus::SESSION_TYPE_NOT_SUPPORTED);
     assert_eq!(
         status_of(|_| {}, &with(&[("MaxBurstLength", "512"), ("MaxBurstLength", "512")])),
-        login_status::INITIATOR_ERROR
+        LoginStatus::INITIATOR_ERROR
     );
-    assert_eq!(status_of(|first| first.version_min = 1, &names), login_status::UNSUPPORTED_VERSION);
-    assert_eq!(status_of(|first| first.tsih = SessionHandle(9), &names), login_status::SESSION_DOES_NOT_EXIST);
-    assert_eq!(status_of(|first| first.nsg = 2, &names), login_status::INITIATOR_ERROR);
-    assert_eq!(status_of(|first| first.csg = 2, &names), login_status::INITIATOR_ERROR);
-    assert_eq!(status_of(|first| first.continued = true, &names), login_status::INITIATOR_ERROR);
+    assert_eq!(status_of(|first| first.version_min = 1, &names), LoginStatus::UNSUPPORTED_VERSION);
+    assert_eq!(status_of(|first| first.tsih = SessionHandle(9), &names), LoginStatus::SESSION_DOES_NOT_EXIST);
+    assert_eq!(status_of(|first| first.nsg = 2, &names), LoginStatus::INITIATOR_ERROR);
+    assert_eq!(status_of(|first| first.csg = 2, &names), LoginStatus::INITIATOR_ERROR);
+    assert_eq!(status_of(|first| first.continued = true, &names), LoginStatus::INITIATOR_ERROR);
 }
 
 #[test]
 fn the_server_decides_who_may_log_in() {
     for (refusal, status) in [
-        (LoginRefusal::NotAuthorized, login_status::AUTHORIZATION_FAILURE),
-        (LoginRefusal::NoSuchTarget, login_status::NOT_FOUND),
-        (LoginRefusal::Unavailable, login_status::SERVICE_UNAVAILABLE),
+        (LoginRefusal::NotAuthorized, LoginStatus::AUTHORIZATION_FAILURE),
+        (LoginRefusal::NoSuchTarget, LoginStatus::NOT_FOUND),
+        (LoginRefusal::Unavailable, LoginStatus::SERVICE_UNAVAILABLE),
     ] {
         let backend = MemoryBackend { refusal: Some(refusal), ..MemoryBackend::new(512) };
         let (response, _) = Peer::new(Config::default(), backend).login(&[]);
@@ -142,7 +142,7 @@ fn text_may_be_continued_over_requests() {
     let mut peer = Peer::new(Config::default(), MemoryBackend::new(512));
     let first = LoginRequest { continued: true, transit: false, ..peer.login_request(stage::OPERATIONAL, 1) };
     let (response, text) = peer.say(first, &[("InitiatorName", INITIATOR)]);
-    assert_eq!((response.status, response.transit, text.as_str()), (login_status::SUCCESS, false, ""));
+    assert_eq!((response.status, response.transit, text.as_str()), (LoginStatus::SUCCESS, false, ""));
     let last = peer.login_request(stage::OPERATIONAL, stage::FULL_FEATURE);
     let (response, text) = peer.say(last, &[("TargetName", TARGET), ("MaxConnections", "4"), ("X-odd", "1")]);
     assert!(response.transit);
@@ -155,17 +155,20 @@ fn a_login_of_too_much_text_is_refused() {
     let request = LoginRequest { continued: true, transit: false, ..peer.login_request(stage::OPERATIONAL, 1) };
     let long = "x".repeat(8000);
     for _ in 0..2 {
-        assert_eq!(peer.say(request, &[("X-a", &long)]).0.status, login_status::SUCCESS);
+        assert_eq!(peer.say(request, &[("X-a", &long)]).0.status, LoginStatus::SUCCESS);
     }
-    assert_eq!(peer.say(request, &[("X-a", &long)]).0.status, login_status::INITIATOR_ERROR);
+    assert_eq!(peer.say(request, &[("X-a", &long)]).0.status, LoginStatus::INITIATOR_ERROR);
 }
 
 #[test]
 fn a_login_without_end_is_refused() {
     let mut peer = Peer::new(Config::default(), MemoryBackend::new(512));
     let request = LoginRequest { transit: false, ..peer.login_request(stage::OPERATIONAL, 1) };
-    assert_eq!(peer.say(request, &[("InitiatorName", INITIATOR), ("TargetName", TARGET)]).0.status, 0);
-    let ended = (0..1000).find(|_| peer.say(request, &[]).0.status != login_status::SUCCESS);
+    assert_eq!(
+        peer.say(request, &[("InitiatorName", INITIATOR), ("TargetName", TARGET)]).0.status,
+        LoginStatus::SUCCESS
+    );
+    let ended = (0..1000).find(|_| peer.say(request, &[]).0.status != LoginStatus::SUCCESS);
     assert!(ended.is_some_and(|requests| requests < 100));
 }
 
@@ -205,7 +208,7 @@ fn a_second_session_of_the_same_port_ends_the_first() {
     };
     let mut third = Peer::new(Config::default(), other);
     third.isid[5] = 10;
-    assert_eq!(third.login(&[]).0.status, login_status::SUCCESS);
+    assert_eq!(third.login(&[]).0.status, LoginStatus::SUCCESS);
     second.target.handle_timeout(Instant(1), &mut second.backend).unwrap();
     assert!(!Target::<MemoryBackend>::is_closing(&second.target));
 }

@@ -12,6 +12,7 @@ use iotax_proto::{
         pdu::{
             DataOut, R2t, ScsiCommand, ScsiResponse, TaskManagement, TaskManagementResponse, TaskTag, TransferTag,
             control::{function, function_response},
+            login::LoginStatus,
         },
         target_side::Config,
     },
@@ -28,7 +29,7 @@ fn sessions() -> (Peer, Peer) {
     (backend.device, backend.sessions) = (Rc::clone(&one.backend.device), Rc::clone(&one.backend.sessions));
     let mut other = Peer::new(Config::default(), backend);
     other.isid[5] ^= 1;
-    assert_eq!(other.login(&KEYS).0.status, 0);
+    assert_eq!(other.login(&KEYS).0.status, LoginStatus::SUCCESS);
     one.clear_attentions();
     other.clear_attentions();
     (one, other)

@@ -9,7 +9,6 @@ use super::{
         NopOut, R2t, Reject, ScsiCommand, ScsiResponse, Snack, TaskManagement, TaskManagementResponse, TextRequest,
         TextResponse,
         control::{function, reject_reason},
-        login::login_status,
         padding,
     },
     text::pairs,
@@ -100,7 +99,7 @@ fn words(bhs: &Bhs, data: &[u8]) -> Result<String, Violation> {
         LoginResponse::OPCODE => {
             let pdu = LoginResponse::parse(bhs);
             let next = if pdu.transit { format!("→{}", pdu.nsg) } else { String::new() };
-            let status = login_status::name(pdu.status);
+            let status = pdu.status.name();
             format!("Login Response stage {}{next} tsih={} {status}{}", pdu.csg, pdu.tsih.0, text(data)?)
         }
         TextResponse::OPCODE => format!("Text Response{}", text(data)?),

@@ -5,7 +5,7 @@ use iotax_proto::{
     iscsi::{
         pdu::{
             Bhs, Fragment, Framer, LoginRequest, LoginResponse, ScsiCommand, Sender, SessionHandle, TaskTag,
-            login::stage,
+            login::{LoginStatus, stage},
         },
         target_side::{Config, Connection},
         text,
@@ -44,7 +44,7 @@ impl Peer {
     pub fn logged_in(config: Config, backend: MemoryBackend, keys: &[(&str, &str)]) -> Self {
         let mut peer = Self::new(config, backend);
         let (response, _) = peer.login(keys);
-        assert_eq!((response.status, response.nsg), (0, stage::FULL_FEATURE));
+        assert_eq!((response.status, response.nsg), (LoginStatus::SUCCESS, stage::FULL_FEATURE));
         assert_ne!(response.tsih, SessionHandle::NEW);
         peer
     }

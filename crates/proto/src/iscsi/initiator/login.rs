@@ -11,7 +11,7 @@ use crate::{
         negotiate::Negotiation,
         pdu::{
             Bhs, Framer, LoginRequest, LoginResponse,
-            login::{login_status, stage},
+            login::{LoginStatus, stage},
         },
         text::{DEFAULT_SEGMENT_LEN, TextIn, TextOut, pairs},
     },
@@ -109,11 +109,8 @@ impl Login {
         if bhs.opcode() != LoginResponse::OPCODE || response.itt != control_itt::LOGIN {
             return Err(Violation::misbehaved("RFC 7143 §6.3: the login phase takes Login Responses alone").at(0));
         }
-        if response.status != login_status::SUCCESS {
-            return Err(Violation::refused(
-                login_status::refusal(response.status),
-                login_status::name(response.status),
-            ));
+        if response.status != LoginStatus::SUCCESS {
+            return Err(Violation::refused(response.status.refusal(), response.status.name()));
         }
         self.responses += 1;
         if self.responses == 1 {

@@ -104,6 +104,8 @@ identifiers! {
     SessionHandle(u16)
     /// CID: an initiator's name for a connection of a session (RFC 7143 §11.12.7).
     ConnectionId(u16)
+    /// Status class and detail of a Login Response (RFC 7143 §11.13.5).
+    LoginStatus(u16)
 }
 
 impl TaskTag {

@@ -1,6 +1,8 @@
 //! Login and Logout (RFC 7143 §11.12 to §11.15).
 
+pub use super::bhs::LoginStatus;
 use super::bhs::{ConnectionId, SessionHandle, TaskTag, pdu};
+use crate::Refusal;
 
 pdu! {
     /// Login Request, RFC 7143 §11.12. Always immediate; its text stands in the data segment.
@@ -33,7 +35,7 @@ pdu! {
         stat_sn @ 24: u32,
         exp_cmd_sn @ 28: u32,
         max_cmd_sn @ 32: u32,
-        status @ 36: u16,
+        status @ 36: LoginStatus,
     }
 }
 
@@ -44,61 +46,58 @@ pub mod stage {
     pub const FULL_FEATURE: u8 = 3;
 }
 
-/// Status class and detail of a Login Response (RFC 7143 §11.13.5).
-pub mod login_status {
-    use crate::Refusal;
+impl LoginStatus {
+    pub const SUCCESS: Self = Self(0x0000);
+    pub const MOVED_TEMPORARILY: Self = Self(0x0101);
+    pub const MOVED_PERMANENTLY: Self = Self(0x0102);
+    pub const INITIATOR_ERROR: Self = Self(0x0200);
+    pub const AUTHENTICATION_FAILURE: Self = Self(0x0201);
+    pub const AUTHORIZATION_FAILURE: Self = Self(0x0202);
+    pub const NOT_FOUND: Self = Self(0x0203);
+    pub const REMOVED: Self = Self(0x0204);
+    pub const UNSUPPORTED_VERSION: Self = Self(0x0205);
+    pub const TOO_MANY_CONNECTIONS: Self = Self(0x0206);
+    pub const MISSING_PARAMETER: Self = Self(0x0207);
+    pub const CANNOT_INCLUDE: Self = Self(0x0208);
+    pub const SESSION_TYPE_NOT_SUPPORTED: Self = Self(0x0209);
+    pub const SESSION_DOES_NOT_EXIST: Self = Self(0x020a);
+    pub const INVALID_DURING_LOGIN: Self = Self(0x020b);
+    pub const TARGET_ERROR: Self = Self(0x0300);
+    pub const SERVICE_UNAVAILABLE: Self = Self(0x0301);
+    pub const OUT_OF_RESOURCES: Self = Self(0x0302);
 
-    pub const SUCCESS: u16 = 0x0000;
-    pub const MOVED_TEMPORARILY: u16 = 0x0101;
-    pub const MOVED_PERMANENTLY: u16 = 0x0102;
-    pub const INITIATOR_ERROR: u16 = 0x0200;
-    pub const AUTHENTICATION_FAILURE: u16 = 0x0201;
-    pub const AUTHORIZATION_FAILURE: u16 = 0x0202;
-    pub const NOT_FOUND: u16 = 0x0203;
-    pub const REMOVED: u16 = 0x0204;
-    pub const UNSUPPORTED_VERSION: u16 = 0x0205;
-    pub const TOO_MANY_CONNECTIONS: u16 = 0x0206;
-    pub const MISSING_PARAMETER: u16 = 0x0207;
-    pub const CANNOT_INCLUDE: u16 = 0x0208;
-    pub const SESSION_TYPE_NOT_SUPPORTED: u16 = 0x0209;
-    pub const SESSION_DOES_NOT_EXIST: u16 = 0x020a;
-    pub const INVALID_DURING_LOGIN: u16 = 0x020b;
-    pub const TARGET_ERROR: u16 = 0x0300;
-    pub const SERVICE_UNAVAILABLE: u16 = 0x0301;
-    pub const OUT_OF_RESOURCES: u16 = 0x0302;
-
-    /// Names a status for people.
-    pub fn name(status: u16) -> &'static str {
-        match status {
-            SUCCESS => "success",
-            MOVED_TEMPORARILY => "target moved temporarily",
-            MOVED_PERMANENTLY => "target moved permanently",
-            INITIATOR_ERROR => "initiator error",
-            AUTHENTICATION_FAILURE => "authentication failed",
-            AUTHORIZATION_FAILURE => "this initiator may not log in to this target",
-            NOT_FOUND => "no such target",
-            REMOVED => "target removed",
-            UNSUPPORTED_VERSION => "unsupported version",
-            TOO_MANY_CONNECTIONS => "too many connections",
-            MISSING_PARAMETER => "missing parameter",
-            CANNOT_INCLUDE => "cannot include in session",
-            SESSION_TYPE_NOT_SUPPORTED => "session type not supported",
-            SESSION_DOES_NOT_EXIST => "session does not exist",
-            INVALID_DURING_LOGIN => "invalid request during login",
-            TARGET_ERROR => "target error",
-            SERVICE_UNAVAILABLE => "service unavailable",
-            OUT_OF_RESOURCES => "target out of resources",
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SUCCESS => "success",
+            Self::MOVED_TEMPORARILY => "target moved temporarily",
+            Self::MOVED_PERMANENTLY => "target moved permanently",
+            Self::INITIATOR_ERROR => "initiator error",
+            Self::AUTHENTICATION_FAILURE => "authentication failed",
+            Self::AUTHORIZATION_FAILURE => "this initiator may not log in to this target",
+            Self::NOT_FOUND => "no such target",
+            Self::REMOVED => "target removed",
+            Self::UNSUPPORTED_VERSION => "unsupported version",
+            Self::TOO_MANY_CONNECTIONS => "too many connections",
+            Self::MISSING_PARAMETER => "missing parameter",
+            Self::CANNOT_INCLUDE => "cannot include in session",
+            Self::SESSION_TYPE_NOT_SUPPORTED => "session type not supported",
+            Self::SESSION_DOES_NOT_EXIST => "session does not exist",
+            Self::INVALID_DURING_LOGIN => "invalid request during login",
+            Self::TARGET_ERROR => "target error",
+            Self::SERVICE_UNAVAILABLE => "service unavailable",
+            Self::OUT_OF_RESOURCES => "target out of resources",
             _ => "unknown login status",
         }
     }
 
-    /// What a status refuses a login for.
-    pub fn refusal(status: u16) -> Refusal {
-        match status {
-            AUTHENTICATION_FAILURE => Refusal::Unauthenticated,
-            AUTHORIZATION_FAILURE => Refusal::Denied,
-            NOT_FOUND | REMOVED => Refusal::NotFound,
-            TOO_MANY_CONNECTIONS | SERVICE_UNAVAILABLE | OUT_OF_RESOURCES => Refusal::Busy,
+    /// What it refuses a login for.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::AUTHENTICATION_FAILURE => Refusal::Unauthenticated,
+            Self::AUTHORIZATION_FAILURE => Refusal::Denied,
+            Self::NOT_FOUND | Self::REMOVED => Refusal::NotFound,
+            Self::TOO_MANY_CONNECTIONS | Self::SERVICE_UNAVAILABLE | Self::OUT_OF_RESOURCES => Refusal::Busy,
             _ => Refusal::Other,
         }
     }

@@ -17,7 +17,7 @@ use crate::{
         Agreed,
         pdu::{
             Bhs, Fragment, Framer, LoginRequest, LoginResponse, SessionHandle, TransferTag,
-            login::{login_status, stage},
+            login::{LoginStatus, stage},
         },
         text::DEFAULT_SEGMENT_LEN,
     },
@@ -111,7 +111,7 @@ impl Connection {
     fn login_reply<B: IscsiBackend>(
         &mut self,
         request: &LoginRequest,
-        reply: Result<Reply, u16>,
+        reply: Result<Reply, LoginStatus>,
         backend: &mut B,
     ) -> Result<(), Violation> {
         match reply {
@@ -142,7 +142,7 @@ impl Connection {
         &mut self,
         logged_in: LoggedIn,
         backend: &mut B,
-    ) -> Result<(SessionHandle, Box<FullFeature>, Agreed), u16> {
+    ) -> Result<(SessionHandle, Box<FullFeature>, Agreed), LoginStatus> {
         let LoggedIn { initiator, isid, cid, normal, agreed } = logged_in;
         let (tsih, session) = match normal {
             None => (DISCOVERY_TSIH, None),
@@ -153,7 +153,7 @@ impl Connection {
                 };
                 let mut opened = None;
                 grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, origin.clone()));
-                let Opened { tsih, ended, reinstates } = opened.ok_or(login_status::OUT_OF_RESOURCES)?;
+                let Opened { tsih, ended, reinstates } = opened.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
                 if reinstates {
                     // Its tasks end before those of this session begin, not when it next looks by itself.
                     backend.notify_others();
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Refuses a login (RFC 7143 §11.13.5); the connection ends with it.
-    fn refuse(&mut self, request: &LoginRequest, status: u16) -> Result<(), Violation> {
+    fn refuse(&mut self, request: &LoginRequest, status: LoginStatus) -> Result<(), Violation> {
         let response = LoginResponse {
             csg: request.csg & stage::OPERATIONAL,
             isid: request.isid,
@@ -186,7 +186,7 @@ impl Connection {
         };
         self.send_login(response, &[]);
         self.phase = Phase::Closed;
-        Err(Violation::refused(login_status::refusal(status), login_status::name(status)))
+        Err(Violation::refused(status.refusal(), status.name()))
     }
 
     /// Gives up the session: its tasks, its nexus, its TSIH.

@@ -12,7 +12,7 @@ use crate::iscsi::{
     negotiate::Negotiation,
     pdu::{
         ConnectionId, LoginRequest, LoginResponse, SessionHandle,
-        login::{login_status, stage},
+        login::{LoginStatus, stage},
     },
     text::{DEFAULT_SEGMENT_LEN, TextIn, TextOut, pairs},
 };
@@ -86,7 +86,7 @@ impl Login {
         data: &[u8],
         link: &mut Link,
         backend: &mut B,
-    ) -> Result<Reply, u16> {
+    ) -> Result<Reply, LoginStatus> {
         self.check(request, link)?;
         let mut response = LoginResponse {
             csg: request.csg,
@@ -95,7 +95,7 @@ impl Login {
             itt: request.itt,
             ..LoginResponse::default()
         };
-        self.text_in.push(data).map_err(|_| login_status::INITIATOR_ERROR)?;
+        self.text_in.push(data).map_err(|_| LoginStatus::INITIATOR_ERROR)?;
         if request.continued {
             return Ok(Reply::Continue(response, Vec::new()));
         }
@@ -104,7 +104,7 @@ impl Login {
             self.take_text(&text, backend)?;
         } else if !text.is_empty() {
             // RFC 7143 §6.2: while we continue, the initiator sends empty requests.
-            return Err(login_status::INVALID_DURING_LOGIN);
+            return Err(LoginStatus::INVALID_DURING_LOGIN);
         }
         if self.stage == stage::OPERATIONAL && !self.declared {
             self.declared = true;
@@ -125,11 +125,11 @@ impl Login {
     }
 
     /// The header fits the login so far (RFC 7143 §11.12).
-    fn check(&mut self, request: &LoginRequest, link: &mut Link) -> Result<(), u16> {
+    fn check(&mut self, request: &LoginRequest, link: &mut Link) -> Result<(), LoginStatus> {
         self.requests += 1;
         if self.requests == 1 {
             if request.version_min > 0 {
-                return Err(login_status::UNSUPPORTED_VERSION);
+                return Err(LoginStatus::UNSUPPORTED_VERSION);
             }
             (self.isid, self.tsih, self.cid, self.stage) = (request.isid, request.tsih, request.cid, request.csg);
             link.exp_cmd_sn = request.cmd_sn;
@@ -142,45 +142,45 @@ impl Login {
             || request.transit && (!next_known || request.continued)
             || self.requests > LOGIN_REQUESTS_MAX
         {
-            return Err(login_status::INITIATOR_ERROR);
+            return Err(LoginStatus::INITIATOR_ERROR);
         }
         Ok(())
     }
 
-    fn take_text<B: IscsiBackend>(&mut self, text: &[u8], backend: &mut B) -> Result<(), u16> {
-        let pairs = pairs(text).map_err(|_| login_status::INITIATOR_ERROR)?;
+    fn take_text<B: IscsiBackend>(&mut self, text: &[u8], backend: &mut B) -> Result<(), LoginStatus> {
+        let pairs = pairs(text).map_err(|_| LoginStatus::INITIATOR_ERROR)?;
         if self.security.is_none() {
             self.identify(&pairs, backend)?;
         }
-        let security = self.security.as_mut().ok_or(login_status::MISSING_PARAMETER)?;
+        let security = self.security.as_mut().ok_or(LoginStatus::MISSING_PARAMETER)?;
         for (key, value) in pairs {
             let known = matches!(key, "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType");
             if !known && !security.take(key, value) {
                 let taken = self.negotiation.take(key, value, &mut self.text_out);
-                taken.map_err(|_| login_status::INITIATOR_ERROR)?;
+                taken.map_err(|_| LoginStatus::INITIATOR_ERROR)?;
             }
         }
         security.respond(&mut self.text_out, backend)
     }
 
     /// Learns from the first text who wants what (RFC 7143 §6.3), and asks the server.
-    fn identify<B: IscsiBackend>(&mut self, pairs: &[(&str, &str)], backend: &mut B) -> Result<(), u16> {
+    fn identify<B: IscsiBackend>(&mut self, pairs: &[(&str, &str)], backend: &mut B) -> Result<(), LoginStatus> {
         for (key, value) in pairs {
             let name = || Some((*value).to_string()).filter(|name| (1..=NAME_LEN_MAX).contains(&name.len()));
             match *key {
                 "InitiatorName" => self.initiator = name(),
                 "TargetName" => self.target = name(),
                 "SessionType" if *value == "Discovery" => self.discovery = true,
-                "SessionType" if *value != "Normal" => return Err(login_status::SESSION_TYPE_NOT_SUPPORTED),
+                "SessionType" if *value != "Normal" => return Err(LoginStatus::SESSION_TYPE_NOT_SUPPORTED),
                 _ => {}
             }
         }
-        let initiator = self.initiator.as_ref().ok_or(login_status::MISSING_PARAMETER)?;
+        let initiator = self.initiator.as_ref().ok_or(LoginStatus::MISSING_PARAMETER)?;
         self.negotiation.set_discovery(self.discovery);
         let policy = if self.discovery {
             backend.discovery_auth(initiator)
         } else {
-            let target = self.target.as_ref().ok_or(login_status::MISSING_PARAMETER)?;
+            let target = self.target.as_ref().ok_or(LoginStatus::MISSING_PARAMETER)?;
             let grant = backend.login(initiator, target).map_err(super::LoginRefusal::status)?;
             // RFC 7143 §13.9: told in the first response of a login to a named target.
             self.text_out.put("TargetPortalGroupTag", grant.portal_group_tag);
@@ -194,20 +194,20 @@ impl Login {
             if let Some(grant) = &self.grant {
                 grant.sessions.with(&mut |sessions| exists = sessions.exists(self.tsih));
             }
-            return Err(if exists { login_status::TOO_MANY_CONNECTIONS } else { login_status::SESSION_DOES_NOT_EXIST });
+            return Err(if exists { LoginStatus::TOO_MANY_CONNECTIONS } else { LoginStatus::SESSION_DOES_NOT_EXIST });
         }
         let security = Security::new(policy);
         if self.stage != stage::SECURITY && !security.is_satisfied() {
-            return Err(login_status::AUTHENTICATION_FAILURE);
+            return Err(LoginStatus::AUTHENTICATION_FAILURE);
         }
         self.security = Some(security);
         Ok(())
     }
 
-    fn logged_in(&mut self) -> Result<LoggedIn, u16> {
+    fn logged_in(&mut self) -> Result<LoggedIn, LoginStatus> {
         let normal = self.target.take().zip(self.grant.take()).filter(|_| !self.discovery);
         Ok(LoggedIn {
-            initiator: self.initiator.take().ok_or(login_status::MISSING_PARAMETER)?,
+            initiator: self.initiator.take().ok_or(LoginStatus::MISSING_PARAMETER)?,
             isid: self.isid,
             cid: self.cid,
             normal,

@@ -21,7 +21,7 @@ use core::{fmt, net::IpAddr, time::Duration};
 pub use connection::Connection;
 pub use sessions::Sessions;
 
-use super::{Credentials, DiscoveredTarget, Wishes, pdu::login::login_status};
+use super::{Credentials, DiscoveredTarget, Wishes, pdu::login::LoginStatus};
 use crate::{
     Shared,
     scsi::{Device, ScsiBackend},
@@ -77,11 +77,11 @@ pub enum LoginRefusal {
 }
 
 impl LoginRefusal {
-    fn status(self) -> u16 {
+    fn status(self) -> LoginStatus {
         match self {
-            Self::NoSuchTarget => login_status::NOT_FOUND,
-            Self::NotAuthorized => login_status::AUTHORIZATION_FAILURE,
-            Self::Unavailable => login_status::SERVICE_UNAVAILABLE,
+            Self::NoSuchTarget => LoginStatus::NOT_FOUND,
+            Self::NotAuthorized => LoginStatus::AUTHORIZATION_FAILURE,
+            Self::Unavailable => LoginStatus::SERVICE_UNAVAILABLE,
         }
     }
 }

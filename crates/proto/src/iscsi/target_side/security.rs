@@ -5,7 +5,7 @@ use alloc::{string::String, string::ToString, vec, vec::Vec};
 use super::{AuthPolicy, IscsiBackend};
 use crate::iscsi::{
     chap::{self, Algorithm, CHALLENGE_LEN},
-    pdu::login::login_status::{AUTHENTICATION_FAILURE, INITIATOR_ERROR},
+    pdu::login::LoginStatus,
     text::TextOut,
 };
 use crate::wire::digest::same;
@@ -68,21 +68,21 @@ impl Security {
     }
 
     /// Answers what was taken since the last call; an error is a login status.
-    pub(super) fn respond<B: IscsiBackend>(&mut self, out: &mut TextOut, backend: &mut B) -> Result<(), u16> {
+    pub(super) fn respond<B: IscsiBackend>(&mut self, out: &mut TextOut, backend: &mut B) -> Result<(), LoginStatus> {
         let said = core::mem::take(&mut self.said);
         match core::mem::replace(&mut self.state, State::Begin) {
             State::Begin => {
                 let Some(method) = said.method else { return Ok(()) };
                 let wanted = if self.is_satisfied() { "None" } else { "CHAP" };
                 if !method.split(',').any(|offer| offer == wanted) {
-                    return Err(AUTHENTICATION_FAILURE);
+                    return Err(LoginStatus::AUTHENTICATION_FAILURE);
                 }
                 out.put("AuthMethod", wanted);
                 self.state = if self.is_satisfied() { State::Done } else { State::Chap };
             }
             State::Chap => {
-                let Some(offers) = said.algorithms else { return Err(INITIATOR_ERROR) };
-                let algorithm = Algorithm::choose(&offers).ok_or(AUTHENTICATION_FAILURE)?;
+                let Some(offers) = said.algorithms else { return Err(LoginStatus::INITIATOR_ERROR) };
+                let algorithm = Algorithm::choose(&offers).ok_or(LoginStatus::AUTHENTICATION_FAILURE)?;
                 let mut random = vec![0; 1 + CHALLENGE_LEN];
                 backend.random(&mut random);
                 let challenge = random.split_off(1);
@@ -105,24 +105,45 @@ impl Security {
     }
 
     /// The initiator is who it says.
-    fn verify(&self, said: &SecurityKeys, algorithm: Algorithm, identifier: u8, challenge: &[u8]) -> Result<(), u16> {
+    fn verify(
+        &self,
+        said: &SecurityKeys,
+        algorithm: Algorithm,
+        identifier: u8,
+        challenge: &[u8],
+    ) -> Result<(), LoginStatus> {
         let AuthPolicy::Chap { initiator, .. } = &self.policy else {
             unreachable!("a challenge is sent where CHAP is asked for")
         };
-        let (Some(name), Some(response)) = (&said.name, &said.response) else { return Err(INITIATOR_ERROR) };
-        let response = chap::decode_binary(response).ok_or(INITIATOR_ERROR)?;
+        let (Some(name), Some(response)) = (&said.name, &said.response) else {
+            return Err(LoginStatus::INITIATOR_ERROR);
+        };
+        let response = chap::decode_binary(response).ok_or(LoginStatus::INITIATOR_ERROR)?;
         let wanted = algorithm.response(identifier, &initiator.secret, challenge);
-        if *name == initiator.name && same(&response, &wanted) { Ok(()) } else { Err(AUTHENTICATION_FAILURE) }
+        if *name == initiator.name && same(&response, &wanted) {
+            Ok(())
+        } else {
+            Err(LoginStatus::AUTHENTICATION_FAILURE)
+        }
     }
 
     /// We are who we say.
-    fn prove(&self, said: &SecurityKeys, algorithm: Algorithm, ours: &[u8], out: &mut TextOut) -> Result<(), u16> {
-        let AuthPolicy::Chap { target: Some(target), .. } = &self.policy else { return Err(AUTHENTICATION_FAILURE) };
-        let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(INITIATOR_ERROR)?;
-        let challenge = said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(INITIATOR_ERROR)?;
+    fn prove(
+        &self,
+        said: &SecurityKeys,
+        algorithm: Algorithm,
+        ours: &[u8],
+        out: &mut TextOut,
+    ) -> Result<(), LoginStatus> {
+        let AuthPolicy::Chap { target: Some(target), .. } = &self.policy else {
+            return Err(LoginStatus::AUTHENTICATION_FAILURE);
+        };
+        let identifier = said.identifier.as_deref().and_then(chap::identifier).ok_or(LoginStatus::INITIATOR_ERROR)?;
+        let challenge =
+            said.challenge.as_ref().and_then(|text| chap::decode_binary(text)).ok_or(LoginStatus::INITIATOR_ERROR)?;
         // RFC 7143 §9.2.1: a challenge sent back is an attempt to let us answer our own.
         if challenge == ours {
-            return Err(AUTHENTICATION_FAILURE);
+            return Err(LoginStatus::AUTHENTICATION_FAILURE);
         }
         out.put("CHAP_N", &target.name);
         out.put("CHAP_R", chap::encode_hex(&algorithm.response(identifier, &target.secret, &challenge)));
