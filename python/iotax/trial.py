@@ -453,6 +453,12 @@ class TrialResult(Record):
             return machine if machine is not None and machine.background_ns is not None else None
         return self.cpu.initiator
 
+    @property
+    def hypervisor_within(self) -> CpuTime | None:
+        """What the initiator's hypervisor spent, where that is time by the same clock and belongs to what an I/O costs:
+        simulated. Elsewhere it stands beside."""
+        return self.cpu.hypervisor if self.facts.simulated else None
+
     def cpu_ns(self, part: Literal["initiator", "target", "hypervisor", "machine"]) -> int | None:
         """CPU time of a part, background taken off where it is known but for the machine's; None where not measured."""
         if part == "machine":

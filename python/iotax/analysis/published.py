@@ -11,6 +11,7 @@ from iotax.analysis.model import Weights
 from iotax.analysis.responses import (
     BANDWIDTH,
     CPU,
+    CPU_HYPERVISOR,
     CPU_INITIATOR,
     DISK_IOPS,
     IOPS,
@@ -32,6 +33,7 @@ RESPONSE_OF = {
     "latency_p99": P99,
     "cpu_per_io": CPU,
     "cpu_initiator": CPU_INITIATOR,
+    "cpu_hypervisor": CPU_HYPERVISOR,
     **{each.key: each for each in UTILISATION},
     "transactions": TRANSACTIONS,
     "disk_iops": DISK_IOPS,

@@ -132,7 +132,7 @@ def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
     """CPU time of a part over the window; None where it was not measured or there is none.
 
     `both` is initiator and target together: a local run has no target, a target elsewhere was not measured, and a guest
-    that holds both ends tells no more than their sum.
+    that holds both ends tells no more than their sum. A simulated hypervisor's part is in it.
     """
     if part == "target" and result.facts.served == "nobody":
         return None
@@ -143,7 +143,8 @@ def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
     initiator, target = cpu_ns(result, "initiator"), cpu_ns(result, "target")
     if initiator is None or (target is None and result.facts.served != "nobody"):
         return None
-    return initiator + (target or 0)
+    within = result.hypervisor_within
+    return initiator + (target or 0) + (within.net_ns if within else 0)
 
 
 def _cpu_us(part: CpuPart) -> Callable[[Run], float | None]:

@@ -167,7 +167,7 @@ def foreign_cores(run: Run) -> float | None:
     machine = cpu.part("initiator", "machine") or cpu.part("other", "machine")
     if machine is None or initiator is None:
         return None
-    ours = [each for each in (initiator, target) if each is not None]
+    ours = [each for each in (initiator, target, run.result.hypervisor_within) if each is not None]
     if run.result.facts.stack == "kernel":
         programs_ns = sum(core.user_ns + core.nice_ns for core in machine.cores)
         return max(0.0, (programs_ns - sum(each.user_ns or 0 for each in ours)) / window_ns)

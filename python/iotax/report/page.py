@@ -279,6 +279,12 @@ def _how_local(summary: Summary) -> str:
     )
 
 
+_HOW_CPU_SIMULATED = (
+    "Nothing was measured: each thread's work is charged to a simulated processor by the table of costs, for what the "
+    "stacks did in the measured window, and divided by the I/Os that completed inside it. Where the table has costs of "
+    "a hypervisor, they are in CPU per I/O and told apart; the initiator's figure is then that of the guests. A "
+    "simulated machine does nothing besides.",
+)
 _HOW_CPU_DATABASE = (
     "CPU is that of whole guests, by their own clocks: wall time less idle time between the two ends of the measured "
     "window, divided by the transactions that ended in it; what a guest spends idle is measured before each block and "
@@ -329,6 +335,8 @@ def _how_workers(summary: Summary) -> list[str]:
 def _how_cpu(summary: Summary) -> list[str]:
     if isinstance(summary.data.study, ImportedStudy):
         return imported.how_cpu(summary)
+    if summary.data.simulated:
+        return list(_HOW_CPU_SIMULATED)
     layers = {part.layer for run in summary.data.runs for part in run.result.cpu}
     if "guest" in layers:
         return list(_HOW_CPU_DATABASE if summary.database else _HOW_CPU_VM)

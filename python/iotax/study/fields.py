@@ -146,6 +146,7 @@ PublishedResponse: TypeAlias = Literal[
     "latency_p99",
     "cpu_per_io",
     "cpu_initiator",
+    "cpu_hypervisor",
     "cpu_utilisation_initiator",
     "cpu_utilisation_target",
     "cpu_utilisation_hypervisor",

@@ -63,9 +63,9 @@ class Published(Section):
     """Who published it, when, under which title."""
     response: PublishedResponse
     """Of what: iops, bandwidth (MiB/s), latency (mean, µs), latency_p99 (µs), cpu_per_io (initiator and target, µs), \
-cpu_initiator (µs per I/O), cpu_utilisation_initiator, cpu_utilisation_target, cpu_utilisation_hypervisor (percent of \
-its processors; relative figures are judged only where rates are equal); of databases transactions (a second) and \
-disk_iops."""
+cpu_initiator and cpu_hypervisor (µs per I/O), cpu_utilisation_initiator, cpu_utilisation_target, \
+cpu_utilisation_hypervisor (percent of its processors; relative figures are judged only where rates are equal); of \
+databases transactions (a second) and disk_iops."""
     figures: Annotated[list[PublishedFigure], Field(min_length=1)]
     """One for each treatment that the source covers."""
     baseline: dict[str, bool | int | float | str] | None = None

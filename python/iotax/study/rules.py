@@ -119,17 +119,24 @@ def _sim_media(media: SimMedia) -> Iterator[tuple[Place, str]]:
 
 
 def _costs(study: Study) -> Iterator[tuple[Place, str]]:
-    place = _place(study, "costs")
+    place, unread = _place(study, "costs"), set()
     for name in study.cost_tables():
         try:
-            told = read_costs(name).protocols
+            read_costs(name)
         except CostsError as error:
+            unread.add(name)
             yield place, str(error)
+    asked = {}
+    for treatment in _combinations(study, ("protocol", "costs")):
+        settings = study.settings(treatment)
+        assert settings.sim is not None, "a simulated study"
+        asked[settings.label, settings.endpoint.protocol, settings.sim.costs] = None
+    for label, protocol, name in asked:
+        if name in unread or protocol not in SIM or protocol in (told := read_costs(name).protocols):
             continue
-        for label, endpoint in study.endpoints().items():
-            if endpoint.protocol in SIM and endpoint.protocol not in told:
-                at = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
-                yield at, f"{name} has no costs of {endpoint.protocol}; it has {', '.join(told)}"
+        at = ("factors", "protocol", label) if "protocol" in study.levels() else ("connection", "protocol")
+        hint = "; `exclude:` under design leaves a combination out" if len(study.cost_tables()) > 1 else ""
+        yield at, f"{name} has no costs of {protocol}; it has {', '.join(told)}{hint}"
 
 
 def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:

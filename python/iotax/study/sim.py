@@ -152,7 +152,15 @@ class Sides(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     initiator: Costs
+    """With `hypervisor`: of the guests alone."""
     target: Costs
+    hypervisor: Costs | None = None
+    """What the initiators' hypervisor adds to the same work of theirs; its CPU is told apart."""
+
+    def by_name(self) -> dict[str, Costs]:
+        """Those that there are."""
+        each = {"initiator": self.initiator, "target": self.target, "hypervisor": self.hypervisor}
+        return {name: costs for name, costs in each.items() if costs is not None}
 
 
 class CostTable(BaseModel):
@@ -167,7 +175,7 @@ class CostTable(BaseModel):
     @property
     def has_intervals(self) -> bool:
         """Whether any figure has one."""
-        sides = [side for each in self.protocols.values() for side in (each.initiator, each.target)]
+        sides = [side for each in self.protocols.values() for side in each.by_name().values()]
         return any(cost.interval for side in sides for cost in side.figures().values())
 
     def digest(self) -> str:

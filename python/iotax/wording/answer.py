@@ -13,7 +13,7 @@ from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import listed
-from iotax.wording.hypervisor import left_out
+from iotax.wording.hypervisor import left_out, within
 from iotax.wording.names import title
 from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, taxed
 
@@ -58,6 +58,7 @@ def answer(summary: Summary) -> list[Part]:
         Part("No verdict", tuple(withheld)),
         Part("Offered and not completed", tuple(not_achieved(summary))),
         Part("What CPU per I/O leaves out", tuple(left_out(summary))),
+        Part("What CPU per I/O holds", tuple(within(summary))),
         Part("Why doubtful", tuple(doubts.reasons())),
     ]
     return [part for part in parts if part.findings]

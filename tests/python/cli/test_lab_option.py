@@ -16,10 +16,11 @@ from iotax.study.read import builtin_studies
 from iotax.study.source import StudyError
 
 SIMULATED = {
-    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "grid", "grid-full", "outstanding",
-    "outstanding-full", "patterns", "patterns-full", "quick", "sim-quick", "tr-3808-full",
+    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "fcp-vs-fc-nvme-full", "grid", "grid-full",
+    "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "outstanding", "outstanding-full", "patterns", "patterns-full", "quick",
+    "sim-quick", "tr-3808-full",
 }  # fmt: skip
-OF_SIM = {"sim-quick", "tr-3808-full"}
+OF_SIM = {"fcp-vs-fc-nvme-full", "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "sim-quick", "tr-3808-full"}
 REFUSED = {
     "fcp-vs-fc-nvme": "has no costs of fc-nvme",
     "generators": "loads with iotax only",

@@ -15,6 +15,9 @@ import yaml
 from typer.testing import CliRunner
 
 import iotax
+from iotax.analysis import responses
+from iotax.analysis.responses import Run
+from iotax.analysis.validity import foreign_cores
 from iotax.cli.app import app
 from iotax.cli.export_asv import export_asv
 from iotax.design import plan
@@ -166,6 +169,48 @@ def test_virtual_machines_and_tables_of_costs_are_factors(real_engine: Path) -> 
             factors=factors | {"costs": ["esx-3.5"]}, topology={"link_rate": "10Gbit"}, design={"replicates": 1}
         ).digest()
     )
+
+
+@pytest.mark.parametrize("protocol", ["iscsi", "fcp", "nfs3"])
+def test_a_hypervisors_part_is_told_apart_and_is_what_its_costs_say(real_engine: Path, protocol: str) -> None:
+    del real_engine
+    asked = study(
+        lab={"sim": {"costs": "esxi-7", "cores": 8, "target_cores": 8, "threads": 2}},
+        factors={"protocol": [protocol], "block_size": ["4KiB", "64KiB"]},
+        topology={"link_rate": "25Gbit"},
+        volume={"size": "16MiB"},
+        load={"read": "50%", "workers": 2, "outstanding": 4, "warmup": "5ms", "runtime": "50ms"},
+        design={"replicates": 1},
+        baseline={"protocol": protocol},
+    )
+    sides = read_costs("esxi-7").protocols[protocol]
+    assert sides.hypervisor is not None
+    for name, result in run(asked).items():
+        hypervisor, work = result.cpu.hypervisor, result.simulated
+        assert hypervisor is not None
+        assert work is not None
+        # Those under way at the window's ends aside.
+        guest_ns = result.cpu_per_io_ns("initiator") or 0.0
+        assert guest_ns == pytest.approx(sides.initiator.io.ns, rel=0.1), name
+        bytes_ns = work.initiators.bytes / 1024 * sides.hypervisor.kib.ns
+        segments_ns = work.initiators.segments * sides.hypervisor.segment.ns
+        assert hypervisor.busy_ns == pytest.approx(result.ios * sides.hypervisor.io.ns + bytes_ns + segments_ns)
+        one = Run(trial=plan(asked).trials[0], result=result)
+        together_ns = (responses.CPU.of(one) or 0.0) * 1e3
+        parts_ns = [result.cpu_per_io_ns(part) or 0.0 for part in ("initiator", "hypervisor", "target")]
+        assert together_ns == pytest.approx(sum(parts_ns))
+        assert (foreign_cores(one) or 0.0) < 0.01
+
+
+def test_a_table_needs_no_costs_of_what_the_design_leaves_out() -> None:
+    factors = {"protocol": ["fcp", "iscsi"], "costs": ["esxi-7", "esxi-7-guest"]}
+    world = {"factors": factors, "topology": {"link_rate": "25Gbit"}, "baseline": {"protocol": "iscsi"}}
+    reason = (
+        "esxi-7-guest has no costs of fcp; it has iscsi, nvme-tcp; `exclude:` under design leaves a combination out"
+    )
+    assert list(broken_rules(study(**world))) == [(("factors", "protocol", "fcp"), reason)]
+    left_out = {"exclude": [{"protocol": "fcp", "costs": "esxi-7-guest"}]}
+    assert list(broken_rules(study(**world, design=left_out))) == []
 
 
 REFUSED = [

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Mapping
 
 from iotax.design.random import derive_seed
 from iotax.study import Study
 from iotax.study.sim import Cost, Costs, Sides, Sim, read_costs
-from iotax.trial import Trial
+from iotax.trial import Trial, TrialResult
 
 _NORMAL = statistics.NormalDist()
 _Z = _NORMAL.inv_cdf(0.975)
@@ -34,7 +35,7 @@ def trial_costs(study: Study, protocol: str, trial: Trial) -> dict[str, dict[str
             f"{name}_ns": _drawn(cost, deviates(study.design.seed, f"costs {protocol} {side} {name}", count), place)
             for name, cost in costs.figures().items()
         }
-        for side, costs in told(sides).items()
+        for side, costs in sides.by_name().items()
     }
 
 
@@ -42,13 +43,36 @@ def table_costs(lab: Sim, protocol: str) -> dict[str, dict[str, int]]:
     """The same, as the table has them."""
     sides = read_costs(lab.costs).protocols[protocol]
     return {
-        side: {f"{name}_ns": cost.ns for name, cost in costs.figures().items()} for side, costs in told(sides).items()
+        side: {f"{name}_ns": cost.ns for name, cost in costs.figures().items()}
+        for side, costs in sides.by_name().items()
     }
 
 
 def told(sides: Sides) -> dict[str, Costs]:
-    """By the names of the sides."""
+    """The two ends of the wire, by their names."""
     return {"initiator": sides.initiator, "target": sides.target}
+
+
+def initiators(costs: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """What a thread of the initiators costs: guest and hypervisor together, where there are both."""
+    added = costs.get("hypervisor", {})
+    return {name: ns + added.get(name, 0) for name, ns in costs["initiator"].items()}
+
+
+def hypervisor_ns(costs: Mapping[str, Mapping[str, int]], result: TrialResult) -> int | None:
+    """What the hypervisor spent of the initiators' CPU time in the window; None where the costs know none. A turn
+    that the window cuts is counted as the simulator counts it; a figure's rounding aside this is exact."""
+    if "hypervisor" not in costs or result.simulated is None:
+        return None
+    figures, work = costs["hypervisor"], result.simulated.initiators
+    return (
+        work.wakes * figures["wake_ns"]
+        + work.turns * figures["turn_ns"]
+        + work.sends * figures["send_ns"]
+        + work.bytes * figures["kib_ns"] // 1024
+        + work.segments * figures["segment_ns"]
+        + result.ios * figures["io_ns"]
+    )
 
 
 def _drawn(cost: Cost, standard: list[float], place: int) -> int:

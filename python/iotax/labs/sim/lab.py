@@ -16,7 +16,7 @@ from iotax.labs.facts import Processors
 from iotax.labs.load import run_document
 from iotax.labs.outcomes import Timeouts, outcomes_of
 from iotax.labs.server import serve_document
-from iotax.labs.sim.costs import trial_costs
+from iotax.labs.sim.costs import hypervisor_ns, initiators, trial_costs
 from iotax.labs.sim.side_by_side import Begun, SideBySide, at_once
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
@@ -27,7 +27,12 @@ from iotax.trial import Background, Trial, TrialResult
 
 _SILENCE_S = 300.0
 """A simulation says how far it is from its first event on; before that it makes its machines and fills its volume."""
-_HOSTS = {"initiator": "simulated initiators", "target": "simulated target", "other": "all simulated machines"}
+_HOSTS = {
+    "initiator": "simulated initiators",
+    "hypervisor": "simulated initiators",
+    "target": "simulated target",
+    "other": "all simulated machines",
+}
 
 
 class SimLab(Lab):
@@ -76,23 +81,40 @@ class SimLab(Lab):
         outcome = simulate(self._program, document, progress, begun)
         if outcome.result.verify is not None and outcome.result.verify.wrong_blocks:
             raise TrialFailed("the simulated stacks read wrong data: a bug of iotax", outcome.log)
-        return replace(outcome, result=self._recorded(outcome.result, settings))
+        return replace(outcome, result=self._recorded(outcome.result, settings, costs))
 
-    def _recorded(self, result: TrialResult, settings: Settings) -> TrialResult:
-        """With its facts, and processors that are simulated."""
+    def _recorded(self, result: TrialResult, settings: Settings, costs: Mapping[str, Mapping[str, int]]) -> TrialResult:
+        """With its facts, and processors that are simulated: guests and hypervisors apart where the costs are."""
         machines = settings.load.clients or 1
         controllers = self._spec.controllers
         processors = Processors(load=machines * self._spec.cores, target=controllers * self._spec.target_cores)
         parts = []
-        for part in result.cpu:
+        for part in _apart(result, costs):
             known: dict[str, object] = {"host": _HOSTS[part.role], "window_ns": result.window.duration_ns, "pid": None}
             if part.layer == "machine":
                 together = processors.load + (processors.target or 0)
                 known |= {"background_ns": 0, "processors": together, "resolution_ns": 0}
             else:
-                known["processors"] = processors.load if part.role == "initiator" else processors.target
+                known["processors"] = processors.target if part.role == "target" else processors.load
             parts.append(CpuTime.model_copy(part, update=known))
         return result.model_copy(update={"facts": planned_facts(self._study, settings), "cpu": CpuUse(parts)})
+
+
+def _apart(result: TrialResult, costs: Mapping[str, Mapping[str, int]]) -> list[CpuTime]:
+    """The parts of the engine's record, of which the initiators' is divided where their costs are."""
+    hypervisor = hypervisor_ns(costs, result)
+    if hypervisor is None:
+        return list(result.cpu)
+    parts: list[CpuTime] = []
+    for part in result.cpu:
+        if part.role != "initiator":
+            parts.append(part)
+            continue
+        below = min(hypervisor, part.busy_ns)
+        for role, busy_ns in (("initiator", part.busy_ns - below), ("hypervisor", below)):
+            own = {"role": role, "busy_ns": busy_ns, "user_ns": busy_ns, "system_ns": 0}
+            parts.append(part.model_copy(update=own))
+    return parts
 
 
 def _about(name: str) -> dict[str, Any]:
@@ -165,7 +187,7 @@ def world(
         "load": load,
         "volume": served["volumes"][0],
         "link": dict(link),
-        "initiators": {"cores": cores[0], "costs": costs["initiator"]},
+        "initiators": {"cores": cores[0], "costs": initiators(costs)},
         "target": {"cores": cores[1], "costs": costs["target"]},
         "machines": settings.load.clients or 1,
         "threads": threads,

@@ -48,7 +48,7 @@ def cpu_split(summary: Summary, condition: str) -> Drawing | None:
 
 def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
     """µs per I/O or transaction, geometric means over the runs; what was not measured is missing. Of guests the machine
-    is theirs, the hypervisor not in it."""
+    is theirs, the hypervisor not in it, unless they are simulated."""
     initiator, target, both = (cell.values.get(summary.counted(each).key) for each in (CPU_INITIATOR, CPU_TARGET, CPU))
     parts: dict[str, float] = {}
     if initiator is not None:
@@ -57,9 +57,10 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
         parts[TOGETHER] = both.value
     if target is not None:
         parts["Target"] = target.value
-    named = sum(parts.values())
+    within = all(run.result.hypervisor_within for run in cell.runs)
     hypervisor = cell.values.get(summary.counted(CPU_HYPERVISOR).key)
-    if hypervisor is not None and all(_is_one_clock(run) for run in cell.runs):
+    named = sum(parts.values()) + (hypervisor.value if hypervisor is not None and within else 0.0)
+    if hypervisor is not None and (within or all(_is_one_clock(run) for run in cell.runs)):
         parts[HYPERVISOR] = hypervisor.value
     machine = cell.values.get("cpu_machine")
     if machine is not None:
@@ -92,16 +93,18 @@ def caption(summary: Summary) -> str:
     alone = _arms(summary, [c for c in cells if cpu not in c.values])
     local = _arms(summary, [c for c in cells if cpu in c.values and all(run.local for run in c.runs)])
     whole = _arms(summary, [c for c in cells if any(_is_whole_machine(run) for run in c.runs)])
+    within = any(run.result.hypervisor_within for c in cells for run in c.runs)
     said = []
     if any(cpu in c.values and not all(run.local for run in c.runs) for c in cells):
-        said.append("The number at a bar is initiator and target together")
+        ends = "initiator, hypervisor and target" if within else "initiator and target"
+        said.append(f"The number at a bar is {ends} together")
         said += [f"of {alone} the initiator alone: its target was not read"] if alone else []
         said += [f"{local} has no target"] if local else []
     else:
         said.append("The number at a bar is the initiator" + (": no target was read" if alone else ""))
-    if any(HYPERVISOR in parts_us(summary, c) for c in cells):
+    if any(HYPERVISOR in parts_us(summary, c) for c in cells) and not within:
         said.append("the hypervisor’s part is drawn, and not in that number")
-    elif any(hypervisor in c.values for c in cells):
+    elif any(hypervisor in c.values for c in cells) and not within:
         said.append("the hypervisor’s part is in the table only: its clock is another than the guests’")
     if whole:
         said.append(
