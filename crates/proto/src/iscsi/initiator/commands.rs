@@ -70,6 +70,7 @@ impl Commands {
         window.min(self.slots.len() - self.outstanding)
     }
 
+    #[inline]
     pub(super) fn submit(&mut self, tag: Tag, io: Io, link: &mut Link) -> Result<(), Misuse> {
         if self.credits(link) == 0 {
             return Err(Misuse::NoCredit);
@@ -132,6 +133,7 @@ impl Commands {
     }
 
     /// Sends what waits, as far as the window goes.
+    #[inline]
     pub(super) fn resend(&mut self, link: &mut Link) {
         while link.window() > 0
             && let Some(tag) = self.resend.pop()

@@ -65,6 +65,8 @@ pub fn write(lba: u64, blocks: u32, fua: bool) -> CdbBytes {
     block_command(0x2a, 0x8a, if fua { FUA } else { 0 }, lba, blocks)
 }
 
+#[allow(clippy::inline_always)] // 14 instructions of an I/O; whether `inline` is heeded hangs on what else is compiled.
+#[inline(always)]
 fn block_command(opcode_10: u8, opcode_16: u8, flags: u8, lba: u64, blocks: u32) -> CdbBytes {
     let (Ok(short_lba), Ok(short_blocks)) = (u32::try_from(lba), u16::try_from(blocks)) else {
         return block_command_16(opcode_16, flags, lba, blocks);
