@@ -1,5 +1,6 @@
 """The answer in sentences: each arm against the baseline, response by response, the headline first."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -272,6 +273,10 @@ def _each_end(known: Sequence[Comparison]) -> list[tuple[Comparison, str]]:
     ] + [(c, under(c.condition)) for c in known if not c.ends]
 
 
+def _differs(comparison: Comparison) -> bool:
+    return comparison.verdict not in (None, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
+
+
 def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int) -> tuple[str, Tone, str]:
     """(text, tone, verb) where the ratio depends on the condition: never their mean, but both extremes. `of`: all
     conditions, with those that got no verdict."""
@@ -285,6 +290,14 @@ def _by_load(response: Response, known: Sequence[Comparison], base: str, of: int
         return f"no significant difference from {base} in {name} {any_} ({reach})", "inconclusive", "shows"
     if verdicts == {Verdict.EQUIVALENT}:
         return f"equivalent to {base} in {name}, within the margin {every} ({reach})", "equivalent", "is"
+    differing = [(c, where) for c, where in each if _differs(c)]
+    if not differing:
+        equal = f"equivalent, within the margin, under {sum(c.verdict is Verdict.EQUIVALENT for c in known)} of them"
+        return f"no significant difference from {base} in {name} {any_}; {equal} ({reach})", "inconclusive", "shows"
+    if not _differs(low[0]) and not _differs(high[0]):
+        # Both are too uncertain for their size: then one that does differ, and the extreme opposite to it.
+        clear = max(differing, key=lambda c: abs(math.log(c[0].ratio.value)))
+        low, high = (low, clear) if clear[0].ratio.value > 1 else (clear, high)
     extremes = [f"{_extreme(response, c)} {where} ({span(c.ratio)})" for c, where in (low, high)]
     words = _words(response)
     if len(verdicts) == 1:

@@ -291,6 +291,37 @@ def test_a_generator_that_is_late_by_itself_is_no_disturbance():
     assert [f.subject for f in found if f.tone == "warning"] == ["lateness"]
 
 
+def by_load(**of: tuple[Estimate, Verdict]) -> str:
+    """What is said where the ratio depends on the load."""
+    found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdict) for load, (ratio, verdict) in of.items()]
+    overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
+    return against_baseline(overall, found, "iSCSI").sentence
+
+
+def test_loads_of_which_none_differs_are_not_told_as_a_difference():
+    said = by_load(
+        a=(Estimate(1.3, 0.9, 1.9), Verdict.INCONCLUSIVE),
+        b=(Estimate(1.0, 0.99, 1.01), Verdict.EQUIVALENT),
+        c=(Estimate(0.9, 0.7, 1.2), Verdict.INCONCLUSIVE),
+    )
+    assert said == (
+        "NVMe/TCP shows no significant difference from iSCSI in IOPS under any load; equivalent, within the margin, "
+        "under 1 of them (each 95 % CI within −30 % to +90 %)."
+    )
+
+
+def test_a_difference_by_load_names_a_load_that_differs_though_uncertain_ones_lie_further_out():
+    said = by_load(
+        a=(Estimate(1.9, 0.9, 4.0), Verdict.INCONCLUSIVE),
+        b=(Estimate(1.3, 1.2, 1.4), Verdict.BETTER),
+        c=(Estimate(0.9, 0.7, 1.2), Verdict.INCONCLUSIVE),
+    )
+    assert said == (
+        "NVMe/TCP shows a difference from iSCSI in IOPS that depends on the load: no significant difference with c "
+        "(95 % CI −30 % to +20 %); 30 % more with b (95 % CI +20 % to +40 %)."
+    )
+
+
 def test_a_ratio_that_differs_by_load_gives_both_extremes_each_with_its_own_verdict():
     ratios = {"1": Estimate(1.01, 0.96, 1.06), "32": Estimate(0.59, 0.5, 0.7)}
     verdicts_of = {"1": Verdict.INCONCLUSIVE, "32": Verdict.WORSE}

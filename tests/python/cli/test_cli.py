@@ -256,8 +256,8 @@ def test_bash_completes_commands_studies_files_and_notebooks(tiny: Path) -> None
 
 
 def test_zsh_and_fish_complete_too() -> None:
-    assert completed("zsh", "iotax", "studies", "ip") == ["_arguments '*: :((\"ip-vs-fc\"))'"]
-    assert completed("fish", "iotax", "studies", "ip") == ["ip-vs-fc"]
+    assert completed("zsh", "iotax", "studies", "ip") == ['_arguments \'*: :(("ip-vs-fc-full"', '"ip-vs-fc"))\'']
+    assert completed("fish", "iotax", "studies", "ip") == ["ip-vs-fc-full", "ip-vs-fc"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
