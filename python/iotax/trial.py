@@ -248,6 +248,8 @@ class Slice(Record):
     latency_sum_ns: int
     latency_p50_ns: int
     latency_p99_ns: int
+    mean_outstanding: float | None = None
+    """I/Os, over the slice's time; None where an earlier version measured."""
     cpu_window_ns: int
     """Between the readings of the CPU clocks; the times below are scaled to `duration_ns`."""
     initiator_cpu_ns: int

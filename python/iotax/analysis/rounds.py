@@ -23,12 +23,24 @@ SliceValue: TypeAlias = Callable[[TrialResult, Slice], float | None]
 """Of one slice, positive; None where it has none."""
 
 
-def _rate(_: TrialResult, part: Slice) -> float | None:
-    return part.ios * 1e9 / part.duration_ns
+def _done(result: TrialResult, part: Slice) -> float:
+    """I/Os of a slice, those that its edges cut in part.
+
+    Little's law: the time that I/Os were outstanding within the slice over their mean latency. A count of whole I/Os is
+    off by a part of one, and by the same part in slice after slice, since each begins alike. In an open loop latency
+    counts from when an I/O was due, so whole ones are counted there.
+    """
+    if part.mean_outstanding is None or result.open is not None or not part.latency_sum_ns:
+        return part.ios
+    return part.mean_outstanding * part.duration_ns * part.ios / part.latency_sum_ns
 
 
-def _bytes(_: TrialResult, part: Slice) -> float | None:
-    return part.bytes * 1e9 / part.duration_ns / (1 << 20)
+def _rate(result: TrialResult, part: Slice) -> float | None:
+    return _done(result, part) * 1e9 / part.duration_ns
+
+
+def _bytes(result: TrialResult, part: Slice) -> float | None:
+    return part.bytes * (_done(result, part) / part.ios) * 1e9 / part.duration_ns / (1 << 20) if part.ios else None
 
 
 def _latency_us(_: TrialResult, part: Slice) -> float | None:
@@ -36,13 +48,13 @@ def _latency_us(_: TrialResult, part: Slice) -> float | None:
 
 
 def _initiator_us(result: TrialResult, part: Slice) -> float | None:
-    return part.initiator_cpu_ns / 1e3 / part.ios if part.ios and _by_process(result) else None
+    return part.initiator_cpu_ns / 1e3 / _done(result, part) if part.ios and _by_process(result) else None
 
 
 def _target_us(result: TrialResult, part: Slice) -> float | None:
     if part.target_cpu_ns is None or not part.ios or not _by_process(result):
         return None
-    return part.target_cpu_ns / 1e3 / part.ios
+    return part.target_cpu_ns / 1e3 / _done(result, part)
 
 
 def _both_us(result: TrialResult, part: Slice) -> float | None:

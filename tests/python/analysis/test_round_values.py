@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from iotax.analysis.model import CellModel, Layout
-from iotax.analysis.rounds import hodges_lehmann, polished, scatter
+from iotax.analysis.rounds import SLICED, hodges_lehmann, polished, scatter
 from iotax.analysis.sessions import arm_rounds, session_scatter
 from iotax.analysis.summary import summarise
 from iotax.report.charts import rounds as draw_rounds
-from iotax.trial import Slice
+from iotax.trial import Open, Slice, TrialResult
 from iotax.wording import trust
 from report.factory import Simulation, study
 
@@ -45,6 +45,50 @@ def test_few_disturbed_slices_do_not_move_a_value() -> None:
     bursts["b"][3] -= 2.0
     bursts["b"][7] -= 1.0
     assert abs(polished(bursts)["b"] - polished(calm)["b"]) < 0.005
+
+
+def finished() -> TrialResult:
+    """A stack in user space, in a closed loop."""
+    return Simulation().data(study()).runs[0].result
+
+
+def slice_of(**known: float | None) -> Slice:
+    """50 ms in which 23 I/Os of 2.1 ms completed, one at a time: its edges cut two more."""
+    values = {
+        "duration_ns": 50_000_000,
+        "ios": 23,
+        "bytes": 23 * 4096,
+        "latency_sum_ns": 23 * 2_100_000,
+        "mean_outstanding": 1.0,
+        "initiator_cpu_ns": 500_000,
+        "target_cpu_ns": 500_000,
+    }
+    others = dict.fromkeys(
+        ("round", "place", "start_ns", "latency_p50_ns", "latency_p99_ns", "cpu_window_ns", "machine_busy_ns"), 1
+    )
+    return Slice.model_validate({**others, **values, **known})
+
+
+def test_ios_that_the_edges_of_a_slice_cut_count_in_part() -> None:
+    result, part = finished(), slice_of()
+    done = 50 / 2.1
+    assert SLICED["iops"](result, part) == pytest.approx(done / 0.05)
+    assert SLICED["bandwidth"](result, part) == pytest.approx(done * 4096 / 0.05 / (1 << 20))
+    assert SLICED["latency"](result, part) == pytest.approx(2100)
+    assert SLICED["cpu"](result, part) == pytest.approx(1000 / done)
+
+
+def test_whole_ios_count_in_slices_of_earlier_versions_and_of_open_loops() -> None:
+    assert SLICED["iops"](finished(), slice_of(mean_outstanding=None)) == pytest.approx(23 / 0.05)
+    open_loop = finished().model_copy(update={"open": Open.model_construct(rate_iops=460)})
+    assert SLICED["iops"](open_loop, slice_of()) == pytest.approx(23 / 0.05)
+
+
+def test_a_slice_in_which_nothing_completed_has_a_rate_of_zero_and_no_cost() -> None:
+    none = slice_of(ios=0, bytes=0, latency_sum_ns=0)
+    assert SLICED["iops"](finished(), none) == 0
+    assert SLICED["latency"](finished(), none) is None
+    assert SLICED["cpu"](finished(), none) is None
 
 
 def normal(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -58,6 +58,10 @@ def test_each_load_of_a_session_is_measured_in_its_slices(real_engine: Path, ser
             assert (process["events"] is None) == bool(process.get("no_events")), process
             assert process["events"] is None or min(process["events"].values()) > 0
         assert [point["duration_ns"] for point in result["series"]] == [SLICE_NS] * 3
+        outstanding = result["outstanding"]
+        means = [each["mean_outstanding"] for each in slices]
+        assert sum(means) / 3 == pytest.approx(outstanding["mean"])
+        assert 0 < min(means) <= max(means) <= outstanding["workers"] * outstanding["per_worker"]
         # Each load writes the whole volume over: what the others wrote is no loss.
         assert result["verify"]["checked_blocks"] > 0
         assert result["verify"]["wrong_blocks"] == 0

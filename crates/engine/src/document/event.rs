@@ -278,6 +278,8 @@ pub(crate) struct SliceReport {
     pub(crate) latency_sum_ns: u64,
     pub(crate) latency_p50_ns: u64,
     pub(crate) latency_p99_ns: u64,
+    /// I/Os outstanding, over the slice's time: with the mean latency it tells the rate with parts of I/Os at the slice's edges
+    pub(crate) mean_outstanding: f64,
     /// Between the readings of the CPU clocks, of which the CPU times are
     pub(crate) cpu_window_ns: u64,
     pub(crate) initiator_cpu_ns: u64,

@@ -1,5 +1,6 @@
 //! `iotax-engine serve`: volumes behind exports until somebody says stop.
 
+mod burn;
 mod connection_count;
 mod fill;
 mod plan;

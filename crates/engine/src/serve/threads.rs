@@ -7,12 +7,13 @@ use std::{
     thread::JoinHandle,
 };
 
-use iotax_node::{failure::Failure, server::ServerNode, volume::Burn};
+use iotax_node::{failure::Failure, server::ServerNode};
 use iotax_proto::{HeapRegion, Region};
 use iotax_runtime::{Clock, Driver, DriverConfig, DriverKind, Flow, Waker, memory::SharedRegion};
 
 use super::{
     SharedServer,
+    burn::burn,
     connection_count::ConnectionCount,
     volumes::{OpenVolume, Store},
 };
@@ -143,7 +144,8 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
         // Asked of memory volumes only, and of a page of zeros for the others.
         work.memories[index].as_ref().map_or_else(|| HeapRegion::new(1 << 20), SharedRegion::region)
     };
-    let burn = burn(work.clock);
+    let clock = work.clock;
+    let burn = burn(move || clock.now());
     let mut node =
         ServerNode::new(Arc::clone(&work.server), work.index as u64, &mut region_of, Box::new(staging), Some(burn));
     let driver = Driver::new(work.config).map_err(failure::internal)?;
@@ -166,16 +168,6 @@ fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> 
 /// Memory for staging. Where there is none, operations are told to come again: no peer ends a server by asking for much.
 fn staging(len: usize) -> Option<Rc<dyn Region>> {
     SharedRegion::anonymous(len, false).ok().map(|memory| memory.region())
-}
-
-/// Spends CPU time by watching the clock.
-fn burn(clock: Clock) -> Burn {
-    Rc::new(move |burn_ns| {
-        let start = clock.now();
-        while clock.now().since(start).as_nanos() < u128::from(burn_ns) {
-            std::hint::spin_loop();
-        }
-    })
 }
 
 impl OpenVolume {

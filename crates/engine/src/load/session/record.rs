@@ -70,6 +70,7 @@ fn slice_report(slice: &Slice, measured: &Measured, usage: &Usage) -> SliceRepor
         latency_sum_ns: read.latency_sum_ns + write.latency_sum_ns,
         latency_p50_ns: latency.quantile_ns(0.5),
         latency_p99_ns: latency.quantile_ns(0.99),
+        mean_outstanding: measured.mean_outstanding,
         cpu_window_ns: usage.duration_ns,
         initiator_cpu_ns: usage.initiator.times.total_ns,
         target_cpu_ns: target.map(|times| times.total_ns),
