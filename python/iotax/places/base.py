@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,9 +101,13 @@ class Task(ABC):
     async def ending(self) -> str:
         """How one that stopped speaking came to its end."""
 
-    @abstractmethod
     def send(self, document: Event) -> None:
         """One line in. A task that is gone is noticed by the next `event`, which knows why."""
+        self.send_line(line_of(document))
+
+    @abstractmethod
+    def send_line(self, line: bytes) -> None:
+        """As `send`, of what `line_of` made: for lines that are to follow each other closely."""
 
     @abstractmethod
     async def event(self, within_s: float) -> Event:
@@ -123,6 +128,11 @@ class Task(ABC):
                 return event
             if hear is not None:
                 hear(event)
+
+
+def line_of(document: Event) -> bytes:
+    """As a task reads it."""
+    return json.dumps(document).encode() + b"\n"
 
 
 def last_words(command: str, said: str, otherwise: object) -> str:

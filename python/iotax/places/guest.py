@@ -10,14 +10,13 @@ import asyncio
 import base64
 import contextlib
 import itertools
-import json
 import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
 
 from iotax.engine import EngineError, event_of
-from iotax.places.base import Binary, Event, Place, Task
+from iotax.places.base import Binary, Event, Place, Task, line_of
 
 ENGINE = "/opt/iotax/run"
 """In a guest's image."""
@@ -98,7 +97,7 @@ class Port(Place):
     async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Task:
         del on_log  # what a script writes to its standard error comes with its end
         script = (
-            f"rm -f {_DOCUMENTS}; mkfifo {_DOCUMENTS}; exec 4<>{_DOCUMENTS}; {_printed(document)} >&4; "
+            f"rm -f {_DOCUMENTS}; mkfifo {_DOCUMENTS}; exec 4<>{_DOCUMENTS}; {_printed(line_of(document))} >&4; "
             f"sh -c 'echo $$ >{_PID}; exec \"$@\"' task {command} <&4"
         )
         return _Script(self, await self.script(script))
@@ -208,8 +207,8 @@ class _Script(Task):
     async def ending(self) -> str:
         return self._end.message if self._end else "the engine in the guest goes on"
 
-    def send(self, document: Event) -> None:
-        sending = asyncio.create_task(self._port.script(f"{_printed(document)} >{_DOCUMENTS}"))
+    def send_line(self, line: bytes) -> None:
+        sending = asyncio.create_task(self._port.script(f"{_printed(line)} >{_DOCUMENTS}"))
         self._sending.add(sending)
         sending.add_done_callback(self._sent)
 
@@ -244,5 +243,5 @@ class _Script(Task):
             sending.exception()
 
 
-def _printed(document: Event) -> str:
-    return f"printf '%s\\n' {shlex.quote(json.dumps(document))}"
+def _printed(line: bytes) -> str:
+    return f"printf '%s\\n' {shlex.quote(line.decode().rstrip())}"

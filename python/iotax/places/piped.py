@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import json
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Protocol
@@ -55,8 +54,8 @@ class Piped(Task):
     def log(self) -> str:
         return "\n".join(self._log)
 
-    def send(self, document: Event) -> None:
-        self._write(json.dumps(document).encode() + b"\n")
+    def send_line(self, line: bytes) -> None:
+        self._write(line)
 
     async def event(self, within_s: float) -> Event:
         try:

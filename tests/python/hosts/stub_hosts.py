@@ -35,7 +35,7 @@ class Stub:
         for load in document["loads"]:
             self._say(process, event="connected", driver="stub", endpoint=load["load"]["endpoint"])
         self._say(process, event="armed", engine_version="stub")
-        async for line in process.stdin:
+        while line := await process.stdin.readline():
             said = json.loads(line)
             if said["command"] == "clock":
                 self._say(process, event="clock", unix_ns=time.time_ns(), error_ns=None)

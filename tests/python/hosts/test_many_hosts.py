@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,8 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
 from iotax.places import Binary
-from iotax.places.ssh import Remote
+from iotax.places.ssh import Remote, SshHost
+from iotax.places.waiting import wait_for as awaited
 
 Started = Callable[..., tuple[HostsLab, Path, subprocess.Popen[str]]]
 
@@ -69,6 +69,22 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
         stubs.communicate()
 
 
+@pytest.mark.parametrize("cipher", ["aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"])
+def test_lines_are_encrypted_as_the_user_says_else_by_what_takes_least(
+    started: Started, tmp_path: Path, cipher: str
+) -> None:
+    if "gcm" not in cipher:
+        (tmp_path / ".ssh" / "config").write_text(f"Host *\n  Ciphers {cipher}\n")
+    lab, _, _ = started(1)
+    [place] = lab._initiators
+    assert isinstance(place, SshHost)
+
+    async def used() -> str:
+        return (await place.connection()).get_extra_info("send_cipher")
+
+    assert awaited(used()) == cipher
+
+
 def told_ns(folder: Path, stubs: subprocess.Popen[str]) -> list[int]:
     """When each host was told to start; ends the stubs."""
     stubs.communicate()
@@ -113,15 +129,15 @@ def test_two_hundred_hosts_connect_in_seconds_and_start_together(
     """
     sent_s: list[float] = []
     busy_s: list[float] = []
-    send = Remote.send
+    send_line = Remote.send_line
 
-    def noted(remote: Remote, document: dict[str, Any]) -> None:
-        send(remote, document)
-        if document.get("command") == "start":
+    def noted(remote: Remote, line: bytes) -> None:
+        send_line(remote, line)
+        if json.loads(line).get("command") == "start":
             sent_s.append(time.monotonic())
             busy_s.append(time.thread_time())
 
-    monkeypatch.setattr(Remote, "send", noted)
+    monkeypatch.setattr(Remote, "send_line", noted)
     lab, folder, stubs = started(200)
     trial = next(iter(make_plan(lab.study).trials))
     began_s, cpu_s = time.monotonic(), time.process_time()
@@ -139,6 +155,7 @@ def test_two_hundred_hosts_connect_in_seconds_and_start_together(
         "telling_cpu_ms": round((max(busy_s) - min(busy_s)) * 1e3, 1),
         "heard_within_ms": round((max(told) - min(told)) / 1e6, 1),
         "trial_s": round(trial_s, 2),
+        "clock_error_ms": round(max(each.clock_error_ns for each in result.clients) / 1e6, 2),
         "controller_cpu_s": round(spent_s, 2),
         "controller_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     }

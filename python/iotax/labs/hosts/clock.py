@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 
@@ -9,6 +10,10 @@ from iotax.places import Task
 
 PROBES = 20
 _PROBE_S = 10.0
+_AT_A_TIME = 8
+"""Hosts that are asked at the same time."""
+_FAR_NS = 10_000_000
+"""A round trip of hosts that are asked out of turn."""
 
 
 class Ours:
@@ -43,15 +48,29 @@ def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | 
     return Offset(host_ns - (sent_ns + heard_ns) // 2, heard_ns - sent_ns, kernel_error_ns)
 
 
-async def measure(agent: Task, ours: Ours) -> Offset:
+def turns() -> asyncio.Semaphore:
+    """For the hosts of one study. Were hundreds of them asked at the same time, what would be measured as round trips
+    is how long their answers wait for us: 11 ms where 0.5 ms are theirs."""
+    return asyncio.Semaphore(_AT_A_TIME)
+
+
+async def measure(agent: Task, ours: Ours, in_turns: asyncio.Semaphore) -> Offset:
     """Raises HostFault."""
-    found = []
-    for _ in range(PROBES):
-        sent_ns = ours.now_ns()
-        agent.send({"command": "clock"})
-        event = await agent.expect("clock", _PROBE_S)
-        found.append(offset_of(sent_ns, event["unix_ns"], ours.now_ns(), event["error_ns"]))
+    async with in_turns:
+        found = [await _probe(agent, ours)]
+        if found[0].round_trip_ns < _FAR_NS:
+            found += [await _probe(agent, ours) for _ in range(PROBES - 1)]
+    # Those far away would keep the others waiting, and others' work here is little beside their way.
+    while len(found) < PROBES:
+        found.append(await _probe(agent, ours))
     return min(found, key=lambda offset: offset.round_trip_ns)
+
+
+async def _probe(agent: Task, ours: Ours) -> Offset:
+    sent_ns = ours.now_ns()
+    agent.send({"command": "clock"})
+    event = await agent.expect("clock", _PROBE_S)
+    return offset_of(sent_ns, event["unix_ns"], ours.now_ns(), event["error_ns"])
 
 
 def off_by_ns(at_ns: int, left_ns: int, sent_ns: int, heard_ns: int) -> int:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from iotax.labs.hosts.clock import Offset, Ours, off_by_ns
+from iotax.labs.hosts.clock import Offset, Ours, off_by_ns, turns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.places import LEASE_NS, Event, HostFault, Task
+from iotax.places.base import line_of
 from iotax.places.host import HostPlace
 
 READY_S = 60.0
@@ -64,14 +65,18 @@ async def measure(
     running: list[Task] = []
     ours = Ours()
     try:
-        armed = await each_of([_arm(job, window, running, ours) for job in jobs])
-        ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in armed) / 1e9)
+        armed = await each_of([_arm(job, window, running) for job in jobs])
+        # When nothing else is left to do: that would lengthen the round trips.
+        in_turns = turns()
+        ready = await each_of([_compared(each, ours, in_turns) for each in armed])
+        ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in ready) / 1e9)
         sent_ns = ours.now_ns()
         at_ns = sent_ns + round(ahead_s * 1e9)
-        for each in armed:
-            each.agent.send({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns})
+        told = [line_of({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns}) for each in ready]
+        for each, line in zip(ready, told, strict=True):
+            each.agent.send_line(line)
 
-        async def started(each: _Armed) -> None:
+        async def started(each: _Ready) -> None:
             left_ns = (await each.agent.expect("started", ahead_s + SILENCE_S))["left_ns"]
             off_ns = off_by_ns(at_ns, left_ns, sent_ns, ours.now_ns())
             if abs(off_ns) > each.offset.error_ns + max(_OFF_NS, _OFF_SHARE * runtime_ns):
@@ -79,22 +84,26 @@ async def measure(
                 raise HostFault(each.job.place.name, said, "clock")
 
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
-        await each_of([started(each) for each in armed])
+        await each_of([started(each) for each in ready])
         within_s = ahead_s + (warmup_ns + runtime_ns) / 1e9 + SILENCE_S
-        return await each_of([_answer(each, within_s, hear) for each in armed])
+        return await each_of([_answer(each, within_s, hear) for each in ready])
     finally:
         await asyncio.gather(*(agent.end() for agent in running))
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Armed:
     job: Job
     agent: Task
-    offset: Offset
     connected: dict[str, Any] | None
 
 
-async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: Ours) -> _Armed:
+@dataclass(frozen=True)
+class _Ready(_Armed):
+    offset: Offset
+
+
+async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Armed:
     loads = [{"id": job.place.name, "load": job.load}] if job.load is not None else []
     document = {
         **window,
@@ -108,7 +117,11 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task], ours: O
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)
-    return _Armed(job, agent, await measure_clock(agent, ours), connected)
+    return _Armed(job, agent, connected)
+
+
+async def _compared(armed: _Armed, ours: Ours, in_turns: asyncio.Semaphore) -> _Ready:
+    return _Ready(armed.job, armed.agent, armed.connected, await measure_clock(armed.agent, ours, in_turns))
 
 
 def _watched(job: Job) -> dict[str, int]:
@@ -120,13 +133,13 @@ def _off(off_ns: int) -> str:
     return f"{abs(off_ns) / 1e6:.0f} ms {'later' if off_ns > 0 else 'earlier'}"
 
 
-async def _answer(armed: _Armed, within_s: float, hear: Hear | None) -> Answer:
-    host = armed.job.place.name
+async def _answer(ready: _Ready, within_s: float, hear: Hear | None) -> Answer:
+    host = ready.job.place.name
     heard = None if hear is None else functools.partial(hear, host)
-    observed = await armed.agent.expect("observed", within_s, heard)
-    result = await armed.agent.expect("result", SILENCE_S) if armed.job.load is not None else None
+    observed = await ready.agent.expect("observed", within_s, heard)
+    result = await ready.agent.expect("result", SILENCE_S) if ready.job.load is not None else None
     beside = (observed.get("watched") or {}).pop(_BESIDE, None)
-    return Answer(host, armed.offset, armed.connected, result, observed, armed.agent.log, beside)
+    return Answer(host, ready.offset, ready.connected, result, observed, ready.agent.log, beside)
 
 
 async def each_of(work: Sequence[Any]) -> list[Any]:

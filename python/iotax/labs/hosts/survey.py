@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from iotax.labs.hosts.clock import Offset, Ours
+from iotax.labs.hosts.clock import Offset, Ours, turns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S
 from iotax.places import LEASE_NS, Binary, HostFault
@@ -85,7 +85,8 @@ class Survey:
 
 async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
     """All at once. A host that cannot be reached says why."""
-    return list(await asyncio.gather(*(_one(role, place, asked, binary) for role, place, asked in places)))
+    in_turns = turns()
+    return list(await asyncio.gather(*(_one(role, place, asked, binary, in_turns) for role, place, asked in places)))
 
 
 async def with_companions(places: Sequence[tuple[str, HostPlace, Asked]], surveyed: Sequence[Survey]) -> list[Survey]:
@@ -105,7 +106,7 @@ async def with_companions(places: Sequence[tuple[str, HostPlace, Asked]], survey
     return list(await asyncio.gather(*map(one, places_only, surveyed)))
 
 
-async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary) -> Survey:
+async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary, in_turns: asyncio.Semaphore) -> Survey:
     found = Survey(place.name, role)
     if role == "esxi":
         return await _esxi(found, place)
@@ -124,7 +125,7 @@ async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary) -> Sur
         agent = await place.start(f"{program} session", document)
         try:
             armed = await agent.expect("armed", READY_S)
-            clock = await measure_clock(agent, Ours())
+            clock = await measure_clock(agent, Ours(), in_turns)
         finally:
             await agent.end()
     except HostFault as fault:

@@ -1,0 +1,78 @@
+"""How the clocks of many hosts are compared: few at a time, and the nearest first."""
+
+from __future__ import annotations
+
+import asyncio
+
+from iotax.labs.hosts.clock import PROBES, Offset, Ours, measure, turns
+from iotax.places import Event, Task
+
+MS = 1_000_000
+
+
+class Wire(Ours):
+    """The time here, and how many probes are on their way."""
+
+    def __init__(self) -> None:
+        self.ns = self.under_way = self.most = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+class Asked(Task):
+    """A host some way off; `heard` tells whose probe came back."""
+
+    def __init__(self, wire: Wire, heard: list[str], name: str = "h1", way_ns: int = MS) -> None:
+        self._wire, self._heard, self._name, self._way_ns = wire, heard, name, way_ns
+
+    @property
+    def log(self) -> str:
+        return ""
+
+    async def alive(self, wait_s: float = 0.0) -> bool:
+        return True
+
+    async def ending(self) -> str:
+        return ""
+
+    def send_line(self, line: bytes) -> None:
+        assert line == b'{"command": "clock"}\n'
+        self._wire.under_way += 1
+        self._wire.most = max(self._wire.most, self._wire.under_way)
+
+    async def event(self, within_s: float) -> Event:
+        await asyncio.sleep(0)
+        self._wire.ns += self._way_ns
+        self._wire.under_way -= 1
+        self._heard.append(self._name)
+        return {"event": "clock", "unix_ns": self._wire.ns + 7 * MS, "error_ns": None}
+
+    async def end(self) -> None:
+        pass
+
+
+def compared(tasks: list[Asked], wire: Wire) -> list[Offset]:
+    async def all_of_them() -> list[Offset]:
+        in_turns = turns()
+        return await asyncio.gather(*(measure(task, wire, in_turns) for task in tasks))
+
+    return asyncio.run(all_of_them())
+
+
+def test_few_hosts_are_asked_at_the_same_time_and_each_as_often() -> None:
+    wire, heard = Wire(), list[str]()
+    found = compared([Asked(wire, heard, f"h{number}", way_ns=1000) for number in range(200)], wire)
+    assert wire.most == 8
+    assert {heard.count(f"h{number}") for number in range(200)} == {PROBES}
+    # Nobody waits for more than those whose turn it is.
+    assert max(each.round_trip_ns for each in found) <= 8 * 1000
+
+
+def test_a_host_far_away_keeps_no_other_waiting() -> None:
+    wire, heard = Wire(), list[str]()
+    tasks = [Asked(wire, heard, f"far{number}", way_ns=50 * MS) for number in range(16)]
+    compared([*tasks, Asked(wire, heard, "last")], wire)
+    # It has its turn while the first ones are still asked.
+    assert heard[: heard.index("last")].count("far0") < PROBES
+    assert wire.most > 8
