@@ -303,6 +303,35 @@ class Simulated(Record):
     """Of all servers of the media, added up; None where the volume is memory."""
 
 
+class ModelledMedia(Record):
+    """What media that are a model did, and how exactly in time."""
+
+    operations: int
+    """All but those that a cache answered without a disk."""
+    busy_ns: int
+    """Of all their servers together."""
+    told: int
+    """Operations that waited for their time."""
+    late_sum_ns: int
+    """By how much the server told these after the time that the model says, added up."""
+    late_max_ns: int
+
+    def since(self, before: ModelledMedia) -> ModelledMedia:
+        """What was done after `before`."""
+        names = ("operations", "busy_ns", "told", "late_sum_ns")
+        return self.model_copy(update={name: getattr(self, name) - getattr(before, name) for name in names})
+
+    @property
+    def service_mean_ns(self) -> float:
+        """nan where there were no operations."""
+        return self.busy_ns / self.operations if self.operations else math.nan
+
+    @property
+    def late_mean_ns(self) -> float:
+        """0 where none waited."""
+        return self.late_sum_ns / self.told if self.told else 0.0
+
+
 class Database(Record):
     """What a database did in the window, on the volume and in memory; its results count transactions, not I/Os."""
 
@@ -352,6 +381,9 @@ class TrialResult(Record):
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
     simulated: Simulated | None = None
     """Of a simulated trial, from this version on."""
+    media: ModelledMedia | None = None
+    """Of a volume whose media are a model: over the trial with its warm-up; of rounds over the session, with what other
+    treatments did on it."""
     database: Database | None = None
     """Where the load is a database's: every I/O elsewhere in this record is then one transaction, and a read."""
     origin: Origin | None = None

@@ -7,14 +7,14 @@ use iotax_node::{
     load::{TaskConfig, config::RunConfig},
 };
 use iotax_sim::{
-    Costs, Frames, Link, Media, Spindles,
+    Costs, Frames, Link, Media,
     lab::{Lab, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Usage},
 };
 
 use crate::{
     document::{
-        self, CoreCpu, CpuReport, DistributionSpec, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument,
-        SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task, Window,
+        self, CoreCpu, CpuReport, Event, Fill, MachineCpu, ProcessCpu, SimulateDocument, SimulatedReport,
+        SimulatingEvent, SiteReport, SiteSpec, Task, Window,
     },
     input,
     load::{begin, report, threads::Unit},
@@ -82,26 +82,14 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         (load.workers > 0 && load.workers as usize >= load.threads, "must be at least the threads", "load.workers"),
         (document.volume.media == document::Media::Memory, "a simulated volume is memory", "volume.media"),
         (document.volume.size_bytes <= SIZE_BYTES_MAX, "must be at most 64 GiB", "volume.size_bytes"),
-        (document.media.as_ref().is_none_or(|media| media.servers > 0), "must be at least 1", "media.servers"),
+        (document.volume.model.is_none(), "a simulated volume's media stand beside it, in `media`", "volume.model"),
     ] {
         if !holds {
             return Err(Failure::usage(message, field));
         }
     }
-    let media = document.media.as_ref().map(|media| Media {
-        service: Duration::from_nanos(media.service_ns),
-        spread: Duration::ZERO,
-        servers: media.servers as usize,
-        exponential: media.distribution == DistributionSpec::Exponential,
-        write_through: true,
-        spindles: media.spindles.as_ref().map(|disk| Spindles {
-            seek: Duration::from_nanos(disk.seek_ns),
-            turn: Duration::from_nanos(disk.turn_ns),
-            read_hits: u64::from(disk.read_hits_ppm),
-            destage: disk.destage_ppm.map(u64::from),
-        }),
-        ..Media::default()
-    });
+    let model = document.media.as_ref().map(|media| media.model("media")).transpose()?;
+    let media = model.map(|model| Media { model, write_through: true, ..Media::default() });
     Ok(Lab {
         protocol: document.protocol.0,
         link: Link {

@@ -321,7 +321,7 @@ impl<T: FnMut(Progress)> Running<T> {
             carried: place.ports.iter().fold(Carried::default(), |sum, port| sum.and(self.world.carried(*port))),
         });
         let used = used.collect();
-        (used, self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns).sum())
+        (used, self.disks.iter().map(|disk| self.world.disk_mut(*disk).busy_ns()).sum())
     }
 
     fn step(&mut self) -> Option<WorldStep> {

@@ -21,7 +21,7 @@ pub mod trial;
 mod world;
 
 pub use board::Counts;
-pub use disk::{Disk, Media, SECTOR, Spindles};
+pub use disk::{Disk, Media, SECTOR};
 pub use link::{Carried, Frames, Link, PipeId, Side, Way};
 pub use load::{add_load, connection_config};
 pub use options::{Canary, Fault, Options, PROTOCOLS};

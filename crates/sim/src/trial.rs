@@ -88,13 +88,15 @@ impl<'a> Trial<'a> {
         let link = if options.has(Fault::Split) { link } else { Link { piece_bytes: 32 << 10, splits: false, ..link } };
         let links = [world.add_link(link.clone()), world.add_link(link)];
         let disk = (options.block_size > 0).then(|| {
-            let media = Media {
+            let mut media = Media {
                 errors: if options.has(Fault::MediaError) { 30 } else { 0 },
-                slow_chance: if options.has(Fault::SlowMedia) { 30 } else { 0 },
-                slow: Duration::from_millis(if options.has(Fault::SlowMedia) { 1 + random.below(3_000) } else { 0 }),
                 full: if options.has(Fault::DiskFull) { 50 } else { 0 },
                 ..Media::default()
             };
+            if options.has(Fault::SlowMedia) {
+                media.model.slow_chance = 30;
+                media.model.slow = Duration::from_millis(1 + random.below(3_000));
+            }
             world.add_disk(Disk::new(SIZE, media, options.seed))
         });
         let longest = disk.map_or(Duration::ZERO, |disk| world.disk_mut(disk).longest());
@@ -173,8 +175,7 @@ impl<'a> Trial<'a> {
             (link.piece_bytes, link.splits) = (32 << 10, false);
         }
         if let Some(disk) = self.disk {
-            let media = &mut self.world.disk_mut(disk).media;
-            *media = Media { service: media.service, spread: media.spread, ..Media::default() };
+            self.world.disk_mut(disk).media = Media::default();
         }
         if !self.server_is_up {
             self.restart_server();

@@ -59,7 +59,8 @@ fn over(link: &Link, protocol: Protocol, run: RunConfig, on_disk: bool, seed: u6
     let mut world = World::new(seed);
     let (near, far) = (world.add_link(link.clone()), world.add_link(link.clone()));
     let store = if on_disk {
-        let media = Media { service: Duration::from_micros(200), spread: Duration::ZERO, ..Media::default() };
+        let mut media = Media::default();
+        (media.model.service, media.model.spread) = (Duration::from_micros(200), Duration::ZERO);
         Store::Disk { disk: world.add_disk(Disk::new(SIZE as usize, media, seed)), block_size: 512 }
     } else {
         Store::Memory

@@ -9,6 +9,7 @@ use iotax_node::{
     RunConfig,
     load::{Arrivals, Measured, Open, Pacing},
     server::Protocol,
+    volume::MediaModel,
 };
 use iotax_sim::{
     Costs, Frames, Link, Media,
@@ -39,6 +40,14 @@ const QUEUES: [Queue; 5] = [
     Queue { name: "M/D/1, 70 %", servers: 1, exponential: false, utilisation: 0.7 },
 ];
 
+fn servers(count: usize) -> MediaModel {
+    MediaModel { service: SERVICE, spread: Duration::ZERO, servers: count, ..Media::default().model }
+}
+
+fn media(model: MediaModel) -> Media {
+    Media { model, write_through: true, ..Media::default() }
+}
+
 impl Queue {
     /// Mean response time: Erlang C (Kleinrock, Queueing Systems I, §3.5), of M/D/1 Pollaczek-Khinchine (§5.6).
     fn expected_ns(self) -> f64 {
@@ -54,14 +63,7 @@ impl Queue {
     fn measure(self, protocol: Protocol, seed: u64) -> Measured {
         let rate_iops = f64::from(self.servers) * self.utilisation / SERVICE.as_secs_f64();
         let open = Open { rate_iops, arrivals: Arrivals::Poisson, backlog_max: 65536 };
-        let media = Media {
-            service: SERVICE,
-            spread: Duration::ZERO,
-            servers: self.servers as usize,
-            exponential: self.exponential,
-            write_through: true,
-            ..Media::default()
-        };
+        let media = media(MediaModel { exponential: self.exponential, ..servers(self.servers as usize) });
         let lab =
             Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, seed) };
         simulate(&lab, &RunConfig { pacing: Pacing::Open(open), outstanding: 128, ..run(BATCH * BATCHES, seed) })
@@ -191,8 +193,7 @@ fn hundred_seeds_respond_as_queueing_theory_says() {
 #[test]
 fn closed_loop_keeps_every_server_busy() {
     for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
-        let media =
-            Media { service: SERVICE, spread: Duration::ZERO, servers: 4, write_through: true, ..Media::default() };
+        let media = media(servers(4));
         let lab = Lab { media: Some(media), ..lab(protocol, Link { latency: Duration::ZERO, ..Link::default() }, 1) };
         let measured = simulate(&lab, &RunConfig { outstanding: 16, ..run(Duration::from_secs(1), 1) });
         // Four servers of 100 µs; by Little's law 16 outstanding wait 400 µs each.
@@ -298,7 +299,7 @@ fn controllers_share_out_machines_and_round_robin_uses_every_port() {
 fn same_seed_gives_the_same_figures_and_trace() {
     for protocol in [Protocol::NvmeTcp, Protocol::Iscsi, Protocol::Nfs3] {
         let of = |seed| {
-            let media = Media { exponential: true, servers: 2, write_through: true, ..Media::default() };
+            let media = media(MediaModel { exponential: true, ..servers(2) });
             let mut lab = Lab { media: Some(media), loads: 2, filled: true, ..lab(protocol, Link::default(), seed) };
             (lab.target.costs.wake_ns, lab.target.io_ns) = (5_000, 1_000);
             let run =

@@ -24,6 +24,8 @@ ACHIEVED_MIN = 0.99
 """Of the rate that an open loop offered."""
 LATENESS_SHARE_MAX = 0.05
 """Of the mean response time: more, and the generator's own delay is a part of the result."""
+MEDIA_LATENESS_MAX = 0.05
+"""Of the mean service time of media that are a model: more, and the server's timers are a part of the result."""
 UNEVEN_MAX = 0.1
 """Of an equal share, by which a path may be off under a policy that promises one."""
 STEADY_SAMPLE_S_MIN = 0.5
@@ -62,6 +64,7 @@ TITLES = {
     "achieved": "Rate held",
     "lateness": "Generator's own delay",
     "balance": "Balance over paths",
+    "media": "Modelled media",
     "noise": "Noise floor",
 }
 """In the order in which they are shown. All but the noise floor, which takes several runs, are of each run."""
@@ -87,6 +90,7 @@ def check_run(run: Run) -> list[Check]:
         "achieved": _achieved,
         "lateness": _lateness,
         "balance": _balance,
+        "media": _media,
     }
     return [Check(key, *check(run)) for key, check in checks.items()]
 
@@ -378,3 +382,15 @@ def _balance(run: Run) -> tuple[Severity, str]:
     )
     uneven = max(abs(share * len(shares) - 1) for share in shares)
     return (Severity.DOUBTFUL if paths.even and uneven > UNEVEN_MAX else Severity.GOOD), text
+
+
+def _media(run: Run) -> tuple[Severity, str]:
+    media = run.result.media
+    if media is None:
+        return Severity.GOOD, "no model"
+    if not media.told:
+        return Severity.GOOD, "no operation had to wait"
+    share = media.late_mean_ns / media.service_mean_ns
+    late = f"{media.late_mean_ns / 1e3:.1f} µs late on average, {media.late_max_ns / 1e3:.0f} µs at most"
+    text = f"operations ended {late}: {share:.1%} of the mean service time"
+    return (Severity.NOTE if share > MEDIA_LATENESS_MAX else Severity.GOOD), text

@@ -36,7 +36,7 @@ from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
 from iotax.study.model import Volume
-from iotax.trial import Background, Trial, TrialResult
+from iotax.trial import Background, ModelledMedia, Trial, TrialResult
 from iotax.units import format_size
 
 _TRIED_BYTES = 16 << 20
@@ -162,7 +162,11 @@ class LoopbackLab(Lab):
         over_network = server is not None and settings.endpoint.protocol != "local"
         watch_pids = {"target": server.pid} if server and over_network else {}
         try:
+            before = server.modelled() if server else None
             outcome = self._generate(trial, settings, target, watch_pids, progress)
+            outcome = _with_media(outcome, before, server.modelled() if server else None)
+        except EngineError as error:
+            raise TrialFailed(str(error), error.log, kind=error.kind) from error
         except TrialFailed as failed:
             if server is None or server.alive(_DYING_S if failed.away else 0.0):
                 raise
@@ -201,12 +205,15 @@ class LoopbackLab(Lab):
         if session % 2 == 0 and len(serve_cpus) == len(load_cpus):
             serve_cpus, load_cpus = load_cpus, serve_cpus
         loads: dict[str, dict[str, Any]] = {}
+        served: dict[str, Server] = {}
         try:
             for trial in trials:
                 settings = self._study.settings(trial.treatment)
                 server = self._serve(settings, serve_cpus) if settings.endpoint.embedded else None
                 self._judge_again(settings, progress)
                 self._refill(trial, settings, server, progress)
+                if server is not None:
+                    served[trial.id] = server
                 over_network = server is not None and settings.endpoint.protocol != "local"
                 loads[trial.id] = run_document(
                     settings,
@@ -227,7 +234,14 @@ class LoopbackLab(Lab):
             slice_ns=slices.slice_ns,
         )
         try:
+            before = {server: server.modelled() for server in served.values()}
             outcomes = run_session(self._program, document, progress)
+            after = {server: server.modelled() for server in before}
+            outcomes |= {
+                name: _with_media(outcomes[name], before[server], after[server]) for name, server in served.items()
+            }
+        except EngineError as error:
+            raise TrialFailed(str(error), error.log, kind=error.kind) from error
         except TrialFailed as failed:
             if (dead := self._servers.dead(_DYING_S if failed.away else 0.0)) is None:
                 raise
@@ -368,7 +382,7 @@ class LoopbackLab(Lab):
         """Whether the memory volumes that stand at one time fit: in rounds all, else one after another."""
         servers: list[tuple[Volume, Polling]] = []
         for each in self._embedded():
-            if each.volume.media == "memory" and one_server(each) not in servers:
+            if each.volume.media in ("memory", "model") and one_server(each) not in servers:
                 servers.append(one_server(each))
         together = self._study.design.slices is not None
         sizes = [volume.size for volume, _ in servers] or [0]
@@ -523,6 +537,13 @@ def _largest(every: list[Settings]) -> Settings:
 
 def _generator(settings: Settings) -> Generator:
     return GENERATORS[settings.load.generator]
+
+
+def _with_media(outcome: Outcome, before: ModelledMedia | None, after: ModelledMedia | None) -> Outcome:
+    """With what the server's media did between, where they are a model."""
+    if before is None or after is None:
+        return outcome
+    return replace(outcome, result=outcome.result.model_copy(update={"media": after.since(before)}))
 
 
 def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], list[int]]:

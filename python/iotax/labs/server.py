@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from iotax.engine import EngineError
+from iotax.labs.media import media_document
 from iotax.places.waiting import Engine
 from iotax.records import Record
 from iotax.study.connection import Polling
 from iotax.study.endpoint import EMBEDDED
 from iotax.study.model import Volume
+from iotax.trial import ModelledMedia
 
 VOLUME = "v0"
 _READY_S = 30.0
+_ANSWER_S = 10.0
 _FILL_BYTES_PER_S = 50 << 20
 """Slower than this on filling a volume, the server counts as hung."""
 _FILL_SEED = 42
@@ -84,6 +87,14 @@ class Server:
         self._engine.send({"command": "fill", "volume": VOLUME})
         self._engine.expect("filled", time.monotonic() + self._fill_s)
 
+    def modelled(self) -> ModelledMedia | None:
+        """What its media did since it started, where they are a model. Raises EngineError."""
+        if self.volume.model is None:
+            return None
+        self._engine.send({"command": "status"})
+        status = self._engine.expect("status", time.monotonic() + _ANSWER_S)
+        return ModelledMedia.model_validate(status["modelled"][VOLUME])
+
     def ending(self) -> str:
         """Why it is no longer alive."""
         return self._engine.ending()
@@ -113,7 +124,7 @@ def serve_document(
     """
     described: dict[str, Any] = {
         "name": VOLUME,
-        "media": volume.media,
+        "media": "memory" if volume.model else volume.media,
         "size_bytes": volume.size,
         "fill": volume.fill,
         "seed": _FILL_SEED,
@@ -121,6 +132,8 @@ def serve_document(
         "burn_ns": volume.burn,
         "file_io": file_io,
     }
+    if volume.model is not None:
+        described["model"] = media_document(volume.model)
     if volume.media == "file":
         described["path"] = volume.path
         described |= {"expect": expect} if expect else {}

@@ -8,7 +8,7 @@ from typing import Any
 from iotax.study.connection import Chap, DhChap
 from iotax.study.database import memory_bytes, size_bytes
 from iotax.study.fields import Section
-from iotax.study.model import OF_SIM, Link, Stream, Study, format_level
+from iotax.study.model import MODELLED, OF_SIM, Link, Stream, Study, format_level
 from iotax.units import format_duration, format_size
 
 _REFILLED = {
@@ -103,6 +103,8 @@ def _volume(study: Study) -> Iterator[str]:
     yield f"{said('size')}, {media}" if embedded else f"{said('size')} of each endpoint"
     filled = "a file system with the database" if study.load.generator == "pgbench" else said("fill")
     yield f"filled with {filled}, {_REFILLED[volume.refill]}"
+    if model := [f"{name} {said(name)}" for name in MODELLED if _given(study, volume, name)]:
+        yield f"media modelled with {', '.join(model)}"
     for name in ("delay", "burn"):
         if _given(study, volume, name):
             yield f"{name} {said(name)} for each operation"

@@ -128,10 +128,10 @@ Release: TypeAlias = Annotated[
 Attach: TypeAlias = Literal["guest", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[
-    Literal["memory", "file", "null"],
+    Literal["memory", "file", "null", "model"],
     # YAML's own null is what `media: null` reads as.
     BeforeValidator(lambda value: "null" if value is None else value),
-    WithJsonSchema({"enum": ["memory", "file", "null", None]}),
+    WithJsonSchema({"enum": ["memory", "file", "null", "model", None]}),
 ]
 Fill: TypeAlias = Literal["pattern", "zeros"]
 Refill: TypeAlias = Literal["never", "block", "trial"]
@@ -167,5 +167,6 @@ Rule: TypeAlias = Literal[
     "achieved",
     "lateness",
     "balance",
+    "media",
 ]
 """A check of a run, by the key that the analysis and the report give it."""

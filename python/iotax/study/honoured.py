@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from iotax.protocols import knowing
@@ -47,10 +47,12 @@ _SIM_ONE_CONNECTION = "the sim lab has one connection for each worker; say `lab:
 _SIM_NO_HYPERVISOR = "simulated guests reach the target themselves; a hypervisor's costs belong to the table of costs"
 _SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
 _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
+_VM_MEMORY = "the vm lab keeps its volume in memory"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
+_MODEL = Row(vm=_VM_MEMORY, hosts=_HOSTS_MEMORY, sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, harmless=(None,))
 _LOGIN = knowing("initiator")
 _USER = Row(
     vm="the guests' mounts are root's; say `lab: loopback`",
@@ -88,14 +90,14 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
     "volume": {
         "size": _EVERYWHERE,
         "media": Row(
-            vm="the vm lab keeps its volume in memory",
+            vm=_VM_MEMORY,
             hosts=_HOSTS_MEMORY,
             sim=_SIM_MEMORY,
             endpoint=_SERVERS_OWN,
             harmless=("memory",),
         ),
         "path": Row(
-            vm="the vm lab keeps its volume in memory",
+            vm=_VM_MEMORY,
             hosts=_HOSTS_MEMORY,
             sim=_SIM_MEMORY,
             endpoint=_SERVERS_OWN,
@@ -117,6 +119,13 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             endpoint=_SERVERS_OWN,
             harmless=(0,),
         ),
+        "servers": replace(_MODEL, harmless=(1,)),
+        "service": _MODEL,
+        "distribution": replace(_MODEL, harmless=("constant",)),
+        "seek": _MODEL,
+        "rpm": _MODEL,
+        "cache": _MODEL,
+        "destage": _MODEL,
     },
     "connection": {
         "protocol": _EVERYWHERE,

@@ -54,12 +54,16 @@ from iotax.study.fields import (
     Size,
 )
 from iotax.study.hosts import Hosts
+from iotax.study.media import Distribution, MediaModel, MediaServers, Turns
 from iotax.study.precondition import Precondition
 from iotax.study.published import Published
 from iotax.study.setup import ProtocolLevel, setup_changes
 from iotax.study.sim import Sim, read_costs
 from iotax.study.topology import Topology
 from iotax.trial import LevelValue
+
+MODELLED = ("servers", "service", "distribution", "seek", "rpm", "cache", "destage")
+"""What a volume says of media that are a model."""
 
 
 class Volume(Section):
@@ -68,7 +72,8 @@ class Volume(Section):
     size: Size = 1 << 30
     """Size of the volume."""
     media: Media = "memory"
-    """memory; file (with `path`); null (reads give zeros, writes vanish)."""
+    """memory; file (with `path`); null (reads give zeros, writes vanish); model (memory whose operations take as long \
+as on `servers`, or on disks that turn)."""
     path: str | None = None
     """The file behind `media: file`, created by the server."""
     fill: Fill = "pattern"
@@ -81,6 +86,40 @@ class Volume(Section):
     burn: Duration = 0
     """CPU time that the lab's own server adds to each operation: a known tax, to validate the measurement. `local`
     has no server."""
+    servers: MediaServers = 1
+    """Of `media: model`: operations that are worked on at once; the others wait in the order of their coming. With \
+`seek`: disks."""
+    service: Duration | None = None
+    """Of `media: model`: mean time of an operation."""
+    distribution: Distribution = "constant"
+    """Of the service time of `media: model`; uniform is from 0 to twice the mean."""
+    seek: Duration | None = None
+    """Disks that turn, in place of `service`: the mean seek between random places."""
+    rpm: Turns | None = None
+    """Turns a minute of disks that turn."""
+    cache: Size | None = None
+    """Read cache before disks that turn. It answers as much of the reads as it holds of the volume's `size`."""
+    destage: Percent | None = None
+    """A cache that lasts answers writes before they are on disks that turn. Of a disk's operation, what each costs \
+later."""
+
+    @model_serializer(mode="wrap")
+    def _without_model(self, handler: Any) -> dict[str, Any]:
+        """Studies of other media are written as they were before media could be a model: they keep their digests."""
+        defaults = {name: type(self).model_fields[name].default for name in MODELLED}
+        return {
+            name: value
+            for name, value in handler(self).items()
+            if name not in defaults or getattr(self, name) != defaults[name]
+        }
+
+    @property
+    def model(self) -> MediaModel | None:
+        """What its media are, where they are a model."""
+        if self.media != "model":
+            return None
+        told = {name: getattr(self, name) for name in MODELLED}
+        return MediaModel.model_construct(**told, data=self.size if self.cache is not None else None)
 
 
 class Stream(Section):

@@ -12,10 +12,11 @@ from iotax.study.database import database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Hosts
-from iotax.study.model import Level, Settings, Slices, Stream, Study, Vm, factor_names
+from iotax.study.media import MediaModel, impossible
+from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
 from iotax.study.omissions import Omissions
 from iotax.study.precondition import ROUNDS_MIN
-from iotax.study.sim import CostsError, Sim, SimMedia, read_costs
+from iotax.study.sim import CostsError, Sim, read_costs
 from iotax.study.source import Place
 from iotax.study.topology import ON_HOSTS, Topology, refused, refused_in_sim, refused_on_hosts
 from iotax.trial import LevelValue
@@ -41,6 +42,7 @@ def broken_rules(study: Study) -> Iterator[tuple[Place, str]]:
     yield from _baseline(study)
     yield from _floor(study)
     yield from _volume(study)
+    yield from _modelled(study)
     yield from _precondition(study)
     yield from _pacing(study)
     yield from _streams(study)
@@ -98,21 +100,10 @@ def _sim(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
         yield ("precondition",), "simulated media have no state to bring about; leave it out"
 
 
-def _sim_media(media: SimMedia) -> Iterator[tuple[Place, str]]:
+def _sim_media(media: MediaModel) -> Iterator[tuple[Place, str]]:
     place = ("lab", "sim", "media")
-    if media.service == 0:
-        yield (*place, "service"), "an operation that takes no time is memory; leave media out"
-    if media.seek is None:
-        for name in ("rpm", "cache", "destage"):
-            if getattr(media, name) is not None:
-                yield (*place, name), "it belongs to disks that turn; say their `seek:` too"
-        if media.service is None:
-            yield place, "say how long an operation takes: `service: 100us`, or `seek: 3.4ms` and `rpm: 15000`"
-    else:
-        if media.service is not None:
-            yield (*place, "service"), "disks that turn take a seek and half a turn; leave this out"
-        if media.rpm is None:
-            yield (*place, "seek"), "disks that turn have a speed; say `rpm: 15000`"
+    for name, reason in impossible(media):
+        yield ((*place, name) if name else place), reason
     if (media.cache is None) != (media.data is None):
         said, other = ("cache", "data") if media.data is None else ("data", "cache")
         yield (*place, said), f"what share a cache answers is its size over that of the data; say `{other}:` too"
@@ -349,6 +340,24 @@ def _volume(study: Study) -> Iterator[tuple[Place, str]]:
             _place(study, "fill"),
             "a volume without the pattern has nothing to verify; say `verify: false` under load",
         )
+
+
+def _modelled(study: Study) -> Iterator[tuple[Place, str]]:
+    """Media that are a model in real time, which only a server of the lab's own has."""
+    if "model" not in _values(study, "media"):
+        for name in MODELLED:
+            if name in study.volume.model_fields_set or name in study.levels():
+                yield _place(study, name), "it belongs to media that are a model; say `media: model` too"
+        return
+    told: dict[tuple[Place, str], None] = {}
+    for treatment in _combinations(study, ("media", *MODELLED)):
+        media = study.settings(treatment).volume.model
+        for name, reason in impossible(media) if media else ():
+            told[_place(study, name or "media"), reason] = None
+    yield from told
+    for endpoint in study.endpoints().values():
+        if endpoint.uri == "" and endpoint.protocol == "local":
+            yield _place(study, "media"), "`local` reaches the memory below the model; leave one of them out"
 
 
 def _pacing(study: Study) -> Iterator[tuple[Place, str]]:

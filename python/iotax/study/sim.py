@@ -6,65 +6,18 @@ import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from iotax.study.fields import Duration, Percent, Section, Size
+from iotax.study.fields import Section
+from iotax.study.media import MediaModel
 
 _LATER = ("controllers", "target_ports")
 _TABLES = Path(__file__).with_name("costs")
 Cores: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
-
-
-class SimMedia(Section):
-    """What a simulated volume is kept on: servers that work on one queue, or disks that turn, each with a queue."""
-
-    servers: Annotated[int, Field(ge=1, le=65536)] = 1
-    """Operations that are worked on at once; the others wait in the order of their coming. With `seek`: disks of each \
-controller."""
-    service: Duration | None = None
-    """Mean time of an operation."""
-    distribution: Literal["constant", "exponential"] = "constant"
-    """Of the service time."""
-    seek: Duration | None = None
-    """Disks that turn, in place of `service`: the mean seek between random places."""
-    rpm: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Turns a minute of disks that turn."""
-    cache: Size | None = None
-    """Read cache of each controller before disks that turn. It answers as much of the random reads as it holds of \
-`data`."""
-    data: Size | None = None
-    """Data of each virtual machine, for `cache`; the simulated volume itself may be smaller."""
-    destage: Percent | None = None
-    """A cache that lasts answers writes before they are on disks that turn. Of a disk's operation, what each costs \
-later."""
-
-    @model_serializer(mode="wrap")
-    def _without_disks(self, handler: Any) -> dict[str, Any]:
-        """Studies without disks that turn are written as they were before there were any: they keep their digests."""
-        return {name: value for name, value in handler(self).items() if value is not None}
-
-    def read_hits(self, vms: float) -> float:
-        """The share of random reads that the cache answers, for so many virtual machines on a controller."""
-        return min(1.0, self.cache / (self.data * vms)) if self.cache and self.data else 0.0
-
-    def faster(self, times: float) -> SimMedia:
-        """The same, so many times as fast."""
-        update = {name: max(1, round(ns / times)) for name in ("service", "seek") if (ns := getattr(self, name))}
-        return self.model_copy(update=update | ({"rpm": round(self.rpm * times)} if self.rpm else {}))
-
-    @property
-    def turn_ns(self) -> int:
-        """Of a disk."""
-        return round(60e9 / self.rpm) if self.rpm else 0
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean time of an operation that no cache answers."""
-        return (self.service or 0) if self.seek is None else self.seek + self.turn_ns / 2
 
 
 class Sim(Section):
@@ -85,7 +38,7 @@ class Sim(Section):
     """Servers, each with processors, ports, media and a volume of its own; the clients are shared out among them."""
     target_ports: Annotated[int, Field(ge=1, le=64)] = 1
     """Ports of each server, among which its clients are shared out."""
-    media: SimMedia | None = None
+    media: MediaModel | None = None
     """What the volume is kept on; memory that takes no time when not given."""
 
     @model_serializer(mode="wrap")

@@ -7,7 +7,7 @@ from iotax.analysis import Run, Severity, summarise
 from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
 from iotax.analysis.validity import check_run, worst_of
 from iotax.records import CpuUse
-from iotax.trial import Client, Paths, PathUse
+from iotax.trial import Client, ModelledMedia, Paths, PathUse
 from iotax.wording import trust
 from report.factory import Simulation, study
 
@@ -237,3 +237,18 @@ def test_a_policy_that_promises_balance_is_held_to_it(run):
     assert (uneven.level, uneven.text) == (Severity.DOUBTFUL, "round-robin: sd0 100%, sd1 0%")
     assert finding(changed(run, paths=over("fixed", False, 1000, 0)), "balance").level is Severity.GOOD
     assert finding(changed(run, paths=over("fixed", False, 0, 0)), "balance").level is Severity.UNKNOWN
+
+
+def modelled(late_sum_ns, told=1000):
+    return ModelledMedia(
+        operations=2000, busy_ns=2_000_000_000, told=told, late_sum_ns=late_sum_ns, late_max_ns=late_sum_ns
+    )
+
+
+def test_media_that_are_a_model_are_noted_where_their_operations_end_late(run):
+    assert finding(run, "media").level is Severity.GOOD
+    assert finding(changed(run, media=modelled(20_000_000)), "media").level is Severity.GOOD
+    late = finding(changed(run, media=modelled(80_000_000)), "media")
+    assert late.level is Severity.NOTE
+    assert late.text.startswith("operations ended 80.0 µs late on average, 80000 µs at most: 8.0%")
+    assert finding(changed(run, media=modelled(0, told=0)), "media").level is Severity.GOOD

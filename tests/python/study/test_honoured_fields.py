@@ -28,6 +28,8 @@ SAMPLES: dict[str, Any] = {
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
     "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
+    "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
+    "destage": "25%",
 }  # fmt: skip
 """A value of each field that is not its default."""
 
@@ -41,6 +43,13 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "path": {"volume": {"media": "file"}},
     "fill": {"load": {"verify": False}},
     "path_policy": {"topology": {"paths": 2}},
+    "servers": {"volume": {"media": "model", "service": "2ms"}},
+    "service": {"volume": {"media": "model"}},
+    "distribution": {"volume": {"media": "model", "service": "2ms"}},
+    "seek": {"volume": {"media": "model", "rpm": 15000}},
+    "rpm": {"volume": {"media": "model", "seek": "3ms"}},
+    "cache": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000}},
+    "destage": {"volume": {"media": "model", "seek": "3ms", "rpm": 15000}},
 }
 """What a field needs beside it to be allowed at all."""
 

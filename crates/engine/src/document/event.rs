@@ -82,6 +82,22 @@ pub(crate) struct StatusEvent {
     /// CPU time of the server since it started
     pub(crate) cpu_ns: u64,
     pub(crate) max_rss_bytes: u64,
+    /// By volume, of those whose media are a model
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) modelled: BTreeMap<String, ModelledReport>,
+}
+
+/// What modelled media did since the server started.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelledReport {
+    /// All but those that a cache answered without a disk
+    pub(crate) operations: u64,
+    /// Of all servers together, with what they were given and have not done yet
+    pub(crate) busy_ns: u64,
+    /// Operations that waited for their time; how much after it the server told them, in all and at most since the last `status`
+    pub(crate) told: u64,
+    pub(crate) late_sum_ns: u64,
+    pub(crate) late_max_ns: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

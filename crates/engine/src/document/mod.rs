@@ -2,6 +2,7 @@
 
 mod event;
 mod load;
+mod media;
 mod protocol;
 mod serve;
 mod session;
@@ -9,6 +10,7 @@ mod simulate;
 
 pub(crate) use event::*;
 pub(crate) use load::*;
+pub(crate) use media::*;
 pub(crate) use protocol::WireProtocol;
 pub(crate) use serve::*;
 pub(crate) use session::*;

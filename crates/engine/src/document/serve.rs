@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, Polling, WireProtocol};
+use super::{ChapSpec, DhChapSpec, DriverChoice, Identity, MediaSpec, Polling, WireProtocol};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +34,8 @@ pub(crate) struct VolumeSpec {
     pub(crate) name: String,
     pub(crate) media: Media,
     pub(crate) size_bytes: u64,
+    /// A memory volume's operations take as long as on media like these
+    pub(crate) model: Option<MediaSpec>,
     /// Of a file volume
     pub(crate) path: Option<PathBuf>,
     /// The path, once more: foreign data there may be overwritten

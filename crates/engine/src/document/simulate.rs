@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{LoadDocument, VolumeSpec, WireProtocol};
+use super::{LoadDocument, MediaSpec, VolumeSpec, WireProtocol};
 
 /// A load in virtual time: machines that share nothing but links to one server. The answer is that of a `run`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,41 +65,6 @@ pub(crate) struct LinkSpec {
     pub(crate) delay_ns: u64,
     /// Of Ethernet; absent: Fibre Channel's frames
     pub(crate) mtu_bytes: Option<u32>,
-}
-
-/// Operations on a volume: a queue, and servers that work on them.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct MediaSpec {
-    /// Operations that are worked on at once; the others wait in the order of their coming
-    pub(crate) servers: u32,
-    /// Mean time of an operation
-    pub(crate) service_ns: u64,
-    #[serde(default)]
-    pub(crate) distribution: DistributionSpec,
-    /// Its servers are disks that turn; `service_ns` and `distribution` are not asked then
-    pub(crate) spindles: Option<SpindlesSpec>,
-}
-
-/// Disks that turn, behind a controller with caches. An operation is of the disk where its place lies.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SpindlesSpec {
-    /// Mean seek between places that are equally likely
-    pub(crate) seek_ns: u64,
-    pub(crate) turn_ns: u64,
-    /// Of a million reads, those that a cache answers at once
-    pub(crate) read_hits_ppm: u32,
-    /// A cache answers writes at once; of a disk's operation, what each costs later, in millionths. Absent: writes wait for disks
-    pub(crate) destage_ppm: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum DistributionSpec {
-    #[default]
-    Constant,
-    Exponential,
 }
 
 /// The machines of one side.

@@ -15,12 +15,15 @@ use std::{
 use iotax_node::{
     failure::Failure,
     server::{Portal, Server, ServerConfig, plan_portals},
+    volume::ModelledWork,
 };
 use iotax_proto::Instant;
 use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
 
 use crate::{
-    document::{self, Event, FilledEvent, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, StatusEvent},
+    document::{
+        self, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument, StatusEvent,
+    },
     failure, input,
     lease::Lease,
     output, secret,
@@ -113,7 +116,7 @@ fn obey(volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
         let done = match serde_json::from_str(&line) {
             Ok(ServeCommand::Stop) => return,
             Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
-            Ok(ServeCommand::Status) => status(threads),
+            Ok(ServeCommand::Status) => status(volumes, threads),
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
@@ -133,13 +136,19 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
     Ok(Event::Filled(FilledEvent { volume: Some(name.to_owned()), bytes: volume.size_bytes(), seconds }))
 }
 
-fn status(threads: &Threads) -> Result<Event, Failure> {
+fn status(volumes: &[OpenVolume], threads: &Threads) -> Result<Event, Failure> {
     let process = ProcessClock::of(std::process::id()).and_then(|clock| clock.read()).map_err(failure::internal)?;
     Ok(Event::Status(StatusEvent {
         connections: threads.connections(),
         cpu_ns: process.total_ns,
         max_rss_bytes: process.max_rss_bytes,
+        modelled: volumes.iter().filter_map(modelled).collect(),
     }))
+}
+
+fn modelled(volume: &OpenVolume) -> Option<(String, ModelledReport)> {
+    let ModelledWork { operations, busy_ns, told, late_sum_ns, late_max_ns } = volume.modelled.as_ref()?.take_work();
+    Some((volume.spec.name.clone(), ModelledReport { operations, busy_ns, told, late_sum_ns, late_max_ns }))
 }
 
 type SharedServer = Arc<Server>;

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use iotax_node::{
     DiskId,
     failure::{Failure, FailureKind},
-    volume::{Media, VolumeSpec},
+    volume::{Media, ModelledMedia, VolumeSpec},
 };
 use iotax_runtime::{
     disk::{Candidate, Disk, DiskError, DiskKind, DiskOptions, Growth, Lock, check_new},
@@ -16,12 +16,14 @@ use crate::{
     document::{self, ServeDocument},
     failure,
     judge::refuse_foreign,
+    secret,
 };
 
 /// A volume with its memory mapped or its file open.
 pub(super) struct OpenVolume {
     pub(super) spec: document::VolumeSpec,
     pub(super) store: Store,
+    pub(super) modelled: Option<ModelledMedia>,
     /// What was made for it: taken back should the server not come up.
     growth: Option<Growth>,
 }
@@ -48,6 +50,10 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     {
         return usage("only a file volume can be kept, and then it is neither filled nor given away");
     }
+    if spec.model.is_some() && spec.media != document::Media::Memory {
+        return usage("only a memory volume can behave as other media do");
+    }
+    let modelled = modelled(spec)?;
     let size_bytes = usize::try_from(spec.size_bytes).unwrap_or(usize::MAX);
     let mut growth = None;
     let store = match (spec.media, &spec.path) {
@@ -67,7 +73,15 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
             Store::Disk(Arc::new(disk))
         }
     };
-    Ok(OpenVolume { spec: spec.clone(), store, growth })
+    Ok(OpenVolume { spec: spec.clone(), store, modelled, growth })
+}
+
+/// Two servers never draw the same service times: what is measured of them would have that in common.
+fn modelled(spec: &document::VolumeSpec) -> Result<Option<ModelledMedia>, Failure> {
+    let Some(media) = &spec.model else { return Ok(None) };
+    let model = media.model(&format!("volume {}, model", spec.name))?;
+    let drawn = secret::random()?.first_chunk().copied().map_or(0, u64::from_le_bytes);
+    Ok(Some(ModelledMedia::new(model, drawn)))
 }
 
 /// Judged before it is opened for writing, and held, locked and claimed to the server's end.
@@ -124,6 +138,7 @@ pub(super) fn specs(volumes: &[OpenVolume]) -> Vec<VolumeSpec> {
             }
         };
         let mut spec = VolumeSpec::new(volume.spec.name.clone(), volume.size_bytes(), media);
+        spec.model.clone_from(&volume.modelled);
         spec.delay_ns = volume.spec.delay_ns;
         spec.burn_ns = volume.spec.burn_ns;
         spec

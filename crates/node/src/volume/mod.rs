@@ -1,8 +1,8 @@
 //! Volumes: what units are made of, the same for every protocol.
 //!
 //! - [`VolumeSpec`] describes a volume to all threads of a server; [`Volumes`] is one thread's view of them.
-//! - [`Operations`] carries out the operations of one connection: at once in memory, through the driver on a disk, later where a
-//!   delay is asked for. README.md beside this file tells what is staged and what is atomic.
+//! - [`Operations`] carries out the operations of one connection: at once in memory, through the driver on a disk, later where
+//!   media are a model or a delay is asked for. README.md beside this file tells what is staged and what is atomic.
 
 mod buffers;
 mod claims;
@@ -10,6 +10,8 @@ mod disk;
 mod disks;
 mod long;
 mod memory;
+mod model;
+mod modelled;
 mod operations;
 mod units;
 
@@ -25,6 +27,8 @@ use crate::{
 pub use buffers::{Allocate, Buffers};
 pub(crate) use claims::Claims;
 pub use disks::{DiskRequest, Disks};
+pub use model::{Access, MediaModel, MediaQueue, STRIPE_BYTES, Spindles};
+pub use modelled::{ModelledMedia, ModelledWork};
 pub use operations::Operations;
 pub use units::{Volumes, unit_of};
 
@@ -39,6 +43,8 @@ pub struct VolumeSpec {
     pub name: String,
     pub size_bytes: u64,
     pub media: Media,
+    /// Memory that behaves as other media do.
+    pub model: Option<ModelledMedia>,
     /// What each operation is made to wait, and to cost in CPU: a known tax.
     pub delay_ns: u64,
     pub burn_ns: u64,
@@ -60,7 +66,7 @@ pub enum Media {
 
 impl VolumeSpec {
     pub fn new(name: impl Into<String>, size_bytes: u64, media: Media) -> Self {
-        Self { name: name.into(), size_bytes, media, delay_ns: 0, burn_ns: 0, claims: Claims::new() }
+        Self { name: name.into(), size_bytes, media, model: None, delay_ns: 0, burn_ns: 0, claims: Claims::new() }
     }
 }
 

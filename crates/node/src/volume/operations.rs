@@ -11,6 +11,7 @@ use super::{
     disks::Place,
     long::Long,
     memory,
+    model::Access,
     units::Store,
 };
 use crate::node::{ConnId, DiskOp, DiskToken};
@@ -74,9 +75,11 @@ enum OperationState {
         volume: usize,
         left: Box<Long>,
         pattern: Option<Payload>,
+        access: Access,
     },
     /// Done, told later: entry of `delayed` with this number.
     Delayed {
+        volume: usize,
         number: u64,
         result: Finished,
     },
@@ -109,6 +112,19 @@ enum Staged {
     CompareAndWrite { offset: u64, len: u32, durable: bool },
     OrWrite { offset: u64, durable: bool },
     WriteSame { offset: u64, len: u64, durable: bool },
+}
+
+impl Staged {
+    /// What it does to modelled media, in one operation.
+    fn access(self) -> Access {
+        match self {
+            Self::Compare { offset, .. } => Access::Read(offset),
+            Self::Write { offset, .. }
+            | Self::CompareAndWrite { offset, .. }
+            | Self::OrWrite { offset, .. }
+            | Self::WriteSame { offset, .. } => Access::Write(offset),
+        }
+    }
 }
 
 impl Operations {
@@ -173,15 +189,17 @@ impl Operations {
     pub fn finish(&mut self, now: Instant, id: IoId) -> Started {
         let Some(slot) = self.slots.get_mut(id as usize) else { return Started::Done(Err(UnitError::Aborted)) };
         match std::mem::replace(slot, OperationState::Idle) {
-            OperationState::Place { volume, .. } | OperationState::Discard { volume } => {
-                self.end(now, id, volume, Ok(None))
+            OperationState::Place { volume, offset } => {
+                self.end(now, id, volume, Some(Access::Write(offset as u64)), Ok(None))
             }
-            OperationState::Compare { volume, differs, .. } => {
-                self.end(now, id, volume, differs.map_or(Ok(None), |at| Err(UnitError::Miscompare(at))))
+            OperationState::Discard { volume } => self.end(now, id, volume, None, Ok(None)),
+            OperationState::Compare { volume, offset, differs } => {
+                let result = differs.map_or(Ok(None), |at| Err(UnitError::Miscompare(at)));
+                self.end(now, id, volume, Some(Access::Read(offset as u64)), result)
             }
             OperationState::Stage { volume, staged, buffer } => match self.admit(now, id, volume, staged, buffer) {
                 Ok(started) => started,
-                Err(error) => self.end(now, id, volume, Err(error)),
+                Err(error) => self.end(now, id, volume, None, Err(error)),
             },
             OperationState::Idle
             | OperationState::Barred { .. }
@@ -233,7 +251,7 @@ impl Operations {
             }
             After::Done(result) => {
                 self.slots[id as usize] = OperationState::Idle;
-                finished(self.end(now, id, volume, result))
+                finished(self.end(now, id, volume, None, result))
             }
         }
     }
@@ -241,14 +259,14 @@ impl Operations {
     /// It is this operation's turn with long work; its result if that was the last of it.
     pub fn take_turn(&mut self, now: Instant, id: IoId) -> Option<Finished> {
         match self.slots.get_mut(id as usize)? {
-            OperationState::Long { volume, left, pattern } => {
-                let volume = *volume;
+            OperationState::Long { volume, left, pattern, access } => {
+                let (volume, access) = (*volume, *access);
                 if let Store::Memory(region) = &self.volumes.all[volume].store {
                     fill_piece(region.as_ref(), left, pattern.as_ref());
                 }
                 if left.is_over() {
                     self.slots[id as usize] = OperationState::Idle;
-                    return finished(self.end(now, id, volume, Ok(None)));
+                    return finished(self.end(now, id, volume, Some(access), Ok(None)));
                 }
                 self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
                 None
@@ -259,7 +277,7 @@ impl Operations {
                     Ok(()) => None,
                     Err(error) => {
                         self.slots[id as usize] = OperationState::Idle;
-                        finished(self.end(now, id, volume, Err(error)))
+                        finished(self.end(now, id, volume, None, Err(error)))
                     }
                 }
             }
@@ -282,7 +300,7 @@ impl Operations {
                     unreachable!("it was barred a line ago")
                 };
                 let done = self.perform(now, id, volume, staged, buffer, Some(claim));
-                finished(done.unwrap_or_else(|error| self.end(now, id, volume, Err(error))))
+                finished(done.unwrap_or_else(|error| self.end(now, id, volume, None, Err(error))))
             }
             OperationState::Disk { state: DiskState::Claim, work, .. } => {
                 if work.claim.as_ref().is_some_and(Claim::is_granted) {
@@ -297,20 +315,23 @@ impl Operations {
         }
     }
 
-    /// When the next delayed operation may be told.
+    /// When the next operation that is done may be told.
     pub fn next_due(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The next operation whose delay is over.
+    /// The next operation that may be told.
     pub fn take_due(&mut self, now: Instant) -> Option<(IoId, Finished)> {
         while self.next_due().is_some_and(|at| at <= now) {
-            let Reverse((_, due, id)) = self.delayed.pop()?;
+            let Reverse((at, due, id)) = self.delayed.pop()?;
             // An aborted operation leaves its entry behind.
             if let Some(slot) = self.slots.get_mut(id as usize)
                 && matches!(slot, OperationState::Delayed { number, .. } if *number == due)
-                && let OperationState::Delayed { result, .. } = std::mem::replace(slot, OperationState::Idle)
+                && let OperationState::Delayed { volume, result, .. } = std::mem::replace(slot, OperationState::Idle)
             {
+                if let Some(media) = &self.volumes.all[volume].spec.model {
+                    media.told(now.since(at));
+                }
                 return Some((id, result));
             }
         }
@@ -350,11 +371,11 @@ impl Operations {
             Store::Null(zeros) => Ok(match op {
                 UnitOp::Read { len, .. } if len <= MAX_IO_BYTES => {
                     let zeros = Payload::new(Rc::clone(zeros), 0, len as usize);
-                    self.end(now, id, index, Ok(Some(zeros)))
+                    self.end(now, id, index, None, Ok(Some(zeros)))
                 }
                 UnitOp::Read { .. } => return Err(UnitError::OutOfRange),
                 op if op.data_len() > 0 => self.hold(id, OperationState::Discard { volume: index }),
-                _ => self.end(now, id, index, Ok(None)),
+                _ => self.end(now, id, index, None, Ok(None)),
             }),
             Store::Disk => self.start_disk(now, id, index, op),
         }
@@ -372,9 +393,10 @@ impl Operations {
         Ok(match op {
             UnitOp::Read { offset, len, .. } => {
                 let payload = Payload::new(Rc::clone(region), offset as usize, len as usize);
-                self.end(now, id, index, Ok(Some(payload)))
+                self.end(now, id, index, Some(Access::Read(offset)), Ok(Some(payload)))
             }
-            UnitOp::Write { len: 0, .. } | UnitOp::Flush => self.end(now, id, index, Ok(None)),
+            UnitOp::Write { len: 0, .. } => self.end(now, id, index, None, Ok(None)),
+            UnitOp::Flush => self.end(now, id, index, Some(Access::Flush), Ok(None)),
             UnitOp::Write { offset, .. } => {
                 self.hold(id, OperationState::Place { volume: index, offset: offset as usize })
             }
@@ -415,7 +437,7 @@ impl Operations {
                 let task = disk::long(Work::Unmap, ranges, durable);
                 return Ok(self.begin_long(now, id, index, task));
             }
-            UnitOp::Write { len: 0, .. } => return Ok(self.end(now, id, index, Ok(None))),
+            UnitOp::Write { len: 0, .. } => return Ok(self.end(now, id, index, None, Ok(None))),
             UnitOp::Write { offset, len, durable } => {
                 return self.stage(id, index, Staged::Write { offset, durable }, len);
             }
@@ -479,8 +501,8 @@ impl Operations {
             if let Staged::WriteSame { offset, len, .. } = staged {
                 return Ok(self.fill(now, id, index, vec![(offset, len)], Some(buffer)));
             }
-            perform_in_memory(region.as_ref(), staged, &buffer)?;
-            return Ok(self.end(now, id, index, Ok(None)));
+            let result = perform_in_memory(region.as_ref(), staged, &buffer).map(|()| None);
+            return Ok(self.end(now, id, index, Some(staged.access()), result));
         }
         let block_size = volumes.all[index].disk_block_size();
         let disks = Rc::clone(&self.disks);
@@ -520,6 +542,7 @@ impl Operations {
         ranges: Vec<(u64, u64)>,
         pattern: Option<Payload>,
     ) -> Started {
+        let access = Access::Write(ranges.first().map_or(0, |(offset, _)| *offset));
         let mut left = Long::new(ranges);
         if let Store::Memory(region) = &self.volumes.all[index].store
             && left.total_bytes() <= AT_ONCE_BYTES
@@ -527,24 +550,42 @@ impl Operations {
             while !left.is_over() {
                 fill_piece(region.as_ref(), &mut left, pattern.as_ref());
             }
-            return self.end(now, id, index, Ok(None));
+            return self.end(now, id, index, Some(access), Ok(None));
         }
-        *self.slot(id) = OperationState::Long { volume: index, left: Box::new(left), pattern };
+        *self.slot(id) = OperationState::Long { volume: index, left: Box::new(left), pattern, access };
         self.disks.borrow_mut().wait_for_turn(Place::Memory, self.conn, id);
         Started::Queued
     }
 
-    /// Done, now or after the volume's delay.
+    /// Done, now or when the volume's media and its delay allow it. `access` is what is left for modelled media to do.
     #[inline]
-    fn end(&mut self, now: Instant, id: IoId, volume: usize, result: Finished) -> Started {
-        let delay_ns = self.volumes.all[volume].spec.delay_ns;
-        if delay_ns == 0 {
+    fn end(&mut self, now: Instant, id: IoId, volume: usize, access: Option<Access>, result: Finished) -> Started {
+        if self.volumes.all[volume].tells_later {
+            self.tell_later(now, id, volume, access, result)
+        } else {
+            Started::Done(result)
+        }
+    }
+
+    #[cold]
+    fn tell_later(
+        &mut self,
+        now: Instant,
+        id: IoId,
+        volume: usize,
+        access: Option<Access>,
+        result: Finished,
+    ) -> Started {
+        let spec = &self.volumes.all[volume].spec;
+        let worked = access.zip(spec.model.as_ref()).map(|(access, media)| media.take(now, access));
+        let wait = worked.unwrap_or_default() + Duration::from_nanos(spec.delay_ns);
+        if wait.is_zero() {
             return Started::Done(result);
         }
         self.delays += 1;
         let number = self.delays;
-        self.delayed.push(Reverse((now + Duration::from_nanos(delay_ns), number, id)));
-        *self.slot(id) = OperationState::Delayed { number, result };
+        self.delayed.push(Reverse((now + wait, number, id)));
+        *self.slot(id) = OperationState::Delayed { volume, number, result };
         Started::Queued
     }
 
@@ -575,7 +616,7 @@ impl Operations {
 
     fn begin_long(&mut self, now: Instant, id: IoId, volume: usize, task: DiskTask) -> Started {
         if matches!(&task, DiskTask::Long { left, .. } if left.is_over()) {
-            return self.end(now, id, volume, Ok(None));
+            return self.end(now, id, volume, None, Ok(None));
         }
         let work = Box::new(OnDisk { task, claim: None, after_flush: None });
         *self.slot(id) = OperationState::Disk { volume, state: DiskState::Turn, work };

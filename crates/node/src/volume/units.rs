@@ -39,6 +39,8 @@ pub(super) struct Volume {
     pub(super) spec: VolumeSpec,
     pub(super) store: Store,
     pub(super) claimant: Rc<Claimant>,
+    /// Its operations are told when its media or its delay allow it.
+    pub(super) tells_later: bool,
     geometry: Geometry,
 }
 
@@ -69,7 +71,8 @@ impl Volumes {
             let size_bytes = spec.size_bytes - spec.size_bytes % u64::from(block_size);
             let geometry = Geometry { size_bytes, block_size, max_io_bytes: MAX_IO_BYTES, read_only: false };
             let claimant = Claimant::new(Arc::clone(&spec.claims), Arc::clone(&granted));
-            Volume { spec: spec.clone(), store, claimant, geometry }
+            let tells_later = spec.model.is_some() || spec.delay_ns > 0;
+            Volume { spec: spec.clone(), store, claimant, tells_later, geometry }
         };
         Self { all: specs.iter().enumerate().map(volume).collect(), burn, granted, looked: Cell::default() }
     }

@@ -14,6 +14,7 @@ from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
 from iotax.labs.facts import Processors
 from iotax.labs.load import run_document
+from iotax.labs.media import media_document
 from iotax.labs.outcomes import Timeouts, outcomes_of
 from iotax.labs.server import serve_document
 from iotax.labs.sim.costs import hypervisor_ns, initiators, trial_costs
@@ -21,7 +22,7 @@ from iotax.labs.sim.side_by_side import Begun, SideBySide, at_once
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
-from iotax.study.sim import SimMedia, read_costs
+from iotax.study.sim import read_costs
 from iotax.study.topology import FIBRE_CHANNEL_FRAMES
 from iotax.trial import Background, Trial, TrialResult
 
@@ -146,26 +147,8 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
         "round_robin": topology.path_policy == "round-robin",
     }
     if lab.media is not None:
-        document["media"] = _media(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
+        document["media"] = media_document(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
     return document
-
-
-def _media(media: SimMedia, vms: float) -> dict[str, Any]:
-    """`vms`: so many virtual machines have their data on each controller."""
-    told: dict[str, Any] = {
-        "servers": media.servers,
-        "service_ns": media.service or 0,
-        "distribution": media.distribution,
-    }
-    if media.seek is not None:
-        told["spindles"] = {
-            "seek_ns": media.seek,
-            "turn_ns": media.turn_ns,
-            "read_hits_ppm": round(1e6 * media.read_hits(vms)),
-        }
-        if media.destage is not None:
-            told["spindles"]["destage_ppm"] = round(1e4 * media.destage)
-    return told
 
 
 def world(
