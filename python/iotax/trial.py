@@ -272,6 +272,9 @@ class Client(Record):
     latency_sum_ns: int
     latency_p50_ns: float | None = None
     latency_p99_ns: float | None = None
+    pace: float | None = None
+    """Of its clock over warm-up and window, that of the host below it being 1: a guest whose time is that of its
+    instructions. None for all others."""
     intervals: tuple[tuple[int, int], ...] = ()
     """(end since its own start in ns, I/Os completed), one after another; from this version on."""
 

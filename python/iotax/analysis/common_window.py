@@ -2,6 +2,7 @@
 
 It runs from the latest start to the earliest end. A host that began late, or completed nothing more from some time on,
 makes the others' figures those of fewer hosts: then the rates over the common window differ from those over the whole.
+Guests whose clocks have a pace of their own are put together by the clock of the host below them.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def common_window(result: TrialResult) -> CommonWindow | None:
         return None
     works = [_Work(client) for client in clients]
     start_ns, end_ns = max(work.start_ns for work in works), min(work.end_ns for work in works)
-    whole_ns = result.window.duration_ns
+    whole_ns = round(result.window.duration_ns / min(client.pace or 1.0 for client in clients))
     first_ns, last_ns = min(work.start_ns for work in works), max(work.end_ns for work in works)
     all_of_them = [
         Straggler(work.client.host, work.start_ns - first_ns, last_ns - work.end_ns)
@@ -95,7 +96,8 @@ class _Work:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        ends_ns = [client.started_after_ns, *(client.started_after_ns + at_ns for at_ns, _ in client.intervals)]
+        pace, start_ns = client.pace or 1.0, client.started_after_ns
+        ends_ns = [start_ns, *(start_ns + round(at_ns / pace) for at_ns, _ in client.intervals)]
         counts = [ios for _, ios in client.intervals]
         busy = [index for index, ios in enumerate(counts) if ios]
         # A host that did nothing at all has no time in common with anybody.

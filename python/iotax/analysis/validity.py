@@ -304,10 +304,13 @@ def _clients_skew(run: Run, own: float) -> tuple[Severity, str]:
     last = max(run.result.clients, key=lambda client: client.started_after_ns)
     error_ns = last.clock_error_ns + max(client.clock_error_ns for client in run.result.clients)
     text = f"{last.host} began {last.started_after_ns / 1e6:.2f} ± {error_ns / 1e6:.2f} ms after the first host"
-    window_ns = run.result.window.duration_ns
+    paces = [client.pace for client in run.result.clients if client.pace is not None]
+    window_ns = run.result.window.duration_ns / min(paces, default=1.0)
     share = max(own, last.started_after_ns / window_ns)
     if share > CLIENT_SKEW_NOTED:
         text += f", {100 * share:.1f} % of the window"
+    if paces:
+        text += f"; each guest's clock had a pace of its own, {min(paces):.2f} to {max(paces):.2f} of the host's"
     # Only what the clocks' own error cannot explain.
     if share - error_ns / window_ns > START_SKEW_MAX:
         return Severity.INVALID, text

@@ -19,6 +19,7 @@ from iotax.places.waiting import Engine
 from iotax.protocols import known
 from iotax.records import CpuUse, Record
 from iotax.study.model import Settings
+from iotax.study.rules import ZONE_BYTES
 from iotax.trial import Background, Window
 
 SAMPLE_NS = 500_000_000
@@ -234,6 +235,20 @@ def run_task(
             if event["event"] == last:
                 return event
             each(event)
+
+
+def of_client(document: dict[str, Any], settings: Settings, index: int, sharing: int) -> dict[str, Any]:
+    """What one of several clients does: addresses of its own, in its own part of the volume that so many share."""
+    zone = zone_bytes(settings, sharing)
+    own = {"working_set_bytes": zone, "working_set_offset_bytes": zone * index if sharing > 1 else 0}
+    return document | own | {"seed": (document["seed"] + index) % (1 << 63)}
+
+
+def zone_bytes(settings: Settings, clients: int) -> int:
+    """Of each client, of a volume that `clients` share: the load's working set, or an equal part of the volume."""
+    if settings.load.working_set is not None:
+        return settings.load.working_set
+    return max(ZONE_BYTES, settings.volume.size // clients // ZONE_BYTES * ZONE_BYTES)
 
 
 def _number(percent: float) -> int | float:

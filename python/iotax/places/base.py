@@ -65,6 +65,22 @@ class Place(ABC):
     def name(self) -> str:
         """As messages name it."""
 
+    @property
+    def beside(self) -> int | None:
+        """The process there that iotax is reached by, whose CPU is told with each trial; None where it needs none while
+        a trial runs."""
+        return None
+
+    @property
+    def leased(self) -> bool:
+        """Whether a task there may outlive the way to it, and so needs a lease, which the place renews."""
+        return True
+
+    @property
+    def drifts(self) -> bool:
+        """Whether its clock runs at a pace of its own, as that of an emulated processor does."""
+        return False
+
     @abstractmethod
     async def install(self, binary: Binary) -> str:
         """Sees to it that the engine is there; gives how a command line calls it. Raises EngineError."""

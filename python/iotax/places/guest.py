@@ -59,13 +59,14 @@ async def _as_it_is(lost: GuestLost) -> EngineError:
 class Port(Place):
     """One guest's control port. Made by `connect`.
 
-    `explain` says more of a guest that was lost than that it was.
+    `explain` says more of a guest that was lost than that it was. `counts_time`: its time is that of its instructions.
     """
 
     def __init__(
         self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, explain: Explain = _as_it_is
     ) -> None:
         self._name, self._reader, self._writer, self.explain = name, reader, writer, explain
+        self.counts_time = False
         self._numbers = itertools.count(1)
 
     @classmethod
@@ -84,6 +85,14 @@ class Port(Place):
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def leased(self) -> bool:
+        return False  # whatever closes the port ends the machine
+
+    @property
+    def drifts(self) -> bool:
+        return self.counts_time
 
     async def ready(self, within_s: float) -> str:
         """Waits for the guest to be up; its kernel's release. Raises EngineError."""

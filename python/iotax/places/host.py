@@ -38,12 +38,6 @@ class HostPlace(Place):
     def name(self) -> str:
         return self.host.name
 
-    @property
-    def beside(self) -> int | None:
-        """The process there that iotax is reached by, whose CPU is told with each trial; None where it needs none while
-        a trial runs."""
-        return None
-
     async def companion(self) -> Companion | None:
         """What it is that `beside` names; None where there is none. Takes as long as its rest is watched. Raises
         HostFault."""

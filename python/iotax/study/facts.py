@@ -149,6 +149,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
         link=link,
         clock="instructions" if study.lab.vm.clock == "icount" else "unknown",
         threads=load.threads,
+        clients=load.clients,
         warmup_ns=load.warmup,
     )
 

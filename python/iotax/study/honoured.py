@@ -69,7 +69,11 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "outstanding": Row(pgbench="a client has one transaction at a time; say `workers:` for more clients"),
         "workers": _EVERYWHERE,
         "threads": _EVERYWHERE,
-        "clients": Row(loopback=_ONE_MACHINE, vm=_ONE_MACHINE, harmless=(None, 1)),
+        "clients": Row(
+            loopback=_ONE_MACHINE,
+            pgbench="a database runs in one guest; say `workers:` for more of its clients",
+            harmless=(None, 1),
+        ),
         "working_set": _EVERYWHERE,
         "warmup": _EVERYWHERE,
         "runtime": _EVERYWHERE,

@@ -165,7 +165,8 @@ class Load(Section):
     threads: Count = 1
     """Threads that drive the workers."""
     clients: Count | None = None
-    """Hosts that run this load at once, each all of it; those named first. All initiators of the lab when not given."""
+    """Hosts that run this load at once, each all of it; those named first. All initiators of the lab when not given. \
+In the vm lab initiator guests, 8 at most; one when not given."""
     working_set: Size | None = None
     """Bytes used, from the start of the unit; the volume's size when not given. pgbench: of the database's tables and \
 indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
@@ -220,7 +221,8 @@ class Vm(Section):
     """kvm, tcg (emulation), or auto for kvm where a kernel really boots in it."""
     clock: Clock = "auto"
     """host: time passes as outside. icount: a guest's time counts its instructions, 4 ns each, for exact CPU. auto: \
-icount where processors are emulated, since their speed is meaningless."""
+icount where processors are emulated, since their speed is meaningless; host for several `clients`, whose clocks must \
+agree."""
     guests: Annotated[int, Field(ge=1, le=2)] = 2
     """2: initiator and storage each have a machine. 1: both in one kernel; icount then gives its CPU exactly."""
     cpus: Annotated[int, Field(ge=1, le=4)] = 1

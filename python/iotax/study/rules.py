@@ -28,6 +28,9 @@ CELLS_MAX = 100_000
 FRACTION_FACTORS_MAX = 10
 """More generators than those of ten factors are not searched through."""
 
+ZONE_BYTES = 1 << 20
+"""Parts of a volume that clients share begin at multiples of it."""
+
 SLICE_MIN_NS = 20_000_000
 
 _LABEL = re.compile(r"[A-Za-z0-9._+ -]{1,40}")
@@ -237,10 +240,18 @@ def _topology(study: Study) -> Iterator[tuple[Place, str]]:
 def _topology_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
     if vm.cpus > 1 and vm.clock == "icount":
         yield ("lab", "vm", "cpus"), "icount counts the instructions of one processor; say `clock: host`"
+    paths = [*_values(study, "paths"), *(each["paths"] for each in study.setups().values() if "paths" in each)]
+    if max(each or 1 for each in _values(study, "clients")) > 1 and max(paths) > 1:
+        reason = "the storage guest has one link to each of several clients; compare paths in a study of its own"
+        yield _place(study, "clients"), reason
 
     def of(settings: Settings) -> Iterator[tuple[str, str]]:
         digests = {name: getattr(settings.connection, name) for name in _DIGESTS}
-        return refused(settings.endpoint.protocol, settings.topology, digests, vm.guests, vm.cpus)
+        clients = settings.load.clients or 1
+        yield from refused(settings.endpoint.protocol, settings.topology, digests, vm.guests, vm.cpus, clients)
+        if (needed := clients * (settings.load.working_set or ZONE_BYTES)) > settings.volume.size and clients > 1:
+            said = f"{clients} clients share a volume of {format_size(settings.volume.size)} and need"
+            yield "clients", f"{said} {format_size(needed)}; say a larger `size:`, or a smaller `working_set:`"
 
     yield from _by_treatment(study, of)
 
@@ -255,7 +266,9 @@ def _topology_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
 def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str]]]) -> Iterator[tuple[Place, str]]:
     """What is refused of any combination of levels that the design does not omit, each once."""
     told = set()
-    for treatment in _combinations(study, ("protocol", *Topology.model_fields, *_DIGESTS)):
+    for treatment in _combinations(
+        study, ("protocol", "clients", "size", "working_set", *Topology.model_fields, *_DIGESTS)
+    ):
         for name, reason in of(study.settings(treatment)):
             place = _topology_place(study, name, treatment)
             if (place, reason) not in told:

@@ -106,9 +106,11 @@ _DIGESTS = knowing("header_digest")
 
 
 def refused(
-    protocol: str, topology: Topology, digests: Mapping[str, bool], guests: int, cpus: int
+    protocol: str, topology: Topology, digests: Mapping[str, bool], guests: int, cpus: int, clients: int
 ) -> Iterator[tuple[str, str]]:
     """(field, reason) for all that this protocol cannot have."""
+    if clients > 1:
+        yield from _refused_clients(protocol, topology, guests, clients)
     if topology.attach != "guest":
         yield from _refused_datastore(topology)
         return
@@ -177,6 +179,27 @@ def _refused_target(protocol: str, topology: Topology) -> Iterator[tuple[str, st
         yield "target", f"{target} serves {', '.join(SERVED[target])} here, not {protocol}; {has}"
     elif topology.paths > 1:
         yield "target", f"{target} is set up on one address; several paths are for the kernel's targets"
+
+
+CLIENTS_MAX = 8
+"""Initiator guests of the vm lab."""
+_OF_CLIENTS = ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
+"""What several initiator guests are set up for."""
+_OF_ONE_CLIENT = ("attach", "target", "nconnect")
+
+
+def _refused_clients(protocol: str, topology: Topology, guests: int, clients: int) -> Iterator[tuple[str, str]]:
+    default = Topology()
+    if clients > CLIENTS_MAX:
+        yield "clients", f"the vm lab has {CLIENTS_MAX} initiator guests at most; say `lab: {{hosts: …}}`"
+    if protocol not in _OF_CLIENTS:
+        why = _NO_NETWORK.get(protocol, f"{protocol} is set up on one link")
+        yield "clients", f"{why}; several clients are for {', '.join(_OF_CLIENTS)}"
+    elif guests == 1:
+        yield "clients", "both halves stand in one kernel (`guests: 1`); several clients need `guests: 2`"
+    for name in _OF_ONE_CLIENT:
+        if getattr(topology, name) != getattr(default, name):
+            yield name, "several clients have a link each to the kernel's targets; leave this out or say `clients: 1`"
 
 
 def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:

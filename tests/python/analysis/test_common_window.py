@@ -83,6 +83,20 @@ def test_a_host_that_began_late_is_named_by_its_own_clock(run: Run) -> None:
     assert found.duration_ns == found.whole_ns - late_ns
 
 
+def test_guests_with_clocks_of_their_own_worked_together_as_long_as_the_quicker_one_did(run: Run) -> None:
+    quick, slow = (
+        client(run, host, EVEN).model_copy(update={"pace": pace})
+        for host, pace in (("initiator 1", 0.5), ("initiator 2", 0.25))
+    )
+    result = of(run, quick, slow)
+    found = common_window(result)
+    assert found is not None
+    own_ns = run.result.window.duration_ns
+    assert (found.duration_ns, found.whole_ns) == (2 * own_ns, 4 * own_ns)
+    assert found.stragglers[0].host == "initiator 1"
+    assert finding(run, result).level is Severity.DOUBTFUL
+
+
 def test_what_scatter_explains_is_no_difference(run: Run) -> None:
     # So few I/Os that intervals without any are chance.
     rare = list(islice(cycle([0, 0, 1, 0, 2, 0, 1, 0]), INTERVALS))

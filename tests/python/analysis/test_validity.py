@@ -99,6 +99,16 @@ def test_a_host_that_began_late_is_named(run, late_share, error_share, level):
     assert ("% of the window" in found.text) == (level is not Severity.GOOD)
 
 
+def test_the_paces_of_guests_are_told_beside_their_start(run):
+    common = {"duration_ns": run.result.window.duration_ns, "ios": 1, "bytes": 1, "latency_sum_ns": 1}
+    clients = tuple(
+        Client(host=f"initiator {number}", started_after_ns=0, clock_error_ns=1, pace=pace, **common)
+        for number, pace in ((1, 0.57), (2, 0.26))
+    )
+    text = finding(changed(run, clients=clients), "skew").text
+    assert text.endswith("; each guest's clock had a pace of its own, 0.26 to 0.57 of the host's")
+
+
 def test_a_busy_generator_is_noted_not_condemned(run):
     full = with_part(run, run.result.cpu.initiator, busy_ns=run.result.window.duration_ns)
     assert finding(full, "generator").level is Severity.NOTE

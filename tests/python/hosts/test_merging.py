@@ -11,7 +11,7 @@ pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 from iotax.analysis import summarise
 from iotax.labs.hosts.clock import Offset, off_by_ns, offset_of
 from iotax.labs.hosts.merge import Part, merged
-from iotax.labs.hosts.volumes import zone_bytes
+from iotax.labs.load import zone_bytes
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Study
 from iotax.trial import Client, Slice, TrialResult

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from iotax.labs.vm import preflight
 from iotax.labs.vm.packages import Store
 from iotax.labs.vm.preflight import findings
 from iotax.labs.vm.topology import environment, facts_of, mismatches, path_uses, paths_used
+from iotax.labs.vm.topology import of_clients as clients_told
 from iotax.study import Settings, Study
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
@@ -189,3 +192,69 @@ def test_a_kernel_too_old_for_a_policy_is_named(
     found = [each for each in findings([asked], 1 << 20) if each.subject == "kernel"]
     assert [each.kind for each in found] == [kind]
     assert release in found[0].message
+
+
+CLIENTS = """\
+name: clients
+question: Does it scale?
+lab: LAB
+volume: {size: SIZE}
+factors: {protocol: [PROTOCOL], clients: [1, CLIENTS]}
+baseline: {protocol: PROTOCOL}
+"""
+
+
+def of_clients(
+    clients: int = 2, protocol: str = "iscsi", lab: str = "vm", size: str = "16MiB", more: str = ""
+) -> Study:
+    text = CLIENTS.replace("LAB", lab).replace("SIZE", size).replace("PROTOCOL", protocol)
+    return read_study("s.yaml", text.replace("CLIENTS", str(clients)) + more, Path("/studies"))
+
+
+def test_every_network_protocol_of_the_kernel_may_have_eight_clients() -> None:
+    for protocol in ("nfs3", "nfs4.1", "iscsi", "nvme-tcp"):
+        study = of_clients(8, protocol)
+        assert study.settings({"clients": 8}).load.clients == 8
+
+
+@pytest.mark.parametrize(
+    ("study", "expected"),
+    [
+        ({"clients": 9}, "8 initiator guests at most"),
+        ({"protocol": "fc-nvme"}, "several clients are for nfs3, nfs4.1, iscsi, nvme-tcp"),
+        ({"protocol": "iser"}, "iser is set up on one link"),
+        ({"protocol": "local"}, "local I/O crosses no network"),
+        ({"lab": "{vm: {guests: 1}}"}, "several clients need `guests: 2`"),
+        ({"clients": 8, "size": "4MiB"}, "8 clients share a volume of 4MiB and need 8MiB"),
+        ({"more": "load: {working_set: 12MiB}"}, "2 clients share a volume of 16MiB and need 24MiB"),
+        ({"more": "topology: {attach: nvme}"}, "several clients have a link each to the kernel's targets"),
+        ({"more": "topology: {paths: 2, path_policy: fixed}"}, "compare paths in a study of its own"),
+    ],
+)  # fmt: skip
+def test_what_several_clients_cannot_have_is_refused(study: dict[str, Any], expected: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        of_clients(**study)
+    assert expected in str(caught.value)
+
+
+def test_each_of_several_clients_is_told_which_it_is_and_one_alone_is_not() -> None:
+    study = of_clients()
+    both, alone = (environment(study.settings({"clients": clients}), guests=2) for clients in (2, 1))
+    assert clients_told(both, 2) == [f"{both}CLIENT=0; ", f"{both}CLIENT=1; "]
+    assert "CLIENTS=2; " in both
+    assert clients_told(alone, 1) == [alone]
+
+
+def test_guests_that_do_not_fit_into_memory_are_refused_and_few_processors_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preflight, "memory_free_bytes", lambda: 3 << 30)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    settings = [of_clients(8).settings({"clients": 8})]
+    found = {each.subject: each for each in findings(settings, 16 << 20)}
+    assert found["memory"].kind == "error"
+    assert "9 guests need" in found["memory"].message
+    assert "fewer `clients:`" in found["memory"].message
+    assert found["processors"].kind == "warning"
+    assert "9 guests share 2" in found["processors"].message
+    assert "processors" not in {each.subject for each in findings([of_clients(2).settings({"clients": 1})], 16 << 20)}

@@ -22,8 +22,8 @@ from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
 from iotax.labs.hosts.reach import Reach
 from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
-from iotax.labs.hosts.volumes import Reached, Volumes, zone_bytes
-from iotax.labs.load import SAMPLE_NS, Permission, run_document
+from iotax.labs.hosts.volumes import Reached, Volumes
+from iotax.labs.load import SAMPLE_NS, Permission, of_client, run_document
 from iotax.labs.outcomes import malformed
 from iotax.labs.server import serve_document
 from iotax.places import LEASE_NS, Binary, HostFault, Task
@@ -344,18 +344,16 @@ class HostsLab(Lab):
 
     def _load(self, settings: Settings, reached: Reached, index: int, seed: int) -> dict[str, Any]:
         own = CLIENT in settings.endpoint.uri
-        zone = zone_bytes(settings, 1 if own else len(self._clients(settings)))
         document = run_document(
             settings,
             reached.endpoint,
-            # Each client draws its own addresses.
-            seed=(seed + index) % (1 << 63),
+            seed=seed,
             driver=self._spec.driver,
             cpus=[],
             watch_pids={},
             permission=reached.permission,
         )
-        return document | {"working_set_bytes": zone, "working_set_offset_bytes": 0 if own else zone * index}
+        return of_client(document, settings, index, sharing=1 if own else len(self._clients(settings)))
 
     def _measured(self, jobs: list[Job], hear: Hear | None = None, **window: int) -> list[Answer]:
         """Raises TrialFailed."""

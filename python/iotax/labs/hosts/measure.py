@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from iotax.labs.hosts.clock import Offset, Ours, off_by_ns, turns
+from iotax.engine import EngineError
+from iotax.labs.hosts.clock import Offset, Ours, off_by_ns, offset_of, turns
 from iotax.labs.hosts.clock import measure as measure_clock
-from iotax.places import LEASE_NS, Event, HostFault, Task
+from iotax.places import LEASE_NS, Event, HostFault, Place, Task
 from iotax.places.base import line_of
-from iotax.places.host import HostPlace
 
 READY_S = 60.0
 """From starting the engines to every connection of every host."""
@@ -22,6 +22,8 @@ _AHEAD_S = 1.0
 _ROUND_TRIPS = 5
 _BESIDE = "beside"
 """Among the processes that an engine watches."""
+_SLOWER_MAX = 30
+"""Times that a clock with a pace of its own may be slower than ours."""
 _OFF_NS, _OFF_SHARE = 10_000_000, 0.001
 """By how much, or what share of the window, a host may begin at another time beyond the error of its clock."""
 
@@ -33,7 +35,7 @@ Hear: TypeAlias = Callable[[str, Event], None]
 class Job:
     """What a host does in the window."""
 
-    place: HostPlace
+    place: Place
     program: str
     load: dict[str, Any] | None = None
     """The engine's `run` task; a host without any is observed only."""
@@ -52,12 +54,14 @@ class Answer:
     log: str
     beside: dict[str, Any] | None = None
     """CPU of the process there that iotax is reached by, as the engine gives it; None where there is none."""
+    pace: float | None = None
+    """By which its clock ran over settling and window, ours being 1; None where it runs as ours does."""
 
 
 async def measure(
     jobs: Sequence[Job], hear: Hear | None = None, *, warmup_ns: int, runtime_ns: int, sample_ns: int
 ) -> list[Answer]:
-    """An answer for each job. Raises HostFault, of the first host that fails; the others are ended then.
+    """An answer for each job. Raises EngineError, of the first host that fails; the others are ended then.
 
     `hear` is told what comes between the start and the answers.
     """
@@ -76,17 +80,22 @@ async def measure(
         for each, line in zip(ready, told, strict=True):
             each.agent.send_line(line)
 
-        async def started(each: _Ready) -> None:
+        async def started(each: _Ready) -> _Ready:
             left_ns = (await each.agent.expect("started", ahead_s + SILENCE_S))["left_ns"]
+            if each.job.place.drifts:
+                # It is compared once more, as near to the start as can be.
+                begins_ns = at_ns + each.offset.ahead_ns
+                offset = offset_of(sent_ns, begins_ns - left_ns, ours.now_ns())
+                return replace(each, offset=offset, begins_ns=begins_ns - offset.ahead_ns)
             off_ns = off_by_ns(at_ns, left_ns, sent_ns, ours.now_ns())
             if abs(off_ns) > each.offset.error_ns + max(_OFF_NS, _OFF_SHARE * runtime_ns):
                 said = f"its clock was set while the start was told: it would begin {_off(off_ns)} than the others"
                 raise HostFault(each.job.place.name, said, "clock")
+            return each
 
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
-        await each_of([started(each) for each in ready])
-        within_s = ahead_s + (warmup_ns + runtime_ns) / 1e9 + SILENCE_S
-        return await each_of([_answer(each, within_s, hear) for each in ready])
+        begun = await each_of([started(each) for each in ready])
+        return await each_of([_answer(each, ours, ahead_s, warmup_ns + runtime_ns, hear) for each in begun])
     finally:
         await asyncio.gather(*(agent.end() for agent in running))
 
@@ -101,6 +110,8 @@ class _Armed:
 @dataclass(frozen=True)
 class _Ready(_Armed):
     offset: Offset
+    begins_ns: int | None = None
+    """When it starts by our clock, where its own has a pace of its own."""
 
 
 async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Armed:
@@ -111,8 +122,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
         "rounds": [[0]] if loads else [],
         "start": "told",
         "observe": {"watch_pids": _watched(job)},
-        "lease_ns": LEASE_NS,
-    }
+    } | ({"lease_ns": LEASE_NS} if job.place.leased else {})
     agent = await job.place.start(f"{job.program} session", document)
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
@@ -133,13 +143,15 @@ def _off(off_ns: int) -> str:
     return f"{abs(off_ns) / 1e6:.0f} ms {'later' if off_ns > 0 else 'earlier'}"
 
 
-async def _answer(ready: _Ready, within_s: float, hear: Hear | None) -> Answer:
+async def _answer(ready: _Ready, ours: Ours, ahead_s: float, measures_ns: int, hear: Hear | None) -> Answer:
     host = ready.job.place.name
     heard = None if hear is None else functools.partial(hear, host)
-    observed = await ready.agent.expect("observed", within_s, heard)
+    slower = 1 if ready.begins_ns is None else _SLOWER_MAX
+    observed = await ready.agent.expect("observed", ahead_s + slower * measures_ns / 1e9 + SILENCE_S, heard)
+    pace = None if ready.begins_ns is None else measures_ns / max(1, ours.now_ns() - ready.begins_ns)
     result = await ready.agent.expect("result", SILENCE_S) if ready.job.load is not None else None
     beside = (observed.get("watched") or {}).pop(_BESIDE, None)
-    return Answer(host, ready.offset, ready.connected, result, observed, ready.agent.log, beside)
+    return Answer(host, ready.offset, ready.connected, result, observed, ready.agent.log, beside, pace)
 
 
 async def each_of(work: Sequence[Any]) -> list[Any]:
@@ -149,14 +161,14 @@ async def each_of(work: Sequence[Any]) -> list[Any]:
             tasks = [group.create_task(each) for each in work]
     except ExceptionGroup as failed:
         # Not `except*`: before Python 3.11.4 what is raised there comes out as a group again.
-        faults, others = failed.split(HostFault)
+        faults, others = failed.split(EngineError)
         if faults is None or others is not None:
             raise
         raise _first(faults) from None
     return [task.result() for task in tasks]
 
 
-def _first(faults: ExceptionGroup[HostFault]) -> HostFault:
+def _first(faults: ExceptionGroup[EngineError]) -> EngineError:
     """A group may hold groups."""
     found = faults.exceptions[0]
-    return found if isinstance(found, HostFault) else _first(found)
+    return found if isinstance(found, EngineError) else _first(found)

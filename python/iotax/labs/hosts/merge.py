@@ -33,6 +33,8 @@ class Part:
     host: str
     offset: Offset
     result: TrialResult
+    pace: float | None = None
+    """Of its clock, ours being 1; None where it runs as ours does."""
 
     @property
     def started_ns(self) -> int:
@@ -82,6 +84,7 @@ def _client(part: Part, first_ns: int) -> Client:
         latency_sum_ns=result.read.latency_sum_ns + result.write.latency_sum_ns,
         latency_p50_ns=result.latency_ns(50) if result.ios else None,
         latency_p99_ns=result.latency_ns(99) if result.ios else None,
+        pace=part.pace,
         intervals=tuple((point.at_ns, point.reads + point.writes) for point in result.series),
     )
 

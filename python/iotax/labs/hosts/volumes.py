@@ -14,7 +14,7 @@ from iotax.labs.conditioning import overwriting, worked
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.survey import COMMANDS, Asked
-from iotax.labs.load import Checked, Permission, options, run_document
+from iotax.labs.load import Checked, Permission, options, run_document, zone_bytes
 from iotax.places import Binary, HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Settings
@@ -24,8 +24,6 @@ from iotax.study.topology import given
 from iotax.trial import TrialResult
 
 _ANSWER_S = 60.0
-_ZONE_BYTES = 1 << 20
-"""Zones of a shared volume begin at multiples of it."""
 _GLANCE_BYTES = 4 << 20
 """Looked at once more whenever a path was brought up: partition tables and file systems begin here."""
 _LOCAL = "local:"
@@ -249,13 +247,6 @@ class Volumes:
             return event
         finally:
             await agent.end()
-
-
-def zone_bytes(settings: Settings, clients: int) -> int:
-    """Of each client, of a volume that `clients` share: the load's working set, or an equal part of the volume."""
-    if settings.load.working_set is not None:
-        return settings.load.working_set
-    return max(_ZONE_BYTES, settings.volume.size // clients // _ZONE_BYTES * _ZONE_BYTES)
 
 
 def expanded(endpoint: str, index: int) -> str:

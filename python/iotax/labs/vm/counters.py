@@ -80,14 +80,33 @@ def with_guests(
     What the initiator's hypervisor spends is this host's time, and stands apart.
     """
     window_ns = result.window.duration_ns
+    parts = load_parts(
+        result, host=f"{load_guest} guest", processors=processors, idle_cores=idle_cores, both_ends=both_ends
+    )
+    if target_ns is not None and not both_ends:
+        parts.append(target_part(target_ns, window_ns, processors))
+    if hypervisor_ns is not None:
+        parts.append(hypervisor_part(hypervisor_ns))
+    return with_cpu(result, parts)
+
+
+def with_cpu(result: TrialResult, parts: list[CpuTime]) -> TrialResult:
     # The generator shares its guest's processor with the protocol's kernel threads: to wait for them is no fault.
     checks = result.checks.model_copy(update={"run_queue_wait": None})
+    return result.model_copy(update={"checks": checks, "cpu": CpuUse(parts)})
+
+
+def load_parts(
+    result: TrialResult, *, host: str, processors: int, idle_cores: float, both_ends: bool = False
+) -> list[CpuTime]:
+    """Of the guest of a load, by the engine's own reading: all of it, and of it the engine."""
+    window_ns = result.window.duration_ns
     process, engines = result.cpu.part("initiator", "process"), result.cpu.part("other", "machine")
     parts = []
     if engines is not None:
         guest = engines.model_copy(
             update={
-                "host": f"{load_guest} guest",
+                "host": host,
                 "role": "both" if both_ends else "initiator",
                 "layer": "guest",
                 "busy_ns": busy_ns_of(engines.cores, window_ns),
@@ -99,14 +118,8 @@ def with_guests(
         parts.append(guest)
     if process is not None:
         threads = min(result.facts.threads or processors, processors)
-        parts.append(
-            process.model_copy(update={"host": f"{load_guest} guest", "window_ns": window_ns, "processors": threads})
-        )
-    if target_ns is not None and not both_ends:
-        parts.append(target_part(target_ns, window_ns, processors))
-    if hypervisor_ns is not None:
-        parts.append(hypervisor_part(hypervisor_ns))
-    return result.model_copy(update={"checks": checks, "cpu": CpuUse(parts)})
+        parts.append(process.model_copy(update={"host": host, "window_ns": window_ns, "processors": threads}))
+    return parts
 
 
 def target_part(busy_ns: int, window_ns: int, processors: int) -> CpuTime:

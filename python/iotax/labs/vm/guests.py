@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -31,11 +31,16 @@ _HOSTS: dict[Role, int] = {"storage": 1, "initiator": 2}
 """The last byte of addresses, MAC and IP."""
 
 
+def initiator_name(number: int) -> str:
+    """Of one of several, from 0."""
+    return f"initiator {number + 1}"
+
+
 class Guest:
     """A running guest."""
 
     def __init__(self, machine: Machine, image: Image, folder: Path) -> None:
-        self.role = machine.name
+        self.name = machine.name
         self._process = Process(machine, image, folder)
         self._port: Port | None = None
         self._monitor: Qmp | None = None
@@ -58,6 +63,10 @@ class Guest:
         """As `run`, with the lines as they come."""
         wait_for(self.port.lines(script, each, timeout_s))
 
+    def ios(self, path: str) -> int:
+        """I/Os that its kernel has completed so far on a device, or on the NFS mount that a file is on."""
+        return int(self.run(f"ios_of {path}")[-1].removeprefix("IOS "))
+
     def counters(self) -> str:
         """The guest's clocks, read by its agent without starting a program. Raises VmFault."""
         return wait_for(self.port.counters(STEP_S))
@@ -66,7 +75,7 @@ class Guest:
     def port(self) -> Port:
         """Where its commands run. Raises VmFault."""
         if self._port is None:
-            raise VmFault(self.role, "the guest is not up")
+            raise VmFault(self.name, "the guest is not up")
         return self._port
 
     @property
@@ -76,7 +85,7 @@ class Guest:
             try:
                 self._monitor = Qmp(self._process.monitor, _SOCKET_S)
             except QmpLost as lost:
-                raise VmFault(f"{self.role} guest", f"{lost}: {self._process.ending()}") from lost
+                raise VmFault(f"{self.name} guest", f"{lost}: {self._process.ending()}") from lost
         return self._monitor
 
     def hypervisor(self) -> HypervisorClocks:
@@ -87,7 +96,7 @@ class Guest:
                 self._processors = processor_threads(answer)
             return read_clocks(self._process.pid, self._processors, kvm=self._process.machine.accelerator == "kvm")
         except (OSError, QmpLost) as lost:
-            raise VmFault(f"{self.role} guest", f"its CPU cannot be read ({lost}): {self._process.ending()}") from lost
+            raise VmFault(f"{self.name} guest", f"its CPU cannot be read ({lost}): {self._process.ending()}") from lost
 
     def alive(self) -> bool:
         return self._process.alive()
@@ -104,20 +113,25 @@ class Guest:
         until_s = loop.time() + within_s
         try:
             path, connect_s = self._process.control, min(within_s, _SOCKET_S)
-            self._port = await Port.connect(f"{self.role} guest", path, connect_s)
+            self._port = await Port.connect(f"{self.name} guest", path, connect_s)
             await self._port.ready(until_s - loop.time())
         except GuestLost as lost:
             raise await self._fault("did not boot", lost) from lost
         self._port.explain = lambda lost: self._fault("was lost", lost)
+        self._port.counts_time = self._process.machine.clock == "icount"
 
     async def _fault(self, what: str, lost: GuestLost) -> VmFault:
         # A QEMU that has just closed its port is about to end, and its exit says more.
         await asyncio.to_thread(self._process.ended, _ENDING_S)
-        return VmFault(f"{self.role} guest", f"{what} ({lost}): {self._process.ending()}", self._process.console())
+        return VmFault(f"{self.name} guest", f"{what} ({lost}): {self._process.ending()}", self._process.console())
 
 
 class Guests:
-    """Both guests, booted side by side. Sockets and logs stand in a temporary folder that goes with them."""
+    """The storage and its initiators, booted side by side. Sockets and logs stand in a temporary folder that goes with
+    them.
+
+    One initiator has all `links`; of several `clients`, each has one, and the first is the one that has a role.
+    """
 
     def __init__(
         self,
@@ -128,44 +142,55 @@ class Guests:
         volume_bytes: int,
         links: int = 1,
         cpus: int = 1,
+        clients: int = 1,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is for QEMU, beside our own."""
         self._folder = Path(tempfile.mkdtemp(prefix="iotax-vm-"))
-        self._guests: dict[Role, Guest] = {}
+        self._guests: list[Guest] = []
+        """The storage first."""
         self.boot_s = 0.0
-        sockets = [f"link{number}" for number in range(links)]
+        numbers = range(max(links, clients))
+
+        def begin(role: Role, name: str, numbers: Iterable[int], volume_bytes: int) -> None:
+            machine = Machine(
+                name,
+                memory_bytes=_BASE_BYTES + image.initramfs.stat().st_size + volume_bytes,
+                accelerator=accelerator,
+                clock=clock,
+                cpus=cpus,
+                links=tuple(
+                    Nic(_socket(number), role == "storage", f"52:54:00:00:{number:02x}:{_HOSTS[role]:02x}")
+                    for number in numbers
+                ),
+                environment=environment or {},
+            )
+            self._guests.append(Guest(machine, image, self._folder))
+
         try:
-            for role in ("storage", "initiator"):
-                machine = Machine(
-                    role,
-                    memory_bytes=_BASE_BYTES + image.initramfs.stat().st_size + volume_bytes,
-                    accelerator=accelerator,
-                    clock=clock,
-                    cpus=cpus,
-                    links=tuple(
-                        Nic(socket, listens=role == "storage", mac=f"52:54:00:00:{number:02x}:{_HOSTS[role]:02x}")
-                        for number, socket in enumerate(sockets)
-                    ),
-                    environment=environment or {},
-                )
-                self._guests[role] = Guest(machine, image, self._folder)
-                if role == "storage":
-                    self._wait_for(sockets)
-            deadline_s = time.monotonic() + BOOT_S
-            self.boot_s = max(guest.boot(deadline_s) for guest in self._guests.values())
+            begin("storage", "storage", numbers, volume_bytes)
+            self._wait_for([_socket(number) for number in numbers])
+            begin("initiator", "initiator" if clients == 1 else initiator_name(0), numbers[:links], volume_bytes)
+            for number in numbers[1:clients]:
+                begin("initiator", initiator_name(number), [number], 0)
+            deadline_s = time.monotonic() + BOOT_S * max(1.0, len(self._guests) / 2)
+            self.boot_s = max(guest.boot(deadline_s) for guest in self._guests)
         except BaseException:
             self.close()
             raise
 
     def __getitem__(self, role: Role) -> Guest:
-        return self._guests[role]
+        return self._guests[0 if role == "storage" else 1]
+
+    @property
+    def initiators(self) -> list[Guest]:
+        return self._guests[1:]
 
     def alive(self) -> bool:
-        return bool(self._guests) and all(guest.alive() for guest in self._guests.values())
+        return bool(self._guests) and all(guest.alive() for guest in self._guests)
 
     def close(self) -> None:
-        for guest in self._guests.values():
+        for guest in self._guests:
             with contextlib.suppress(OSError):
                 guest.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -174,10 +199,14 @@ class Guests:
         deadline_s = time.monotonic() + _SOCKET_S
         while (
             not all((self._folder / each).exists() for each in sockets)
-            and self._guests["storage"].alive()
+            and self["storage"].alive()
             and time.monotonic() < deadline_s
         ):
             time.sleep(0.02)
+
+
+def _socket(number: int) -> str:
+    return f"link{number}"
 
 
 __all__ = ["Guest", "Guests", "Role", "StepFailed"]

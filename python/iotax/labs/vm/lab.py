@@ -18,13 +18,13 @@ from iotax.design import Plan
 from iotax.design.plan import trial_seed
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
-from iotax.labs.load import run_document, run_load, run_task, steps
+from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.outcomes import Timeouts
-from iotax.labs.vm import accelerator, database, datastore, initiators, preflight, recipe, topology
-from iotax.labs.vm.counters import LoadCost, Reading, with_guests
+from iotax.labs.vm import accelerator, clients, database, datastore, initiators, preflight, recipe, topology
+from iotax.labs.vm.counters import Clocks, LoadCost, Reading, with_guests
 from iotax.labs.vm.datastore import Datastore
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.guests import Guests, Role, StepFailed
+from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.packages import STOCK
 from iotax.labs.vm.qemu import Accelerator, Clock, require_qemu
@@ -33,10 +33,13 @@ from iotax.records import CpuTime, CpuUse, Facts
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.trial import Background, Connected, PathUse, Trial
+from iotax.units import counted
 
 _VOLUME = "/volume/data"
 _BACKGROUND_S = 2.0
 """Clocks are read in ticks of 10 ms: half a percent of this."""
+_INTERVALS = 10
+"""Of a client's window at least: they tell when all of them worked."""
 _SILENCE_S = 45.0
 """How long an emulated engine on a busy host may say nothing."""
 _ROLES: tuple[Role, ...] = ("initiator", "storage")
@@ -48,7 +51,8 @@ class _Connected:
 
     protocol: str
     environment: str
-    path: str
+    paths: tuple[str, ...]
+    """Of the volume in each initiator; alone where the target stands, if that is the load's guest."""
     datastore: bool = False
     """Attached by the hypervisor."""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -62,6 +66,8 @@ class VmLab(Lab):
         self._settings = {trial.id: study.settings(trial.treatment) for trial in plan.trials}
         self._images: dict[str, Image] = {}
         """By the release of their kernel, as the study names it."""
+        self._clients = preflight.clients_of(list(self._settings.values()))
+        """The most initiator guests that a trial asks for: so many boot."""
         self._kernel = preflight.releases(list(self._settings.values()))[0]
         """Of the guests that are up, or come up next."""
         self._accelerator: Accelerator = "tcg"
@@ -78,7 +84,8 @@ class VmLab(Lab):
         """What each guest spends when it has nothing to do."""
         self._idle_kernel = self._kernel
         """For which kernel that was measured."""
-        self._idle_hypervisor_cores = 0.0
+        self._idle_clients: list[tuple[float, float]] = []
+        """The same of each initiator, and of the hypervisor below it."""
 
     def check(self) -> list[CheckItem]:
         found = preflight.findings(list(self._settings.values()), self._volume_bytes())
@@ -93,15 +100,15 @@ class VmLab(Lab):
     def prepare(self, progress: Progress) -> None:
         try:
             version = require_qemu()
-            preflight.require_memory(self._volume_bytes())
+            preflight.require_memory(self._volume_bytes(), self._clients)
             for release in preflight.releases(list(self._settings.values())):
                 contents = self._contents(release)
                 self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)
             progress(Step("choosing the accelerator"))
             self._accelerator, why = accelerator.choose(self._images[self._kernel], self._wanted_accelerator(), version)
-            icount = self._vm.clock == "icount" or (
-                self._vm.clock == "auto" and self._accelerator == "tcg" and self._vm.cpus == 1
-            )
+            # Of guests that count instructions, each has a clock of its own: several would share no window.
+            alone = self._vm.cpus == 1 and self._clients == 1
+            icount = self._vm.clock == "icount" or (self._vm.clock == "auto" and self._accelerator == "tcg" and alone)
             self._clock = "icount" if icount else "host"
             self._told = {
                 "lab": "vm",
@@ -126,32 +133,36 @@ class VmLab(Lab):
 
     def background(self, block: int) -> Background:
         started_unix_ns = time.time_ns()
-        duration_ns, busy_ns = self._measure_idle()
-        guest = CpuTime(
-            host="initiator guest",
-            role="initiator",
-            layer="guest",
-            busy_ns=busy_ns,
-            window_ns=duration_ns,
-            processors=self._vm.cpus,
-        )
-        return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=CpuUse([guest]))
+        duration_ns = self._measure_idle()
+        guests = [
+            CpuTime(
+                host=f"{guest.name} guest",
+                role="initiator",
+                layer="guest",
+                busy_ns=round(idle_cores * duration_ns),
+                window_ns=duration_ns,
+                processors=self._vm.cpus,
+            )
+            for guest, (idle_cores, _) in zip(self._running().initiators, self._idle_clients, strict=True)
+        ]
+        return Background(block=block, started_unix_ns=started_unix_ns, duration_ns=duration_ns, cpu=CpuUse(guests))
 
-    def _measure_idle(self) -> tuple[int, int]:
-        """What the guests spend now that nobody asks anything of them; how long it took, the initiator's share."""
+    def _measure_idle(self) -> int:
+        """What the guests spend now that nobody asks anything of them; how long it took."""
         try:
-            hypervisor = self._running()["initiator"].hypervisor
-            before, around = {role: self._read(role) for role in _ROLES}, hypervisor()
+            storage, initiators = self._running()["storage"], self._running().initiators
+            guests = [storage, *initiators]
+            before, around = [self._read(each) for each in guests], [each.hypervisor() for each in initiators]
             time.sleep(_BACKGROUND_S)
-            after, later = {role: self._read(role) for role in _ROLES}, hypervisor()
+            after, later = [self._read(each) for each in guests], [each.hypervisor() for each in initiators]
         except VmFault as fault:
             raise self._failed(fault) from fault
-        for role in _ROLES:
-            self._idle_cores[role] = before[role].busy_ns(after[role]) / max(1, before[role].wall_ns(after[role]))
-        self._idle_hypervisor_cores = around.busy_ns(later) / max(1, around.wall_ns(later))
+        idle = [_cores(early, late) for early, late in zip(before, after, strict=True)]
+        hypervisors = [_cores(early, late) for early, late in zip(around, later, strict=True)]
+        self._idle_cores = {"storage": idle[0], "initiator": idle[1]}
+        self._idle_clients = list(zip(idle[1:], hypervisors, strict=True))
         self._idle_kernel = self._kernel
-        duration_ns = max(1, before["initiator"].wall_ns(after["initiator"]))
-        return duration_ns, round(self._idle_cores["initiator"] * duration_ns)
+        return max(1, before[1].wall_ns(after[1]))
 
     def run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self._study.settings(trial.treatment)
@@ -180,25 +191,29 @@ class VmLab(Lab):
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         if database.is_database(settings):
             return self._run_database(trial, settings, progress)
+        if settings.load.clients is not None and settings.endpoint.protocol != "local":
+            return self._run_clients(trial, settings, progress)
         connected = self._connect(settings, progress)
         self._restore(trial, settings, progress)
         guests = self._running()
         for role in _ROLES:
             guests[role].run("caches_drop")
         seed = trial_seed(self._study, trial)
-        document = run_document(settings, f"local:{connected.path}", seed=seed, driver="auto", cpus=[], watch_pids={})
+        document = run_document(
+            settings, f"local:{connected.paths[0]}", seed=seed, driver="auto", cpus=[], watch_pids={}
+        )
         # The storage is the lab's own.
         document |= {"options": {}, "destroy": document["endpoint"]}
         protocol = settings.endpoint.protocol
         role = self._load_guest(protocol)
-        used, ios, before = self._path_uses(connected), self._ios(connected), self._read("storage")
+        used, ios, before = self._path_uses(connected), self._ios(connected), self._read(guests["storage"])
         around = guests["initiator"].hypervisor()
         ran = run_load(self._program, document, progress, timeouts=_timeouts(document), place=guests[role].port)
         later = guests["initiator"].hypervisor()
-        after = self._read("storage")
+        after = self._read(guests["storage"])
         ios = self._ios(connected) - ios
         target_ns = LoadCost(before, after, ios).cpu_ns(ran.result.ios, self._idle_cores["storage"])
-        hypervisor_ns = LoadCost(around, later, ios).cpu_ns(ran.result.ios, self._idle_hypervisor_cores)
+        hypervisor_ns = LoadCost(around, later, ios).cpu_ns(ran.result.ios, self._idle_clients[0][1])
         result = with_guests(
             ran.result.model_copy(update={"endpoint": _endpoint(settings), "facts": self._facts(settings)}),
             load_guest=role,
@@ -211,6 +226,25 @@ class VmLab(Lab):
         paths = topology.paths_used(settings, used, self._path_uses(connected))
         result = result.model_copy(update={"paths": paths})
         return Outcome(result, self._describe(ran.connected, settings), "")
+
+    def _run_clients(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
+        connected = self._connect(settings, progress)
+        self._restore(trial, settings, progress)
+        guests = self._running()
+        initiators = list(zip(guests.initiators, connected.paths, self._idle_clients, strict=False))
+        for guest in [guests["storage"], *(guest for guest, _, _ in initiators)]:
+            guest.run("caches_drop")
+        run = clients.Run(
+            [clients.Client(guest, path, *idle) for guest, path, idle in initiators],
+            guests["storage"],
+            self._idle_cores["storage"],
+            self._vm.cpus,
+        )
+        progress(Step(f"{trial.id} in {counted(len(initiators), 'initiator guest')}"))
+        seed, sample_ns = trial_seed(self._study, trial), min(SAMPLE_NS, settings.load.runtime // _INTERVALS)
+        result, said = run.measure(settings, seed=seed, sample_ns=sample_ns, progress=progress)
+        result = result.model_copy(update={"endpoint": _endpoint(settings), "facts": self._facts(settings)})
+        return Outcome(result, self._describe(said, settings), "")
 
     def _run_database(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
         protocol = settings.endpoint.protocol
@@ -231,11 +265,11 @@ class VmLab(Lab):
         run = database.Run(
             guests,
             role,
-            connected.path,
+            connected.paths[0],
             both_ends=protocol != "local" and self._in_one_guest(protocol),
             local=protocol == "local",
             cpus=self._vm.cpus,
-            idle=database.Idle(self._idle_cores[role], self._idle_cores["storage"], self._idle_hypervisor_cores),
+            idle=database.Idle(self._idle_cores[role], self._idle_cores["storage"], self._idle_clients[0][1]),
         )
         result = run.measure(settings, seed=trial_seed(self._study, trial), endpoint=_endpoint(settings))
         return Outcome(result.model_copy(update={"facts": self._facts(settings)}), self._describe(None, settings), "")
@@ -248,8 +282,7 @@ class VmLab(Lab):
         """I/Os that the initiator's kernel has completed on the device so far."""
         if connected.protocol == "local":
             return 0
-        said = self._running()["initiator"].run(f"ios_of {connected.path}")
-        return int(said[-1].removeprefix("IOS "))
+        return self._running()["initiator"].ios(connected.paths[0])
 
     def _path_uses(self, connected: _Connected) -> dict[str, PathUse]:
         if connected.datastore:
@@ -265,23 +298,29 @@ class VmLab(Lab):
         guests = self._running()
         self._make_volume(protocol, settings, progress)
         if protocol == "local":
-            self._up = _Connected(protocol, environment, _VOLUME)
+            self._up = _Connected(protocol, environment, (_VOLUME,))
             return self._up
         progress(Step(f"connecting {protocol}"))
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
         if settings.topology.attach != "guest":
             path = self._datastore_of(guests).attach(settings)
-            self._up = _Connected(protocol, environment, path, datastore=True)
+            self._up = _Connected(protocol, environment, (path,), datastore=True)
             return self._up
-        said = guests["initiator"].run(f"{environment}step {protocol} initiator_up")
-        path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
-        if not path:
-            raise StepFailed(0, f"{protocol} came up but named no device")
         served = guests[self._target_guest(protocol)].run(f"{environment}target_facts {protocol}")
-        facts = topology.facts_of(guests["initiator"].run(f"{environment}facts_of {protocol}") + served)
-        self._up = _Connected(protocol, environment, path, facts=facts)
-        if wrong := topology.mismatches(settings, facts):
-            raise StepFailed(0, "; ".join(wrong))
+        initiators = guests.initiators[: settings.load.clients or 1]
+        paths, facts, wrong = [], {}, []
+        for guest, own in zip(initiators, topology.of_clients(environment, len(initiators)), strict=True):
+            said = guest.run(f"{own}step {protocol} initiator_up")
+            path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
+            if not path:
+                raise StepFailed(0, f"{protocol} came up but named no device")
+            paths.append(path)
+            found = topology.facts_of(guest.run(f"{own}facts_of {protocol}") + served)
+            wrong += topology.mismatches(settings, found)
+            facts = facts or found
+        self._up = _Connected(protocol, environment, tuple(paths), facts=facts)
+        if wrong:
+            raise StepFailed(0, "; ".join(dict.fromkeys(wrong)))
         return self._up
 
     def _disconnect(self, progress: Progress) -> None:
@@ -294,7 +333,9 @@ class VmLab(Lab):
             if up.datastore:
                 self._datastore_of(guests).detach()
             else:
-                guests["initiator"].run(f"{up.environment}step {up.protocol} initiator_down")
+                initiators = guests.initiators[: len(up.paths)]
+                for guest, own in zip(initiators, topology.of_clients(up.environment, len(up.paths)), strict=True):
+                    guest.run(f"{own}step {up.protocol} initiator_down")
             guests[self._target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
         except (StepFailed, VmFault):
             self.close()
@@ -373,7 +414,8 @@ class VmLab(Lab):
 
     def _boot(self, progress: Progress) -> None:
         self.close()
-        progress(Step("booting two guests"))
+        guests = counted(1 + self._clients, "guest")
+        progress(Step(f"booting {guests}"))
         kept = 2 if self._study.volume.refill != "never" else 1
         for again in (True, False):
             try:
@@ -384,6 +426,7 @@ class VmLab(Lab):
                     volume_bytes=kept * self._volume_bytes(),
                     links=max(settings.topology.paths for settings in self._settings.values()),
                     cpus=self._vm.cpus,
+                    clients=self._clients,
                     environment=self._variables,
                 )
                 return
@@ -391,7 +434,7 @@ class VmLab(Lab):
                 # Seen on hosts with far more work than processors: a guest that never gets through its boot.
                 if not again or fault.console_panicked:
                     raise
-                progress(Step("booting two guests once more"))
+                progress(Step(f"booting {guests} once more"))
 
     def _running(self) -> Guests:
         if self._guests is None:
@@ -407,13 +450,13 @@ class VmLab(Lab):
         with contextlib.suppress(OSError):
             self.close()
 
-    def _read(self, role: Role) -> Reading:
-        return Reading.parse(self._running()[role].counters(), self._vm.cpus)
+    def _read(self, guest: Guest) -> Reading:
+        return Reading.parse(guest.counters(), self._vm.cpus)
 
     def _describe(self, connected: Connected | None, settings: Settings) -> Connected:
         facts = {"load_in": f"{self._load_guest(settings.endpoint.protocol)} guest"}
         if self._up is not None:
-            facts |= {"device": self._up.path, **self._up.facts}
+            facts |= {"device": self._up.paths[0], **self._up.facts}
         if settings.topology.attach != "guest":
             facts["attached_by"] = f"QEMU's {datastore.DRIVERS[settings.endpoint.protocol]} driver"
         return (connected or Connected()).told(_endpoint(settings), facts)
@@ -433,6 +476,11 @@ class VmLab(Lab):
     def _wanted_accelerator(self) -> str:
         # Counting instructions needs the emulator.
         return "tcg" if self._vm.clock == "icount" else self._vm.accelerator
+
+
+def _cores(before: Clocks, after: Clocks) -> float:
+    """Busy on average between two readings."""
+    return before.busy_ns(after) / max(1, before.wall_ns(after))
 
 
 def _timeouts(document: Mapping[str, Any]) -> Timeouts:

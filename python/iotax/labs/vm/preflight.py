@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from iotax.labs.base import CheckItem
@@ -22,12 +23,14 @@ _FIRST_BUILD_BYTES = 1 << 30
 def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     protocols = list(dict.fromkeys(each.endpoint.protocol for each in settings))
     found: list[CheckItem] = []
-    for look in (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes)):
+    clients = clients_of(settings)
+    for look in (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes, clients)):
         try:
             found.append(look())
         except VmFault as fault:
             missing = CheckItem("error", fault.subject, fault.message)
             found += [missing] if missing not in found else []
+    found += _processors(clients)
     found += [
         CheckItem("warning", each, "initiator and target run in one kernel; its CPU is that of both together")
         for each in protocols
@@ -36,20 +39,27 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     return found
 
 
+def clients_of(settings: list[Settings]) -> int:
+    """The most initiator guests that a trial asks for."""
+    return max((each.load.clients or 1 for each in settings), default=1)
+
+
 def releases(settings: list[Settings]) -> list[str]:
     """The kernels that a study names, each once."""
     return list(dict.fromkeys(each.topology.kernel for each in settings))
 
 
-def require_memory(volume_bytes: int) -> int:
-    """MiB free. Raises VmFault where two guests and their volume do not fit."""
+def require_memory(volume_bytes: int, clients: int = 1) -> int:
+    """MiB free. Raises VmFault where the guests and their volume do not fit."""
     free_bytes = memory_free_bytes()
-    wanted_bytes = 2 * (_GUEST_BYTES + 2 * volume_bytes)
+    # Each of the first two may have to hold the volume and its copy.
+    wanted_bytes = (1 + clients) * _GUEST_BYTES + 4 * volume_bytes
     if free_bytes < wanted_bytes:
+        fewer = " or fewer `clients:`" if clients > 1 else ""
         raise VmFault(
             "memory",
-            f"two guests need {wanted_bytes >> 20} MiB and {free_bytes >> 20} MiB are free; "
-            "say a smaller `size:` under volume",
+            f"{1 + clients} guests need {wanted_bytes >> 20} MiB and {free_bytes >> 20} MiB are free; "
+            f"say a smaller `size:` under volume{fewer}",
         )
     return free_bytes >> 20
 
@@ -89,5 +99,14 @@ def _kernel(settings: list[Settings]) -> CheckItem:
     return CheckItem("ok", "kernel", ", ".join(packages.values()))
 
 
-def _memory(volume_bytes: int) -> CheckItem:
-    return CheckItem("ok", "memory", f"{require_memory(volume_bytes)} MiB free")
+def _memory(volume_bytes: int, clients: int) -> CheckItem:
+    return CheckItem("ok", "memory", f"{require_memory(volume_bytes, clients)} MiB free")
+
+
+def _processors(clients: int) -> list[CheckItem]:
+    """More guests than processors get in each other's way."""
+    mine = len(os.sched_getaffinity(0))
+    if clients == 1 or 1 + clients <= mine:
+        return []
+    said = f"{1 + clients} guests share {mine}: compare CPU per I/O; IOPS and latency say little"
+    return [CheckItem("warning", "processors", said)]

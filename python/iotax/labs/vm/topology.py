@@ -41,8 +41,14 @@ def environment(settings: Settings, guests: int) -> str:
         f"SERVER={topology.target if topology.target != 'kernel' else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
         f"FILE_SYSTEM={1 if GENERATORS[settings.load.generator].database else ''}",
+        f"CLIENTS={settings.load.clients or 1}",
     ]
     return "".join(f"{word}; " for word in words)
+
+
+def of_clients(environment: str, clients: int) -> list[str]:
+    """The same for each of so many initiators."""
+    return [environment] if clients == 1 else [f"{environment}CLIENT={number}; " for number in range(clients)]
 
 
 def facts_of(lines: Iterable[str]) -> dict[str, str]:

@@ -2,8 +2,6 @@
 STORAGE=10.0.0.1
 NQN=nqn.2026-11.io.iotax:kernel
 IQN=iqn.2026-11.io.iotax:kernel
-INITIATOR_IQN=iqn.2026-11.io.iotax:initiator
-HOST_ID=6f746178-0000-4000-8000-000000000001
 VOLUME=/volume/data
 CONFIG=/sys/kernel/config
 
@@ -34,6 +32,10 @@ until_true() {
 # target functions of its own.
 step() {
     PROTOCOL=$1
+    # Of several clients, each has a link and names of its own.
+    STORAGE=10.0.${CLIENT:-0}.1
+    INITIATOR_IQN=iqn.2026-11.io.iotax:initiator$CLIENT
+    HOST_ID=6f746178-0000-4000-8000-00000000000$((${CLIENT:-0} + 1))
     . "/lab/protocols/$1.sh"
     [ -z "$SERVER" ] || . "/lab/servers/$SERVER.sh"
     "$2"

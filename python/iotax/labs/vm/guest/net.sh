@@ -1,14 +1,23 @@
 # The links under test: eth0, eth1 and so on, PATHS in all; over ethN, 10.0.N.1 is the storage guest, 10.0.N.2 the initiator.
+# Of several CLIENTS, each has one link: the storage guest's ethN, and the eth0 of the initiator whose CLIENT is N.
 
-# paths: 0, or 0, 1 and so on.
-paths() { seq 0 $((${PATHS:-1} - 1)); }
+# paths: the numbers of this guest's links: 0, or 0, 1 and so on.
+paths() {
+    if [ -n "$CLIENT" ]; then echo $CLIENT; else seq 0 $((${PATHS:-1} * ${CLIENTS:-1} - 1)); fi
+}
+
+# link_of NUMBER: its device.
+link_of() { if [ -n "$CLIENT" ]; then echo eth0; else echo eth$1; fi; }
 
 # net_up HOST: every link at $MTU, shaped by $LINK_RATE and $LINK_DELAY; HOST is 1 or 2.
 net_up() {
+    # By its name an NFS 4 server tells one client from another.
+    [ -z "$CLIENT" ] || hostname initiator$CLIENT
     for path in $(paths); do
-        ip link set eth$path mtu "${MTU:-1500}" up || die "eth$path cannot be set to MTU ${MTU:-1500}"
-        ip addr add 10.0.$path.$1/24 dev eth$path 2>/dev/null || :
-        shape eth$path
+        _link=$(link_of $path)
+        ip link set $_link mtu "${MTU:-1500}" up || die "$_link cannot be set to MTU ${MTU:-1500}"
+        ip addr add 10.0.$path.$1/24 dev $_link 2>/dev/null || :
+        shape $_link
     done
     # Both halves in one kernel meet on the loopback device, which then is as narrow as the link.
     [ -z "$ONE_GUEST" ] || ip link set lo mtu "${MTU:-1500}"

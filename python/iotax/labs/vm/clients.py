@@ -1,0 +1,105 @@
+"""The load of several initiator guests: one start told to all of them, as on hosts, each in its own clock.
+
+The clocks of guests that count their instructions run apart, each as fast as the host lets its processor work: their
+starts are compared by our clock just before, and the pace of each is kept with what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from iotax.labs.base import Progress, TrialFailed
+from iotax.labs.hosts.intervals import Intervals
+from iotax.labs.hosts.measure import Answer, Job, measure
+from iotax.labs.hosts.merge import Part, merged
+from iotax.labs.load import of_client, run_document
+from iotax.labs.outcomes import malformed
+from iotax.labs.vm.counters import LoadCost, Reading, hypervisor_part, load_parts, target_part, with_cpu
+from iotax.labs.vm.guests import Guest
+from iotax.labs.vm.hypervisor import HypervisorClocks
+from iotax.places.guest import ENGINE
+from iotax.places.waiting import wait_for
+from iotax.records import CpuUse
+from iotax.study import Settings
+from iotax.trial import Connected, TrialResult
+
+
+@dataclass(frozen=True)
+class Client:
+    """One initiator guest."""
+
+    guest: Guest
+    path: str
+    """Of the volume, there."""
+    idle_cores: float
+    """What it spends without load, and what its hypervisor does."""
+    idle_hypervisor_cores: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trial's load."""
+
+    clients: Sequence[Client]
+    storage: Guest
+    idle_storage_cores: float
+    cpus: int
+    """Of each guest."""
+
+    def measure(
+        self, settings: Settings, *, seed: int, sample_ns: int, progress: Progress
+    ) -> tuple[TrialResult, Connected]:
+        """Raises TrialFailed, EngineError."""
+        load, ports = settings.load, [client.guest.port for client in self.clients]
+        jobs = [Job(port, ENGINE, self._document(settings, number, seed)) for number, port in enumerate(ports)]
+        hear = Intervals([port.name for port in ports], progress).hear
+        ios, target, hypervisors = self._ios(), self._target(), self._hypervisors()
+        answers = wait_for(measure(jobs, hear, warmup_ns=load.warmup, runtime_ns=load.runtime, sample_ns=sample_ns))
+        later, target_later, ios = self._hypervisors(), self._target(), self._ios() - ios
+        try:
+            parts = [_part(client, answer) for client, answer in zip(self.clients, answers, strict=True)]
+            connected = Connected.model_validate(answers[0].connected)
+        except ValidationError as error:
+            raise TrialFailed(malformed(error)) from error
+        if silent := [part.host for part in parts if not part.result.ios and not part.result.idle]:
+            raise TrialFailed(f"no I/O completed within the measured window of {', '.join(silent)}")
+        result = merged(parts, CpuUse([]))
+        cpu = [
+            each
+            for client, part in zip(self.clients, parts, strict=True)
+            for each in load_parts(
+                part.result, host=f"{part.host} guest", processors=self.cpus, idle_cores=client.idle_cores
+            )
+        ]
+        target_ns = LoadCost(target, target_later, ios).cpu_ns(result.ios, self.idle_storage_cores)
+        if target_ns is not None:
+            cpu.append(target_part(target_ns, result.window.duration_ns, self.cpus))
+        for client, before, after in zip(self.clients, hypervisors, later, strict=True):
+            spent_ns = LoadCost(before, after, ios).cpu_ns(result.ios, client.idle_hypervisor_cores)
+            if spent_ns is not None:
+                cpu.append(hypervisor_part(spent_ns))
+        return with_cpu(result, cpu), connected
+
+    def _document(self, settings: Settings, number: int, seed: int) -> dict[str, object]:
+        endpoint = f"local:{self.clients[number].path}"
+        document = run_document(settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids={})
+        # The storage is the lab's own.
+        document |= {"options": {}, "destroy": endpoint}
+        return of_client(document, settings, number, sharing=len(self.clients))
+
+    def _ios(self) -> int:
+        """I/Os that all initiators' kernels have completed so far."""
+        return sum(client.guest.ios(client.path) for client in self.clients)
+
+    def _target(self) -> Reading:
+        return Reading.parse(self.storage.counters(), self.cpus)
+
+    def _hypervisors(self) -> list[HypervisorClocks]:
+        return [client.guest.hypervisor() for client in self.clients]
+
+
+def _part(client: Client, answer: Answer) -> Part:
+    return Part(client.guest.name, answer.offset, TrialResult.model_validate(answer.result), answer.pace)

@@ -1,0 +1,53 @@
+"""Several initiator guests on one storage guest: one start, parts of one volume, a report that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iotax.notebook import Notebook
+
+from .studies import machines_of, start
+
+pytestmark = pytest.mark.timeout(400)
+
+STUDY = """\
+name: kernels
+question: Does it scale?
+lab: {vm: {accelerator: tcg}}
+volume: {size: 16MiB, refill: block}
+factors:
+  protocol: [iscsi, nvme-tcp, nfs3, nfs4.1]
+  clients: [2]
+load: {read: 75%, outstanding: 4, warmup: 300ms, runtime: 1500ms}
+design: {replicates: 1}
+baseline: {protocol: iscsi}
+"""
+
+
+def test_two_guests_put_load_on_one_volume_over_each_protocol_to_totals_of_each_and_both(
+    tmp_path: Path, engine: Path
+) -> None:
+    with start(tmp_path, engine, STUDY) as study:
+        said, _ = study.communicate(timeout=380)
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = [each for each in notebook.attempts(1) if each.status == "done"]
+    assert {str(each.trial.treatment["protocol"]) for each in attempts} == {"iscsi", "nvme-tcp", "nfs3", "nfs4.1"}, said
+    for each in attempts:
+        result = each.result
+        assert result is not None
+        assert [client.host for client in result.clients] == ["initiator 1", "initiator 2"]
+        assert all(client.ios for client in result.clients)
+        assert sum(client.ios for client in result.clients) == result.ios
+        assert result.verify is not None
+        assert result.verify.wrong_blocks == result.verify.never_written_blocks == 0
+        # Their clocks are this host's, so the window is one.
+        assert (result.facts.clock, result.facts.clients) == ("time", 2)
+        assert [client.pace for client in result.clients] == [None, None]
+        guests = [part.host for part in result.cpu if part.layer == "guest"]
+        assert guests == ["initiator 1 guest", "initiator 2 guest", "storage guest"]
+    assert "iSCSI: 2 clients (initiator 1, initiator 2)" in said
+    assert "µs on initiators" in said
+    assert "µs on targets" in said
+    assert machines_of(tmp_path) == []
