@@ -9,6 +9,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import table
@@ -23,7 +24,7 @@ from bench.process import UnavailableError
 from bench.results import Result
 from bench.sample import Sample
 from bench.subjects.base import Place
-from bench.turns import Pair, take_alone, take_turns
+from bench.turns import Failure, Pair, Taken, take_alone, take_turns
 from bench.versions import versions
 from iotax.engine import find_engine
 from iotax.environment import environment
@@ -42,8 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
     print()
     print(table.text(document))
-    if asked.json:
-        document.write(asked.json)
     if asked.page:
         asked.page.write_text(page(document))
     return 0
@@ -70,14 +69,33 @@ def _run(asked: argparse.Namespace, command: str) -> Document:
             raise _WrongError(f"--only {asked.only}: there is no such group")
         if any(case.prepare is not None for case in chosen):
             write_random(file)
-        results = [_measure(case, place, timing, asked.pairs) for case in chosen]
+        document = _begun(asked.json, command)
+        for case in chosen[len(document.results) :]:
+            document.results.append(_measure(case, place, timing, asked.pairs))
+            if asked.json:
+                document.write(asked.json)
         accounting: dict[str, float] = {}
         if not asked.only or "verify" in asked.only.split(","):
             try:
                 accounting = accounting_ns(place)
             except UnavailableError as reason:
                 print(f"accounting: {reason}", file=sys.stderr)
-    return Document(command, environment(find_engine()), governor(), versions(), accounting, results)
+    document = replace(document, accounting_ns=accounting, complete=True)
+    if asked.json:
+        document.write(asked.json)
+    return document
+
+
+def _begun(path: Path | None, command: str) -> Document:
+    """What an earlier run of the same command left in its file; else one with no results yet."""
+    around = environment(find_engine())
+    if path is not None and path.exists():
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # some other file
+            left = Document.read(path)
+            if left.is_begun_by(command, around):
+                print(f"going on with {path}, after {len(left.results)} cases", flush=True)
+                return left
+    return Document(command, around, governor(), versions(), {}, [], complete=False)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,7 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target-cpu", type=int, default=0)
     parser.add_argument("--initiator-cpu", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="for files, on a disk (/var/tmp)")  # noqa: S108
-    parser.add_argument("--json", type=Path, metavar="FILE", help="every sample")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="every sample, as it goes; the same command goes on from it"
+    )
     parser.add_argument("--page", type=Path, metavar="FILE", help="the table as docs/performance.md")
     parser.add_argument("--from", dest="read", type=Path, metavar="FILE", help="of --json: measure nothing, print that")
     return parser
@@ -103,42 +123,49 @@ def _measure(case: Case, place: Place, timing: Timing, pairs: int) -> Result:
     theirs_name = case.theirs.name if case.theirs else None
     title = f"{case.path} {case.load}"
     print(f"{title}: {case.ours.name}" + (f" and {theirs_name}" if theirs_name else ""), flush=True)
-    taken: list[Pair] = []
-    alone: list[Sample] = []
+    taken = Taken()
     skipped = None
     if case.prepare is not None:
         case.prepare()
     with contextlib.ExitStack() as up:
         try:
             ours = up.enter_context(case.ours.up(place))
+            if case.theirs is not None:
+                try:
+                    theirs = up.enter_context(case.theirs.up(place))
+                    taken = take_turns(ours, theirs, case.load, timing, pairs, _tell)
+                except UnavailableError as reason:
+                    skipped = str(reason)
+                    print(f"  skipped: {reason}", flush=True)
+            if not taken.pairs and not taken.failures:
+                taken = take_alone(ours, case.load, timing, pairs, _tell)
         except UnavailableError as reason:
+            skipped = str(reason)
             print(f"  skipped: {reason}", flush=True)
-            return Result(case.group, title, case.ours.name, theirs_name, case.goal, [], [], str(reason), case.cpu_goal)
-        if case.theirs is not None:
-            try:
-                theirs = up.enter_context(case.theirs.up(place))
-                taken = take_turns(ours, theirs, case.load, timing, pairs, _tell_pair)
-            except UnavailableError as reason:
-                skipped = str(reason)
-                print(f"  skipped: {reason}", flush=True)
-        if not taken:
-            try:
-                alone = take_alone(ours, case.load, timing, pairs, _tell_sample)
-            except UnavailableError as reason:
-                skipped = str(reason)
-                print(f"  skipped: {reason}", flush=True)
-    return Result(case.group, title, case.ours.name, theirs_name, case.goal, taken, alone, skipped, case.cpu_goal)
+    return Result(
+        case.group,
+        title,
+        case.ours.name,
+        theirs_name,
+        case.goal,
+        taken.pairs,
+        taken.alone,
+        skipped,
+        taken.failures,
+        case.cpu_goal,
+    )
 
 
-def _tell_pair(pair: Pair) -> None:
-    mark = f"  left out: {pair.disturbance}" if pair.disturbance else ""
-    ours, theirs = pair.ours.figures.rate_iops, pair.theirs.figures.rate_iops
-    print(f"  {ours:>11,.0f} {theirs:>11,.0f}  {pair.ratio:5.2f}{mark}", flush=True)
-
-
-def _tell_sample(sample: Sample) -> None:
-    reason = disturbance(sample.usage)
-    print(f"  {sample.figures.rate_iops:>11,.0f}" + (f"  left out: {reason}" if reason else ""), flush=True)
+def _tell(came: Pair | Sample | Failure) -> None:
+    if isinstance(came, Pair):
+        mark = f"  left out: {came.disturbance}" if came.disturbance else ""
+        ours, theirs = came.ours.figures.rate_iops, came.theirs.figures.rate_iops
+        print(f"  {ours:>11,.0f} {theirs:>11,.0f}  {came.ratio:5.2f}{mark}", flush=True)
+    elif isinstance(came, Sample):
+        reason = disturbance(came.usage)
+        print(f"  {came.figures.rate_iops:>11,.0f}" + (f"  left out: {reason}" if reason else ""), flush=True)
+    else:
+        print(f"  {came.side} failed: {came.reason}", flush=True)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def _spent(before: dict[int, ThreadTimes], after: dict[int, ThreadTimes]) -> Thr
 
 def _family_times(root: int) -> dict[int, ThreadTimes]:
     found = {}
-    for process in [root, *_descendants(root)]:
+    for process in [root, *descendants(root)]:
         found.update(_times(process))
     return found
 
@@ -111,7 +111,8 @@ def voluntary_switches(status: str) -> int:
     return int(told[1])
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
+    """Children of a process, and theirs."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

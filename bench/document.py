@@ -24,10 +24,19 @@ class Document:
     accounting_ns: dict[str, float]
     """An I/O, by part; empty where it was not measured."""
     results: list[Result]
+    complete: bool = True
+    """Whether the run came to its end; the same command goes on with one that did not."""
 
     def write(self, path: Path) -> None:
         told = {**vars(self), "results": [result.to_json() for result in self.results]}
-        path.write_text(json.dumps(told, indent=1) + "\n")
+        # The whole of it or what was there: the run may end at any instant.
+        new = path.with_name(path.name + ".new")
+        new.write_text(json.dumps(told, indent=1) + "\n")
+        new.replace(path)
+
+    def is_begun_by(self, command: str, environment: dict[str, Any]) -> bool:
+        """Whether it is what the same command on the same machine, with the same iotax, has left to be gone on with."""
+        return not self.complete and (self.command, self.environment) == (command, environment)
 
     @classmethod
     def read(cls, path: Path) -> Document:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.document import Document
 from bench.results import Result
-from bench.table import HEADINGS, accounting, rows, skipped
+from bench.table import HEADINGS, accounting, failed, rows, skipped
 from iotax.analysis.validity import FOREIGN_CORES_MAX, RUN_QUEUE_WAIT_MAX
 
 _LIMITS = Path(__file__).with_name("what-limits.md")
@@ -39,7 +39,7 @@ def page(document: Document) -> str:
         *_machine(document),
         "",
         *_tables(document.results),
-        *(f"- {line}" for line in [*accounting(document), *skipped(document.results)]),
+        *(f"- {line}" for line in [*accounting(document), *skipped(document.results), *failed(document.results)]),
         "",
         "## Goals",
         "",

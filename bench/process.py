@@ -24,6 +24,10 @@ class UnavailableError(Exception):
     """A peer is not there, or did not come up; the message says why."""
 
 
+class FailedError(UnavailableError):
+    """A program that is there failed this time, or did not end; the next may succeed."""
+
+
 def program(name: str, package: str) -> str:
     """The path of an installed program."""
     found = shutil.which(name, path=_PATH)
@@ -49,10 +53,14 @@ def free_port() -> int:
 
 
 def run(*command: str | Path, seconds: float = 30) -> str:
-    """Runs a command to its end and gives what it wrote. Raises UnavailableError where it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    """Runs a command to its end and gives what it wrote. Raises FailedError where it failed."""
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise FailedError(f"{name} did not end within {seconds:g} s") from None
     if done.returncode:
-        raise UnavailableError(f"{Path(command[0]).name} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise FailedError(f"{name} failed: {(done.stderr or done.stdout).strip()[-300:]}")
     return done.stdout
 
 
@@ -60,7 +68,8 @@ def run(*command: str | Path, seconds: float = 30) -> str:
 def running(
     command: Sequence[str | Path], *, cpu: int, log: Path, pipe: bool = False, kill: bool = False
 ) -> Generator[subprocess.Popen[str]]:
-    """A child pinned to `cpu`, its output in `log` (or, with `pipe`, to be read), ended with its whole group."""
+    """A child pinned to `cpu`, its output in `log` (or, with `pipe`, to be read), ended with its whole group and its
+    descendants."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             ["taskset", "--cpu-list", str(cpu), *command],
@@ -73,6 +82,8 @@ def running(
     try:
         yield process
     finally:
+        # Some leave the group (fio's jobs), and once their parent is gone nobody knows whose they were.
+        family = _held(clocks.descendants(process.pid))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
         try:
@@ -81,6 +92,27 @@ def running(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for held in family:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(held, signal.SIGKILL)
+            os.close(held)
+
+
+def _held(processes: Sequence[int]) -> list[int]:
+    """Descriptors of those that still run: a number may be another's by the time that it is used."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            found.append(os.pidfd_open(process))
+    return found
+
+
+def wait_for_end(process: subprocess.Popen[str], name: str, seconds: float) -> None:
+    """Raises FailedError where it does not end by itself."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise FailedError(f"{name} did not end within {seconds:g} s") from None
 
 
 def wait_for_port(process: subprocess.Popen[str], port: int, log: Path, seconds: float = 20.0) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.disturbance import disturbance
 from bench.sample import Sample
-from bench.turns import Pair, Ratio, counted, ratio
+from bench.turns import Failure, Pair, Ratio, counted, ratio
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Result:
     """Ours, where there was nobody to compare with."""
     skipped: str | None = None
     """Why theirs, or both, were not measured."""
+    failures: list[Failure] = field(default_factory=list)
+    """Samples that were not had."""
     cpu_goal: bool = False
     """An I/O is to take either of our sides no more processor time than theirs."""
 
@@ -112,6 +114,7 @@ class Result:
             "theirs": vars(self.theirs) if self.theirs else None,
             "pairs": [{"ours": sample(pair.ours), "theirs": sample(pair.theirs)} for pair in self.pairs],
             "alone": [sample(one) for one in self.alone],
+            "failures": [vars(failure) for failure in self.failures],
         }
 
     @classmethod
@@ -126,5 +129,6 @@ class Result:
             pairs=[Pair(Sample.from_json(pair["ours"]), Sample.from_json(pair["theirs"])) for pair in told["pairs"]],
             alone=[Sample.from_json(one) for one in told["alone"]],
             skipped=told["skipped"],
+            failures=[Failure(**failure) for failure in told.get("failures", [])],
             cpu_goal=told["cpu_goal"],
         )

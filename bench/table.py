@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from bench.document import Document
@@ -77,7 +78,7 @@ def text(document: Document) -> str:
     lines = [HEADINGS, *rows(document.results)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(HEADINGS))]
     table = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join([table, *accounting(document), *skipped(document.results)])
+    return "\n".join([table, *accounting(document), *skipped(document.results), *failed(document.results)])
 
 
 def skipped(results: Sequence[Result]) -> list[str]:
@@ -86,6 +87,15 @@ def skipped(results: Sequence[Result]) -> list[str]:
         f"{each.load}: {each.ours_name} not compared with {each.theirs_name}: {each.skipped}"
         for each in results
         if each.skipped
+    ]
+
+
+def failed(results: Sequence[Result]) -> list[str]:
+    """Samples that were not had, by reason."""
+    return [
+        f"{each.load}: {count} of {each.ours_name if side == 'ours' else each.theirs_name} failed: {reason}"
+        for each in results
+        for (side, reason), count in Counter((one.side, one.reason) for one in each.failures).items()
     ]
 
 

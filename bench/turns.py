@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from bench.disturbance import disturbance
 from bench.load import Load, Timing
+from bench.process import FailedError
 from bench.sample import Sample
 from bench.subjects.base import Measurable
 
 ATTEMPTS_A_PAIR = 2
+FAILURES_IN_A_ROW = 3
+"""Then the rest is not tried: what fails may have taken its whole time to."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,41 @@ class Pair:
     @property
     def ratio(self) -> float:
         return self.ours.figures.rate_iops / self.theirs.figures.rate_iops
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A sample that was not had; its pair is none."""
+
+    side: Literal["ours", "theirs"]
+    reason: str
+
+
+@dataclass
+class Taken:
+    """What came of the turns."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    alone: list[Sample] = field(default_factory=list)
+    """Ours, where there is nobody to compare with."""
+    failures: list[Failure] = field(default_factory=list)
+
+    def has_tried_enough(self, wanted: int) -> bool:
+        """Enough undisturbed, twice as many tried, or none but failures lately."""
+        counted = len(undisturbed(self.pairs)) + sum(disturbance(sample.usage) is None for sample in self.alone)
+        tried = len(self.pairs) + len(self.alone) + len(self.failures)
+        return counted >= wanted or tried >= ATTEMPTS_A_PAIR * wanted or self._failed_lately >= FAILURES_IN_A_ROW
+
+    def note(self, came: Pair | Sample | Failure) -> None:
+        self._failed_lately = self._failed_lately + 1 if isinstance(came, Failure) else 0
+        if isinstance(came, Pair):
+            self.pairs.append(came)
+        elif isinstance(came, Sample):
+            self.alone.append(came)
+        else:
+            self.failures.append(came)
+
+    _failed_lately: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,28 +88,43 @@ def take_turns(
     load: Load,
     timing: Timing,
     pairs: int,
-    tell: Callable[[Pair], None],
-) -> list[Pair]:
-    """A B A B, until `pairs` are undisturbed or twice as many were tried."""
-    taken: list[Pair] = []
-    while len(undisturbed(taken)) < pairs and len(taken) < ATTEMPTS_A_PAIR * pairs:
-        pair = Pair(ours.measure(load, timing), theirs.measure(load, timing))
-        taken.append(pair)
-        tell(pair)
-    return taken
+    tell: Callable[[Pair | Sample | Failure], None],
+) -> Taken:
+    """A B A B, until `pairs` are undisturbed or twice as many were tried. What fails leaves the others as they are."""
+
+    def turn() -> Pair | Failure:
+        first = _sample("ours", ours, load, timing)
+        if isinstance(first, Failure):
+            return first
+        second = _sample("theirs", theirs, load, timing)
+        return second if isinstance(second, Failure) else Pair(first, second)
+
+    return _take(turn, pairs, tell)
 
 
 def take_alone(
-    ours: Measurable, load: Load, timing: Timing, samples: int, tell: Callable[[Sample], None]
-) -> list[Sample]:
+    ours: Measurable, load: Load, timing: Timing, samples: int, tell: Callable[[Pair | Sample | Failure], None]
+) -> Taken:
     """Where there is nobody to compare with."""
-    taken: list[Sample] = []
-    while sum(disturbance(sample.usage) is None for sample in taken) < samples:
-        if len(taken) == ATTEMPTS_A_PAIR * samples:
-            break
-        taken.append(ours.measure(load, timing))
-        tell(taken[-1])
+    return _take(lambda: _sample("ours", ours, load, timing), samples, tell)
+
+
+def _take(
+    turn: Callable[[], Pair | Sample | Failure], wanted: int, tell: Callable[[Pair | Sample | Failure], None]
+) -> Taken:
+    taken = Taken()
+    while not taken.has_tried_enough(wanted):
+        came = turn()
+        taken.note(came)
+        tell(came)
     return taken
+
+
+def _sample(side: Literal["ours", "theirs"], of: Measurable, load: Load, timing: Timing) -> Sample | Failure:
+    try:
+        return of.measure(load, timing)
+    except FailedError as reason:
+        return Failure(side, str(reason))
 
 
 def undisturbed(pairs: Sequence[Pair]) -> list[Pair]:

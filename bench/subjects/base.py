@@ -28,7 +28,9 @@ class Place:
 class Measurable(Protocol):
     """A target that is up."""
 
-    def measure(self, load: Load, timing: Timing) -> Sample: ...
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        """Raises FailedError where it fails this time, UnavailableError where it always would."""
+        ...
 
 
 class Subject(Protocol):
@@ -72,7 +74,7 @@ class Initiator(Protocol):
         ...
 
     def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
-        """Raises UnavailableError where it fails."""
+        """Raises FailedError where it fails this time."""
         ...
 
 

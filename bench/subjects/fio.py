@@ -14,21 +14,24 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
-from bench.process import UnavailableError, measure_window, named, program, run, running
+from bench.process import FailedError, UnavailableError, measure_window, named, program, run, running, wait_for_end
 from bench.sample import Figures, Sample
 from bench.subjects.base import Place, Reached
 
 _START_S = 0.3
 """What fio takes before its first I/O; it runs longer than the window that is read by twice as much."""
+_STOP_S = 20.0
+"""What a job may take to end after its time."""
 
 
 def run_fio(
     fio: str | Path, engine: Sequence[str], place: Place, target: int | None, load: Load, timing: Timing
 ) -> Sample:
-    """One fio job. Raises UnavailableError where it fails."""
+    """One fio job. Raises FailedError where it fails."""
     output = place.folder / "fio.json"
     output.unlink(missing_ok=True)
     log = place.folder / "fio.log"
+    log.unlink(missing_ok=True)
     command = [
         fio, "--name=bench", *engine, "--thread", f"--rw={load.fio_rw}", f"--bs={load.block_bytes}",
         f"--iodepth={load.depth}", f"--size={VOLUME_BYTES}", "--time_based", "--norandommap", "--randrepeat=0",
@@ -38,13 +41,13 @@ def run_fio(
     with running(command, cpu=place.initiator_cpu, log=log) as process:
         time.sleep(_START_S)
         usage = measure_window(process.pid, target, timing)
-        process.wait(timing.window_s + 30)
+        wait_for_end(process, "fio", timing.window_s + _STOP_S)
     if process.returncode:
-        raise UnavailableError(f"fio failed: {log.read_text(errors='replace').strip()[-300:]}")
+        raise FailedError(f"fio failed: {log.read_text(errors='replace').strip()[-300:]}")
     try:
         return Sample(parse(output.read_text(), load.direction), usage)
-    except UnavailableError as error:
-        raise UnavailableError(f"{error}: {log.read_text(errors='replace').strip()[-300:]}") from None
+    except FailedError as error:
+        raise FailedError(f"{error}: {log.read_text(errors='replace').strip()[-300:]}") from None
 
 
 def _ms(seconds: float) -> str:
@@ -54,7 +57,10 @@ def _ms(seconds: float) -> str:
 
 def parse(text: str, direction: str) -> Figures:
     """fio's JSON, which notes may stand before."""
-    report: dict[str, Any] = json.loads(text[text.index("{") :])
+    try:
+        report: dict[str, Any] = json.loads(text[text.index("{") :])
+    except ValueError:
+        raise FailedError("fio told no figures") from None
     job = report["jobs"][0]
     if direction == "mixed":
         # It tells quantiles of either direction apart.
@@ -72,7 +78,7 @@ def parse(text: str, direction: str) -> Figures:
 
 def _positive(rate_iops: float) -> float:
     if not rate_iops:
-        raise UnavailableError("fio completed no I/O")
+        raise FailedError("fio completed no I/O")
     return rate_iops
 
 
@@ -122,7 +128,7 @@ class TIoUring:
         ]  # fmt: skip
         with running(command, cpu=place.initiator_cpu, log=log) as process:
             usage = measure_window(process.pid, reached.pid, timing)
-            process.wait(seconds + 30)
+            wait_for_end(process, "t/io_uring", seconds + _STOP_S)
         return Sample(parse_t_io_uring(log.read_text(errors="replace")), usage)
 
 
@@ -137,7 +143,7 @@ def parse_t_io_uring(text: str) -> Figures:
     """The median of its lines, one a second, without the first, in which it starts."""
     told = re.findall(r"^IOPS=([\d.]+)([KM]?),", text, re.MULTILINE)
     if not told:
-        raise UnavailableError(f"t/io_uring told no rate: {text.strip()[-200:]}")
+        raise FailedError(f"t/io_uring told no rate: {text.strip()[-200:]}")
     rates = [float(number) * _THOUSANDS[unit] for number, unit in told]
     return Figures(statistics.median(rates[1:] or rates))
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.load import VOLUME_BYTES, Load, Timing
-from bench.process import UnavailableError, measure_window
+from bench.process import FailedError, UnavailableError, measure_window
 from bench.sample import Figures, Sample
 from bench.subjects.base import Place, Reached, Sides
-from iotax.engine import find_engine
+from iotax.engine import EngineError, find_engine
 from iotax.places.waiting import Engine
 
 _DEADLINE_S = 60.0
@@ -47,7 +47,10 @@ class OurTarget:
             "polling": self.polling,
         }
         with Engine(find_engine(), "serve", document) as server:
-            ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
+            try:
+                ready = server.expect("ready", time.monotonic() + _DEADLINE_S)
+            except EngineError as error:
+                raise UnavailableError(f"the engine: {error}") from None
             endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
             endpoints["local"] = f"local:{ready['volumes'][0]['path']}"
             # The volume without a protocol has no target that works.
@@ -72,10 +75,13 @@ class OurInitiator:
         more = self.cores - 1
         cpus = [place.initiator_cpu, *place.spare_cpus[more : 2 * more]]
         document = load_document(self, reached.endpoint, load, timing, cpus)
-        with Engine(program, "load", document) as engine:
-            engine.expect("connected", time.monotonic() + _DEADLINE_S)
-            usage = measure_window(engine.pid, reached.pid, timing)
-            result = engine.expect("result", time.monotonic() + _DEADLINE_S)
+        try:
+            with Engine(program, "load", document) as engine:
+                engine.expect("connected", time.monotonic() + _DEADLINE_S)
+                usage = measure_window(engine.pid, reached.pid, timing)
+                result = engine.expect("result", time.monotonic() + _DEADLINE_S)
+        except EngineError as error:
+            raise FailedError(f"the engine: {error}") from None
         return Sample(figures_of(result, load), usage)
 
 
@@ -121,7 +127,7 @@ def figures_of(result: dict[str, Any], load: Load) -> Figures:
     streams = [result[direction] for direction in ("read", "write") if load.direction in (direction, "mixed")]
     ios = sum(stream["ios"] for stream in streams)
     if not ios:
-        raise UnavailableError("the engine completed no I/O")
+        raise FailedError("the engine completed no I/O")
     seconds = result["window"]["duration_ns"] * 1e-9
     counts = sorted(count for stream in streams for count in stream["histogram"]["counts"])
     return Figures(ios / seconds, _quantile_us(counts, 0.5), _quantile_us(counts, 0.99))

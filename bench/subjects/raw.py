@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.load import Load, Timing
-from bench.process import UnavailableError, measure_window
+from bench.process import FailedError, UnavailableError, measure_window
 from bench.sample import Figures, Sample
 from bench.subjects.base import Measurable, Place
 
@@ -58,7 +58,13 @@ class _Raw:
         command = [self.program, *asked, "--seconds", seconds, "--repeat", "1", "--cpus", cpus, *self.options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             usage = measure_window(process.pid, None, timing)
-            output, _ = process.communicate(timeout=timing.window_s + 30)
+            try:
+                output, _ = process.communicate(timeout=timing.window_s + 30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise FailedError("raw_limit did not end") from None
+        if process.returncode:
+            raise FailedError(f"raw_limit ended with {process.returncode}")
         figures, initiator_us, target_us = parse(output)
         seconds_an_io = 1e-6 * figures.rate_iops * usage.window_s
         return Sample(

@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
 from bench.process import (
+    FailedError,
     UnavailableError,
     free_port,
     measure_window,
     named,
     parked,
     running,
+    wait_for_end,
     wait_for_port,
     wait_until,
 )
@@ -48,6 +50,7 @@ def _target(
         path, "-m", f"[{place.target_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va", "-c", config,
         "-r", place.folder / f"{binary}.sock", *([] if polls else ["--interrupt-mode"]),
     ]  # fmt: skip
+    _require_huge_pages()
     with running(command, cpu=place.target_cpu, log=log) as process:
         wait_for_port(process, port, log, 60.0)
         yield process.pid
@@ -58,6 +61,22 @@ def _built(name: str) -> Path:
     if not path.exists():
         raise UnavailableError(f"{path} is not there")
     return path
+
+
+def _require_huge_pages() -> None:
+    """Without them SPDK says no more than that its environment does not start."""
+    free = free_huge_mib(Path("/proc/meminfo").read_text())
+    if free < _MEMORY_MIB:
+        raise FailedError(
+            f"SPDK takes {_MEMORY_MIB} MiB of huge pages, {free} MiB are free:"
+            " echo 2200 > /proc/sys/vm/nr_hugepages, and mount hugetlbfs at /dev/hugepages"
+        )
+
+
+def free_huge_mib(meminfo: str) -> int:
+    """From /proc/meminfo."""
+    told = dict(re.findall(r"^(HugePages_Free|Hugepagesize):\s*(\d+)", meminfo, re.MULTILINE))
+    return int(told.get("HugePages_Free", 0)) * int(told.get("Hugepagesize", 0)) >> 10
 
 
 def _call(method: str, **parameters: object) -> dict[str, object]:
@@ -142,11 +161,12 @@ class SpdkPerf:
             "-c", f"[{place.initiator_cpu}]", "-s", str(_MEMORY_MIB), "--iova-mode", "va",
             "--io-queue-size", str(_QUEUE), "-r", transport_id(reached.endpoint),
         ]  # fmt: skip
+        _require_huge_pages()
         with running(command, cpu=place.initiator_cpu, log=log) as process:
             begun = r"Initialization complete"
             wait_until(lambda: begun in log.read_text(errors="replace"), process, log, "perf did not begin", 60.0)
             usage = measure_window(process.pid, reached.pid, timing)
-            process.wait(timing.window_s + 60)
+            wait_for_end(process, "perf", timing.window_s + 60)
         return Sample(parse_perf(log.read_text(errors="replace")), usage)
 
 
@@ -163,7 +183,7 @@ def parse_perf(text: str) -> Figures:
     """The total line of spdk_nvme_perf and, with -L, its latency summary."""
     total = re.search(r"^Total\s*:\s*([\d.]+)", text, re.MULTILINE)
     if total is None:
-        raise UnavailableError(f"spdk_nvme_perf told no rate: {text.strip()[-200:]}")
+        raise FailedError(f"spdk_nvme_perf told no rate: {text.strip()[-200:]}")
     percentile = {
         name: float(value) for name, value in re.findall(r"^\s*([\d.]+)%\s*:\s*([\d.]+)us", text, re.MULTILINE)
     }

@@ -11,7 +11,18 @@ from pathlib import Path
 
 from bench.files import memory_folder, write_zeros
 from bench.load import Load, Timing
-from bench.process import UnavailableError, free_port, measure_window, program, run, running, wait_for_port, wait_until
+from bench.process import (
+    FailedError,
+    UnavailableError,
+    free_port,
+    measure_window,
+    program,
+    run,
+    running,
+    wait_for_end,
+    wait_for_port,
+    wait_until,
+)
 from bench.sample import Figures, Sample
 from bench.subjects.base import Place, Reached
 
@@ -81,7 +92,7 @@ class IscsiPerf:
         ]  # fmt: skip
         with running(command, cpu=place.initiator_cpu, log=log) as process:
             usage = measure_window(process.pid, reached.pid, timing)
-            process.wait(seconds + 30)
+            wait_for_end(process, "iscsi-perf", seconds + 20)
         return Sample(parse_iscsi_perf(log.read_text(errors="replace")), usage)
 
 
@@ -89,5 +100,5 @@ def parse_iscsi_perf(text: str) -> Figures:
     """Its last average; it tells no latency."""
     found = re.findall(r"iops average (\d+)", text)
     if not found:
-        raise UnavailableError(f"iscsi-perf told no rate: {text.strip()[-200:]}")
+        raise FailedError(f"iscsi-perf told no rate: {text.strip()[-200:]}")
     return Figures(rate_iops=float(found[-1]))

@@ -12,7 +12,7 @@ import pytest
 from bench.document import Document
 from bench.load import Load, Timing
 from bench.page import page
-from bench.process import UnavailableError, named, program, wait_until
+from bench.process import FailedError, UnavailableError, named, program, wait_until
 from bench.results import Result
 from bench.sample import Figures, Sample, Usage
 from bench.subjects import fio, ours, raw, spdk, tgt
@@ -45,6 +45,17 @@ def test_spdk_perf_tells_rate_and_percentiles() -> None:
     assert spdk.parse_perf(PERF) == Figures(518822.33, 59.2, 93.44)
     with pytest.raises(UnavailableError, match="no rate"):
         spdk.parse_perf("no probe")
+
+
+def test_huge_pages_that_are_free_are_counted_by_their_size() -> None:
+    told = "HugePages_Total:    2200\nHugePages_Free:     1600\nHugePages_Rsvd:        0\nHugepagesize:       2048 kB\n"
+    assert spdk.free_huge_mib(told) == 3200
+    assert spdk.free_huge_mib("MemTotal: 1 kB\n") == 0
+
+
+def test_fio_that_wrote_no_figures_has_failed() -> None:
+    with pytest.raises(FailedError, match="no figures"):
+        fio.parse("", "read")
 
 
 def test_spdk_perf_is_judged_by_its_figures_whatever_it_says_as_it_ends() -> None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from bench import __main__ as bench_command
 from bench import clocks, table
 from bench.__main__ import main as bench_main
-from bench.cases import cases
+from bench.cases import Case, cases
 from bench.clocks import Reading, ThreadTimes
 from bench.disturbance import disturbance
 from bench.document import Document
 from bench.load import Load, Timing
 from bench.page import page
-from bench.process import UnavailableError
+from bench.process import FailedError, UnavailableError, running, wait_for_end, wait_until
 from bench.results import Result, Side
 from bench.sample import Figures, Sample, Usage
 from bench.subjects.base import Place, Sides
 from bench.subjects.ours import OurTarget
 from bench.subjects.spdk import SpdkPerf
-from bench.turns import Pair, ratio, take_alone, take_turns
+from bench.turns import Failure, Pair, ratio, take_alone, take_turns
 
 QUIET = Usage(window_s=2.0, initiator_cpu_s=1.0, target_cpu_s=1.5, run_queue_wait=0.05, foreign_load=0.1)
 LOAD = Load("read", 32)
@@ -36,15 +41,19 @@ def sample(rate_iops: float, **usage: float) -> Sample:
 
 
 class Played:
-    """Gives the samples it was told to, and notes the turns in a list that both sides share."""
+    """Gives the samples it was told to, or fails for the reason in their place, and notes the turns in a list that both
+    sides share."""
 
-    def __init__(self, name: str, samples: list[Sample], turns: list[str]) -> None:
+    def __init__(self, name: str, samples: Sequence[Sample | str], turns: list[str]) -> None:
         self.name, self.samples, self.turns = name, iter(samples), turns
 
     def measure(self, load: Load, timing: Timing) -> Sample:
         assert (load, timing) == (LOAD, TIMING)
         self.turns.append(self.name)
-        return next(self.samples)
+        came = next(self.samples)
+        if isinstance(came, str):
+            raise FailedError(came)
+        return came
 
 
 def test_a_sample_at_the_limits_counts_and_one_beyond_does_not() -> None:
@@ -63,8 +72,8 @@ def test_sides_take_turns_until_enough_pairs_are_undisturbed() -> None:
     turns: list[str] = []
     ours = Played("A", [sample(300.0), sample(900.0, run_queue_wait=0.5), sample(300.0)], turns)
     theirs = Played("B", [sample(100.0), sample(100.0), sample(150.0)], turns)
-    told: list[Pair] = []
-    pairs = take_turns(ours, theirs, LOAD, TIMING, 2, told.append)
+    told: list[Pair | Sample | Failure] = []
+    pairs = take_turns(ours, theirs, LOAD, TIMING, 2, told.append).pairs
     assert "".join(turns) == "ABABAB"
     assert told == pairs
     found = ratio(pairs)
@@ -73,9 +82,121 @@ def test_sides_take_turns_until_enough_pairs_are_undisturbed() -> None:
     assert found.mean == pytest.approx(6**0.5)
 
 
+def test_a_sample_that_fails_is_told_and_leaves_the_others() -> None:
+    turns: list[str] = []
+    ours = Played("A", [sample(300.0), sample(300.0), "the engine: gone", sample(600.0)], turns)
+    theirs = Played("B", [sample(100.0), "fio did not end within 23 s", sample(300.0)], turns)
+    told: list[Pair | Sample | Failure] = []
+    taken = take_turns(ours, theirs, LOAD, TIMING, 2, told.append)
+    assert "".join(turns) == "ABABAAB"
+    failures = [Failure("theirs", "fio did not end within 23 s"), Failure("ours", "the engine: gone")]
+    assert taken.failures == failures and told[1:3] == failures
+    assert [pair.ratio for pair in taken.pairs] == [3.0, 2.0]
+    result = Result("nfs", str(LOAD), "iotax", "other", None, taken.pairs, [], failures=taken.failures)
+    assert Result.from_json(result.to_json()) == result
+    lines = table.failed([result])
+    assert lines[0].endswith("1 of other failed: fio did not end within 23 s")
+    assert lines[1].endswith("1 of iotax failed: the engine: gone")
+
+
+def test_a_side_that_fails_again_and_again_is_left() -> None:
+    turns: list[str] = []
+    taken = take_turns(
+        Played("A", [sample(1.0)] * 9, turns), Played("B", ["gone"] * 9, turns), LOAD, TIMING, 5, lambda _: None
+    )
+    assert "".join(turns) == "ABABAB"
+    assert (taken.pairs, len(taken.failures)) == ([], 3)
+
+
+def test_attempts_that_fail_count_as_tried() -> None:
+    ours = Played("A", ["no"] + [sample(1.0, foreign_load=1.0)] * 9, [])
+    taken = take_alone(ours, LOAD, TIMING, 2, lambda _: None)
+    assert (len(taken.alone), len(taken.failures)) == (3, 1)
+
+
+@dataclass(frozen=True)
+class Stands:
+    """A subject that is always up; how its samples come is played."""
+
+    name: str
+    samples: Callable[[], Sample]
+
+    @contextlib.contextmanager
+    def up(self, place: Place) -> Generator[Stands]:
+        del place
+        yield self
+
+    def measure(self, load: Load, timing: Timing) -> Sample:
+        del load, timing
+        return self.samples()
+
+
+def test_a_run_that_was_cut_off_keeps_its_cases_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys) -> None:
+    file, measured = tmp_path / "run.json", []
+
+    def chosen(cut: str) -> list[Case]:
+        def subject(path: str) -> Stands:
+            def taken() -> Sample:
+                if path == cut:
+                    raise KeyboardInterrupt
+                measured.append(path)
+                return sample(100.0)
+
+            return Stands("iotax", taken)
+
+        return [Case("nvme", path, LOAD, subject(path)) for path in ("one", "two", "three")]
+
+    arguments = ["--only", "nvme", "--pairs", "2", "--json", str(file), "--folder", str(tmp_path)]
+    monkeypatch.setattr(bench_command.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(bench_command, "cases", lambda _: chosen(cut="two"))
+    with pytest.raises(KeyboardInterrupt):
+        bench_main(arguments)
+    left = Document.read(file)
+    assert (left.complete, [result.load for result in left.results]) == (False, [f"one {LOAD}"])
+
+    monkeypatch.setattr(bench_command, "cases", lambda _: chosen(cut=""))
+    assert bench_main(arguments) == 0
+    assert measured == ["one", "one", "two", "two", "three", "three"]
+    assert f"going on with {file}, after 1 cases" in capsys.readouterr().out
+    assert Document.read(file).complete
+
+    assert bench_main(arguments) == 0
+    assert len(measured) == 12, "one that is complete is begun anew"
+    left.write(file)
+    assert bench_main([*arguments, "--seconds", "1"]) == 0
+    assert len(measured) == 18, "another command begins anew"
+
+
+def test_a_program_that_does_not_end_is_ended_with_children_of_other_sessions(tmp_path: Path) -> None:
+    script = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    log, cpu = tmp_path / "log", min(os.sched_getaffinity(0))
+    with running([sys.executable, "-c", script], cpu=cpu, log=log) as process:
+        wait_until(lambda: log.read_text().endswith("\n"), process, log, "it said nothing")
+        with pytest.raises(FailedError, match=r"it did not end within 0\.01 s"):
+            wait_for_end(process, "it", 0.01)
+    child = int(log.read_text())
+    deadline = time.monotonic() + 20
+    while _runs(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _runs(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 def test_a_machine_that_is_never_quiet_gives_a_ratio_that_is_marked() -> None:
     busy = [sample(200.0, foreign_load=1.0) for _ in range(4)]
-    pairs = take_turns(Played("A", busy, []), Played("B", list(busy), []), LOAD, TIMING, 2, lambda _: None)
+    pairs = take_turns(Played("A", busy, []), Played("B", list(busy), []), LOAD, TIMING, 2, lambda _: None).pairs
     assert len(pairs) == 4
     found = ratio(pairs)
     assert (found.mean, found.disturbed, found.trusted) == (1.0, 4, False)
@@ -132,8 +253,8 @@ def test_a_page_tells_the_machine_the_rule_and_which_goals_are_met() -> None:
 
 def test_ours_alone_ends_after_twice_as_many_samples() -> None:
     busy = [sample(1.0, foreign_load=1.0) for _ in range(20)]
-    assert len(take_alone(Played("A", busy, []), LOAD, TIMING, 3, lambda _: None)) == 6
-    assert len(take_alone(Played("A", [sample(1.0)] * 20, []), LOAD, TIMING, 3, lambda _: None)) == 3
+    assert len(take_alone(Played("A", busy, []), LOAD, TIMING, 3, lambda _: None).alone) == 6
+    assert len(take_alone(Played("A", [sample(1.0)] * 20, []), LOAD, TIMING, 3, lambda _: None).alone) == 3
 
 
 def test_medians_are_of_the_samples_that_count() -> None:
