@@ -41,8 +41,8 @@ baseline: {protocol: iscsi}
 """
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 30
+def wait_for(condition: Callable[[], object], what: str, within_s: float = 30) -> None:
+    until = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < until, f"waited too long for {what}"
         time.sleep(0.02)

@@ -23,7 +23,7 @@ from iotax.study.read import read_study
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
-from iotax.places.slurm import Contact, script
+from iotax.places.slurm import DEATH_S, Contact, script
 from iotax.places.waiting import wait_for as awaited
 from iotax.places.workers import OnWorker, Workers
 
@@ -158,6 +158,28 @@ def test_jobs_end_by_themselves_when_iotax_is_killed(cluster: SlurmCluster, real
         assert run.stdout is not None
         said = run.stdout.read()
     assert run.returncode == -signal.SIGKILL, said
+    nothing_left(cluster)
+
+
+@pytest.mark.long
+def test_a_job_that_begins_when_iotax_is_gone_ends_by_itself(
+    cluster: SlurmCluster, real_engine: Path, tmp_path: Path
+) -> None:
+    cluster.ask("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
+    try:
+        (tmp_path / "clients.yaml").write_text(written(cluster))
+        words = [sys.executable, "-m", "iotax", "lab", "hosts", "check", "clients.yaml"]
+        environment = {**os.environ, "IOTAX_ENGINE": str(real_engine)}
+        with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) as check:
+            wait_for(lambda: check.poll() is not None or "iotax-n2" in cluster.jobs(), "the job")
+            check.kill()
+        assert check.returncode == -signal.SIGKILL
+        assert "iotax-n2" in cluster.jobs()
+    finally:
+        cluster.ask("scontrol", "update", "nodename=n2", "state=resume")
+    wait_for(lambda: cluster.left("n2"), "the job to begin")
+    # No scheduler is there any more: its worker looks for one as long as it may.
+    wait_for(lambda: not cluster.jobs(), "the job to end", 3 * DEATH_S)
     nothing_left(cluster)
 
 
