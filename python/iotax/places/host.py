@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import shlex
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 
-from iotax.places.base import FOLDER, Binary, HostFault, Place
+from iotax.places.base import FOLDER, Binary, Event, HostFault, Place, Task
 from iotax.study.hosts import Host
 from iotax.units import format_size
+
+_LINES_S = 15
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class HostPlace(Place):
         if self._installed == binary.digest:
             return binary.remote
         # A name of its own: another study may copy the same engine at the same time.
-        part = f"{binary.remote}.{secrets.token_hex(8)}"
+        part = f"{binary.remote}.{token_hex(8)}"
         there = f"test -x {binary.remote} && sha256sum {binary.remote} || true"
         if not (await self.run(there)).startswith(binary.digest):
             await self.run(f"mkdir -p {FOLDER} && chmod 700 {FOLDER}")
@@ -72,6 +76,18 @@ class HostPlace(Place):
         return binary.remote
 
     @abstractmethod
+    async def start(
+        self,
+        command: str,
+        document: Event,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
+    ) -> Task:
+        """As any place does it; `secrets` are variables of the command's environment, which go there by the first lines
+        of its input (`taking`). Raises HostFault."""
+
+    @abstractmethod
     async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
         """Exit status (None for a signal) and the last output of a command that may fail, of which no more is kept
         while it runs. Raises HostFault, TimeoutError."""
@@ -88,3 +104,15 @@ class HostPlace(Place):
     @abstractmethod
     async def _put(self, binary: Binary, path: str) -> None:
         """Writes the file there. Raises OSError with what is wrong, HostFault where the host is lost."""
+
+
+def taking(names: Iterable[str], command: str) -> str:
+    """The command, which has each of these variables by a line of its own before the rest of its input: everybody on a
+    host reads its arguments, its environment only who may do all that it may."""
+    if not (variables := list(names)):
+        return command
+    read = "; ".join(f"IFS= read -r {name} || exit" for name in variables)
+    exported = " ".join(variables)
+    # Lines that never come must not keep it: an engine's first document has a limit of its own.
+    limit = f"(sleep {_LINES_S}; kill $$) </dev/null >/dev/null 2>&1 & limit=$!"
+    return f"sh -c {shlex.quote(f'{limit}; {read}; kill $limit; export {exported}; exec {command}')}"

@@ -16,7 +16,7 @@ import asyncssh
 
 from iotax.engine import EngineError
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import HostPlace
+from iotax.places.host import HostPlace, taking
 from iotax.places.piped import STOP_S, Piped
 from iotax.study.hosts import Host
 
@@ -101,8 +101,18 @@ class SshHost(HostPlace):
         except asyncssh.Error as error:
             raise OSError(_said(error)) from error
 
-    async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> Remote:
-        remote = Remote(self.name, await self.process(command), document.get("lease_ns"), on_log)
+    async def start(
+        self,
+        command: str,
+        document: Event,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
+    ) -> Remote:
+        given = secrets or {}
+        remote = Remote(self.name, await self.process(taking(given, command)), document.get("lease_ns"), on_log)
+        for secret in given.values():
+            remote.send_line(f"{secret}\n".encode())
         remote.send(document)
         return remote
 

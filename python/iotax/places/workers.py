@@ -15,7 +15,7 @@ import pickle
 import platform
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +28,7 @@ from distributed.security import Security
 from iotax.engine import EngineError
 from iotax.places import agent
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import Companion, HostPlace
+from iotax.places.host import Companion, HostPlace, taking
 from iotax.places.piped import STOP_S, Piped
 from iotax.places.slurm import Contact, Jobs
 from iotax.study.hosts import Cluster, Host, Slurm, SlurmCluster
@@ -419,15 +419,24 @@ class OnWorker(HostPlace):
             raise TimeoutError
         return None if status < 0 else status, output.decode(errors="replace")
 
-    async def start(self, command: str, document: Event, *, on_log: Callable[[str], None] | None = None) -> OfWorker:
-        there = await self.agent()
+    async def start(
+        self,
+        command: str,
+        document: Event,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
+    ) -> OfWorker:
+        there, given = await self.agent(), secrets or {}
         try:
-            number = await there.call("begin", f"exec {command}", within_s=COMMAND_S)
+            number = await there.call("begin", f"exec {taking(given, command)}", within_s=COMMAND_S)
         except Gone as error:
             raise HostFault(self.name, str(error)) from error
         if isinstance(number, str):
             raise HostFault(self.name, number, "missing")
         task = OfWorker(self.name, there, number, document.get("lease_ns"), on_log)
+        for secret in given.values():
+            task.send_line(f"{secret}\n".encode())
         task.send(document)
         return task
 

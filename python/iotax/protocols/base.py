@@ -61,6 +61,8 @@ class Protocol:
     """Of endpoints that only a host's kernel reaches, where they are written in another way."""
     options: frozenset[str] = field(default_factory=frozenset)
     """Of a study's `connection`, those that the engine's initiator is told of."""
+    kernel_options: frozenset[str] = field(default_factory=frozenset)
+    """Of a study's `connection`, those that only a host's kernel is told of."""
     kernel_module: str = ""
     """Of Linux, for the side that connects; empty where hosts are not asked for it."""
     client: Callable[[str, int, str, Query, bool], list[str]] | None = None

@@ -118,5 +118,6 @@ FC_NVME = Protocol(
     engine_carrier="frames",
     scheme=_NVME_SCHEME,
     options=frozenset({"initiator"}),
+    kernel_options=frozenset({"dhchap"}),
     kernel_module="nvme_fc",
 )

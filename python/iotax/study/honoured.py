@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from iotax.protocols import knowing
+from iotax.protocols import knowing, known
 from iotax.study.endpoint import Endpoint
 from iotax.study.model import LABS, OF_SIM, SECTIONS, Study
 from iotax.study.source import Place
@@ -28,8 +28,6 @@ class Row:
     """Where a database does."""
     protocols: tuple[str, ...] = ()
     """Those that know it; empty: all."""
-    kernels: bool = False
-    """Whether what `hosts` says holds for iotax's own initiators only, and not for paths of a host's kernel."""
     harmless: tuple[Any, ...] = ()
     """Values that ask for nothing, and may stand anywhere."""
 
@@ -40,7 +38,6 @@ _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for n
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 _HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
-_NO_SECRETS = "the hosts lab carries secrets only for paths of its hosts' kernels (kernel:…); say `lab: loopback`"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
 _SIM_ONE_CONNECTION = "the sim lab has one connection for each worker; say `lab: vm`"
@@ -144,8 +141,6 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         ),
         "chap": Row(
             vm="the guests' targets ask for no login; say `lab: loopback`",
-            hosts=_NO_SECRETS,
-            kernels=True,
             sim=_SIM_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=knowing("chap"),
@@ -153,8 +148,6 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         ),
         "dhchap": Row(
             vm="the guests' controllers ask for no login; say `lab: loopback`",
-            hosts=_NO_SECRETS,
-            kernels=True,
             sim=_SIM_NO_SECRETS,
             fio=_FIO_CONNECTS,
             protocols=knowing("dhchap"),
@@ -229,7 +222,7 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
         for field, row in FIELDS[section].items():
             wanted = [value for value in _values(study, field) if value not in row.harmless]
             if wanted and _is_given(study, field):
-                reason = _reason(study, row, _endpoints(study)) or _unknown_to_all(study, field, row)
+                reason = _reason(study, row) or _unknown_to_all(study, field, row)
                 if reason:
                     yield _place(study, field), reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study):
@@ -241,24 +234,21 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
 def not_honoured_of_labels(study: Study) -> Iterator[tuple[Place, str]]:
     """What a label says of its own connection, which no other protocol can make up for."""
     for label, changes in study.setups().items():
-        protocol = study.endpoints()[label].protocol
+        endpoint = study.endpoints()[label]
         for name in changes:
             row = FIELDS["connection"].get(name)
             if row is None:
                 continue
-            reason = _reason(study, row, [study.endpoints()[label]])
-            if not reason and protocol not in row.protocols:
-                reason = f"{protocol} has no {name}; it belongs to {' and '.join(row.protocols)}"
+            reason = _reason(study, row)
+            if not reason and not _knows(endpoint, name, row):
+                reason = f"{endpoint.protocol} has no {name}; it belongs to {' and '.join(row.protocols)}"
             if reason:
                 yield ("factors", "protocol", label, name), reason
 
 
-def _reason(study: Study, row: Row, endpoints: Collection[Endpoint]) -> str:
-    """`endpoints` are those that the field is given for."""
+def _reason(study: Study, row: Row) -> str:
     if reason := getattr(row, study.lab.name):
-        knowing_it = [each for each in endpoints if each.protocol in row.protocols]
-        if not (study.lab.hosts is not None and row.kernels and all(each.kernel for each in knowing_it)):
-            return reason
+        return reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study) and row.endpoint:
         return row.endpoint
     generators = _values(study, "generator")
@@ -266,10 +256,14 @@ def _reason(study: Study, row: Row, endpoints: Collection[Endpoint]) -> str:
 
 
 def _unknown_to_all(study: Study, field: str, row: Row) -> str:
-    protocols = {endpoint.protocol for endpoint in _endpoints(study)}
-    if not row.protocols or protocols & {*row.protocols}:
+    if not row.protocols or any(_knows(endpoint, field, row) for endpoint in _endpoints(study)):
         return ""
     return f"no protocol of this study has a {field.replace('_', ' ')}; {' and '.join(row.protocols)} do"
+
+
+def _knows(endpoint: Endpoint, field: str, row: Row) -> bool:
+    protocol = known(endpoint.protocol) if endpoint.kernel else None
+    return endpoint.protocol in row.protocols or (protocol is not None and field in protocol.kernel_options)
 
 
 def _only_endpoints(study: Study) -> bool:

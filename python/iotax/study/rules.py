@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from iotax.study.database import database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
 from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
-from iotax.study.hosts import CLIENT, Hosts
+from iotax.study.hosts import CLIENT, Cluster, Hosts
 from iotax.study.media import MediaModel, impossible
 from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
 from iotax.study.omissions import Omissions
@@ -154,9 +154,21 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
             place = _place(study, "clients")
             yield place, f"{level.value} clients, but the lab has {len(lab.initiators)} initiators"
     yield from _kernels_own(study)
+    yield from _seen_on_the_way(study, lab)
     yield from _hooks(study, lab)
     if study.design.slices is not None:
         yield ("design",), "the hosts lab runs each trial on its own; leave sessions, rounds, slice and settle out"
+
+
+def _seen_on_the_way(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
+    if not isinstance(lab.cluster, Cluster) or lab.cluster.tls is not None:
+        return
+    reason = "whoever sees the network would read the secret: over `cluster:` it takes a scheduler at tls://"
+    for name in ("chap", "dhchap"):
+        if getattr(study.connection, name) is not None:
+            yield ("connection", name), reason
+        for label in (label for label, changes in study.setups().items() if name in changes):
+            yield ("factors", "protocol", label, name), reason
 
 
 def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:

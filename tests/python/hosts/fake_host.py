@@ -74,12 +74,16 @@ exec /usr/bin/tee "$@"
     "modprobe": "",
 }  # fmt: skip
 
+DATABASES = ("etc/iscsi/nodes", "var/lib/iscsi/nodes")
+"""Debian's and Red Hat's."""
+
 
 class FakeHost:
     """Below `folder`: bin, sys, proc, home, the export of an NFS server, and `log` of what was run."""
 
     def __init__(self, folder: Path, *, uid: int = 1000) -> None:
         self.folder, self.home = folder, folder / "home"
+        self._records = str(folder / "records")
         for name in ("bin", "sys/class/nvme", "sys/block", "proc/self", "proc/sys/kernel/random", "home", "export"):
             (folder / name).mkdir(parents=True)
         for name in ("mounts", "mountstats"):
@@ -104,7 +108,7 @@ class FakeHost:
             "WAIT_S": "1",
             "FABRICS": str(self.folder / "nvme-fabrics"),
             "NVME": str(self.folder / "etc-nvme"),
-            "RECORDS": str(self.folder / "records"),
+            "RECORDS": self._records,
         }
 
     @property
@@ -186,6 +190,13 @@ esac"""
         if lun is not None:
             (self.folder / "sys" / target / f"5:0:0:{lun}/block/sdq").mkdir(parents=True)
             self.write("block/sdq/device/wwid", "naa.600a0980")
+
+    def keeps_records(self, folder: str, *, tells: bool) -> None:
+        """Where open-iscsi has its records, one of DATABASES; and whether its program names it, as a real one does."""
+        program = self.folder / "bin" / "iscsiadm"
+        named = str(self.folder / folder) if tells else f"$FAKE/{folder}"
+        program.write_text(program.read_text().replace("$FAKE/records", named))
+        self._records = " ".join(str(self.folder / each) for each in DATABASES)
 
     def nvme_names(self, nqn: str, identity: str) -> None:
         """How the host calls itself."""

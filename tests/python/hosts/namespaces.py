@@ -55,6 +55,11 @@ class Network:
             raise
 
     @property
+    def here(self) -> str:
+        """Our own address there."""
+        return f"{self._subnet}.1"
+
+    @property
     def nobody(self) -> str:
         """An address that no host has."""
         return f"{self._subnet}.250"

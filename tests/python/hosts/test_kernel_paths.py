@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,17 @@ def test_entries_of_an_earlier_boot_are_forgotten_and_take_nothing_down(host: Fa
     host.run(SCRIPT, "down")
     assert host.journal == []
     assert not any("disconnect" in line for line in host.log)
+
+
+def test_a_record_of_ours_outlives_no_boot(host: FakeHost) -> None:
+    assert up(host, ISCSI)[0].returncode == 0
+    record = host.folder / "records" / IQN
+    shutil.rmtree(host.folder / "sys/class/iscsi_session")
+    (host.folder / "proc/sys/kernel/random/boot_id").write_text("b0072d\n")
+    assert record.exists()
+    assert host.run(SCRIPT, "clean").returncode == 0
+    assert not record.exists()
+    assert host.journal == []
 
 
 def test_a_journal_that_cannot_be_written_keeps_the_path_from_coming_up(host: FakeHost) -> None:

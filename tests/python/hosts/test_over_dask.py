@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -226,6 +227,22 @@ def test_commands_of_a_host_say_how_they_ended(cluster: DaskHosts) -> None:
         assert await place.ask("kill -9 $$", "", 5.0, 100) == (None, "")
         with pytest.raises(TimeoutError):
             await place.ask("sleep 600", "", 0.1, 100)
+        await place.close()
+        await known.close()
+
+    awaited(all_of_it())
+
+
+def test_secrets_reach_a_command_before_its_document(cluster: DaskHosts) -> None:
+    known = Workers(Cluster(scheduler=cluster.address), [Host(name="h1")])
+    place = OnWorker(Host(name="h1"), known)
+    seen = r'{"event": "seen", "by": "%s", "all": %s}'
+    command = f"""sh -c 'read -r all; printf "$0" "$BY" "$all"' {shlex.quote(seen)}"""
+
+    async def all_of_it() -> None:
+        task = await place.start(command, {"task": "look"}, secrets={"BY": "a  secret"})
+        assert await task.event(10.0) == {"event": "seen", "by": "a  secret", "all": {"task": "look"}}
+        await task.end()
         await place.close()
         await known.close()
 

@@ -20,11 +20,12 @@ from iotax.study import Study
 from iotax.study.hosts import Host
 from iotax.study.rules import broken_rules
 
-from .fake_host import FakeHost
+from .fake_host import DATABASES, FakeHost
 
 SCRIPT = Path(str(resources.files("iotax.labs.hosts") / "remote" / "paths.sh"))
 NQN, IQN = "nqn.2014-08.org.example:vol", "iqn.2001-05.org.example:vol"
 NVME = f"kernel:nvme-tcp://10.0.0.5/{NQN}?ns=1&queues=2"
+FC_NVME = f"kernel:fc-nvme://50060e8012345678/{NQN}?ns=1"
 ISCSI = f"kernel:iscsi://10.0.0.5/{IQN}/2"
 KEY, OTHER_KEY = f"DHHC-1:00:{'k' * 48}:", f"DHHC-1:01:{'o' * 48}:"
 CHAP = {"chap": {"user": "joe", "secret_env": "JOE", "mutual": {"user": "array", "secret_env": "ARRAY"}}}
@@ -85,6 +86,27 @@ def test_chap_stands_in_the_record_of_the_path_and_goes_with_it(host: FakeHost) 
     assert not record.exists()
 
 
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize(("kept", "other"), [DATABASES, DATABASES[::-1]])
+def test_chap_stands_where_the_hosts_open_iscsi_looks_and_is_gone_after_a_crash_too(
+    host: FakeHost, kept: str, other: str, tells: bool
+) -> None:
+    host.keeps_records(kept, tells=tells)
+    # An earlier open-iscsi left its folder.
+    stale = host.folder / other / IQN
+    stale.mkdir(parents=True)
+    assert up(host, ISCSI, CHAP).returncode == 0
+    record = host.folder / kept / IQN / "10.0.0.5,3260"
+    assert "password = a-secret-of-joe # x" in record.read_text()
+    assert not any(secret in each.read_text() for each in stale.iterdir() for secret in SECRETS.values())
+    # Whoever brought it up is gone: the next one finds it in the journal.
+    assert len(host.journal) == 1
+    assert host.run(SCRIPT, "clean").stdout == f"DOWN iscsi {IQN}\n"
+    assert not record.parent.exists()
+    assert host.journal == []
+    assert not (host.folder / "sys/class/iscsi_session/session3").exists()
+
+
 def test_chap_beside_a_record_of_somebody_else_is_refused(host: FakeHost) -> None:
     (host.folder / "records" / IQN).mkdir(parents=True)
     done = up(host, ISCSI, CHAP)
@@ -112,6 +134,27 @@ def test_nvme_secrets_go_to_the_kernels_own_file_and_the_path_comes_down(host: F
     )
     assert "DEVICE=/dev/nvme7n1" in done.stdout
     assert host.run(SCRIPT, "down").stdout == f"DOWN nvme-tcp {NQN}\n"
+    assert host.journal == []
+
+
+def test_nvme_secrets_go_over_fibre_channel_as_over_tcp(host: FakeHost) -> None:
+    host.nvme_names("nqn.2014-08.org.example:host", "4c4c4544")
+    # Before the commands of this host answer for its sysfs, `tee` does for the kernel.
+    connects = (host.folder / "bin" / "tee").read_text()
+    host.fibre_channel("50060e8012345678", 7)
+    (host.folder / "bin" / "tee").write_text(connects)
+    for place, name in {"fc_remote_ports/rport-5:0-0": "0x5006", "fc_host/host5": "0x2000"}.items():
+        host.write(f"class/{place}/node_name", name)
+    host.write("class/fc_host/host5/port_name", "0x1000")
+    done = up(host, FC_NVME, DHCHAP)
+    assert done.returncode == 0, done.stderr
+    hidden(host, done)
+    assert (host.folder / "nvme-fabrics").read_text() == (
+        f"transport=fc,traddr=nn-0x5006:pn-0x50060e8012345678,host_traddr=nn-0x2000:pn-0x1000,nqn={NQN},"
+        f"hostnqn=nqn.2014-08.org.example:host,hostid=4c4c4544,dhchap_secret={KEY},dhchap_ctrl_secret={OTHER_KEY}"
+    )
+    assert not any(line.startswith("nvme connect -t") for line in host.log)
+    assert host.run(SCRIPT, "down").stdout == f"DOWN fc-nvme {NQN}\n"
     assert host.journal == []
 
 
@@ -195,8 +238,26 @@ def test_a_missing_secret_names_host_and_endpoint(monkeypatch: pytest.MonkeyPatc
         asyncio.run(Paths(Binary(tmp_path / "engine")).up(Told(), ISCSI, settings))
 
 
-@pytest.mark.parametrize(("uri", "allowed"), [(ISCSI, True), (ISCSI.removeprefix("kernel:"), False)])
-def test_secrets_are_carried_for_paths_of_the_kernel_alone(uri: str, allowed: bool) -> None:
-    found = [reason for place, reason in broken_rules(study(uri, CHAP)) if place == ("connection", "chap")]
-    assert bool(found) != allowed
-    assert all("only for paths of its hosts' kernels" in reason for reason in found)
+TLS = {"ca": "ca.pem", "cert": "me.pem", "key": "key.pem"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "connection", "cluster", "said"),
+    [
+        (ISCSI, CHAP, None, ""),
+        (ISCSI.removeprefix("kernel:"), CHAP, None, ""),
+        (ISCSI, CHAP, {"scheduler": "tls://10.0.0.1:8786", "tls": TLS}, ""),
+        (ISCSI, CHAP, {"scheduler": "tcp://10.0.0.1:8786"}, "whoever sees the network would read the secret"),
+        (FC_NVME, DHCHAP, None, ""),
+        (FC_NVME, CHAP, None, "no protocol of this study has a chap"),
+        # The engine's own frames have no login of that kind.
+        ("fc-nvme://10.0.0.5/2100000000000001/nqn.x?ns=1", DHCHAP, None, "no protocol of this study has a dhchap"),
+    ],
+)
+def test_secrets_go_where_they_mean_something_and_nobody_reads_them(
+    uri: str, connection: dict[str, Any], cluster: Any, said: str
+) -> None:
+    lab = {"hosts": {"initiators": ["h1"]} | ({"cluster": cluster} if cluster else {})}
+    found = [reason for place, reason in broken_rules(study(uri, connection, lab)) if place[0] == "connection"]
+    assert all(said in reason for reason in found)
+    assert bool(found) == bool(said)

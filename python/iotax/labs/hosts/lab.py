@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
 from iotax.labs.hosts.reach import Reach
+from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
 from iotax.labs.hosts.volumes import Reached, Volumes
 from iotax.labs.load import SAMPLE_NS, Permission, of_client, run_document
@@ -199,7 +201,7 @@ class HostsLab(Lab):
         progress(Step(f"{trial.id} on {counted(len(places), 'host')}"))
         seed = trial_seed(self.study, trial)
         jobs = [
-            Job(place, each.program, self._load(settings, each, index, seed))
+            self._load_job(place, settings, each, index, seed)
             for index, (place, each) in enumerate(zip(places, reached, strict=True))
         ]
         for index, place in enumerate(self._targets):
@@ -341,6 +343,14 @@ class HostsLab(Lab):
             raise
         endpoints = {portal["protocol"]: portal["endpoint"] for portal in ready["portals"]}
         return _Serving(agent, volume, polling, ready["pid"], endpoints)
+
+    def _load_job(self, place: HostPlace, settings: Settings, reached: Reached, index: int, seed: int) -> Job:
+        """Raises TrialFailed."""
+        try:
+            document, secrets = handed_over(place.name, self._load(settings, reached, index, seed))
+        except HostFault as fault:
+            raise _failed(fault) from fault
+        return Job(place, reached.program, document, start=functools.partial(place.start, secrets=secrets))
 
     def _load(self, settings: Settings, reached: Reached, index: int, seed: int) -> dict[str, Any]:
         own = CLIENT in settings.endpoint.uri

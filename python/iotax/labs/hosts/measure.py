@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -40,6 +40,8 @@ class Job:
     load: dict[str, Any] | None = None
     """The engine's `run` task; a host without any is observed only."""
     watch_pids: Mapping[str, int] | None = None
+    start: Callable[[str, Event], Awaitable[Task]] | None = None
+    """As the place's own, for a load that takes more than its document."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
         "start": "told",
         "observe": {"watch_pids": _watched(job)},
     } | ({"lease_ns": LEASE_NS} if job.place.leased else {})
-    agent = await job.place.start(f"{job.program} session", document)
+    agent = await (job.start or job.place.start)(f"{job.program} session", document)
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)

@@ -1,14 +1,17 @@
-"""Secrets that go to a host's kernel with the path that needs them: by standard input, never in an argument."""
+"""Secrets that go to a host: to its kernel or to the engine there, by standard input, never in an argument."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from iotax.places import HostFault
 from iotax.study import Settings
 from iotax.study.connection import DhSecret, Secret
-from iotax.study.kernel_path import kernel_path
+from iotax.study.kernel_path import NVME, kernel_path
 
 _CHAP_CHARACTERS_MIN = 12
 """RFC 7143 §12.1.4: 96 bits."""
@@ -29,7 +32,7 @@ def carried(uri: str, settings: Settings) -> str:
         if chap.mutual is not None:
             found |= {"mutual_user": chap.mutual.user, "mutual_secret": _chap(chap.mutual, "chap.mutual")}
             _differ(found["chap_secret"], found["mutual_secret"], "chap")
-    elif kind == "nvme-tcp" and (dhchap := connection.dhchap) is not None:
+    elif kind in NVME and (dhchap := connection.dhchap) is not None:
         if dhchap.hash or dhchap.dh_group:
             raise NoSecret("dhchap: the kernel agrees on hash and group itself; leave `hash` and `dh_group` out")
         found = {"dhchap_secret": _dhchap(dhchap, "dhchap")}
@@ -42,15 +45,43 @@ def carried(uri: str, settings: Settings) -> str:
     return "".join(f"{name}={value}\n" for name, value in found.items())
 
 
+def handed_over(host: str, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """A task of the engine's for a host, whose options name variables where they named our own files and variables, and
+    these variables with the secrets. Raises HostFault."""
+    try:
+        options, secrets = _by_variables(document["options"])
+    except NoSecret as error:
+        raise HostFault(host, f"{document['endpoint']}: {error}", "usage") from error
+    return {**document, "options": options}, secrets
+
+
+def _by_variables(options: Mapping[str, Any], place: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """All that stands nested in options are credentials (`chap.mutual`). Raises NoSecret."""
+    named = {name: value for name, value in options.items() if name not in ("secret_file", "secret_env")}
+    found: dict[str, str] = {}
+    if place:
+        secret = _read(options.get("secret_file"), options.get("secret_env"), place)
+        if not secret.isprintable():
+            raise NoSecret(f"{place}: it holds what is no character of a line")
+        variable = f"IOTAX_{place.upper().replace('.', '_')}"
+        found[variable] = secret
+        named["secret_env"] = variable
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            named[name], more = _by_variables(value, f"{place}.{name}".strip("."))
+            found |= more
+    return named, found
+
+
 def _chap(asked: Secret, place: str) -> str:
-    secret = _read(asked, place)
+    secret = _read(asked.secret_file, asked.secret_env, place)
     if len(secret) < _CHAP_CHARACTERS_MIN:
         raise NoSecret(f"{place}: a CHAP secret has at least {_CHAP_CHARACTERS_MIN} characters")
     return secret
 
 
 def _dhchap(asked: DhSecret, place: str) -> str:
-    secret = _read(asked, place)
+    secret = _read(asked.secret_file, asked.secret_env, place)
     if _DHCHAP.fullmatch(secret) is None:
         raise NoSecret(f"{place}: it is not of the form `DHHC-1:…:` (nvme gen-dhchap-key writes one)")
     return secret
@@ -62,8 +93,7 @@ def _differ(one: str, other: str, place: str) -> None:
         raise NoSecret(f"{place}: both directions have the same secret")
 
 
-def _read(asked: Secret | DhSecret, place: str) -> str:
-    file, variable = asked.secret_file, asked.secret_env
+def _read(file: str | None, variable: str | None, place: str) -> str:
     if (file is None) == (variable is None):
         raise NoSecret(f"{place}: it needs either `secret_file` or `secret_env`")
     if variable is not None:

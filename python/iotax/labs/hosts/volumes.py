@@ -13,6 +13,7 @@ from iotax.labs.base import CheckItem, Progress, Step, Worked
 from iotax.labs.conditioning import overwriting, worked
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
+from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import COMMANDS, Asked
 from iotax.labs.load import Checked, Permission, options, run_document, zone_bytes
 from iotax.places import Binary, HostFault
@@ -64,7 +65,7 @@ class Volumes:
                 kind, told = kernel_path(expanded(each.endpoint.uri, 0)).kind, given(each.topology)
                 commands |= {"ip": None} if "mtu" in told else {}
                 # Secrets go where they are used by its standard input.
-                if (each.connection.chap and kind == "iscsi") or (each.connection.dhchap and kind == "nvme-tcp"):
+                if (each.connection.chap and kind == "iscsi") or (each.connection.dhchap and kind in NVME):
                     commands["tee"] = None
                 commands |= {"tee" if kind in NVME else "dmsetup": None} if told.get("path_policy") else {}
         peers = [path.address for path in paths if path.address]
@@ -240,7 +241,8 @@ class Volumes:
         """The event that ends a task of one host. Any line puts the deadline off: a scan may take long."""
         await place.install(self._binary)
         last = {"check": "checked", "fill": "filled", "run": "result"}[document["task"]]
-        agent = await place.start(f"{program} load", document)
+        given, secrets = handed_over(place.name, document)
+        agent = await place.start(f"{program} load", given, secrets=secrets)
         try:
             while (event := await agent.event(_ANSWER_S))["event"] != last:
                 pass

@@ -19,7 +19,7 @@ JOURNAL=$FOLDER/path-$(uname -n)-$BOOT
 WAIT_S=${WAIT_S:-20}
 FABRICS=${FABRICS:-/dev/nvme-fabrics}
 NVME=${NVME:-/etc/nvme}
-# Where open-iscsi keeps its records, by distribution.
+# Where open-iscsi keeps its records, by distribution: Debian's, Red Hat's.
 RECORDS=${RECORDS:-/etc/iscsi/nodes /var/lib/iscsi/nodes}
 
 die() { echo "$*" >&2; exit 1; }
@@ -194,7 +194,7 @@ up_nvme() {
     [ -z "$MTU" ] || mtu_up "$1"
     [ -e "$FABRICS" ] || root "loading nvme-tcp" modprobe nvme-tcp
     for _portal in "$1" $(echo "$PORTALS" | tr , ' '); do
-        [ -z "$DHCHAP_SECRET" ] || { nvme_proven "$_portal" "$2" "$3" "$5" "$6" "$7" && continue; }
+        [ -z "$DHCHAP_SECRET" ] || { nvme_proven "transport=tcp,traddr=$_portal,trsvcid=$2" "$3" "$_portal" "$5" "$6" "$7" && continue; }
         root "connecting $3 at $_portal" nvme connect -t tcp -a "$_portal" -s "$2" -n "$3" ${5:+-i "$5"} ${6:+--hdr-digest} ${7:+--data-digest}
     done
     nvme_shown "$3" "$4"
@@ -203,14 +203,15 @@ up_nvme() {
     fact data_digest "${7:+on}"
 }
 
-# nvme_proven ADDRESS PORT NQN QUEUES HEADER_DIGEST DATA_DIGEST: connects with DH-HMAC-CHAP, by what nvme-cli writes too
+# nvme_proven WAY NQN ADDRESS QUEUES HEADER_DIGEST DATA_DIGEST: connects with DH-HMAC-CHAP, by what nvme-cli writes too; WAY are
+# the kernel's own options of the transport
 nvme_proven() {
     _own=$(content "$NVME/hostnqn")
     [ -n "$_own" ] || die "missing a controller knows the secret of a host by its NQN, and $NVME/hostnqn has none (nvme gen-hostnqn)"
     _id=$(content "$NVME/hostid")
     HIDDEN=1
-    printf '%s' "transport=tcp,traddr=$1,trsvcid=$2,nqn=$3,hostnqn=$_own${_id:+,hostid=$_id}${4:+,nr_io_queues=$4}${5:+,hdr_digest}${6:+,data_digest},dhchap_secret=$DHCHAP_SECRET${DHCHAP_CTRL_SECRET:+,dhchap_ctrl_secret=$DHCHAP_CTRL_SECRET}" |
-        (root "connecting $3 at $1 with dhchap" tee "$FABRICS") || exit 1
+    printf '%s' "$1,nqn=$2,hostnqn=$_own${_id:+,hostid=$_id}${4:+,nr_io_queues=$4}${5:+,hdr_digest}${6:+,data_digest},dhchap_secret=$DHCHAP_SECRET${DHCHAP_CTRL_SECRET:+,dhchap_ctrl_secret=$DHCHAP_CTRL_SECRET}" |
+        (root "connecting $2 at $3 with dhchap" tee "$FABRICS") || exit 1
     HIDDEN=
 }
 
@@ -265,6 +266,15 @@ has_disk() { iscsi_disk "$@" >/dev/null; }
 # iscsi_set IQN PORTAL NAME VALUE
 iscsi_set() { root "setting $3" iscsiadm -m node -T "$1" -p "$2" -o update -n "$3" -v "$4"; }
 
+# records: the folder that this host's iscsiadm was built for; where it does not tell, all that it could be. Another one may hold
+# what an earlier iscsiadm left, and what is written there nobody would take away.
+records() {
+    for _root in $RECORDS; do
+        ! grep -qaF "$_root" "$(command -v iscsiadm)" 2>/dev/null || { echo "$_root"; return; }
+    done
+    echo "$RECORDS"
+}
+
 # iscsi_proven IQN PORTAL: CHAP in a record of ours. Its names by iscsiadm, its secrets by the record's file, which root alone
 # reads, and which goes with the record.
 iscsi_proven() {
@@ -273,18 +283,22 @@ iscsi_proven() {
     [ -z "$MUTUAL_USER" ] || iscsi_set "$1" "$2" node.session.auth.username_in "$MUTUAL_USER"
     _file=$(echo "$1/${2%:*},${2##*:}" | tr -d '[]')
     HIDDEN=1
-    for _records in $RECORDS; do
+    for _records in $(records); do
         # Only where the record is, there is its folder.
         { printf '%s\n' "node.session.auth.password = $CHAP_SECRET"
           [ -z "$MUTUAL_SECRET" ] || printf '%s\n' "node.session.auth.password_in = $MUTUAL_SECRET"; } |
-            (root "" tee -a "$_records/$_file") 2>/dev/null && break
+            (root "" tee -a "$_records/$_file") 2>/dev/null || continue
+        ! has_password "$1" "$2" || { HIDDEN=; return 0; }
+        # It was another one's that nobody reads any more: the secret stays in none.
+        (root "" tee "$_records/$_file") </dev/null 2>/dev/null
     done
     HIDDEN=
-    root "reading the record of $1" iscsiadm -m node -T "$1" -p "$2"
-    case "$_said" in
-    *"node.session.auth.password = *"*) ;;
-    *) die "missing the record of $1 is not to be found as a file below $RECORDS, or sudo refuses tee" ;;
-    esac
+    die "missing the record of $1 is not to be found as a file below $RECORDS, or sudo refuses tee"
+}
+
+# has_password IQN PORTAL: whether iscsiadm sees a secret in its record.
+has_password() {
+    (HIDDEN=; root "" iscsiadm -m node -T "$1" -p "$2" && echo "$_said") 2>/dev/null | grep -q "node.session.auth.password = [*]"
 }
 
 # up_iscsi ADDRESS PORT IQN LUN HEADER_DIGEST DATA_DIGEST: digests as open-iscsi writes them (CRC32C), or nothing
@@ -344,6 +358,11 @@ down_iscsi() {
         no_session "$1" || root "logging out of $1" iscsiadm -m node -T "$1" -p "$_each" --logout
     done
     until_true no_session "$1" || die "in_use $1 stays logged in"
+    forget_iscsi "$@"
+}
+
+# forget_iscsi IQN PORTALS OWNER: the records, with their secrets.
+forget_iscsi() {
     for _each in $2; do
         [ "$3" = theirs ] || ! (root "" iscsiadm -m node -T "$1" -p "$_each") >/dev/null 2>&1 ||
             root "forgetting $1" iscsiadm -m node -T "$1" -p "$_each" -o delete
@@ -464,11 +483,13 @@ up_fc_nvme() {
     _ports=$(fc_ports "$1")
     [ -n "$_ports" ] || die "not_found no port of this host sees $1: zoning, cabling or the target's port"
     note fc-nvme "$2"
-    [ -e /dev/nvme-fabrics ] || root "loading nvme-fc" modprobe nvme-fc
+    [ -e "$FABRICS" ] || root "loading nvme-fc" modprobe nvme-fc
     for _port in $_ports; do
         _number=${_port#rport-}
-        root "connecting $2 at $1" nvme connect -t fc -a "$(fc_name "$SYSFS/class/fc_remote_ports/$_port")" \
-            -w "$(fc_name "$SYSFS/class/fc_host/host${_number%%:*}")" -n "$2" ${4:+-i "$4"}
+        _there=$(fc_name "$SYSFS/class/fc_remote_ports/$_port")
+        _here=$(fc_name "$SYSFS/class/fc_host/host${_number%%:*}")
+        if [ -n "$DHCHAP_SECRET" ]; then nvme_proven "transport=fc,traddr=$_there,host_traddr=$_here" "$2" "$1" "$4"
+        else root "connecting $2 at $1" nvme connect -t fc -a "$_there" -w "$_here" -n "$2" ${4:+-i "$4"}; fi
         fact "link_speed_host${_number%%:*}" "$(content "$SYSFS/class/fc_host/host${_number%%:*}/speed")"
     done
     nvme_shown "$2" "$3"
@@ -502,10 +523,20 @@ put_all_back() {
     done <"$JOURNAL"
 }
 
+# earlier JOURNAL: of an earlier boot nothing is left but the entry, and what open-iscsi has on disk.
+earlier() {
+    { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$1"
+    if [ "$_kind" = iscsi ]; then
+        # Somebody may have logged in by it since.
+        no_session "$_first" || return 0
+        forget_iscsi "$_first" "$_second" "$_third"
+    fi
+    rm -f "$1"
+}
+
 down() {
-    # Of an earlier boot nothing is left but the entry.
     for _old in "$FOLDER/path-$(uname -n)-"*; do
-        [ "$_old" = "$JOURNAL" ] || rm -f "$_old"
+        [ "$_old" = "$JOURNAL" ] || [ ! -f "$_old" ] || earlier "$_old"
     done
     [ -f "$JOURNAL" ] || return 0
     { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$JOURNAL"
