@@ -86,3 +86,15 @@ def what_if(
     from iotax.labs.sim.what_if import Change
 
     command.what_if(study, Change(hosts, link, mtu, media), document)
+
+
+@sim.command(cls=JsonCommand)
+def sensitivity(study: StudyName, document: JsonFile = None) -> None:
+    """Show how a simulated study's ratios stand when what it assumes is half as large, and half as large again.
+
+    Costs, media and the links' delay, one after another; where the study has published figures, also how many are
+    met. Simulates each treatment once for each of them; keeps nothing.
+    """
+    from iotax.cli import sim_sensitivity as command
+
+    command.sensitivity(study, document)

@@ -5,10 +5,10 @@ The same study and seed give the same figures on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
@@ -36,12 +36,17 @@ _HOSTS = {
 }
 
 
+CostsOf: TypeAlias = Callable[[Study, str, Trial], Mapping[str, Mapping[str, int]]]
+"""Study, protocol, trial → side → what its threads cost."""
+
+
 class SimLab(Lab):
     """Needs nothing but the engine."""
 
-    def __init__(self, study: Study, program: Path) -> None:
+    def __init__(self, study: Study, program: Path, costs_of: CostsOf = trial_costs) -> None:
         assert study.lab.sim is not None, "a study of this lab"
         self._study, self._spec, self._program = study, study.lab.sim, program
+        self._costs_of = costs_of
         self._beside: SideBySide | None = None
 
     def check(self) -> list[CheckItem]:
@@ -77,7 +82,7 @@ class SimLab(Lab):
 
     def _simulated(self, trial: Trial, progress: Progress, begun: Begun = lambda _: None) -> Outcome:
         settings = self._study.settings(trial.treatment)
-        costs = trial_costs(self._study, settings.endpoint.protocol, trial)
+        costs = self._costs_of(self._study, settings.endpoint.protocol, trial)
         document = simulate_document(self._study, settings, trial_seed(self._study, trial), costs)
         outcome = simulate(self._program, document, progress, begun)
         if outcome.result.verify is not None and outcome.result.verify.wrong_blocks:

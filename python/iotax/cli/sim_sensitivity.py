@@ -1,0 +1,231 @@
+"""`iotax sim sensitivity`: how a simulated study's answers stand when what it assumes is smaller or larger."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from iotax.analysis import StudyData, Summary, summarise
+from iotax.analysis.estimate import Estimate
+from iotax.analysis.published import Beside, beside_published
+from iotax.analysis.responses import Response
+from iotax.cli.console import console, say
+from iotax.cli.document import STDOUT, judged, write_document
+from iotax.cli.exits import Exit, leave
+from iotax.cli.loading import load
+from iotax.design import plan
+from iotax.engine import EngineError, find_engine
+from iotax.labs.base import TrialFailed
+from iotax.labs.sim.assumptions import Assumption, assumptions
+from iotax.labs.sim.lab import SimLab
+from iotax.study import Study
+from iotax.study.sim import Sim
+from iotax.trial import Attempt, Trial
+from iotax.wording import SIMULATED
+
+_LESS, _MORE = 0.5, 1.5
+
+_Ratios: TypeAlias = Mapping[tuple[Response, str], float]
+"""Response, treatment → the ratio to its baseline, in percent."""
+
+
+@dataclass(frozen=True)
+class _World:
+    """What a study says in one world."""
+
+    ratios: _Ratios
+    met: int
+    """Of the published figures that can be answered."""
+    published: int
+
+
+@dataclass(frozen=True)
+class _Row:
+    assumption: Assumption
+    less: _World
+    more: _World
+
+    def farthest(self, now: _World) -> tuple[Response, str] | None:
+        """The ratio that moves most; None where none moves by half a percent."""
+
+        def moved(key: tuple[Response, str]) -> float:
+            return max(abs(world.ratios.get(key, now.ratios[key]) / now.ratios[key] - 1) for world in self.both)
+
+        found = max(now.ratios, key=moved, default=None)
+        return found if found is not None and moved(found) >= _SEEN else None
+
+    @property
+    def both(self) -> tuple[_World, _World]:
+        return self.less, self.more
+
+
+_SEEN = 0.005
+
+
+def sensitivity(name: str, document: Path | None) -> None:
+    judged(document, Path(name))
+    study, _ = load(name)
+    if reason := _reason_against(study):
+        leave(Exit.USAGE, reason)
+    # Replicates differ by their seeds alone where costs are not drawn.
+    study = study.model_copy(update={"design": study.design.model_copy(update={"replicates": 1, "stop": None})})
+    if document != STDOUT:
+        sys.stdout.write(f"{study.name}: {study.question}\n")
+        sys.stdout.flush()
+    asked = assumptions(study)
+    count = 1 + 2 * len(asked)
+    try:
+        program = find_engine()
+        _tell(1, count, "as it is")
+        now = _world(study, program, Assumption("", ""), 1)
+        rows = []
+        for number, each in enumerate(asked):
+            worlds = []
+            for at, times in enumerate((_LESS, _MORE)):
+                _tell(2 + 2 * number + at, count, f"{each.name} ×{times:g}")
+                worlds.append(_world(study, program, each, times))
+            rows.append(_Row(each, *worlds))
+    except (EngineError, TrialFailed) as error:
+        leave(Exit.LAB, f"a treatment could not be simulated: {error}")
+    if document != STDOUT:
+        _print(now, rows)
+    if document is not None:
+        write_document(document, _document(study, now, rows), Path(name))
+
+
+def _reason_against(study: Study) -> str:
+    if study.lab.sim is None:
+        return f"{study.name} runs in the {study.lab.name} lab; sensitivity is of studies with `lab: sim`"
+    if study.search is not None:
+        return f"{study.name} searches for a load; sensitivity is of a study whose loads are given"
+    return ""
+
+
+def _tell(number: int, count: int, what: str) -> None:
+    typer.echo(f"{number}/{count} {what}", err=True)
+
+
+def _world(study: Study, program: Path, assumption: Assumption, times: float) -> _World:
+    """Every treatment once, where what is assumed is so many times as large. Raises EngineError, TrialFailed."""
+
+    def costs_of(changed: Study, protocol: str, trial: Trial) -> dict[str, dict[str, int]]:
+        return assumption.of_costs(changed.settings(trial.treatment).sim or Sim(), protocol, times)
+
+    changed = assumption.in_study(study, times)
+    planned = plan(changed)
+    lab = SimLab(changed, program, costs_of)
+    attempts = []
+    try:
+        lab.expect(planned.trials)
+        for trial in planned.trials:
+            result = lab.run(trial, lambda _: None).result
+            attempts.append(
+                Attempt(
+                    trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=0, result=result
+                )
+            )
+    finally:
+        lab.close()
+    summary = summarise(StudyData(changed, attempts, planned.trials, environment=lab.environment()))
+    figures = [each for source in beside_published(changed, summary.models) for each in source.figures]
+    known = [met for figure in figures if (met := _met(figure)) is not None]
+    return _World(_ratios(summary), sum(known), len(known))
+
+
+def _met(figure: Beside) -> bool | None:
+    """Whether the simulated value lies within the published one; None where one is missing or they compare nothing."""
+    if figure.carrier.emulated or not figure.at_equal_rates:
+        return None
+    published, found = figure.published, figure.measured
+    if published is None:
+        published, found = figure.published_absolute, figure.measured_absolute
+    return None if published is None or found is None else published[0] <= found.value <= published[1]
+
+
+def _ratios(summary: Summary) -> _Ratios:
+    grid = summary.grid
+    found = {}
+    for response in summary.responses:
+        model = summary.models[response.key]
+        for cell in grid.cells():
+            base = grid.baseline_of(cell)
+            if cell != base and cell in model and base in model:
+                contrast = model.model.contrast({cell: 1.0, base: -1.0})
+                found[response, "/".join(cell)] = 100 * Estimate.ratio(contrast).value
+    return found
+
+
+def _print(now: _World, rows: list[_Row]) -> None:
+    out = console()
+    out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = ["assumed", "as it is", "changes most", "as it is", "half", "half more"]
+    if now.published:
+        titles += ["published met", "half", "half more"]
+    for title in titles:
+        table.add_column(title)
+    for row in rows:
+        cells = [escape(row.assumption.name), row.assumption.value]
+        if (key := row.farthest(now)) is None:
+            cells += ["nothing by 0.5 %", "", "", ""]
+        else:
+            response, treatment = key
+            cells += [f"{response.title}, {escape(treatment)}", f"{now.ratios[key]:.0f}"]
+            cells += [f"{world.ratios[key]:.0f}" if key in world.ratios else "–" for world in row.both]
+        if now.published:
+            cells += [f"{world.met} of {world.published}" for world in (now, *row.both)]
+        table.add_row(*cells)
+    out.print(table)
+    for sentence in _sentences(now, rows):
+        say(sentence)
+
+
+def _sentences(now: _World, rows: list[_Row]) -> Iterator[str]:
+    yield (
+        "Each assumption is taken half as large and half as large again, the others as they are; costs of one source "
+        "change together. Changes most: of all ratios to the baseline, in percent, the one that moves farthest."
+    )
+    if now.published:
+        met = [world.met for row in rows for world in row.both]
+        yield (
+            f"Published figures met: {now.met} of {now.published} as it is, {min(met)} to {max(met)} with one "
+            "assumption changed. Met: the simulated value lies within what was published."
+        )
+    yield "One replicate of each treatment, with costs as their tables have them."
+
+
+def _document(study: Study, now: _World, rows: list[_Row]) -> dict[str, Any]:
+    return {
+        "simulated": True,
+        "study": study.name,
+        "as_it_is": _world_document(now),
+        "assumptions": [
+            {
+                "name": row.assumption.name,
+                "value": row.assumption.value,
+                "source": row.assumption.source,
+                "half": _world_document(row.less),
+                "half_more": _world_document(row.more),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _world_document(world: _World) -> dict[str, Any]:
+    return {
+        "published_met": world.met,
+        "published": world.published,
+        "ratios": [
+            {"response": response.key, "treatment": treatment, "percent": percent}
+            for (response, treatment), percent in world.ratios.items()
+        ],
+    }

@@ -1,0 +1,125 @@
+"""What a simulated study takes for granted, figure by figure, and the same study with one of them larger or smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iotax.labs.sim.costs import table_costs
+from iotax.study import Study
+from iotax.study.media import MediaModel
+from iotax.study.sim import Sim, read_costs
+from iotax.units import format_percent, format_size, show_time
+
+_FIGURES = {
+    "wake": "waking a thread",
+    "turn": "a turn",
+    "send": "a send",
+    "io": "an I/O",
+    "kib": "a KiB",
+    "segment": "a segment",
+}
+_MEDIA = {
+    "service": ("media: service time", show_time),
+    "seek": ("media: seek", show_time),
+    "rpm": ("media: turns a minute", str),
+    "cache": ("media: read cache", format_size),
+    "destage": ("media: what a write costs later", format_percent),
+}
+_DELAY = "link_delay"
+_MICROSECOND_NS = 1000
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Figures of cost tables that share a side, a kind of work and a source; or one field of the study."""
+
+    name: str
+    value: str
+    """As the study has it, for reading."""
+    source: str = ""
+    """Of a cost; empty where the study's file says the rest."""
+    costs: frozenset[tuple[str, str, str, str]] = frozenset()
+    """Table, protocol, side, figure."""
+    field: str = ""
+    """Of `media`, or `link_delay`."""
+
+    def in_study(self, study: Study, times: float) -> Study:
+        """The study with its field so many times as large."""
+        lab = study.lab.sim
+        if self.field == _DELAY:
+            delay_ns = round(study.topology.link_delay * times / _MICROSECOND_NS) * _MICROSECOND_NS
+            return study.model_copy(update={"topology": study.topology.model_copy(update={_DELAY: delay_ns})})
+        if not self.field or lab is None or lab.media is None:
+            return study
+        media = lab.media.model_copy(update={self.field: _times(lab.media, self.field, times)})
+        changed = study.lab.model_copy(update={"sim": lab.model_copy(update={"media": media})})
+        return study.model_copy(update={"lab": changed})
+
+    def of_costs(self, lab: Sim, protocol: str, times: float) -> dict[str, dict[str, int]]:
+        """Side → the costs of its threads, as the table has them but for these."""
+        return {
+            side: {
+                name: round(ns * times) if (lab.costs, protocol, side, name.removesuffix("_ns")) in self.costs else ns
+                for name, ns in figures.items()
+            }
+            for side, figures in table_costs(lab, protocol).items()
+        }
+
+
+def assumptions(study: Study) -> list[Assumption]:
+    """Those of a study of this lab: every cost that is not 0, and, unless they are factors, media and the links' delay.
+    Costs of equal source are one: they are right or wrong together."""
+    lab = study.lab.sim
+    assert lab is not None, "a study of this lab"
+    found = _cost_assumptions(study)
+    if lab.media is not None:
+        values = {name: getattr(lab.media, name) for name in _MEDIA}
+        found += [
+            Assumption(title, show(values[name]), field=name)
+            for name, (title, show) in _MEDIA.items()
+            if values[name] and name not in study.levels()
+        ]
+    if study.topology.link_delay and _DELAY not in study.levels():
+        found.append(Assumption("link: delay", show_time(study.topology.link_delay), field=_DELAY))
+    return found
+
+
+def _cost_assumptions(study: Study) -> list[Assumption]:
+    protocols = dict.fromkeys(endpoint.protocol for endpoint in study.endpoints().values())
+    tables = study.cost_tables()
+    together: dict[tuple[str, str, str], dict[tuple[str, str], int]] = {}
+    for table in tables:
+        known = read_costs(table).protocols
+        for protocol in protocols:
+            for side, costs in known[protocol].by_name().items():
+                for figure, cost in costs.figures().items():
+                    if cost.ns:
+                        together.setdefault((side, figure, cost.source), {})[table, protocol] = cost.ns
+    return [
+        Assumption(
+            _name(side, figure, of, tables),
+            _span(of),
+            source,
+            frozenset((table, protocol, side, figure) for table, protocol in of),
+        )
+        for (side, figure, source), of in together.items()
+    ]
+
+
+def _name(side: str, figure: str, of: Mapping[tuple[str, str], int], tables: list[str]) -> str:
+    """ "an I/O, target: fcp, iscsi"; with its table where others have another."""
+    found = dict.fromkeys(table for table, _ in of)
+    protocols = ", ".join(dict.fromkeys(protocol for _, protocol in of))
+    where = f" ({', '.join(found)})" if len(found) < len(tables) else ""
+    return f"{_FIGURES[figure]}, {side}: {protocols}{where}"
+
+
+def _span(of: Mapping[tuple[str, str], int]) -> str:
+    low, high = min(of.values()), max(of.values())
+    return show_time(low) if low == high else f"{show_time(low)} to {show_time(high)}"
+
+
+def _times(media: MediaModel, name: str, times: float) -> float:
+    value = getattr(media, name) * times
+    return min(100.0, value) if name == "destage" else max(1, round(value))
