@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from iotax.engine import EngineError
+from iotax.places.fits import Needs, needs_of
 
 COMMAND_S = 20.0
 """How long a short command may take."""
@@ -45,6 +46,11 @@ class Binary:
     @functools.cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    @functools.cached_property
+    def needs(self) -> Needs:
+        """Of the system that is to run it."""
+        return needs_of(self.path)
 
     @property
     def remote(self) -> str:

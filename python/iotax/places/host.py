@@ -56,6 +56,7 @@ class HostPlace(Place):
         part = f"{binary.remote}.{token_hex(8)}"
         there = f"test -x {binary.remote} && sha256sum {binary.remote} || true"
         if not (await self.run(there)).startswith(binary.digest):
+            await self._fits(binary)
             await self.run(f"mkdir -p {FOLDER} && chmod 700 {FOLDER}")
             try:
                 await self._put(binary, part)
@@ -69,11 +70,23 @@ class HostPlace(Place):
                 await self.run(f"rm -f {part}")
                 raise HostFault(self.name, "the engine was copied and differs there", "io")
             await self.run(f"chmod 700 {part} && mv {part} {binary.remote}")
-        said = await self.run(f"{binary.remote} --version")
+        try:
+            said = await self.run(f"{binary.remote} --version")
+        except HostFault as fault:
+            if fault.kind != "io":
+                raise
+            # Homes may be shared by hosts with other processors or libraries.
+            await self._fits(binary)
+            said = fault.message
         if not said.startswith("iotax-engine"):
             raise HostFault(self.name, f"the copied engine does not run there: {said.strip()}", "missing")
         self._installed = binary.digest
         return binary.remote
+
+    async def _fits(self, binary: Binary) -> None:
+        """Raises HostFault where the engine cannot run there."""
+        if obstacle := binary.needs.obstacle(await self.run(binary.needs.question)):
+            raise HostFault(self.name, obstacle, "missing")
 
     @abstractmethod
     async def start(

@@ -1,0 +1,123 @@
+"""Studies over workers that Dask's own SSHCluster started: real SSH to hosts in network namespaces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_for
+from iotax.design import plan as make_plan
+from iotax.labs.base import TrialFailed
+from iotax.notebook import Notebook
+from iotax.study.read import read_study
+
+pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
+pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+
+from iotax.labs.hosts.lab import HostsLab
+
+from .namespaces import Network
+
+HOSTS = 3
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "hosts.md"
+STUDY = """\
+name: clients
+question: Does it scale?
+lab:
+  hosts:
+    cluster: {{scheduler: "{scheduler}"}}
+    initiators: [{{name: h1, address: {h1}}}, {{name: h2, address: {h2}}}]
+    targets: [{{name: h3, address: {h3}}}]
+volume: {{size: 32MiB}}
+factors: {{protocol: [iscsi, nvme-tcp]}}
+load: {{outstanding: 4, read: 75%, warmup: 100ms, runtime: {runtime}}}
+design: {{replicates: 1}}
+baseline: {{protocol: iscsi}}
+"""
+
+
+class Started:
+    """The program of the guide, with the addresses of the network."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        text = GUIDE.read_text()
+        begin = text.index("```python\nfrom dask.distributed import SSHCluster")
+        program = text[begin:].partition("```python\n")[2].partition("```")[0]
+        for number in (1, 2, 3):
+            program = program.replace(f"10.0.0.1{number}", network.address(f"h{number}"))
+        environment = {**os.environ, "HOME": str(network.folder / "home")}
+        environment.pop("SSH_AUTH_SOCK", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.scheduler = self.process.stdout.readline().strip()
+        assert self.scheduler.startswith("tcp://"), self.process.communicate()
+
+    def study(self, runtime: str = "500ms") -> str:
+        addresses = {name: self.network.address(name) for name in self.network.names}
+        return STUDY.format(scheduler=self.scheduler, runtime=runtime, **addresses)
+
+    def close(self) -> None:
+        self.process.communicate("\n")
+
+
+@pytest.fixture(scope="module")
+def started(network: Network) -> Iterator[Started]:
+    made = Started(network)
+    yield made
+    made.close()
+    for name in network.names:
+        wait_for(lambda name=name: not network.processes(name, "dask_spec"), f"Dask on {name} to end")
+
+
+def test_a_study_runs_over_the_workers_that_sshcluster_started(
+    started: Started, real_engine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "clients.yaml").write_text(started.study())
+    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax"]
+    environment = {**os.environ, "IOTAX_ENGINE": str(real_engine)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Notebook(tmp_path / "clients.iotax") as notebook:
+        attempts = notebook.attempts()
+        assert [each.status for each in attempts] == ["done"] * 2
+        for each in attempts:
+            assert each.result is not None
+            assert [client.host for client in each.result.clients] == ["h1", "h2"]
+    for name in started.network.names:
+        # In the homes of their own logins, by the hosts' own workers.
+        [copied] = (started.network.home(name) / ".cache" / "iotax").iterdir()
+        assert copied.name.startswith("engine-")
+        assert not started.network.processes(name, "engine-")
+
+
+def test_a_killed_worker_of_sshcluster_fails_the_attempt_by_its_hosts_name(started: Started, real_engine: Path) -> None:
+    study = read_study("clients", started.study("60s"), Path())
+    lab = HostsLab(study, make_plan(study), real_engine)
+    network = started.network
+    try:
+        lab.prepare(lambda _: None)
+
+        def kill(_: object) -> None:
+            if network.processes("h2", "session"):
+                network.kill("h2", "dask_spec", signal.SIGKILL)
+
+        with pytest.raises(TrialFailed, match=r"^h2: "):
+            lab.run(make_plan(study).trials[0], kill)
+    finally:
+        lab.close()
+    for name in network.names:
+        wait_for(lambda name=name: not network.processes(name, "engine-"), f"engines on {name} to end")
