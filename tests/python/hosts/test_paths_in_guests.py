@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import json
 import shlex
 from collections.abc import Iterator
@@ -62,7 +63,8 @@ def guests() -> Iterator[Guests]:
         written = {"/run/paths.sh": script, "/usr/bin/nvme": NVME.encode(), "/run/bin/mount": MOUNT.encode()}
         running["initiator"].run("mkdir -p /run/bin")
         for path, data in written.items():
-            running["initiator"].run(f"echo {base64.b64encode(data).decode()} | base64 -d >{path}; chmod 755 {path}")
+            packed = base64.b64encode(gzip.compress(data)).decode()
+            running["initiator"].run(f"echo {packed} | base64 -d | gunzip >{path}; chmod 755 {path}")
         running["initiator"].run(
             "net_up 2; load nvme_tcp iscsi_tcp nfsv3 nfsv4; . /lab/iscsi_common.sh; iscsid_with </dev/null"
         )

@@ -1,9 +1,16 @@
 # What the steps share. A step that fails says why on standard error and adds the kernel's latest words.
-STORAGE=10.0.0.1
 NQN=nqn.2026-11.io.iotax:kernel
 IQN=iqn.2026-11.io.iotax:kernel
 VOLUME=/volume/data
 CONFIG=/sys/kernel/config
+
+# own_names: of several clients, each has a link and names of its own. CLIENT may be said after this file was read.
+own_names() {
+    STORAGE=10.0.${CLIENT:-0}.1
+    INITIATOR_IQN=iqn.2026-11.io.iotax:initiator$CLIENT
+    HOST_ID=6f746178-0000-4000-8000-00000000000$((${CLIENT:-0} + 1))
+}
+own_names
 
 . /lab/net.sh
 . /lab/facts.sh
@@ -32,10 +39,7 @@ until_true() {
 # target functions of its own.
 step() {
     PROTOCOL=$1
-    # Of several clients, each has a link and names of its own.
-    STORAGE=10.0.${CLIENT:-0}.1
-    INITIATOR_IQN=iqn.2026-11.io.iotax:initiator$CLIENT
-    HOST_ID=6f746178-0000-4000-8000-00000000000$((${CLIENT:-0} + 1))
+    own_names
     . "/lab/protocols/$1.sh"
     [ -z "$SERVER" ] || . "/lab/servers/$SERVER.sh"
     "$2"
