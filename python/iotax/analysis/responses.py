@@ -147,6 +147,41 @@ def cpu_ns(result: TrialResult, part: CpuPart) -> int | None:
     return initiator + (target or 0) + (within.net_ns if within else 0)
 
 
+def generator_ns(result: TrialResult) -> int | None:
+    """What the load process spent in user space, where the path runs in a kernel whose machine was read whole; None
+    elsewhere."""
+    whole, process = result.cpu.part("both") or result.cpu_initiator, result.cpu.part("initiator", "process")
+    if whole is None or whole.layer == "process" or process is None:
+        return None
+    return process.user_ns
+
+
+def _guest_ns(result: TrialResult) -> int | None:
+    initiator = result.cpu.part("initiator", "guest")
+    return None if initiator is None else initiator.net_ns
+
+
+def _initiator_kernel_ns(result: TrialResult) -> int | None:
+    """None where one guest holds the target's kernel too."""
+    spent_ns, generator = cpu_ns(result, "initiator"), generator_ns(result)
+    if spent_ns is None or generator is None or result.cpu.part("both") is not None:
+        return None
+    return max(0, spent_ns - generator)
+
+
+def _target_kernel_ns(result: TrialResult) -> int | None:
+    """None where the target is a program, or where its machine was not read."""
+    return cpu_ns(result, "target") if result.facts.target_stack == "kernel" else None
+
+
+def _layer(name: str, of: Callable[[TrialResult], int | None], called: str) -> Response:
+    def us(run: Run) -> float | None:
+        spent_ns = of(run.result)
+        return spent_ns / 1e3 / run.result.ios if spent_ns and run.result.ios else None
+
+    return Response(name, f"CPU per I/O, {called}", "µs", False, _of_ios(us))
+
+
 def _cpu_us(part: CpuPart) -> Callable[[Run], float | None]:
     def of(run: Run) -> float | None:
         spent_ns = cpu_ns(run.result, part)
@@ -209,6 +244,12 @@ CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
 CPU_TARGET = _cpu_per_io("cpu_target", "target", "target")
 CPU_HYPERVISOR = _cpu_per_io("cpu_hypervisor", "hypervisor", "initiator's hypervisor")
 CPU_MACHINE = _cpu_per_io("cpu_machine", "machine", "whole machine")
+CPU_GUEST = _layer("cpu_guest", _guest_ns, "initiator's guest")
+CPU_GENERATOR = _layer("cpu_generator", generator_ns, "load generator in user space")
+CPU_INITIATOR_KERNEL = _layer("cpu_initiator_kernel", _initiator_kernel_ns, "initiator's kernel")
+CPU_TARGET_KERNEL = _layer("cpu_target_kernel", _target_kernel_ns, "target's kernel")
+LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
+"""Of CPU per I/O, beside the hypervisor: only where a lab reads them."""
 CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", "initiator + target")
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")
 CPU_TRANSACTION_TARGET = _cpu_per_transaction("cpu_transaction_target", "target", "target")
@@ -239,6 +280,7 @@ RESPONSES = (
     *(IOPS, BANDWIDTH, LATENCY, P50, P95, P99, P999),
     *(READ, READ_P99, WRITE, WRITE_P99),
     *(CPU, CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE),
+    *LAYERS,
     *UTILISATION,
     *EVENTS,
     *DATABASE,

@@ -48,6 +48,8 @@ class Facts(Record):
     """What the initiator spoke; `local`: none."""
     stack: Literal["user", "kernel", "unknown"] = "unknown"
     """Where the initiator's path runs. `kernel`: its threads and interrupts work for it outside the load process."""
+    target_stack: Literal["user", "kernel", "unknown"] = "unknown"
+    """Where the target's runs."""
     served: Literal["lab", "elsewhere", "nobody", "unknown"] = "unknown"
     """Who serves. `lab`: a target whose CPU the lab reads. `nobody`: local, with no target that could cost anything."""
     shared: Literal["machine", "hypervisor", "nothing", "unknown"] = "unknown"

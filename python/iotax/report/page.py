@@ -51,6 +51,7 @@ class Charts:
     percentiles: list[Drawing]
     shifts: list[Drawing]
     cpu: list[Drawing]
+    layers: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
     cost_residuals: list[Drawing]
@@ -107,6 +108,7 @@ def _draw(summary: Summary) -> Charts:
         percentiles=_some(charts.percentile_curves(summary, looks, c) for c in conditions),
         shifts=charts.shift_functions(summary, looks),
         cpu=_some(charts.cpu_split(summary, c) for c in conditions),
+        layers=_some(charts.layers(summary, c) for c in conditions),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],
         cost_residuals=charts.cost_residuals(costs, looks) if costs else [],
@@ -158,6 +160,8 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "first_panels": FIRST_PANELS,
         "parts": charts.parts_used(summary),
         "cpu_caption": charts.cpu_caption(summary) if drawings.cpu else "",
+        "layers": charts.layers_used(summary),
+        "layers_said": charts.layers_said(summary),
         "generators": generators,
         "generator_groups": generators.groups(summary),
         "link": link,

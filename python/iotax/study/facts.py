@@ -143,6 +143,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
         lab="vm",
         protocol=protocol,
         stack="kernel",
+        target_stack="unknown" if protocol == "local" else "kernel" if topology.target == "kernel" else "user",
         served="nobody" if protocol == "local" else "lab",
         shared="machine" if one_guest else "hypervisor",
         carrier=_kernel_carrier(protocol),

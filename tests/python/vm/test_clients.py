@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from iotax.analysis import Run
+from iotax.analysis.responses import CPU_GENERATOR, CPU_GUEST, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL
 from iotax.notebook import Notebook
 
 from .studies import machines_of, start
@@ -45,6 +47,14 @@ def test_two_guests_put_load_on_one_volume_over_each_protocol_to_totals_of_each_
         # Their clocks are this host's, so the window is one.
         assert (result.facts.clock, result.facts.clients) == ("time", 2)
         assert [client.pace for client in result.clients] == [None, None]
+        # Of each layer of the path.
+        assert result.facts.target_stack == "kernel"
+        run = Run(each.trial, result)
+        generator, kernel, guest, target = (
+            response.of(run) for response in (CPU_GENERATOR, CPU_INITIATOR_KERNEL, CPU_GUEST, CPU_TARGET_KERNEL)
+        )
+        assert generator and kernel and guest and target
+        assert generator + kernel == pytest.approx(guest)
         guests = [part.host for part in result.cpu if part.layer == "guest"]
         assert guests == ["initiator 1 guest", "initiator 2 guest", "storage guest"]
     assert "iSCSI: 2 clients (initiator 1, initiator 2)" in said

@@ -1,4 +1,4 @@
-"""The lab of two virtual machines: a kernel that serves a volume, and a kernel that does I/O to it.
+"""The lab of virtual machines: a kernel that serves a volume, and kernels, mostly one, that do I/O to it.
 
 The machines stay up from trial to trial; a change of protocol takes the old one down and brings the new one up, and
 whatever cannot be taken down cleanly is ended with its machines. The volume is one file in the storage guest's memory

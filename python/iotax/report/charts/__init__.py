@@ -9,6 +9,7 @@ from iotax.report.charts.cpu import caption as cpu_caption
 from iotax.report.charts.cpu import cpu_split, parts_used
 from iotax.report.charts.effects import factor_effects, model_residuals
 from iotax.report.charts.hockey import hockey_stick
+from iotax.report.charts.layers import layers, layers_said, layers_used
 from iotax.report.charts.levels import is_sweep, over_levels
 from iotax.report.charts.open_loop import achieved_rate, backlog, responses_over_rate
 from iotax.report.charts.order import run_order
@@ -35,6 +36,9 @@ __all__ = [
     "factor_title",
     "hockey_stick",
     "is_sweep",
+    "layers",
+    "layers_said",
+    "layers_used",
     "model_residuals",
     "over_levels",
     "parts_used",

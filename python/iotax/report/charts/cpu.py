@@ -1,5 +1,7 @@
 """Where an I/O's CPU time goes, layer by layer: initiator, hypervisor, target, the rest of the machine."""
 
+from collections.abc import Mapping, Sequence
+
 from iotax.analysis import CellSummary, Run, Summary
 from iotax.analysis.responses import CPU, CPU_HYPERVISOR, CPU_INITIATOR, CPU_TARGET
 from iotax.report.charts.base import Drawing, Scale, arm_titles, axis, file_name
@@ -60,7 +62,7 @@ def parts_us(summary: Summary, cell: CellSummary) -> dict[str, float]:
     within = all(run.result.hypervisor_within for run in cell.runs)
     hypervisor = cell.values.get(summary.counted(CPU_HYPERVISOR).key)
     named = sum(parts.values()) + (hypervisor.value if hypervisor is not None and within else 0.0)
-    if hypervisor is not None and (within or all(_is_one_clock(run) for run in cell.runs)):
+    if hypervisor is not None and (within or all(is_one_clock(run) for run in cell.runs)):
         parts[HYPERVISOR] = hypervisor.value
     machine = cell.values.get("cpu_machine")
     if machine is not None:
@@ -79,7 +81,7 @@ def parts_used(summary: Summary) -> list[tuple[str, str]]:
     return [(name, colour) for name, colour in PARTS if name in used]
 
 
-def _is_one_clock(run: Run) -> bool:
+def is_one_clock(run: Run) -> bool:
     """Guest and hypervisor spend the same kind of microseconds, and the one is not in the other."""
     initiator, hypervisor = run.result.cpu_initiator, run.result.cpu.hypervisor
     layers = (initiator.layer if initiator else "", hypervisor.layer if hypervisor else "")
@@ -129,6 +131,20 @@ def _is_whole_machine(run: Run) -> bool:
 
 
 def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, heading: str) -> Spec:
+    return stacked(summary, split, PARTS, width_px, heading, summed=ENDS)
+
+
+def stacked(
+    summary: Summary,
+    split: Mapping[str, Mapping[str, float]],
+    kinds: Sequence[tuple[str, str]],
+    width_px: int,
+    heading: str,
+    *,
+    summed: Sequence[str] | None = None,
+) -> Spec:
+    """Bars from zero, one for each arm. `kinds` are the parts with their colours; the number at a bar is the sum of
+    those that are `summed`, of all where none are named."""
     names = arm_titles(summary)
     rows: list[Spec] = []
     totals: list[Spec] = []
@@ -138,7 +154,7 @@ def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, h
             text = f"{names[arm]}, {part.lower()}: {figure(us)} µs"
             rows.append({"row": names[arm], "part": part, "x": start, "x2": start + us, "say": text})
             start += us
-        named = sum(parts.get(part, 0.0) for part in ENDS)
+        named = sum(us for part, us in parts.items() if summed is None or part in summed)
         totals.append({"row": names[arm], "x": start, "text": figure(named)})
     scale = Scale([0.0, max(t["x"] for t in totals) * 1.2], zero=True, log=False)
     rows_axis = {"title": None, "domain": False, "labelColor": ref("ink"), "labelFontSize": 12, "labelLimit": 110}
@@ -146,7 +162,7 @@ def _draw(summary: Summary, split: dict[str, dict[str, float]], width_px: int, h
     x = number(
         "x", scale.vega, axis(f"µs per {summary.counts}", scale, grid=True, labelOverlap=True, titleAnchor="start")
     )
-    fill = chosen("part", [part for part, _ in PARTS], [ref(name) for _, name in PARTS])
+    fill = chosen("part", [part for part, _ in kinds], [ref(name) for _, name in kinds])
     bars = layer(
         "bar", rows, {"x": x, "x2": end("x2"), "y": y, "color": fill}, height=16, stroke=ref("page"), strokeWidth=0.7
     )

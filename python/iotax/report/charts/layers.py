@@ -1,0 +1,132 @@
+"""What each layer spends on an I/O where kernels and a hypervisor make the path: one stacked bar for each arm."""
+
+from __future__ import annotations
+
+from iotax.analysis import CellSummary, Run, Summary
+from iotax.analysis.responses import (
+    CPU,
+    CPU_GENERATOR,
+    CPU_HYPERVISOR,
+    CPU_INITIATOR_KERNEL,
+    CPU_TARGET,
+    CPU_TARGET_KERNEL,
+)
+from iotax.report.charts.base import Drawing, arm_titles, file_name
+from iotax.report.charts.cpu import is_one_clock, stacked
+from iotax.wording import figure
+
+GENERATOR = "Load generator"
+INITIATOR = "Initiator’s kernel"
+BOTH = "Both kernels"
+HYPERVISOR = "Hypervisor"
+TARGET = "Target’s kernel"
+MACHINE = "Target’s machine"
+LAYERS = (
+    (GENERATOR, "part-rest"),
+    (INITIATOR, "part-initiator"),
+    (BOTH, "part-both"),
+    (HYPERVISOR, "part-hypervisor"),
+    (TARGET, "part-target"),
+    (MACHINE, "part-target"),
+)
+"""From the load down to the target."""
+_INCLUDES = {
+    GENERATOR: "the load process in user space, sampled by the kernel’s tick",
+    INITIATOR: (
+        "all else in the initiator’s machine: system calls, file system or block layer, the protocol’s initiator, "
+        "TCP/IP or Fibre Channel, the network card’s driver, interrupts"
+    ),
+    BOTH: "all else in the guest that holds both ends, initiator’s side and target’s, which cannot be separated there",
+    HYPERVISOR: "the QEMU process below the initiator, its guest aside: the emulated network card and the link",
+    TARGET: (
+        "all of the target’s machine: the network card’s driver, TCP/IP or Fibre Channel, the kernel’s target, the "
+        "volume’s file in memory"
+    ),
+    MACHINE: "all of it: what serves, and the kernel below",
+}
+
+
+def layers(summary: Summary, condition: str) -> Drawing | None:
+    """None where no lab told a generator from the kernel below it."""
+    split = {
+        cell.arm: parts
+        for cell in summary.cells
+        if cell.condition == condition and (parts := layers_us(cell)) is not None
+    }
+    if not split:
+        return None
+    names = arm_titles(summary)
+    heading = condition[:1].upper() + condition[1:]
+    said = "; ".join(
+        f"{names[arm]}: " + ", ".join(f"{name.lower()} {figure(us)} µs" for name, us in parts.items())
+        for arm, parts in split.items()
+    )
+    return Drawing(
+        file_name("cpu layers", condition),
+        heading or "CPU time per I/O, layer by layer",
+        f"CPU time per I/O by layer. {said}.",
+        lambda width: stacked(summary, split, LAYERS, width, heading),
+    )
+
+
+def layers_us(cell: CellSummary) -> dict[str, float] | None:
+    """µs per I/O, geometric means over the runs; None where they cannot be separated."""
+    values = {key: estimate.value for key, estimate in cell.values.items()}
+    generator = values.get(CPU_GENERATOR.key)
+    if generator is None:
+        return None
+    parts = {GENERATOR: generator}
+    if (kernel := values.get(CPU_INITIATOR_KERNEL.key)) is not None:
+        parts[INITIATOR] = kernel
+    elif (both := values.get(CPU.key)) is not None:
+        parts[BOTH] = max(0.0, both - generator)
+    if CPU_HYPERVISOR.key in values and all(is_one_clock(run) for run in cell.runs):
+        parts[HYPERVISOR] = values[CPU_HYPERVISOR.key]
+    if (target := values.get(CPU_TARGET_KERNEL.key)) is not None:
+        parts[TARGET] = target
+    elif (target := values.get(CPU_TARGET.key)) is not None:
+        parts[MACHINE] = target
+    return parts
+
+
+def layers_used(summary: Summary) -> list[tuple[str, str]]:
+    """Those that some bar has, with their colours."""
+    used = {name for cell in summary.cells for name in layers_us(cell) or ()}
+    return [(name, colour) for name, colour in LAYERS if name in used]
+
+
+def layers_said(summary: Summary) -> list[str]:
+    """What each layer includes, a sentence for each, and why the hypervisor is not among them; else, of a study that
+    reads CPU, why there are no layers."""
+    used = [name for name, _ in layers_used(summary)]
+    if not used:
+        reason = _reason(summary)
+        return [f"Layers are not separated: {reason}."] if reason else []
+    said = [f"{name}: {_INCLUDES[name]}." for name in used]
+    if HYPERVISOR not in used and any(CPU_HYPERVISOR.key in cell.values for cell in summary.cells):
+        said.append(
+            "The hypervisor is not drawn: its microseconds are this host’s time, the guests’ are instructions they "
+            "executed, 4 ns each. Its figure is in the table below."
+        )
+    return said
+
+
+def _reason(summary: Summary) -> str:
+    runs = [run for cell in summary.cells for run in cell.runs]
+    if not any(run.result.cpu_initiator is not None for run in runs):
+        return ""
+    if summary.database:
+        return "database and pgbench share their guest with its kernel, and only the whole guest was read"
+    if summary.data.simulated:
+        return "simulated costs are those of initiator and target as wholes"
+    if any(_is_process(run) for run in runs):
+        return (
+            "initiator and target are processes in user space, each with its own part of this kernel’s work; "
+            "`lab: vm` measures kernels’ own paths"
+        )
+    return "what the load process spent in user space was not read"
+
+
+def _is_process(run: Run) -> bool:
+    read = run.result.cpu_initiator
+    return read is not None and read.layer == "process"
