@@ -28,6 +28,7 @@ from iotax.labs.generators import GENERATORS, Generator, Job
 from iotax.labs.generators.base import PATTERN
 from iotax.labs.held import Holdings
 from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
+from iotax.labs.media import with_media
 from iotax.labs.proc import memory_free_bytes
 from iotax.labs.server import Server, serve_document
 from iotax.labs.servers import Servers, one_server, volume_uri
@@ -36,7 +37,7 @@ from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
 from iotax.study.model import Volume
-from iotax.trial import Background, ModelledMedia, Trial, TrialResult
+from iotax.trial import Background, Trial, TrialResult
 from iotax.units import format_size
 
 _TRIED_BYTES = 16 << 20
@@ -164,7 +165,7 @@ class LoopbackLab(Lab):
         try:
             before = server.modelled() if server else None
             outcome = self._generate(trial, settings, target, watch_pids, progress)
-            outcome = _with_media(outcome, before, server.modelled() if server else None)
+            outcome = with_media(outcome, before, server.modelled() if server else None)
         except EngineError as error:
             raise TrialFailed(str(error), error.log, kind=error.kind) from error
         except TrialFailed as failed:
@@ -238,7 +239,7 @@ class LoopbackLab(Lab):
             outcomes = run_session(self._program, document, progress)
             after = {server: server.modelled() for server in before}
             outcomes |= {
-                name: _with_media(outcomes[name], before[server], after[server]) for name, server in served.items()
+                name: with_media(outcomes[name], before[server], after[server]) for name, server in served.items()
             }
         except EngineError as error:
             raise TrialFailed(str(error), error.log, kind=error.kind) from error
@@ -537,13 +538,6 @@ def _largest(every: list[Settings]) -> Settings:
 
 def _generator(settings: Settings) -> Generator:
     return GENERATORS[settings.load.generator]
-
-
-def _with_media(outcome: Outcome, before: ModelledMedia | None, after: ModelledMedia | None) -> Outcome:
-    """With what the server's media did between, where they are a model."""
-    if before is None or after is None:
-        return outcome
-    return replace(outcome, result=outcome.result.model_copy(update={"media": after.since(before)}))
 
 
 def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], list[int]]:

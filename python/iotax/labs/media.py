@@ -1,10 +1,14 @@
-"""Media as a model, as the engine's documents say them."""
+"""Media as a model: as the engine's documents say them, and what a server says that they did."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from iotax.labs.base import Outcome
+from iotax.places import Event
 from iotax.study.media import MediaModel
+from iotax.trial import ModelledMedia
 
 
 def media_document(media: MediaModel, vms: float = 1.0) -> dict[str, Any]:
@@ -23,3 +27,16 @@ def media_document(media: MediaModel, vms: float = 1.0) -> dict[str, Any]:
         if media.destage is not None:
             told["spindles"]["destage_ppm"] = round(1e4 * media.destage)
     return told
+
+
+def done_by(status: Event) -> ModelledMedia:
+    """What the media of a server's only volume did since it started, by its `status`."""
+    [media] = status["modelled"].values()
+    return ModelledMedia.model_validate(media)
+
+
+def with_media(outcome: Outcome, before: ModelledMedia | None, after: ModelledMedia | None) -> Outcome:
+    """With what the server's media did between, where they are a model."""
+    if before is None or after is None:
+        return outcome
+    return replace(outcome, result=outcome.result.model_copy(update={"media": after.since(before)}))

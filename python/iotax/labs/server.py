@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from iotax.engine import EngineError
-from iotax.labs.media import media_document
+from iotax.labs.media import done_by, media_document
 from iotax.places.waiting import Engine
 from iotax.records import Record
 from iotax.study.connection import Polling
@@ -92,8 +92,7 @@ class Server:
         if self.volume.model is None:
             return None
         self._engine.send({"command": "status"})
-        status = self._engine.expect("status", time.monotonic() + _ANSWER_S)
-        return ModelledMedia.model_validate(status["modelled"][VOLUME])
+        return done_by(self._engine.expect("status", time.monotonic() + _ANSWER_S))
 
     def ending(self) -> str:
         """Why it is no longer alive."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import yaml
 
-from iotax.study.model import Study
+from iotax.study.model import MODELLED, Study
 from iotax.study.read import builtin_studies, load_study, read_study
 from iotax.units import parse_size
 
 LINK_RATE = "25Gbit"
 _WINDOWS = {"warmup": "20ms", "runtime": "100ms"}
 _OPEN_WINDOWS = {"warmup": "100ms", "runtime": "500ms"}
-"""Of an open loop: what is simulated is its I/Os, and at a low rate a second has few."""
+"""Of an open loop and before modelled media: what is simulated is I/Os, and at a low rate a second has few."""
 _SIZE = "64MiB"
 _BY_ROUNDS = ("sessions", "rounds", "slice", "settle")
 
@@ -42,6 +42,11 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         said.append("the simulator serves no volume without a protocol: `local` is left out")
         if data.get("floor") == "local":
             del data["floor"]
+    if _without_other_media(data, factors):
+        said.append("the media of a simulation are alike in all treatments: only `media: model` is simulated")
+        volume["media"] = "model"
+    if volume.get("media") == "model":
+        data["lab"] = {"sim": {"media": _media(volume)}}
     if "link_rate" not in factors and not topology.get("link_rate"):
         topology["link_rate"] = LINK_RATE
         said.append(f"a simulated link has a rate: {LINK_RATE}")
@@ -49,7 +54,8 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         replicates = design.get("sessions", 6)
         design = {name: value for name, value in design.items() if name not in _BY_ROUNDS} | {"replicates": replicates}
         said.append(f"each simulated trial runs on its own: {replicates} replicates in place of sessions and rounds")
-    windows = _OPEN_WINDOWS if "rate_iops" in factors or load.get("rate_iops") else _WINDOWS
+    slow = "rate_iops" in factors or load.get("rate_iops") or data["lab"]["sim"]
+    windows = _OPEN_WINDOWS if slow else _WINDOWS
     load |= {name: value for name, value in windows.items() if name not in factors}
     said.append("virtual time needs no long windows: {warmup} of warm-up, {runtime} measured".format(**windows))
     volume.pop("refill", None)
@@ -77,3 +83,25 @@ def _without_local(factors: dict[str, Any]) -> bool:
         return False
     factors["protocol"] = left
     return True
+
+
+def _without_other_media(data: dict[str, Any], factors: dict[str, Any]) -> bool:
+    """Takes a factor `media` away of which a level is a model, and what is said of its levels elsewhere."""
+    if "model" not in (factors.get("media") or ()):
+        return False
+    del factors["media"]
+    data["baseline"] = {name: level for name, level in data["baseline"].items() if name != "media"}
+    published = []
+    for each in data.get("published") or ():
+        said = [figure for figure in each["figures"] if figure["of"].get("media", "model") == "model"]
+        own = [figure | {"of": {k: v for k, v in figure["of"].items() if k != "media"}} for figure in said]
+        published += [each | {"figures": own}] if own else []
+    data |= {"published": published} if published else {}
+    return True
+
+
+def _media(volume: dict[str, Any]) -> dict[str, Any]:
+    """What a volume says of its model, taken out of it, as simulated media say it."""
+    del volume["media"]
+    media = {name: volume.pop(name) for name in MODELLED if name in volume}
+    return media | ({"data": volume.get("size", "1GiB")} if "cache" in media else {})

@@ -36,7 +36,7 @@ _NO_NETWORK = "the loopback lab has no network to shape; say `lab: vm`"
 _KERNEL_NAMES = "the guests' initiators have names of their own"
 _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
-_HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
+HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
@@ -49,7 +49,7 @@ _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
 _EVERYWHERE = Row()
-_MODEL = Row(vm=_VM_MEMORY, hosts=_HOSTS_MEMORY, sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, harmless=(None,))
+_MODEL = Row(vm=_VM_MEMORY, sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, harmless=(None,))
 _LOGIN = knowing("initiator")
 _USER = Row(
     vm="the guests' mounts are root's; say `lab: loopback`",
@@ -92,14 +92,13 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "size": _EVERYWHERE,
         "media": Row(
             vm=_VM_MEMORY,
-            hosts=_HOSTS_MEMORY,
             sim=_SIM_MEMORY,
             endpoint=_SERVERS_OWN,
             harmless=("memory",),
         ),
         "path": Row(
             vm=_VM_MEMORY,
-            hosts=_HOSTS_MEMORY,
+            hosts=HOSTS_MEMORY,
             sim=_SIM_MEMORY,
             endpoint=_SERVERS_OWN,
             harmless=(None,),

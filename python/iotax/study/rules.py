@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from iotax.study.database import database_fault
 from iotax.study.endpoint import EMBEDDED, HOSTS, KERNEL, SIM
-from iotax.study.honoured import FIELDS, not_honoured, not_honoured_of_labels
+from iotax.study.honoured import FIELDS, HOSTS_MEMORY, not_honoured, not_honoured_of_labels
 from iotax.study.hosts import CLIENT, Cluster, Hosts
 from iotax.study.media import MediaModel, impossible
 from iotax.study.model import MODELLED, Level, Settings, Slices, Stream, Study, Vm, factor_names
@@ -142,6 +142,8 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
             place = ("lab", "hosts", "hypervisors", index, "guests")
             yield place, "esxtop gives the whole host; leave the guests out"
     embedded = any(endpoint.embedded for endpoint in study.endpoints().values())
+    if embedded and not {*_values(study, "media")} <= {"memory", "model"}:
+        yield _place(study, "media"), HOSTS_MEMORY
     if embedded and not lab.targets:
         yield ("lab", "hosts"), "an embedded protocol needs a host that serves it; name one under `targets:`"
     elif embedded and not _is_address(lab.target_hosts()[0].data_address or lab.target_hosts()[0].address or ""):

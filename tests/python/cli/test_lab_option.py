@@ -16,7 +16,7 @@ from iotax.study.read import builtin_studies
 from iotax.study.source import StudyError
 
 SIMULATED = {
-    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "fcp-vs-fc-nvme-full", "grid", "grid-full",
+    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "disks", "fcp-vs-fc-nvme-full", "grid", "grid-full",
     "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "outstanding", "outstanding-full", "patterns", "patterns-full", "quick",
     "sim-quick", "tr-3808-full",
 }  # fmt: skip
@@ -72,6 +72,20 @@ def test_what_is_changed_is_said() -> None:
     # What was given stays as it was.
     assert told["factors"]["protocol"] == ["local", "iscsi"]
     assert told["floor"] == "local"
+
+
+def test_media_that_are_a_model_are_simulated_as_they_are_served() -> None:
+    study, _, said = load_simulated("disks")
+    assert "media" not in study.levels()
+    assert study.lab.sim is not None
+    media = study.lab.sim.media
+    assert media is not None
+    assert (media.servers, media.seek, media.rpm, media.destage) == (16, 3_400_000, 15_000, 25.0)
+    assert media.read_hits(1) == pytest.approx(0.02, abs=0.001)
+    assert any("only `media: model` is simulated" in each for each in said)
+    assert [figure.of for each in study.published for figure in each.figures] == [
+        {"protocol": "nfs3", "workers": workers} for workers in (3, 10, 16)
+    ]
 
 
 def test_a_measured_study_runs_simulated_beside_its_measurements(real_engine: Path, tmp_path: Path) -> None:

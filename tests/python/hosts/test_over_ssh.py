@@ -98,6 +98,17 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     assert [each.host for each in alone.clients] == ["h1"]
 
 
+def test_all_clients_wait_for_the_same_modelled_media(network: Network, opened: Open) -> None:
+    modelled = "{size: 32MiB, media: model, servers: 2, service: 500us}"
+    text = written(network, "200ms").replace("{size: 32MiB}", modelled)
+    lab = opened(text)
+    lab.prepare(quiet)
+    result = lab.run(trial_of(text, protocol="iscsi", clients=3), quiet).result
+    assert result.media is not None
+    assert result.media.busy_ns == 500_000 * result.media.operations
+    assert result.media.operations >= result.media.told >= result.ios > 0
+
+
 def test_a_killed_engine_names_its_host_and_the_next_trial_runs(network: Network, opened: Open) -> None:
     text = written(network, "3s")
     lab = opened(text)

@@ -26,6 +26,7 @@ from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
 from iotax.labs.hosts.volumes import Reached, Volumes
 from iotax.labs.load import SAMPLE_NS, Permission, of_client, run_document
+from iotax.labs.media import done_by, with_media
 from iotax.labs.outcomes import malformed
 from iotax.labs.server import serve_document
 from iotax.places import LEASE_NS, Binary, HostFault, Task
@@ -37,7 +38,7 @@ from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
 from iotax.study.hosts import CLIENT, Host, Hosts, Moment
 from iotax.study.model import Volume
-from iotax.trial import Background, Connected, Trial, TrialResult
+from iotax.trial import Background, Connected, ModelledMedia, Trial, TrialResult
 from iotax.units import counted, format_size
 
 _BACKGROUND_NS = 1_000_000_000
@@ -45,6 +46,7 @@ _BACKGROUND_ESXI_NS = 10_000_000_000
 """esxtop has a row every 2 s."""
 _SERVE_S = 60.0
 _ENDING_S = 1.0
+_ANSWER_S = 10.0
 """How much later than what it breaks a server's end may be heard."""
 _FILL_BYTES_PER_S = 20 << 20
 """Slower than this on filling or reading a volume, a host counts as hung."""
@@ -196,6 +198,7 @@ class HostsLab(Lab):
         places = self._clients(settings)
         try:
             reached = wait_for(self._reach(settings, len(places), progress))
+            before = wait_for(self._modelled(settings))
         except HostFault as fault:
             raise _failed(fault) from fault
         progress(Step(f"{trial.id} on {counted(len(places), 'host')}"))
@@ -212,12 +215,15 @@ class HostsLab(Lab):
         window = {"warmup_ns": load.warmup, "runtime_ns": load.runtime, "sample_ns": min(SAMPLE_NS, load.runtime)}
         try:
             answers = self._measured(jobs, Intervals([place.name for place in places], progress).hear, **window)
+            after = wait_for(self._modelled(settings))
+        except HostFault as fault:
+            raise _failed(fault) from fault
         except TrialFailed as failed:
             ending = wait_for(self._server_ending()) if settings.endpoint.embedded else ""
             if not ending:
                 raise
             raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
-        return self._outcome(settings, answers, reached)
+        return with_media(self._outcome(settings, answers, reached), before, after)
 
     def answers(self, trial: Trial) -> bool:
         settings = self.study.settings(trial.treatment)
@@ -351,6 +357,14 @@ class HostsLab(Lab):
         except HostFault as fault:
             raise _failed(fault) from fault
         return Job(place, reached.program, document, start=functools.partial(place.start, secrets=secrets))
+
+    async def _modelled(self, settings: Settings) -> ModelledMedia | None:
+        """What the media of our own server did since it started, where they are a model."""
+        serving = self._serving
+        if serving is None or not settings.endpoint.embedded or settings.volume.model is None:
+            return None
+        serving.agent.send({"command": "status"})
+        return done_by(await serving.agent.expect("status", _ANSWER_S))
 
     def _load(self, settings: Settings, reached: Reached, index: int, seed: int) -> dict[str, Any]:
         own = CLIENT in settings.endpoint.uri
