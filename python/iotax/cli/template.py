@@ -23,7 +23,7 @@ question: What does each 4 KiB I/O cost over iSCSI and NVMe/TCP?
 # lab: {{loopback: {{driver: epoll, threads: 2}}}}
 lab: loopback
 
-# The volume behind every embedded protocol. media: memory, file (with `path:`) or null.
+# The volume behind every embedded protocol. media: memory, file (with `path:`), model (with `service:`) or null.
 # refill puts the pattern back: never, before each block, or before each trial.
 volume: {{size: 512MiB, media: memory, fill: pattern, refill: block}}
 

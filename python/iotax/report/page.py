@@ -183,7 +183,7 @@ def render(summary: Summary, drawings: Charts, notebook_name: str) -> str:
         "size_cores": REPORT_CORES,
         "size_note": cost.size_note(summary),
         "tables": tables,
-        "checks": list(TITLES.values()),
+        "checks": [TITLES[key] for key in tables.checked(summary)],
         "symbols": list(tables.SYMBOLS.values()),
         "items": checklist(summary, limits),
         "limits": tables.limit_rows(summary, limits),

@@ -254,13 +254,20 @@ class ValidityRow:
     """(symbol, its word, the finding) for each check."""
 
 
+def checked(summary: Summary) -> list[str]:
+    """The checks that say something of these runs, by their keys."""
+    modelled = any(run.result.media for run in summary.data.runs)
+    return [key for key in TITLES if key != "media" or modelled]
+
+
 def validity_rows(summary: Summary) -> list[ValidityRow]:
+    shown = checked(summary)
     return [
         ValidityRow(
             cell.arm,
             title(cell.arm),
             cell.condition,
-            [(*SYMBOLS[check.level], check.text) for check in cell.checks],
+            [(*SYMBOLS[check.level], check.text) for check in cell.checks if check.key in shown],
         )
         for cell in summary.cells
     ]

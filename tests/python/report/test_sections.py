@@ -1,6 +1,7 @@
 """Sections that are there only where the notebook has data for them, and what they say."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,8 @@ from iotax.notebook import Notebook
 from iotax.report import generators
 from iotax.report.page import draw
 from iotax.report.search import columns, groups, lead
-from iotax.report.tables import direction_groups, limits_of, span
+from iotax.report.tables import checked, direction_groups, limits_of, span, validity_rows
+from iotax.trial import ModelledMedia
 from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
 
 
@@ -208,3 +210,14 @@ def test_what_limits_a_treatment_is_named_with_its_evidence(rates):
 def test_a_span_whose_ends_are_written_alike_is_one_number():
     assert span([0.9471, 1.06, 1.0]) == "95–106"
     assert span([0.9471, 0.9502]) == "95"
+
+
+def test_modelled_media_have_a_column_where_runs_have_them():
+    data = Simulation().data(study())
+    media = ModelledMedia(operations=10, busy_ns=1000, told=10, late_sum_ns=900, late_max_ns=100)
+    found = [each.result and each.result.model_copy(update={"media": media}) for each in data.attempts]
+    attempts = [each.model_copy(update={"result": result}) for each, result in zip(data.attempts, found, strict=True)]
+    plain, modelled = summarise(data), summarise(replace(data, attempts=attempts))
+    assert [key for key in checked(modelled) if key not in checked(plain)] == ["media"]
+    for summary in (plain, modelled):
+        assert {len(row.marks) for row in validity_rows(summary)} == {len(checked(summary))}
