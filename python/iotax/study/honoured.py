@@ -38,6 +38,7 @@ _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for n
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
+_DISKS = "it belongs to disks that kernels of hosts have; say `lab: {hosts: …}`, with kernel:iscsi:// or kernel:fc://"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
 _ONE_MACHINE = "this lab has one initiator; say `lab: {hosts: …}`"
 _SIM_ONE_CONNECTION = "the sim lab has one connection for each worker; say `lab: vm`"
@@ -163,6 +164,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "path_policy": Row(loopback=_NO_NETWORK),
         "nconnect": _OF_HOSTS_TOO,
         "io_queues": _OF_HOSTS_TOO,
+        "queue_depth": Row(loopback=_DISKS, vm=_DISKS, sim=_DISKS, harmless=(None,)),
         "attach": Row(sim=_SIM_NO_HYPERVISOR, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK),
         "target": Row(
             loopback="the loopback lab serves with iotax; name the endpoint of another server under protocol",

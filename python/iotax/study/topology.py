@@ -19,7 +19,7 @@ _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 class Topology(Section):
     """The network between initiator and storage, and how it is used: in the vm lab the network is made so; in the
-    hosts lab each initiator sets mtu, path_policy, nconnect and io_queues on paths of its own kernel."""
+    hosts lab each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on paths of its own kernel."""
 
     mtu: _MTU = 1500
     """Bytes of an Ethernet frame's payload; 9000 are jumbo frames."""
@@ -36,6 +36,9 @@ round-robin, queue-depth (Linux 6.11)."""
     """TCP connections of an NFS mount."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1
     """I/O queues of an NVMe controller; Linux creates at most one per processor: `lab: {vm: {cpus: 4}}`."""
+    queue_depth: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Commands that a host's kernel has outstanding at a SCSI disk (kernel:iscsi, kernel:fc), on each path to it; as \
+the host has it when not given."""
     attach: Attach = "guest"
     """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
 controller: a datastore."""
@@ -54,7 +57,7 @@ iotax (nfs3, iscsi, nvme-tcp)."""
         return {name: value for name, value in dumped.items() if value != _USUAL.get(name)}
 
 
-ON_HOSTS = ("mtu", "path_policy", "nconnect", "io_queues")
+ON_HOSTS = ("mtu", "path_policy", "nconnect", "io_queues", "queue_depth")
 """What a host can set on a path of its kernel."""
 
 
@@ -95,7 +98,11 @@ _HOSTS_POLICIES = {
     "nvme-tcp": ("numa", "round-robin", "queue-depth"),
     "fc-nvme": ("numa", "round-robin", "queue-depth"),
 }
-_OWN_OF: dict[str, tuple[str, ...]] = {"nconnect": ("nfs",), "io_queues": ("nvme-tcp", "fc-nvme")}
+_OWN_OF: dict[str, tuple[str, ...]] = {
+    "nconnect": ("nfs",),
+    "io_queues": ("nvme-tcp", "fc-nvme"),
+    "queue_depth": ("iscsi", "fc"),
+}
 _SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
 """Those that the vm lab sets up over two links."""

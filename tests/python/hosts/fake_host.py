@@ -40,7 +40,7 @@ delete) rm -r $record ;;
     connection=$session/device/connection3:0/iscsi_connection/connection3:0
     mkdir -p $connection $session/device/target5:0:0/5:0:0:2/block/sdq $SYSFS/block/sdq/device $SYSFS/block/sdq/holders
     echo $iqn >$session/targetname; echo 1 >$connection/header_digest; echo 0 >$connection/data_digest
-    cat "$FAKE/wwid" >$SYSFS/block/sdq/device/wwid ;;
+    echo 32 >$SYSFS/block/sdq/device/queue_depth; cat "$FAKE/wwid" >$SYSFS/block/sdq/device/wwid ;;
 --logout) rm -r $session $SYSFS/block/sdq ;;
 update) : ;;
 *) cat $record/* 2>/dev/null | sed 's/=.*/= ********/'; [ -d $record ] ;;

@@ -131,6 +131,28 @@ def test_a_lun_that_a_rescan_brings_goes_again(host: FakeHost) -> None:
     assert host.journal == []
 
 
+def test_a_queue_depth_is_set_on_every_path_read_back_and_put_back(host: FakeHost) -> None:
+    host.fibre_channel(WWPN, 7)
+    host.multipath("sdq")
+    depths = [host.write(f"block/{disk}/device/queue_depth", "32") for disk in ("sdq", "sdr")]
+    for disk in ("sdq", "sdr"):
+        host.write(f"block/{disk}/device/wwid", "naa.600a0980  ")
+    done, facts, wrong = up(host, FC, queue_depth=64)
+    assert (done.returncode, facts["queue_depth"], wrong) == (0, "64", []), done.stderr
+    assert [each.read_text() for each in depths] == ["64\n", "64\n"]
+    # Meanwhile the name of one went to another disk.
+    host.write("block/sdr/device/wwid", "naa.another")
+    assert host.run(SCRIPT, "down").returncode == 0
+    assert [each.read_text() for each in depths] == ["32\n", "64\n"]
+    assert host.journal == []
+
+
+def test_a_queue_depth_that_the_kernel_does_not_take_fails(host: FakeHost) -> None:
+    host.add("tee", "cat >/dev/null")
+    done, _, wrong = up(host, ISCSI, queue_depth=128)
+    assert (done.returncode, wrong) == (0, ["queue_depth is 32, 128 was asked for"]), done.stderr
+
+
 def test_what_fibre_channel_does_not_show_is_named(host: FakeHost) -> None:
     assert up(host, FC)[0].stderr == "missing this host has no Fibre Channel port\n"
     host.fibre_channel(WWPN, 3)
@@ -183,6 +205,7 @@ def test_connections_are_factors_too(host: FakeHost) -> None:
         (NVME, {"path_policy": "numa"}, "one path leaves nothing to choose"),
         (FC_NVME, {"mtu": 9000}, "a Fibre Channel frame carries 2112 bytes"),
         (NVME, {"nconnect": 2}, "nvme-tcp has none; it belongs to nfs"),
+        (NVME, {"queue_depth": 64}, "nvme-tcp has none; it belongs to iscsi"),
         (f"{NVME}&queues=2", {"io_queues": 2}, "the endpoint says it already, as queues"),
         ("nvme-tcp://10.0.0.5/nqn.2014-08.org.example:vol?ns=1", {"mtu": 9000}, "only a path of the host's kernel"),
         (NFS, {"link_delay": "1ms"}, "the hosts lab takes the network as it is"),

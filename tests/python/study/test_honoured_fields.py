@@ -26,8 +26,8 @@ SAMPLES: dict[str, Any] = {
     "path": "/srv/volume", "fill": "zeros", "refill": "trial", "delay": "1ms", "burn": "1ms", "protocol": "iscsi",
     "initiator": "iqn.2000-01.x:me", "header_digest": True, "data_digest": True, "polling": "auto",
     "chap": {"user": "me", "secret_env": "S"}, "dhchap": {"secret_env": "S"}, "mtu": 9000, "link_rate": "100Mbit",
-    "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2, "attach": "nvme",
-    "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
+    "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2,
+    "queue_depth": 64, "attach": "nvme", "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
     "destage": "25%",
 }  # fmt: skip
@@ -78,7 +78,10 @@ WHERE_NFS: dict[str, Any] = {
 }
 """Levels of `protocol` for fields that NFS alone knows."""
 _NVME = "kernel:nvme-tcp://h/nqn.2000-01.x:y?ns=1&portals=i"
-WHERE_KERNEL = {"mtu": _NVME, "path_policy": _NVME, "io_queues": _NVME, "nconnect": "kernel:nfs://h/export/file"}
+WHERE_KERNEL = {
+    "mtu": _NVME, "path_policy": _NVME, "io_queues": _NVME, "nconnect": "kernel:nfs://h/export/file",
+    "queue_depth": "kernel:iscsi://h/iqn.2000-01.x:y/0",
+}  # fmt: skip
 """A path of a host's kernel, for fields that it alone has there."""
 
 

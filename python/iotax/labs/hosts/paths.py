@@ -157,6 +157,7 @@ def words(uri: str, settings: Settings) -> tuple[str, ...]:
     topology = given(settings.topology)
     set_first = [f"mtu={topology['mtu']}"] if "mtu" in topology else []
     set_first += [f"policy={topology['path_policy']}"] if topology.get("path_policy") else []
+    set_first += [f"depth={topology['queue_depth']}"] if "queue_depth" in topology else []
     set_first += [f"portals={','.join(path.portals)}"] if path.portals else []
     if path.kind == "fc":
         return *set_first, path.kind, path.name, path.unit
@@ -169,6 +170,9 @@ def words(uri: str, settings: Settings) -> tuple[str, ...]:
     on = "CRC32C" if path.kind == "iscsi" else "on"
     digests = tuple(on if each else "" for each in (connection.header_digest, connection.data_digest))
     return (*common, *digests) if path.kind == "iscsi" else (*common, count, *digests)
+
+
+_READ_BACK = ("mtu", "path_policy", "queue_depth")
 
 
 def _connections(path: KernelPath, settings: Settings) -> int | None:
@@ -196,7 +200,7 @@ def mismatches(uri: str, settings: Settings, facts: Mapping[str, str]) -> list[s
     if uri.startswith(_LOCAL):
         return []
     path, connection = kernel_path(uri), settings.connection
-    asked = {name: str(value) for name, value in given(settings.topology).items() if name in ("mtu", "path_policy")}
+    asked = {name: str(value) for name, value in given(settings.topology).items() if name in _READ_BACK}
     if path.kind == "nfs":
         asked["vers"] = path.version
     elif path.kind not in FIBRE_CHANNEL:

@@ -67,6 +67,7 @@ class Volumes:
                 # Secrets go where they are used by its standard input.
                 if (each.connection.chap and kind == "iscsi") or (each.connection.dhchap and kind in NVME):
                     commands["tee"] = None
+                commands |= {"tee": None} if "queue_depth" in told else {}
                 commands |= {"tee" if kind in NVME else "dmsetup": None} if told.get("path_policy") else {}
         peers = [path.address for path in paths if path.address]
         peers += [urlsplit(uri).hostname or "" for uri in uris if "://" in uri and not uri.startswith(PREFIX)]

@@ -2,7 +2,7 @@
 # needs root goes through `sudo -n`. Every path is written into a journal before it is made, so that whoever comes next takes down
 # what was left, and nothing else.
 #
-#   paths.sh up [secrets=stdin] [mtu=N] [policy=P] [portals=A,B] KIND ARGUMENTS...
+#   paths.sh up [secrets=stdin] [mtu=N] [policy=P] [depth=N] [portals=A,B] KIND ARGUMENTS...
 #                                   lines NAME=SECRET on standard input where it is said; DEVICE=…, ID=… and FACT name=value on standard output
 #   paths.sh down                   takes down all that the journal of this host holds
 #   paths.sh clean                  the same, where no study is at work
@@ -136,10 +136,30 @@ scsi_policy() {
     esac
 }
 
+# scsi_depth NAME: commands that the disk has outstanding, on each path to it.
+scsi_depth() {
+    [ -n "$DEPTH" ] || return 0
+    _map=$(mpath "$1") && set -- $(ls "$SYSFS/block/$_map/slaves")
+    for _disk in "$@"; do
+        _before=$(content "$SYSFS/block/$_disk/device/queue_depth")
+        [ "$_before" != "$DEPTH" ] || continue
+        remember depth "$_disk" "$_before" "$(wwid "$_disk")"
+        echo "$DEPTH" | (root "setting the queue depth of $_disk to $DEPTH" tee "$SYSFS/block/$_disk/device/queue_depth") || exit 1
+    done
+}
+
+# wwid NAME: of a SCSI disk, in one word.
+wwid() { content "$SYSFS/block/$1/device/wwid" | tr -d ' '; }
+
 # put_back KIND WORDS...
 put_back() {
     case "$1" in
     mtu) [ ! -e "$SYSFS/class/net/$2" ] || root "setting the MTU of $2 back to $3" ip link set dev "$2" mtu "$3" ;;
+    depth)
+        # Its name may be another one's by now.
+        [ -e "$SYSFS/block/$2/device/queue_depth" ] && [ "$(wwid "$2")" = "$4" ] || return 0
+        echo "$3" | (root "setting the queue depth of $2 back to $3" tee "$SYSFS/block/$2/device/queue_depth") || exit 1
+        ;;
     dm)
         _name=$2
         shift 2
@@ -336,6 +356,7 @@ up_iscsi() {
     _above=$(mpath "$_name") || _above=
     echo "DEVICE=/dev/${_above:-$_name}"
     scsi_policy "$_name"
+    scsi_depth "$_name"
     fact paths "$(for _each in "$SYSFS"/class/iscsi_session/session*; do [ "$(content "$_each/targetname")" != "$3" ] || echo; done | wc -l)"
     # A target may give its unit no name: then its place is all there is.
     _wwid=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')
@@ -452,6 +473,7 @@ up_fc() {
     _wwid=$(content "$SYSFS/block/$_name/device/wwid" | sed 's/ *$//')
     echo "ID=${_wwid:-$1 LUN $2}"
     scsi_policy "$_name"
+    scsi_depth "$_name"
     fact model "$(content "$SYSFS/block/$_name/device/vendor" | sed 's/ *$//') $(content "$SYSFS/block/$_name/device/model" | sed 's/ *$//')"
     fact queue_depth "$(content "$SYSFS/block/$_name/device/queue_depth")"
     fact multipath "${_above:+$(content "$SYSFS/block/$_above/dm/name")}"
@@ -557,13 +579,14 @@ down() {
 up() {
     # What is asked of us on standard input is nobody else's to read.
     down >/dev/null </dev/null
-    MTU='' POLICY='' PORTALS=''
+    MTU='' POLICY='' DEPTH='' PORTALS=''
     HIDDEN='' CHAP_USER='' CHAP_SECRET='' MUTUAL_USER='' MUTUAL_SECRET='' DHCHAP_SECRET='' DHCHAP_CTRL_SECRET=''
     while :; do
         case "$1" in
         secrets=*) take_secrets ;;
         mtu=*) MTU=${1#*=} ;;
         policy=*) POLICY=${1#*=} ;;
+        depth=*) DEPTH=${1#*=} ;;
         portals=*) PORTALS=${1#*=} ;;
         *) break ;;
         esac
