@@ -10,6 +10,7 @@ import yaml
 
 from iotax.study.model import MODELLED, Study
 from iotax.study.read import builtin_studies, load_study, read_study
+from iotax.study.source import Problem, StudyError
 from iotax.units import parse_size
 
 LINK_RATE = "25Gbit"
@@ -29,7 +30,18 @@ def load_simulated(name: str) -> tuple[Study, str, list[str]]:
     data, said = as_simulated(yaml.safe_load(text))
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
     folder = Path.cwd() if name in builtin_studies() else Path(name).resolve().parent
-    return read_study(f"{name} with --lab sim", text, folder), text, said
+    try:
+        return read_study(f"{name} with --lab sim", text, folder), text, said
+    except StudyError as error:
+        raise StudyError(error.name, [*_at_full_size(name), *error.problems]) from None
+
+
+def _at_full_size(name: str) -> list[Problem]:
+    """The built-in study that asks the same of the simulator, with costs of its own."""
+    full = builtin_studies().get(f"{name}-full")
+    if full is None or "sim" not in (yaml.safe_load(full).get("lab") or ()):
+        return []
+    return [Problem(None, (), f"cannot be simulated; {name}-full asks the same of the simulator, at its full size")]
 
 
 def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -54,6 +54,14 @@ def test_what_the_simulator_cannot_do_is_refused_with_its_reason(name: str, reas
     assert any(reason in line for line in refused.value.lines())
 
 
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_the_same_question_at_full_size_is_named_where_the_simulator_has_it(name: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        load_simulated(name)
+    named = f"{name} with --lab sim: cannot be simulated; {name}-full asks the same of the simulator, at its full size"
+    assert (refused.value.lines()[0] == named) == (f"{name}-full" in OF_SIM)
+
+
 def test_what_is_changed_is_said() -> None:
     told: dict[str, Any] = {
         "name": "mine",
