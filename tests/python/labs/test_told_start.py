@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from iotax.engine import EngineError
-from iotax.labs.hosts.measure import Answer, Job, measure
+from iotax.labs.hosts.clock import Offset
+from iotax.labs.hosts.measure import Answer, Job, ahead_of, measure
 from iotax.places import Binary, Event, Place, Task
 from iotax.places.waiting import wait_for
 
@@ -134,6 +135,12 @@ def test_hosts_whose_clocks_keep_step_have_no_pace_and_a_lease() -> None:
     [answer] = measured(place)
     assert answer.pace is None
     assert "lease_ns" in place.documents[0]
+
+
+def test_a_start_is_told_so_early_that_the_slowest_answer_would_be_in_time() -> None:
+    quick, slow = Offset(0, 200_000, longest_ns=300_000), Offset(0, 400_000, longest_ns=2_000 * MS)
+    assert ahead_of([quick, slow]) == 10.0
+    assert ahead_of([quick]) == 1.0
 
 
 def test_a_guest_needs_no_lease_for_it_ends_with_its_port() -> None:

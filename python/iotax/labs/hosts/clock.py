@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iotax.places import Task
 
@@ -36,6 +36,8 @@ class Offset:
     """The least of all probes."""
     kernel_error_ns: int | None = None
     """How wrong the host's kernel takes its clock to be at most; None where nothing keeps it in step."""
+    longest_ns: int = 0
+    """The longest round trip of all probes."""
 
     @property
     def error_ns(self) -> int:
@@ -63,7 +65,8 @@ async def measure(agent: Task, ours: Ours, in_turns: asyncio.Semaphore) -> Offse
     # Those far away would keep the others waiting, and others' work here is little beside their way.
     while len(found) < PROBES:
         found.append(await _probe(agent, ours))
-    return min(found, key=lambda offset: offset.round_trip_ns)
+    best = min(found, key=lambda offset: offset.round_trip_ns)
+    return replace(best, longest_ns=max(offset.round_trip_ns for offset in found))
 
 
 async def _probe(agent: Task, ours: Ours) -> Offset:

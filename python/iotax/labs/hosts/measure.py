@@ -75,7 +75,7 @@ async def measure(
         # When nothing else is left to do: that would lengthen the round trips.
         in_turns = turns()
         ready = await each_of([_compared(each, ours, in_turns) for each in armed])
-        ahead_s = max(_AHEAD_S, _ROUND_TRIPS * max(each.offset.round_trip_ns for each in ready) / 1e9)
+        ahead_s = ahead_of([each.offset for each in ready])
         sent_ns = ours.now_ns()
         at_ns = sent_ns + round(ahead_s * 1e9)
         told = [line_of({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns}) for each in ready]
@@ -100,6 +100,12 @@ async def measure(
         return await each_of([_answer(each, ours, ahead_s, warmup_ns + runtime_ns, hear) for each in begun])
     finally:
         await asyncio.gather(*(agent.end() for agent in running))
+
+
+def ahead_of(offsets: Sequence[Offset]) -> float:
+    """How many seconds before the start it is told: a busy host, or a guest on one, may be as slow to hear of it as its
+    slowest answer was."""
+    return max(_AHEAD_S, _ROUND_TRIPS * max(each.longest_ns for each in offsets) / 1e9)
 
 
 @dataclass(frozen=True)
