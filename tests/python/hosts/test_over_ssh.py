@@ -67,10 +67,12 @@ def test_three_clients_run_one_window_and_are_merged(network: Network, opened: O
     background = lab.background(1)
     assert {part.host for part in background.cpu} == set(network.names)
     heard: list[Sample] = []
-    result = lab.run(
+    outcome = lab.run(
         trial_of(text, protocol="nvme-tcp", clients=3),
         lambda news: heard.append(news) if isinstance(news, Sample) else None,
-    ).result
+    )
+    result = outcome.result
+    assert all(f"{name}: eth0: " in outcome.log for name in network.names), outcome.log
     assert heard, "the window is longer than two intervals"
     assert {tuple(each.host for each in sample.hosts) for sample in heard} == {("h1", "h2", "h3")}
     assert [sample.rate_iops for sample in heard] == [sum(each.rate_iops for each in sample.hosts) for sample in heard]

@@ -21,6 +21,7 @@ from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
+from iotax.labs.hosts.moved import moved
 from iotax.labs.hosts.reach import Reach
 from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
@@ -400,6 +401,7 @@ class HostsLab(Lab):
         try:
             for answer in answers:
                 log += [f"{answer.host}: {line}" for line in answer.log.splitlines()]
+                log += moved(answer.host, answer.observed)
                 if answer.beside is not None:
                     cpu.append(worker_cpu(answer.host, answer.beside, answer.observed["window"]["duration_ns"]))
                     log.append(worker_said(cpu[-1]))
