@@ -32,7 +32,9 @@ def runs(
                 place += 1
                 log = 8 + each + off + rng.standard_t(3) * 0.04 + (effect if before == 2 else 0)
                 parts.setdefault(each, []).append(
-                    SimpleNamespace(round=number, place=place, ios=float(np.exp(log)), duration_ns=10**9)
+                    SimpleNamespace(
+                        round=number, place=place, ios=float(np.exp(log)), duration_ns=10**9, mean_outstanding=None
+                    )
                 )
                 before = each
         for each, slices in parts.items():
