@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from iotax.analysis import Summary
 from iotax.analysis.capacity import REPORT_CORES, REPORT_RATE_IOPS
@@ -28,6 +28,7 @@ from iotax.wording.preconditioned import preconditioned
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
+_CODE = re.compile(r"`([^`\n]+)`")
 FIRST_PANELS = 6
 """Further panels of a section are folded away."""
 MOST_PANELS = 12
@@ -221,9 +222,9 @@ def _load_title(summary: Summary) -> str:
     return "Over the load" if factor in LOAD_FACTORS else f"Over {charts.factor_title(factor).lower()}"
 
 
-def _tight(text: str) -> str:
-    """No line break between a number and its unit."""
-    return _UNIT.sub("\u00a0", text)
+def _tight(text: str) -> Markup:
+    """A sentence as HTML: what stands in backticks as code, and no line break between a number and its unit."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_UNIT.sub("\u00a0", text)))))  # noqa: S704 - escaped before
 
 
 def _share_rows(shares: list[list[Share]]) -> list[tuple[str, ...]]:

@@ -46,6 +46,12 @@ def test_a_sweep_of_sizes_is_log_log_with_a_panel_of_ratios(sweep):
     assert "achieved-over-offered" not in names
 
 
+def test_names_in_backticks_are_set_as_code_and_nothing_else_of_a_question_becomes_markup(tmp_path):
+    data = Simulation().data(study(question="Is `nfs3` <b>faster</b> & within 5 %?"))
+    page, _ = written(data, tmp_path)
+    assert "<h1>Is <code>nfs3</code> &lt;b&gt;faster&lt;/b&gt; &amp; within 5\u00a0%?</h1>" in page
+
+
 def test_latency_of_reads_and_of_writes_stands_apart_under_mixed_loads_only(tmp_path, sweep):
     mixed = Simulation().data(study(factors={"protocol": ["iscsi", "nfs3"], "read": ["0%", "50%", "100%"]}))
     shown = direction_groups(summarise(mixed))
