@@ -5,7 +5,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/release/iotax-engine
 STUDY  ?= quick
-MUSL   := $(shell uname -m)-unknown-linux-musl
 # Tests of this machine's speed and servers take turns on one of the workers (tests/python/conftest.py).
 # A worker more than processors: many tests wait for what others do. Virtual machines do not.
 PARALLEL := --numprocesses auto --maxprocesses 5 --dist loadgroup
@@ -63,7 +62,7 @@ test-vm: install test-packages
 	PYTEST_XDIST_AUTO_NUM_WORKERS=$(VM_WORKERS) $(BIN)/pytest $(PARALLEL) $(REASONS) tests/python/vm
 
 # What takes too long for every change: coverage of intervals, long fuzzing, every study.
-test-long: install test-packages
+test-long: install engine-static test-packages
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest tests/python -m 'long or not long'
 	SECONDS_EACH=600 scripts/fuzz
@@ -90,18 +89,18 @@ test-packages:
 	@scripts/test-packages
 
 # Wheels with the engine and the manual pages inside, in out/wheels: for glibc, whose tag says on which systems it runs by
-# the engine's own symbols, and for musl.
-wheel: install
+# the engine's own symbols, with the engine for hosts beside it; and for musl.
+wheel: install engine-static
 	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
+	@cp target/static/iotax-engine wheel-data/scripts/iotax-engine-static
 	@$(BIN)/maturin build --quiet --release --locked --out out/wheels
 	@scripts/musl-wheel out/wheels
 	@ls -l out/wheels
 
-# One file that runs on any Linux of this architecture, whatever its libc: target/ARCHITECTURE-unknown-linux-musl/release.
-engine-static:
-	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { echo "iotax: Rust's target is missing: rustup target add $(MUSL)" >&2; exit 1; }
-	@cargo build --release --locked --quiet -p iotax-engine --target $(MUSL)
-	@ls -l target/$(MUSL)/release/iotax-engine
+# One file that runs on any Linux of this architecture, whatever its libc: target/static/iotax-engine. The hosts lab copies it
+# to hosts as long as it is of the same build as the engine of `make engine`.
+engine-static: engine
+	@scripts/static-engine
 
 # The wheel in an environment of its own, with a study of some seconds.
 # PYTHON=… scripts/try-wheel out/wheels/*musllinux*.whl does the same where Python is built for musl.

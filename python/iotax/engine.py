@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -25,9 +26,7 @@ class EngineError(Exception):
 def find_engine() -> Path:
     """$IOTAX_ENGINE, else the checkout's release build, else the one installed beside Python, else the one on PATH."""
     if named := os.environ.get("IOTAX_ENGINE"):
-        if not os.access(named, os.X_OK):
-            raise EngineError("missing", f"IOTAX_ENGINE names {named}, which is no program")
-        return Path(named)
+        return _program("IOTAX_ENGINE", named)
     checkout = Path(__file__).resolve().parents[2]
     candidates = [Path(sys.executable).parent / "iotax-engine"]
     if (checkout / "Cargo.toml").is_file():
@@ -41,6 +40,24 @@ def find_engine() -> Path:
         "missing",
         "iotax-engine is not there: build it with `cargo build --release -p iotax-engine`, or name it in IOTAX_ENGINE",
     )
+
+
+def find_host_engine() -> Path:
+    """What is copied to hosts: $IOTAX_HOST_ENGINE, else the form of `find_engine`'s that asks for no C library, as long
+    as it is of the same build, else that one itself."""
+    if named := os.environ.get("IOTAX_HOST_ENGINE"):
+        return _program("IOTAX_HOST_ENGINE", named)
+    program = find_engine()
+    installed = program.with_name("iotax-engine-static")
+    if program.parent == Path(sys.executable).parent and os.access(installed, os.X_OK):
+        return installed
+    built = Path(__file__).resolve().parents[2] / "target" / "static" / "iotax-engine"
+    other_form_of = built.with_suffix(".of")
+    if os.access(built, os.X_OK) and other_form_of.is_file():
+        digest = hashlib.sha256(program.read_bytes()).hexdigest()
+        if other_form_of.read_text(encoding="ascii").strip() == digest:
+            return built
+    return program
 
 
 def engine_version(program: Path) -> str:
@@ -66,3 +83,9 @@ def event_of(line: bytes) -> dict[str, Any]:
             str(event.get("kind", "internal")), str(event.get("message", "")), str(event.get("where", ""))
         )
     return event
+
+
+def _program(variable: str, named: str) -> Path:
+    if not os.access(named, os.X_OK):
+        raise EngineError("missing", f"{variable} names {named}, which is no program")
+    return Path(named)

@@ -15,13 +15,14 @@ mod schema;
 mod secret;
 mod serve;
 mod simulate;
+mod version;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "iotax-engine", version, about = "The iotax engine: serves volumes, issues load, measures")]
+#[command(name = "iotax-engine", version = version::VERSION, about = "The iotax engine: serves volumes, issues load, measures")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -44,7 +45,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    iotax_runtime::names::look_up_by_what_is_built_in();
+    let done = match arguments.command {
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Schema => schema::run(),
         Command::Serve => serve::run(),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from iotax.design import Plan
-from iotax.engine import EngineError, find_engine
+from iotax.engine import EngineError, find_engine, find_host_engine
 from iotax.labs.base import Lab
 from iotax.labs.loopback import LoopbackLab
 from iotax.study import Study
@@ -39,7 +39,7 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
         try:
             from iotax.labs.hosts.lab import HostsLab  # noqa: PLC0415
 
-            return HostsLab(study, plan, find_engine(), frozenset(given))
+            return HostsLab(study, plan, find_host_engine(), frozenset(given))
         except ModuleNotFoundError as error:
             extra = "hosts" if study.lab.hosts.cluster == "ssh" else "cluster"
             raise EngineError("missing", f"this study needs {error.name}: pip install 'iotax[{extra}]'") from error

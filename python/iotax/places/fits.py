@@ -17,8 +17,8 @@ _INTERPRETER = 3
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
 """As `uname -m` calls them."""
 _STATIC = (
-    "one that runs on any Linux of its processor is made by `make engine-static` (iotax's wheel for musl has it too); "
-    "name it in IOTAX_ENGINE"
+    "one that runs on any Linux of its processor is made by `make engine-static`, and is copied instead from then on "
+    "(iotax's wheels have it inside)"
 )
 
 
@@ -43,7 +43,7 @@ class Needs:
         """Why a host that answered so cannot run it; empty where nothing is known against it."""
         machine, libc, loader, *_ = [*said.splitlines(), "", "", ""]
         if self.machine and machine != self.machine:
-            return f"the engine is for {self.machine}, and this host is {machine}; name one for it in IOTAX_ENGINE"
+            return f"the engine is for {self.machine}, and this host is {machine}; name one for it in IOTAX_HOST_ENGINE"
         if self.loader and loader == "missing":
             return (
                 f"the engine asks for {self.loader}, which this host has not (its C library is another one); {_STATIC}"

@@ -39,9 +39,16 @@ def need() -> None:
 class Network:
     """`count` hosts, `h1` and up, that reach each other and us; the test's own HOME for SSH."""
 
-    def __init__(self, folder: Path, count: int, environment: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """`environment` is of logins, by host; with a HOME of their own."""
-        self._environment = environment or {}
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        environment: Mapping[str, Mapping[str, str]] | None = None,
+        roots: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`environment` is of logins, by host; with a HOME of their own. `roots` are the systems that logins of some
+        hosts see instead of ours."""
+        self._environment, self._roots = environment or {}, roots or {}
         self.folder, self.names = folder, [f"h{number}" for number in range(1, count + 1)]
         self._tag = f"{os.getpid() % 10000}"
         # Of its own, as several processes test at the same time.
@@ -69,6 +76,8 @@ class Network:
 
     def home(self, name: str) -> Path:
         """Of logins."""
+        if (root := self._roots.get(name)) is not None:
+            return root / "home"
         return Path(self._environment.get(name, {}).get("HOME", self.folder / f"home-{name}"))
 
     def namespace(self, name: str) -> str:
@@ -158,6 +167,10 @@ class Network:
         host_home = self.home(name)
         host_home.mkdir(exist_ok=True)
         given = {"HOME": str(host_home), **self._environment.get(name, {})}
+        shell = "exec sh -c"
+        if (root := self._roots.get(name)) is not None:
+            given["HOME"] = f"/{host_home.relative_to(root)}"
+            shell = f'exec {shutil.which("chroot")} {root} /bin/sh -c \'cd "$HOME"; eval "$0"\''
         variables = " ".join(f"{key}={value}" for key, value in given.items())
         config = self.folder / f"sshd-{name}"
         config.write_text(
@@ -167,7 +180,7 @@ class Network:
             # Each host has a home of its own, though all are the same user.
             f'SetEnv {variables}\nForceCommand cd {host_home} && if [ -n "$SSH_ORIGINAL_COMMAND" ]; then '
             'case "$SSH_ORIGINAL_COMMAND" in *sftp-server*|internal-sftp*) exec /usr/lib/openssh/sftp-server;; '
-            '*) exec sh -c "$SSH_ORIGINAL_COMMAND";; esac; fi\n'
+            f'*) {shell} "$SSH_ORIGINAL_COMMAND";; esac; fi\n'
         )
         self._sshd[name] = subprocess.Popen(
             [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from conftest import FAKE, FakeEngine
-from iotax.engine import EngineError, engine_version, find_engine
+from iotax import engine as engine_module
+from iotax.engine import EngineError, engine_version, find_engine, find_host_engine
 from iotax.places.piped import LOG_LINES_MAX
 from iotax.places.waiting import Engine
 
@@ -101,6 +104,44 @@ def test_the_named_engine_wins_and_must_be_a_program(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("IOTAX_ENGINE", str(tmp_path / "file"))
     with pytest.raises(EngineError, match="which is no program"):
         find_engine()
+
+
+def test_hosts_get_the_static_engine_of_the_same_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("IOTAX_HOST_ENGINE", raising=False)
+    package, folder = tmp_path / "python" / "iotax", tmp_path / "target" / "static"
+    package.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(engine_module, "__file__", str(package / "engine.py"))
+    ours, static = tmp_path / "ours", folder / "iotax-engine"
+    for each in (ours, static):
+        each.write_text(f"#!/bin/sh\necho {each}\n")
+        each.chmod(0o755)
+    monkeypatch.setenv("IOTAX_ENGINE", str(ours))
+    assert find_host_engine() == ours
+    (folder / "iotax-engine.of").write_text(hashlib.sha256(ours.read_bytes()).hexdigest() + "\n")
+    assert find_host_engine() == static
+    ours.write_text("#!/bin/sh\necho another build\n")
+    assert find_host_engine() == ours
+    monkeypatch.setenv("IOTAX_HOST_ENGINE", str(static))
+    assert find_host_engine() == static
+    monkeypatch.setenv("IOTAX_HOST_ENGINE", str(tmp_path / "nothing"))
+    with pytest.raises(EngineError, match="which is no program"):
+        find_host_engine()
+
+
+def test_hosts_get_the_static_engine_that_an_installed_one_has_beside_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("IOTAX_HOST_ENGINE", "IOTAX_ENGINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(engine_module, "__file__", str(tmp_path / "site-packages" / "iotax" / "engine.py"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    for name in ("iotax-engine", "iotax-engine-static"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert find_host_engine() == tmp_path / "iotax-engine-static"
+    (tmp_path / "iotax-engine-static").unlink()
+    assert find_host_engine() == tmp_path / "iotax-engine"
 
 
 def test_the_version_is_what_the_program_says(engine: FakeEngine, tmp_path: Path) -> None:

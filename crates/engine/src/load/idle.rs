@@ -10,6 +10,7 @@ use super::{report, window::Meters};
 use crate::{
     document::{self, Event, IdleEvent, LoadDocument},
     output,
+    version::VERSION,
 };
 
 pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
@@ -23,10 +24,6 @@ pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     let usage = window.close()?;
     let window_event =
         document::Window { start_unix_ns: clock.unix_ns(Instant(0)), start_ns: 0, duration_ns: usage.duration_ns };
-    output::emit(&Event::Idle(IdleEvent {
-        engine_version: report::VERSION,
-        window: window_event,
-        cpu: report::cpu(&usage),
-    }));
+    output::emit(&Event::Idle(IdleEvent { engine_version: VERSION, window: window_event, cpu: report::cpu(&usage) }));
     Ok(())
 }

@@ -6,13 +6,14 @@ use iotax_node::failure::Failure;
 use iotax_runtime::{Clock, counters::MachineCounts};
 
 use super::{
-    report::{self, VERSION},
+    report,
     slice::Slice,
     window::{Meters, Usage},
 };
 use crate::{
     document::{self, DiskReport, InterfaceReport, ObserveSpec, ObservedEvent},
     failure,
+    version::VERSION,
 };
 
 /// Sleeps but at the window's two ends.

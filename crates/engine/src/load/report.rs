@@ -9,13 +9,14 @@ use super::{
     threads::{Plan, Unit},
     window::{ProcessUsage, Span, Usage},
 };
-use crate::document::{
-    self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DirectionReport, Histogram,
-    LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint,
-    StreamReport, VerifyReport, Window,
+use crate::{
+    document::{
+        self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CpuEvents, CpuReport, DirectionReport, Histogram,
+        LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec, ProcessCpu, ResultEvent, SampleEvent,
+        SeriesPoint, StreamReport, VerifyReport, Window,
+    },
+    version::VERSION,
 };
-
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn connected(endpoint: &str, driver: &'static str, unit: &Unit) -> ConnectedEvent {
     ConnectedEvent {

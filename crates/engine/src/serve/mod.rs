@@ -27,6 +27,7 @@ use crate::{
     failure, input,
     lease::Lease,
     output, secret,
+    version::VERSION,
 };
 use threads::Threads;
 use volumes::OpenVolume;
@@ -82,7 +83,7 @@ fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], thre
         driver: threads.driver.name(),
         threads: document.threads,
         cpus: document.cpus.clone(),
-        engine_version: env!("CARGO_PKG_VERSION"),
+        engine_version: VERSION,
         volumes: volumes
             .iter()
             .map(|volume| ReadyVolume {

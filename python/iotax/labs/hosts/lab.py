@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from iotax.design import Plan
 from iotax.design.plan import trial_seed
+from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
@@ -153,7 +154,13 @@ class HostsLab(Lab):
 
     def environment(self) -> dict[str, Any]:
         surveyed = wait_for(survey(self._roles(), self._binary))
-        return {"hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in surveyed}}
+        found: dict[str, Any] = {
+            "hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in surveyed}
+        }
+        # The one that measures, which need not be the one of this machine.
+        if version := engine_version(self._binary.path):
+            found |= {"engine": version, "engine_path": str(self._binary.path)}
+        return found
 
     def background(self, block: int) -> Background:
         self._enter(block)

@@ -14,15 +14,11 @@ use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
 use self::{commands::Commands, member::Member, record::Record};
-use super::{
-    observe::Observer,
-    report::{self, VERSION},
-    slice::Slice,
-    window::Meters,
-};
+use super::{observe::Observer, report, slice::Slice, window::Meters};
 use crate::{
     document::{ArmedEvent, Event, ObserveSpec, SampleEvent, SessionDocument, StartSpec, Task},
     input, output,
+    version::VERSION,
 };
 
 /// From the end of one slice's load to the beginning of the next's: every thread has heard by then.
