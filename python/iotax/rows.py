@@ -74,6 +74,7 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "lab": result and result.facts.lab,
         "simulated": result and result.facts.simulated,
         "driver": result and result.driver,
+        "hosts_left_out": result and (", ".join(result.left_out) or None),
         "carrier": result and result.facts.carrier.kind,
         "carrier_name": result and result.facts.carrier.name,
         "carrier_usual": result and result.facts.carrier.usual,

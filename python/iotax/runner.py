@@ -1,8 +1,9 @@
 """Runs what is left of a plan and writes every attempt down. The only writer of measurements.
 
 A trial whose attempt fails is tried once more, then left; the study goes on. What cannot go otherwise is not tried
-again. A target that is gone is waited for, and where it stays away the study ends with its trials left. Ctrl-C ends the
-attempt under way, never the writing of one that is over.
+again. A target that is gone is waited for, and where it stays away the study ends with its trials left, or goes on
+without a host that is lost, where the user said so. Ctrl-C ends the attempt under way, never the writing of one that is
+over.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def run_study(
                     return Ending(earlier, 0, (), interrupted=False, finished=True)
             with interrupts.heard():
                 lab.prepare(_progress(listener))
+            for host, why in lab.absent.items():
+                listener.warning(_without(host, why))
             run, resumed = _taken_up(study, plan, writer, earlier, source, label, listener, anew=anew)
             session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
             left = writer.left(run)
@@ -217,7 +220,9 @@ class _Runner:
             return self._lab.run_rounds(trials, progress)
 
     def _try(self, trials: list[Trial]) -> None:
-        for number in range(1, TRIES + 1):
+        number, fellow = 0, ""
+        while number < TRIES:
+            number += 1
             self._interrupts.check()
             attempts = [self._writer.begin_attempt(self._session, self._run, trial) for trial in trials]
             self._listener.started(trials, number)
@@ -229,8 +234,10 @@ class _Runner:
                     self._listener.ended(self._writer.attempt(attempt))
                 if failed.permanent:
                     break
-                if failed.away:
-                    self._await(trials, failed.reason)
+                again, fellow = bool(failed.host) and failed.host == fellow, failed.host
+                if self._stays_away(trials, failed, again=again):
+                    self._listener.warning(_without(failed.host, failed.reason))
+                    number = 0
             except KeyboardInterrupt:
                 self._end_all(attempts, "interrupted", "stopped by the user")
                 raise
@@ -252,6 +259,20 @@ class _Runner:
     ) -> None:
         for attempt in attempts:
             self._writer.end_attempt(attempt, status, reason=reason, connected=connected, log=log)
+
+    def _stays_away(self, trials: list[Trial], failed: TrialFailed, *, again: bool) -> bool:
+        """Whether trials go on without the host that failed, which did so `again`. Raises _TargetAway where they cannot
+        go on at all."""
+        if again and self._lab.leave_out(failed):
+            return True
+        if failed.away:
+            try:
+                self._await(trials, failed.reason)
+            except _TargetAway:
+                if self._lab.leave_out(failed):
+                    return True
+                raise
+        return False
 
     def _await(self, trials: list[Trial], reason: str) -> None:
         """Returns once all that the trials go to answers. Raises _TargetAway where it stays away too long."""
@@ -313,6 +334,11 @@ class _Interrupts:
         first, self._asked = not self._asked, True
         if self._hearing and first:
             raise KeyboardInterrupt
+
+
+def _without(host: str, why: str) -> str:
+    why = why.removeprefix(f"{host}: ")
+    return f"{host} is left out ({why}). Trials that have it go on without it, and are compared with nothing."
 
 
 def _progress(listener: Listener) -> Progress:

@@ -380,6 +380,8 @@ class TrialResult(Record):
     """How it came about, as the lab knows."""
     clients: tuple[Client, ...] = ()
     """One by one, where several hosts ran the load; the other figures are theirs together."""
+    left_out: tuple[str, ...] = ()
+    """Clients of the treatment that were lost and took no part, as the user allowed: compared with nothing."""
     slices: tuple[Slice, ...] = ()
     """Of a trial that was measured in rounds; the other figures are those of its slices together."""
     simulated: Simulated | None = None

@@ -48,7 +48,13 @@ class StudyData:
     @cached_property
     def measured(self) -> list[Run]:
         """The attempt that counts of each trial, in the order in which they ran."""
-        return self._done("replicate")
+        return [run for run in self._done("replicate") if not run.result.left_out]
+
+    @cached_property
+    def apart(self) -> list[Run]:
+        """Trials of several hosts that ran without some of them: other treatments than the study's, compared with
+        nothing."""
+        return [run for run in self._done("replicate") if run.result.left_out]
 
     @cached_property
     def checks(self) -> dict[str, list[Check]]:
@@ -90,7 +96,7 @@ class StudyData:
     @cached_property
     def sentinels(self) -> list[Run]:
         """Runs of the baseline that only look for drift, in the order in which they ran; no part of any comparison."""
-        return self._done("sentinel")
+        return [run for run in self._done("sentinel") if not run.result.left_out]
 
     def _done(self, role: str) -> list[Run]:
         kept = {

@@ -87,6 +87,13 @@ def run(
             show_default="1min",
         ),
     ] = WAIT_FOR_TARGET_S,
+    without_lost_hosts: Annotated[
+        bool,
+        typer.Option(
+            "--without-lost-hosts",
+            help="In the hosts lab, go on without clients that stay lost. Such trials are told apart, never compared.",
+        ),
+    ] = False,
     live: Annotated[
         str | None,
         typer.Option(
@@ -129,6 +136,7 @@ def run(
         again=again or old_again,
         report=report,
         wait_for_target_s=wait_for_target,
+        without_lost_hosts=without_lost_hosts,
         live=live,
         otlp=otlp,
         quiet=quiet,

@@ -36,6 +36,7 @@ def run(
     again: bool,
     report: bool,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
+    without_lost_hosts: bool = False,
     live: str | None = None,
     otlp: str | None = None,
     quiet: bool = False,
@@ -46,6 +47,9 @@ def run(
     if path.suffix == ".html":
         leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")
     judged(document, path, Path(name))
+    if without_lost_hosts and (study.lab.hosts is None or study.search is not None):
+        which = "a search's" if study.lab.hosts is not None else f"the {study.lab.name} lab's"
+        leave(Exit.USAGE, f"--without-lost-hosts: {which} trials cannot go on with fewer hosts")
     if quiet:
         display: Display = QuietDisplay(console_on(sys.stderr))
     else:
@@ -62,6 +66,7 @@ def run(
             destroy=destroy,
             again=again,
             wait_for_target_s=wait_for_target_s,
+            without_lost_hosts=without_lost_hosts,
         )
     _conclude(study, path, summary, document, report=report, quiet=quiet)
 
@@ -104,6 +109,7 @@ def measure(
     destroy: Sequence[str] = (),
     again: bool = False,
     wait_for_target_s: float = WAIT_FOR_TARGET_S,
+    without_lost_hosts: bool = False,
 ) -> Ending:
     """Runs what is left of a study into the notebook. Ends with the reason where it cannot begin.
 
@@ -119,6 +125,7 @@ def measure(
     try:
         plan = planned(study)
         lab = open_lab(study, plan, list(destroy))
+        lab.without_lost_hosts = without_lost_hosts
         with Writer(path) as writer:
             return run_study(
                 study,

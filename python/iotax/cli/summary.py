@@ -78,6 +78,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "trials_planned": len(data.planned),
         "trials_left": len(notebook.left(chosen.id)),
         "trials_excluded": len(data.excluded),
+        "trials_with_fewer_hosts": len(data.apart),
         "attempts_not_done": [
             {"trial": each.trial.id, "attempt": each.number, "status": each.status, "reason": each.reason}
             for each in data.attempts

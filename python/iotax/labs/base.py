@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -99,8 +99,11 @@ _AWAY = frozenset({"refused", "unreachable", "not_found", "lost"})
 class TrialFailed(Exception):  # noqa: N818 - an outcome, not a bug
     """This attempt failed. `kind` is the engine's, where it knows."""
 
-    def __init__(self, reason: str, log: str = "", connected: Connected | None = None, kind: str = "") -> None:
-        self.reason, self.log, self.connected, self.kind = reason, log, connected, kind
+    def __init__(
+        self, reason: str, log: str = "", connected: Connected | None = None, kind: str = "", host: str = ""
+    ) -> None:
+        """`host` is the one of several by which it failed, where there is one."""
+        self.reason, self.log, self.connected, self.kind, self.host = reason, log, connected, kind, host
         super().__init__(reason)
 
     @property
@@ -146,6 +149,10 @@ class Lab(ABC):
 
     tell: Callable[[str], None] = staticmethod(lambda _: None)
     """Hears what is waited for, also where no progress is asked for."""
+    without_lost_hosts: bool = False
+    """Whether the user allows trials without hosts that stay lost."""
+    absent: Mapping[str, str] = {}
+    """Such hosts, and why each is left out."""
 
     @abstractmethod
     def check(self) -> list[CheckItem]:
@@ -192,6 +199,11 @@ class Lab(ABC):
         """Whether what the trial goes to can be reached now. Writes nothing."""
         del trial
         return True
+
+    def leave_out(self, failed: TrialFailed) -> bool:
+        """Goes on without the host by which trials failed again and again; False where that may not or cannot be."""
+        del failed
+        return False
 
     def closing(self) -> Closing:
         """Known once it is closed."""

@@ -10,7 +10,7 @@ from iotax.analysis.sessions import SessionScatter
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Severity
 from iotax.study.imported import ImportedStudy
-from iotax.units import counted, show_minutes
+from iotax.units import counted, show_minutes, show_rate
 from iotax.wording.figures import PERCENT_RATIO_MAX, figure, percent, signed
 from iotax.wording.names import inside, title
 from iotax.wording.verdicts import Finding
@@ -53,6 +53,8 @@ def trust(summary: Summary) -> list[Finding]:
         were = "was" if disturbed == 1 else "were"
         text = f"{disturbed} of {counted(len(runs), 'run')} {were} disturbed: repeat the study on a quiet machine."
         found.append(Finding("disturbed", text, "warning"))
+    if data.apart:
+        found.append(_apart(data))
     if data.excluded:
         found.append(_left_out(data, summary.both_ways))
     if data.costs_drawn:
@@ -95,6 +97,22 @@ def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> 
         for kept, whole in both_ways
     ]
     return Finding("excluded", text, "warning", tuple(details))
+
+
+def _apart(data: StudyData) -> Finding:
+    """What ran with fewer hosts than the treatment has, and what came of it."""
+    lost = sorted({host for run in data.apart for host in run.result.left_out})
+    some = [
+        f"{run.trial.id}, {len(run.result.clients)} of {len(run.result.clients) + len(run.result.left_out)} clients, "
+        f"{show_rate(run.result.rate_iops)} {run.result.rate_unit}"
+        for run in data.apart[:_NAMED_MAX]
+    ]
+    few = "; ".join(some) + (f"; and {len(data.apart) - _NAMED_MAX} more" if len(data.apart) > _NAMED_MAX else "")
+    text = (
+        f"{counted(len(data.apart), 'trial')} ran with fewer clients, without {', '.join(lost)}, and no figure or "
+        f"comparison counts {'it' if len(data.apart) == 1 else 'them'}: {few}."
+    )
+    return Finding("apart", text, "warning")
 
 
 def _bare(overall: Overall) -> str:

@@ -10,7 +10,7 @@ from iotax.analysis import StudyData, summarise
 from iotax.analysis.clients import Clients, clients_of
 from iotax.report import draw, render
 from iotax.trial import Client
-from iotax.wording import clients
+from iotax.wording import clients, trust
 from report.factory import Simulation, study
 
 
@@ -87,3 +87,30 @@ def test_one_host_alone_is_fair() -> None:
     summary = summarise(of_hosts({"h1": 1.0}))
     assert clients_of(summary)[0].fairness == 1.0
     assert Clients(summary.cells[0], 0.0, {"h1": 0.0}, {}).fairness == 1.0
+
+
+def test_trials_with_fewer_clients_are_told_and_counted_nowhere() -> None:
+    data = of_hosts({"h1": 0.5, "h2": 0.5})
+    lone = data.attempts[0]
+    assert lone.result is not None
+    whole = summarise(data)
+    object.__setattr__(lone.result, "left_out", ("h3",))
+    summary = summarise(StudyData(data.study, data.attempts, data.planned))
+    assert [run.trial.id for run in summary.data.apart] == [lone.trial.id]
+    assert lone.trial.id not in {run.trial.id for run in summary.data.runs}
+    assert sum(len(each.runs) for each in summary.cells) == sum(len(each.runs) for each in whole.cells) - 1
+    [finding] = [each for each in trust(summary) if each.subject == "apart"]
+    told = "1 trial ran with fewer clients, without h3, and no figure or comparison counts it"
+    assert finding.text.startswith(f"{told}: {lone.trial.id}, 2 of 3 clients, ")
+    page = render(summary, draw(summary), "n.iotax")
+    assert told in page.partition('<section id="verdict">')[2].partition("</section>")[0]
+
+
+def test_a_report_of_such_trials_alone_compares_nothing() -> None:
+    data = of_hosts({"h1": 0.5, "h2": 0.5})
+    for attempt in data.attempts:
+        if attempt.result is not None:
+            object.__setattr__(attempt.result, "left_out", ("h3",))
+    summary = summarise(StudyData(data.study, data.attempts, data.planned))
+    assert not summary.data.runs
+    assert "ran with fewer clients, without h3" in render(summary, draw(summary), "n.iotax")

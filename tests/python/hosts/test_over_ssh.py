@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from conftest import wait_for
 from iotax.design import plan as make_plan
 from iotax.labs.base import LabUnusable, Sample, TrialFailed
+from iotax.notebook import Notebook
 from iotax.study.read import read_study
 
 from .namespaces import Network
@@ -225,3 +229,43 @@ def test_a_host_without_room_for_the_engine_is_named_before_anything_runs(networ
         assert network.beside("h2", "find", cache, "-type", "f") == ""
     finally:
         network.beside("h2", "umount", cache)
+
+
+def test_trials_go_on_without_a_host_that_stays_lost_where_the_user_says_so(network: Network, opened: Open) -> None:
+    text = written(network, "500ms")
+    lab = opened(text)
+    lab.prepare(quiet)
+    three, one = (trial_of(text, protocol="iscsi", clients=clients) for clients in (3, 1))
+    network.link("h2", "down")
+    try:
+        with pytest.raises(TrialFailed) as failed:
+            lab.run(three, quiet)
+        assert failed.value.host == "h2"
+        assert not lab.leave_out(failed.value), "nobody allowed it"
+        lab.without_lost_hosts = True
+        assert lab.leave_out(failed.value)
+        result = lab.run(three, quiet).result
+        assert [each.host for each in result.clients] == ["h1", "h3"]
+        assert result.left_out == ("h2",)
+        whole = lab.run(one, quiet).result
+        assert ([each.host for each in whole.clients], whole.left_out) == (["h1"], ())
+        assert not lab.leave_out(TrialFailed("gone", kind="lost", host="h4")), "a target cannot be left out"
+    finally:
+        network.link("h2", "up")
+
+
+def test_a_study_begins_without_a_lost_host_and_says_so(network: Network, real_engine: Path, tmp_path: Path) -> None:
+    study = written(network, "200ms").replace(network.address("h2"), network.nobody)
+    (tmp_path / "clients.yaml").write_text(study)
+    environment = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
+    environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}
+    words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "clients.iotax", "--without-lost-hosts"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "h2 is left out (no SSH connection" in " ".join(done.stdout.split())
+    assert "4 trials ran with fewer clients, without h2, and no figure or comparison counts them" in done.stdout
+    with Notebook(tmp_path / "clients.iotax") as notebook:
+        results = [each.result for each in notebook.attempts() if each.result is not None]
+    assert sorted((len(each.clients), each.left_out) for each in results) == [(1, ())] * 4 + [(2, ("h2",))] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,12 +13,12 @@ from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.labs import load as labs_load
 from iotax.labs import loopback
-from iotax.labs.base import LabUnusable, Step
+from iotax.labs.base import LabUnusable, Outcome, Progress, Step, TrialFailed
 from iotax.labs.loopback import LoopbackLab, share_cpus
 from iotax.notebook import Notebook, Writer
 from iotax.runner import Ending, Listener, run_study
 from iotax.study.read import load_study
-from iotax.trial import Attempt
+from iotax.trial import Attempt, Trial
 from iotax.waiting import WAIT_FOR_TARGET_S
 
 
@@ -326,3 +327,32 @@ def test_processes_get_processors_of_their_own_where_there_are_enough(
     usable: list[int], server: int, load: int, expected: tuple[list[int], list[int]]
 ) -> None:
     assert share_cpus(usable, server, load) == expected
+
+
+class LosingLab(LoopbackLab):
+    """Whose trials fail by a host, until it is left out."""
+
+    left: ClassVar[list[str]] = []
+
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        if not self.left:
+            raise TrialFailed("h2: the engine there was ended by SIGKILL", kind="died", host="h2")
+        return super().run(trial, progress)
+
+    def leave_out(self, failed: TrialFailed) -> bool:
+        self.left.append(failed.host)
+        return True
+
+
+def test_a_host_that_fails_twice_may_be_left_out_and_the_same_trial_runs(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del engine
+    monkeypatch.setattr(LosingLab, "left", [])
+    log = Log()
+    assert run(tmp_path / "n.iotax", tiny, log, lab=LosingLab) == Ending(1, 8, (), interrupted=False)
+    found = attempts(tmp_path / "n.iotax")
+    assert [(each.number, each.status) for each in found[:3]] == [(1, "failed"), (2, "failed"), (3, "done")]
+    assert len({each.trial.id for each in found[:3]}) == 1
+    assert LosingLab.left == ["h2"]
+    assert any(said.startswith("h2 is left out (the engine there was ended by SIGKILL)") for said in log.warnings)

@@ -50,6 +50,8 @@ _SERVE_S = 60.0
 _ENDING_S = 1.0
 _ANSWER_S = 10.0
 """How much later than what it breaks a server's end may be heard."""
+_LOST = frozenset({"lost", "unreachable", "silent", "died"})
+"""Kinds of failure of a host that can be gone."""
 _FILL_BYTES_PER_S = 20 << 20
 """Slower than this on filling or reading a volume, a host counts as hung."""
 
@@ -82,7 +84,8 @@ class HostsLab(Lab):
             [over_ssh(host) for host in self._spec.hypervisor_hosts() if host.kind == "esxi"],
         )
         settings = [study.settings(trial.treatment) for trial in plan.trials]
-        self._volumes = Volumes(settings, self._initiators, self._binary, destroy)
+        self.absent = self._absent = dict[str, str]()
+        self._volumes = Volumes(settings, self._initiators, self._absent, self._binary, destroy)
         mine: dict[str, HostPlace] = {each.name: each for each in [*self._places(), *self._hypervisors.esxi]}
         others = [self._spec.hook_host(hook) for hook in self._spec.hooks]
         mine |= {host.name: over_ssh(host) for host in others if host.name not in mine}
@@ -164,7 +167,7 @@ class HostsLab(Lab):
 
     def background(self, block: int) -> Background:
         self._enter(block)
-        jobs = [Job(place, self._binary.remote) for place in [*self._initiators, *self._targets]]
+        jobs = [Job(place, self._binary.remote) for place in [*self._present(), *self._targets]]
         started_ns = time.time_ns()
         runtime_ns = _BACKGROUND_ESXI_NS if self._hypervisors.esxi else _BACKGROUND_NS
         answers = self._measured(jobs, warmup_ns=0, runtime_ns=runtime_ns, sample_ns=runtime_ns)
@@ -197,15 +200,20 @@ class HostsLab(Lab):
             with contextlib.suppress(TrialFailed):
                 self._hook("after trial", trial)
             log = "\n".join([*said, *self._hooks.take(), failed.log])
-            raise TrialFailed(failed.reason, log, failed.connected, failed.kind) from failed
+            raise TrialFailed(failed.reason, log, failed.connected, failed.kind, failed.host) from failed
         self._hook("after trial", trial)
         return replace(outcome, log="\n".join([*self._hooks.take(), outcome.log]))
 
     def _run(self, trial: Trial, progress: Progress) -> Outcome:
         settings = self.study.settings(trial.treatment)
-        places = self._clients(settings)
+        clients = self._clients(settings)
+        left_out = tuple(place.name for place in clients if place.name in self._absent)
+        taking_part = [(index, place) for index, place in enumerate(clients) if place.name not in self._absent]
+        places = [place for _, place in taking_part]
+        if not places:
+            raise TrialFailed(f"all of its clients are lost: {', '.join(left_out)}", kind="missing")
         try:
-            reached = wait_for(self._reach(settings, len(places), progress))
+            reached = wait_for(self._reach(settings, [index for index, _ in taking_part], progress))
             before = wait_for(self._modelled(settings))
         except HostFault as fault:
             raise _failed(fault) from fault
@@ -213,7 +221,7 @@ class HostsLab(Lab):
         seed = trial_seed(self.study, trial)
         jobs = [
             self._load_job(place, settings, each, index, seed)
-            for index, (place, each) in enumerate(zip(places, reached, strict=True))
+            for (index, place), each in zip(taking_part, reached, strict=True)
         ]
         for index, place in enumerate(self._targets):
             serves = index == 0 and self._serving is not None and settings.endpoint.embedded
@@ -231,7 +239,8 @@ class HostsLab(Lab):
             if not ending:
                 raise
             raise TrialFailed(f"{ending}; then {failed.reason}", failed.log, failed.connected) from failed
-        return with_media(self._outcome(settings, answers, reached), before, after)
+        outcome = with_media(self._outcome(settings, answers, reached), before, after)
+        return replace(outcome, result=outcome.result.model_copy(update={"left_out": left_out}))
 
     def answers(self, trial: Trial) -> bool:
         settings = self.study.settings(trial.treatment)
@@ -241,6 +250,14 @@ class HostsLab(Lab):
                 wait_for(self._volumes.answers(settings))
         except (HostFault, ValidationError):
             return False
+        return True
+
+    def leave_out(self, failed: TrialFailed) -> bool:
+        """Initiators alone: without a target there is nothing to reach, or nothing to compare."""
+        present = [place.name for place in self._present()]
+        if not self.without_lost_hosts or failed.kind not in _LOST or failed.host not in present or len(present) == 1:
+            return False
+        self._absent[failed.host] = failed.reason
         return True
 
     def close(self) -> None:
@@ -280,7 +297,10 @@ class HostsLab(Lab):
 
     def _places(self) -> list[HostPlace]:
         """Those with an engine."""
-        return [*self._initiators, *self._targets, *self._hypervisors.linux]
+        return [*self._present(), *self._targets, *self._hypervisors.linux]
+
+    def _present(self) -> list[HostPlace]:
+        return [place for place in self._initiators if place.name not in self._absent]
 
     def _roles(self) -> list[tuple[str, HostPlace, Asked]]:
         asked = self._volumes.asked(self._targets[0].host if self._targets else None)
@@ -293,6 +313,7 @@ class HostsLab(Lab):
         return initiators + others + [("esxi", place, Asked()) for place in self._hypervisors.esxi]
 
     def _clients(self, settings: Settings) -> list[HostPlace]:
+        """Of the treatment, also those that are lost: each keeps its place in the volume, or its own volume."""
         return self._initiators[: settings.load.clients or len(self._initiators)]
 
     async def _connect(self) -> None:
@@ -306,7 +327,9 @@ class HostsLab(Lab):
         found = []
         for each in await survey(self._roles(), self._binary):
             if each.fault:
-                found.append(CheckItem("error", each.host, each.fault))
+                failed = TrialFailed(each.fault, kind=each.fault_kind, host=each.host)
+                kind, more = ("warning", "; trials go on without it") if self.leave_out(failed) else ("error", "")
+                found.append(CheckItem(kind, each.host, f"{each.fault}{more}"))
                 continue
             found += [
                 CheckItem("error", each.host, f"{what}, and this study needs it there") for what in each.obstacles
@@ -319,14 +342,14 @@ class HostsLab(Lab):
             found.append(CheckItem("ok", each.host, said))
         return found
 
-    async def _reach(self, settings: Settings, clients: int, progress: Progress) -> list[Reached]:
+    async def _reach(self, settings: Settings, clients: list[int], progress: Progress) -> list[Reached]:
         """Where the load of each client goes."""
         if settings.endpoint.embedded:
             served = Reached(await self._served(settings, progress), self._binary.remote, Permission())
-            return [served] * clients
+            return [served] * len(clients)
         if settings.endpoint.kernel:
             progress(Step(f"{settings.label}: the kernels connect"))
-        return await each_of([self._volumes.reach(settings, index) for index in range(clients)])
+        return await each_of([self._volumes.reach(settings, index) for index in clients])
 
     async def _served(self, settings: Settings, progress: Progress) -> str:
         """The endpoint of our own server; one that is gone, or has another volume, is started."""
@@ -494,4 +517,4 @@ def _data_address(host: Host) -> str:
 
 
 def _failed(fault: HostFault) -> TrialFailed:
-    return TrialFailed(str(fault), kind=fault.kind)
+    return TrialFailed(str(fault), kind=fault.kind, host=fault.host)

@@ -81,6 +81,8 @@ class Survey:
     """What it is reached by, where that is a Dask worker."""
     fault: str = ""
     """Why nothing else is known, or not all."""
+    fault_kind: str = ""
+    """As of HostFault."""
 
 
 async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
@@ -98,7 +100,7 @@ async def with_companions(places: Sequence[tuple[str, HostPlace, Asked]], survey
         try:
             return replace(found, companion=await place.companion())
         except HostFault as fault:
-            return replace(found, fault=fault.message)
+            return replace(found, fault=fault.message, fault_kind=fault.kind)
         except ValueError:
             return replace(found, fault="what its Dask worker takes at rest cannot be read there")
 
@@ -129,7 +131,7 @@ async def _one(role: str, place: HostPlace, asked: Asked, binary: Binary, in_tur
         finally:
             await agent.end()
     except HostFault as fault:
-        return replace(found, fault=fault.message)
+        return replace(found, fault=fault.message, fault_kind=fault.kind)
     except ValueError:
         return Survey(place.name, role, fault="its shell answers something else than was asked")
     return replace(found, engine=armed["engine_version"], clock=clock)
@@ -140,7 +142,7 @@ async def _esxi(found: Survey, place: HostPlace) -> Survey:
     try:
         kernel, machine, *there = (await place.run("uname -sr; uname -m; command -v esxtop || true")).splitlines()
     except HostFault as fault:
-        return replace(found, fault=fault.message)
+        return replace(found, fault=fault.message, fault_kind=fault.kind)
     except ValueError:
         return replace(found, fault="its shell answers something else than was asked")
     obstacles = () if there else ("esxtop is missing",)

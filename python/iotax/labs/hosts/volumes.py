@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,8 +46,15 @@ class Volumes:
     """Of one study. `destroy` holds the endpoints whose data the user gave away, as the study names them."""
 
     def __init__(
-        self, settings: Sequence[Settings], initiators: Sequence[HostPlace], binary: Binary, destroy: frozenset[str]
+        self,
+        settings: Sequence[Settings],
+        initiators: Sequence[HostPlace],
+        absent: Container[str],
+        binary: Binary,
+        destroy: frozenset[str],
     ) -> None:
+        """`absent` holds the names of initiators that are left out, as soon as they are."""
+        self._absent = absent
         self._settings, self._initiators, self._destroy = settings, initiators, destroy
         self._binary, self.paths = binary, Paths(binary)
         self._identities: dict[tuple[str, str], str] = {}
@@ -148,10 +155,11 @@ class Volumes:
     async def answers(self, settings: Settings) -> None:
         """Raises HostFault where the endpoint does not answer. Writes nothing."""
         if _on_host(settings.endpoint.uri):
-            await self.reach(settings, 0)
+            await self.reach(settings, self._present()[0])
         else:
-            document = _check_document(expanded(settings.endpoint.uri, 0), settings, look_bytes=0)
-            await self._task(self._initiators[0], self._binary.remote, document)
+            first = self._present()[0]
+            document = _check_document(expanded(settings.endpoint.uri, first), settings, look_bytes=0)
+            await self._task(self._initiators[first], self._binary.remote, document)
 
     def needed_bytes(self, settings: Settings) -> int:
         """Of each volume, by all clients that share it."""
@@ -166,9 +174,10 @@ class Volumes:
         are one; by their identity they are known as the same."""
         uri = settings.endpoint.uri
         if CLIENT not in uri and not uri.startswith(_LOCAL):
-            return [0]
+            return self._present()[:1]
         found: dict[str, int] = {}
-        for index, place in enumerate(self._initiators):
+        for index in self._present():
+            place = self._initiators[index]
             identity = self._identities.get((place.name, expanded(uri, index)), "")
             found.setdefault(identity if "wwid" in identity.partition(" ")[0] else place.name, index)
         return list(found.values())
@@ -182,10 +191,13 @@ class Volumes:
                 largest[uri] = settings
         return list(largest.values())
 
-    def _viewers(self, settings: Settings) -> range:
+    def _present(self) -> list[int]:
+        return [index for index, place in enumerate(self._initiators) if place.name not in self._absent]
+
+    def _viewers(self, settings: Settings) -> list[int]:
         """Who looks: every host that has a volume, or a path, of its own."""
         uri = settings.endpoint.uri
-        return range(len(self._initiators)) if CLIENT in uri or _on_host(uri) else range(1)
+        return self._present() if CLIENT in uri or _on_host(uri) else self._present()[:1]
 
     async def _check(
         self, settings: Settings, index: int, whole: dict[str, str], progress: Progress
