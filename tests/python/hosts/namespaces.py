@@ -45,10 +45,11 @@ class Network:
         count: int,
         environment: Mapping[str, Mapping[str, str]] | None = None,
         roots: Mapping[str, Path] | None = None,
+        behind: Mapping[str, str] | None = None,
     ) -> None:
         """`environment` is of logins, by host; with a HOME of their own. `roots` are the systems that logins of some
-        hosts see instead of ours."""
-        self._environment, self._roots = environment or {}, roots or {}
+        hosts see instead of ours. A host that is `behind` another one is in a network with that one alone."""
+        self._environment, self._roots, self._behind = environment or {}, roots or {}, behind or {}
         self.folder, self.names = folder, [f"h{number}" for number in range(1, count + 1)]
         self._tag = f"{os.getpid() % 10000}"
         # Of its own, as several processes test at the same time.
@@ -72,7 +73,13 @@ class Network:
         return f"{self._subnet}.250"
 
     def address(self, name: str) -> str:
+        if name in self._behind:
+            return f"192.168.{self.names.index(name) + 11}.2"
         return f"{self._subnet}.{self.names.index(name) + 11}"
+
+    def address_towards(self, name: str) -> str:
+        """Of the host that this one is behind."""
+        return f"192.168.{self.names.index(name) + 11}.1"
 
     def home(self, name: str) -> Path:
         """Of logins."""
@@ -151,7 +158,13 @@ class Network:
             space, outside = self.namespace(name), self._outside(name)
             ip("netns", "add", space)
             ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", outside, "master", self._bridge, "up")
+            if name in self._behind:
+                way = self.namespace(self._behind[name])
+                ip("link", "set", outside, "netns", way)
+                ip("-n", way, "addr", "add", f"{self.address_towards(name)}/24", "dev", outside)
+                ip("-n", way, "link", "set", outside, "up")
+            else:
+                ip("link", "set", outside, "master", self._bridge, "up")
             ip("-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
             ip("-n", space, "link", "set", "eth0", "up")
             ip("-n", space, "link", "set", "lo", "up")
