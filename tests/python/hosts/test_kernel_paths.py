@@ -185,6 +185,22 @@ def test_a_record_of_ours_outlives_no_boot(host: FakeHost) -> None:
     assert host.journal == []
 
 
+def test_a_record_of_ours_by_which_somebody_is_logged_in_stays_and_is_told(host: FakeHost) -> None:
+    assert up(host, ISCSI)[0].returncode == 0
+    record = host.folder / "records" / IQN
+    (host.folder / "proc/sys/kernel/random/boot_id").write_text("b0072d\n")
+    done = host.run(SCRIPT, "clean")
+    assert (done.returncode, record.exists(), len(host.journal)) == (0, True, 1)
+    assert done.stdout.startswith(f"LEFT open-iscsi's record of {IQN}")
+    assert f"iscsiadm -m node -T {IQN} --logout" in done.stdout
+    assert not any("--logout" in line for line in host.log)
+    # Once they are gone it goes too.
+    shutil.rmtree(host.folder / "sys/class/iscsi_session")
+    assert host.run(SCRIPT, "clean").stdout == ""
+    assert not record.exists()
+    assert host.journal == []
+
+
 def test_a_journal_that_cannot_be_written_keeps_the_path_from_coming_up(host: FakeHost) -> None:
     (host.home / ".cache").write_text("no folder")
     assert up(host, NVME)[0].stderr.splitlines()[-1].startswith("disk_full ")

@@ -549,8 +549,12 @@ put_all_back() {
 earlier() {
     { read -r _kind; read -r _first; read -r _second; read -r _third; } <"$1"
     if [ "$_kind" = iscsi ]; then
-        # Somebody may have logged in by it since.
-        no_session "$_first" || return 0
+        # Somebody may have logged in by it since, and would not come back after a lost connection without it.
+        no_session "$_first" || {
+            [ "$_third" = theirs ] || echo "LEFT open-iscsi's record of $_first, which iotax made before this host was booted:" \
+                "somebody is logged in by it. Log out, iscsiadm -m node -T $_first --logout, and clean again"
+            return 0
+        }
         forget_iscsi "$_first" "$_second" "$_third"
     fi
     rm -f "$1"
