@@ -15,10 +15,12 @@ import pytest
 from iotax.design import plan as make_plan
 from iotax.labs.base import TrialFailed
 from iotax.study import Study
+from iotax.study.hosts import Hosts
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
 from iotax.labs.hosts.lab import HostsLab
+from iotax.labs.hosts.reach import untried
 from iotax.places import Binary
 from iotax.places.ssh import Remote, SshHost
 from iotax.places.waiting import wait_for as awaited
@@ -116,6 +118,11 @@ def test_a_host_whose_clock_is_set_after_it_was_compared_fails_the_attempt_and_i
     with pytest.raises(TrialFailed, match=rf"^h3: its clock was set .* ms {said} than the others") as failed:
         lab.run(next(iter(make_plan(lab.study).trials)), lambda _: None)
     assert (failed.value.kind, failed.value.permanent) == ("clock", False)
+
+
+def test_more_hosts_than_anybody_tried_are_told() -> None:
+    assert untried(Hosts(initiators=[f"h{number}" for number in range(200)])) == ""
+    assert untried(Hosts(initiators=[f"h{number}" for number in range(200)], targets=["t"])).startswith("201 hosts, ")
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from iotax.labs.hosts.intervals import Intervals
 from iotax.labs.hosts.measure import Answer, Hear, Job, each_of, measure
 from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target_cpu, worker_cpu, worker_said
 from iotax.labs.hosts.moved import moved
-from iotax.labs.hosts.reach import Reach
+from iotax.labs.hosts.reach import Reach, untried
 from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
 from iotax.labs.hosts.volumes import Reached, Volumes
@@ -324,7 +324,7 @@ class HostsLab(Lab):
         await each_of([place.run("true") for place in self._places()])
 
     async def _check_hosts(self) -> list[CheckItem]:
-        found = []
+        found = [CheckItem("warning", "hosts", said)] if (said := untried(self._spec)) else []
         for each in await survey(self._roles(), self._binary):
             if each.fault:
                 failed = TrialFailed(each.fault, kind=each.fault_kind, host=each.host)

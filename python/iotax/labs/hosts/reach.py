@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from iotax.places.workers import Workers
 
 
+TRIED_MAX = 200
+"""Hosts whose lines one controller was seen to carry (docs/guide/hosts.md, Many hosts)."""
+
+
 class Reach:
     """Of one study."""
 
@@ -38,6 +42,18 @@ class Reach:
         """After all of its places."""
         if self._workers is not None:
             await self._workers.close()
+
+
+def untried(spec: Hosts) -> str:
+    """What to know of more hosts than anybody tried; empty for fewer."""
+    count = len(spec.hosts())
+    if count <= TRIED_MAX:
+        return ""
+    return (
+        f"{count} hosts, and no more than {TRIED_MAX} were tried from one controller: it carries all their lines, some "
+        "4 ms of one core for each in every trial. Where clocks are known less well or starts are late, run parts "
+        "of them as studies of their own"
+    )
 
 
 def _workers(spec: Hosts, tell: Callable[[str], None]) -> Workers | None:
