@@ -17,7 +17,7 @@ use std::{
 };
 
 use iotax_node::{CloseReason, ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output, seeded::SeededRng};
-use iotax_proto::Instant;
+use iotax_proto::{Instant, Payload};
 
 use crate::{
     disk::Disk,
@@ -381,7 +381,7 @@ impl World {
     pub fn half_close(&mut self, pipe: PipeId, side: Side) {
         self.cut(pipe, side);
         let arrives = self.now + self.latency_of(pipe, side);
-        self.send_end(pipe, side, arrives);
+        self.end_arrives(pipe, side, arrives);
     }
 
     /// Nothing arrives from `side` for a time.
@@ -433,6 +433,23 @@ impl World {
         let now = self.host_now(host);
         let Some(node) = self.hosts[host].node.clone() else { return };
         node.borrow_mut().handle(now, input);
+        self.charge_work(host);
+        self.settle_node(host, &node);
+    }
+
+    /// Bytes that arrived: those that have a place go there, as a driver receives them.
+    fn deliver(&mut self, host: usize, conn: ConnId, bytes: &[u8]) {
+        let now = self.host_now(host);
+        let Some(node) = self.hosts[host].node.clone() else { return };
+        let place = node.borrow_mut().place(conn, 1);
+        let (placed, rest) = bytes.split_at(place.as_ref().map_or(0, Payload::len).min(bytes.len()));
+        if let Some(place) = place {
+            place.copy_in(0, placed);
+            node.borrow_mut().handle(now, Input::Placed { conn, len: placed.len() });
+        }
+        if !rest.is_empty() {
+            node.borrow_mut().handle(now, Input::Received { conn, bytes: rest });
+        }
         self.charge_work(host);
         self.settle_node(host, &node);
     }

@@ -412,7 +412,11 @@ impl Node for Agent {
                     self.violated(now, &violation);
                 }
             }
-            Input::Connected { .. } | Input::Accepted { .. } | Input::DiskDone { .. } | Input::Woken => {}
+            Input::Connected { .. }
+            | Input::Accepted { .. }
+            | Input::Placed { .. }
+            | Input::DiskDone { .. }
+            | Input::Woken => {}
         }
         self.advance(now);
     }

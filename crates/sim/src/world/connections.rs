@@ -189,7 +189,18 @@ impl World {
         }
     }
 
-    pub(super) fn send_end(&mut self, id: PipeId, side: Side, arrives: Instant) {
+    /// The end goes as bytes do, and comes behind them.
+    fn send_end(&mut self, id: PipeId, side: Side) {
+        let Some(pipe) = self.pipe(id) else { return };
+        let (from, to) = (pipe.end(side).host, pipe.end(side.other()).host);
+        let way = self.next_way(id, side);
+        let arrives = self.carry(from, to, way, 0);
+        let arrives = self.in_order(id, side, arrives);
+        self.end_arrives(id, side, arrives);
+    }
+
+    /// What a side sent ends; the other learns of it at that time.
+    pub(super) fn end_arrives(&mut self, id: PipeId, side: Side, arrives: Instant) {
         if let Some(pipe) = self.pipe(id) {
             let flow = pipe.flow(side);
             flow.cut = true;
@@ -202,7 +213,7 @@ impl World {
         self.flush_all(id, side);
         let Some(pipe) = self.pipe(id) else { return };
         let end = pipe.end_mut(side);
-        let (host, was) = (end.host, end.state);
+        let was = end.state;
         end.state = EndState::Closing;
         let timeout = match was {
             EndState::Open => CLOSE_TIMEOUT,
@@ -210,8 +221,7 @@ impl World {
             EndState::Connecting => Duration::ZERO,
             EndState::Closing | EndState::Gone => return,
         };
-        let arrives = self.nics[self.hosts[host].nic].send(self.now, 0);
-        self.send_end(id, side, arrives);
+        self.send_end(id, side);
         self.events.push(self.now + timeout, Event::End { pipe: id, side, reason: CloseReason::Ended });
     }
 
@@ -257,11 +267,10 @@ impl World {
         match end.state {
             EndState::Open if ends => {
                 self.flush_all(id, to);
-                let arrives = self.nics[self.hosts[end.host].nic].send(now, 0);
-                self.send_end(id, to, arrives);
+                self.send_end(id, to);
                 self.end(id, to, CloseReason::Ended);
             }
-            EndState::Open => self.handle(end.host, Input::Received { conn: end.conn, bytes: &bytes }),
+            EndState::Open => self.deliver(end.host, end.conn, &bytes),
             EndState::Closing if ends => self.end(id, to, CloseReason::Ended),
             EndState::Closing | EndState::Connecting => {}
             EndState::Gone => {
