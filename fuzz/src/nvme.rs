@@ -77,6 +77,7 @@ pub fn target(data: &[u8]) {
 }
 
 fn feed(target: &mut TargetQueue, server: &mut Server, data: &[u8]) {
+    server.in_place = true;
     feed_target(target, server, data, |server| std::mem::take(&mut server.queued));
 }
 

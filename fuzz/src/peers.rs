@@ -2,6 +2,8 @@
 
 use iotax_proto::{Backend, Initiator, InitiatorEvents, Instant, Io, IoId, Payload, Tag, Target, UnitError};
 
+use crate::nvme_support::in_place::give;
+
 /// Bytes as they arrive: the first says in pieces of which length, 0 for all at once.
 pub fn pieces(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (first, rest) = data.split_first().unwrap_or((&0, &[]));
@@ -31,7 +33,7 @@ pub fn feed_target<B: Backend, T: Target<B>>(
 ) {
     let now = Instant(1);
     for piece in pieces(data) {
-        if target.receive(now, piece, server).is_err() {
+        if give(target, now, piece, server).is_err() {
             break;
         }
         for (id, result) in take_queued(server) {

@@ -37,6 +37,11 @@ pub enum Input<'a> {
         conn: ConnId,
         bytes: &'a [u8],
     },
+    /// The connection's next `len` bytes are where `Node::place` said, which was asked just before.
+    Placed {
+        conn: ConnId,
+        len: usize,
+    },
     /// The connection is gone, by either side, or was never made. Its id is free.
     Closed {
         conn: ConnId,
@@ -102,6 +107,13 @@ pub trait Node {
     fn wants_receive(&self, conn: ConnId) -> bool {
         let _ = conn;
         true
+    }
+    /// Memory that the next bytes of this connection belong in, where there are at least `at_least` of them and the node need not
+    /// see them. A driver may receive the first of them there at once and says so with `Input::Placed`; what follows them is
+    /// `Input::Received`. What a peer that dies had sent until then stays there, as any part of a write may that fails.
+    fn place(&mut self, conn: ConnId, at_least: usize) -> Option<Payload> {
+        let _ = (conn, at_least);
+        None
     }
     /// Of the connections open, those that will carry no I/O, such as admin queues: they count for nothing where the next is placed.
     fn idle_connections(&self) -> usize {

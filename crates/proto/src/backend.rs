@@ -145,6 +145,12 @@ pub trait Backend {
     fn start(&mut self, now: Instant, id: IoId, unit: UnitId, op: UnitOp) -> Started;
     /// Data of a `NeedData` operation, `offset` bytes into it. Pieces may come in any order and size, each byte once.
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]);
+    /// Memory for `len` bytes of a `NeedData` operation's data, `offset` bytes into it, that may be received there in place of a
+    /// `place`; `None` where the backend has to see them.
+    fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
+        let _ = (id, offset, len);
+        None
+    }
     /// All data of the operation is placed (and its digests were right).
     fn finish(&mut self, now: Instant, id: IoId) -> Started;
     /// Forgets an operation; no completion follows, and its `IoId` is free. While the medium may still change by it, `ending`
@@ -159,6 +165,17 @@ pub trait Target<B: Backend + ?Sized> {
     /// asks and does not read takes memory for one answer more at most. The rest is to be given again before what comes later,
     /// once there is room. On `Err` what the protocol says to the peer is queued: flush `transmit`, then close.
     fn receive(&mut self, now: Instant, bytes: &[u8], backend: &mut B) -> Result<usize, Violation>;
+    /// Memory that the next bytes to come belong in, where they are at least `at_least` bytes of data that this side need not look
+    /// at. Whoever receives may put the first of them there, says so with `placed`, and gives what follows to `receive`.
+    fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
+        let _ = (at_least, backend);
+        None
+    }
+    /// The next `len` bytes came and were put where `place` said, which was asked since the last call of any other kind.
+    fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
+        let _ = (now, len, backend);
+        unreachable!("this target names no place")
+    }
     /// A `Queued` operation is done.
     fn complete(&mut self, now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, backend: &mut B);
     fn transmit(&mut self) -> &mut Transmit;

@@ -91,21 +91,25 @@ fn session_reads_and_writes_in_small_pieces() {
 
 #[test]
 fn io_session_survives_every_split() {
-    for digests in [Digests::default(), Digests { header: true, data: true }] {
+    let [plain, header, _, both] = digests();
+    for (digests, in_place) in [(plain, false), (both, false), (plain, true), (header, true), (both, true)] {
         let config = iotax_proto::nvme_tcp::ConnectConfig { digests, ..connect_config() };
         let target = small_target();
-        let mut longest = 0;
-        let mut at = 0;
+        let (mut longest, mut at, mut named) = (0, 0, 0);
         while at <= longest {
             let mut server = Server::new();
             let session = admin(&mut server, &config, &target, Cut::Never);
             let controller = session.host.controller().expect("ready").clone();
+            server.in_place = in_place;
             let mut pair = io(&mut server, &config, &controller, 1, &target, Cut::At(at));
             io_session(&mut server, &mut pair);
+            named += server.named.get();
             longest = pair.to_host.len().max(pair.to_target.len());
             at += 1;
         }
         assert!(longest > 5000, "the session is longer than that");
+        // Each split within the data of the two writes, where no digest is over them.
+        assert_eq!(named, if in_place && !digests.data { 10 * BLOCK } else { 0 }, "{digests:?}");
     }
 }
 

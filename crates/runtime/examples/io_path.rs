@@ -18,12 +18,16 @@ use iotax_node::{
     server::{Export, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };
-use iotax_proto::{Instant, Region, Transmit, nfs::common::Squash, wire::Chunk};
+use iotax_proto::{Instant, Payload, Region, Transmit, nfs::common::Squash, wire::Chunk};
 use iotax_runtime::memory::SharedRegion;
 
 const VOLUME_BYTES: usize = 16 << 20;
 /// What a driver receives at once.
 const PIECE_BYTES: usize = 32 << 10;
+/// What a driver receives in place, where it may.
+const PLACE_MIN_BYTES: usize = 16 << 10;
+/// What it receives behind that.
+const SPILL_BYTES: usize = 4 << 10;
 /// Virtual time of a turn.
 const STEP: Duration = Duration::from_micros(10);
 
@@ -143,9 +147,7 @@ impl Wire {
             let conn = self.connections[index];
             if self.take(load.transmit(conn)) {
                 initiator(load, Act::Sent(conn));
-                for bytes in self.bytes.chunks(PIECE_BYTES) {
-                    target(server, Act::Handle(self.now, Input::Received { conn, bytes }));
-                }
+                self.deliver(conn, server);
             }
             if self.take(server.transmit(conn)) {
                 target(server, Act::Sent(conn));
@@ -153,6 +155,29 @@ impl Wire {
                     initiator(load, Act::Handle(self.now, Input::Received { conn, bytes }));
                 }
             }
+        }
+    }
+
+    /// Hands the target what is queued, as a driver does: data that have a place go there, which is the network's part too.
+    fn deliver(&self, conn: ConnId, server: &mut ServerNode) {
+        let mut left = &self.bytes[..];
+        let mut piece_bytes = PIECE_BYTES;
+        while !left.is_empty() {
+            let mut place = None;
+            if left.len() >= PLACE_MIN_BYTES {
+                target(server, Act::Place(conn, &mut place));
+            }
+            let len = place.as_ref().map_or(piece_bytes, Payload::len).min(left.len());
+            piece_bytes = if place.is_some() { SPILL_BYTES } else { PIECE_BYTES };
+            let (bytes, rest) = left.split_at(len);
+            left = rest;
+            let input = if let Some(place) = place {
+                place.copy_in(0, bytes);
+                Input::Placed { conn, len }
+            } else {
+                Input::Received { conn, bytes }
+            };
+            target(server, Act::Handle(self.now, input));
         }
     }
 
@@ -198,6 +223,8 @@ impl Wire {
 /// What a driver does with a node.
 enum Act<'a> {
     Handle(Instant, Input<'a>),
+    /// Where the next bytes belong.
+    Place(ConnId, &'a mut Option<Payload>),
     /// All that was queued is sent.
     Sent(ConnId),
 }
@@ -221,6 +248,7 @@ fn drive(node: &mut impl Node, act: Act<'_>) {
             node.handle(now, input);
             while node.poll_transmit().is_some() {}
         }
+        Act::Place(conn, place) => *place = node.place(conn, PLACE_MIN_BYTES),
         Act::Sent(conn) => {
             if let Some(transmit) = node.transmit(conn) {
                 transmit.advance(transmit.len());

@@ -26,6 +26,8 @@ for_both_drivers!(
     a_stream_comes_back_whole,
     tiny_buffers_cut_sends_and_lose_nothing,
     payloads_are_sent_in_place,
+    bytes_that_have_a_place_are_received_there,
+    a_peer_that_dies_within_a_place_is_told_of,
     many_connections_share_a_driver,
     a_full_queue_stops_receiving_until_it_drains,
     bytes_queued_before_a_close_are_sent,
@@ -72,6 +74,42 @@ fn payloads_are_sent_in_place(choice: DriverChoice) {
         run(config(choice), &mut client);
         assert!(client.is_complete());
         assert_eq!(server.join().1, [CloseReason::Ended]);
+    }
+}
+
+fn bytes_that_have_a_place_are_received_there(choice: DriverChoice) {
+    // Below what is worth a receive of its own, above, and above what one receive takes.
+    for (period, some) in [(10_000, false), (40_000, true), (70_000, true), (300_000, true)] {
+        for (conns, socket) in [(1, SocketOptions::default()), (7, SocketOptions::default()), (2, TINY)] {
+            for queue_limit in [20_000, 2_000_000] {
+                let node = move || Echo::new(conns as usize).with_places(period).queue_limit(queue_limit);
+                let server = Server::start(choice, socket, node, |echo| (echo.closed, echo.placed_bytes));
+                let mut client = Client::new(server.address, conns, 1_000_000, 90_000, 700_000);
+                run(config(choice), &mut client);
+                assert!(client.is_complete());
+                let (closed, placed_bytes) = server.join().1;
+                assert_eq!(closed, vec![CloseReason::Ended; conns as usize]);
+                assert_eq!(placed_bytes > 0, some, "{placed_bytes} of {period}");
+            }
+        }
+    }
+}
+
+fn a_peer_that_dies_within_a_place_is_told_of(choice: DriverChoice) {
+    for resets in [false, true] {
+        let server =
+            Server::start(choice, SocketOptions::default(), || Echo::new(1).with_places(300_000), |echo| echo.closed);
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&stream_bytes(0, 0, 1_000)).unwrap();
+        // Back again: the rest is waited for in its place now.
+        stream.read_exact(&mut [0; 1_000]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        if resets {
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        drop(stream);
+        let reason = if resets { CloseReason::Failed(libc::ECONNRESET) } else { CloseReason::Ended };
+        assert_eq!(server.join().1, [reason]);
     }
 }
 
@@ -479,7 +517,9 @@ impl Node for Scripted {
                 self.timer_due = now + self.timer_period.unwrap();
             }
             Input::Woken => {}
-            Input::Accepted { .. } | Input::Received { .. } | Input::DiskDone { .. } => panic!("unexpected {input:?}"),
+            Input::Accepted { .. } | Input::Received { .. } | Input::Placed { .. } | Input::DiskDone { .. } => {
+                panic!("unexpected {input:?}")
+            }
         }
     }
 

@@ -221,6 +221,21 @@ macro_rules! protocols {
             }
 
             #[inline]
+            fn place(&mut self, at_least: usize, backend: &mut ServerBackend) -> Option<Payload> {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.place(at_least, backend),)+
+                    Self::Portmap(_) => None,
+                }
+            }
+
+            fn placed(&mut self, now: Instant, len: usize, backend: &mut ServerBackend) -> Result<(), Violation> {
+                match self {
+                    $($(#[$when])? Self::$name(target) => target.placed(now, len, backend),)+
+                    Self::Portmap(target) => target.placed(now, len, backend),
+                }
+            }
+
+            #[inline]
             fn complete(
                 &mut self,
                 now: Instant,

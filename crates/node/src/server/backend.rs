@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Backend, Ending, Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
 
 use super::{
     arithmetic::Requester,
@@ -116,6 +116,10 @@ impl Backend for ServerBackend {
         if !self.files.place(id, offset, bytes) {
             self.operations.place(id, offset, bytes);
         }
+    }
+
+    fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
+        if self.files.has(id) { None } else { self.operations.memory(id, offset, len) }
     }
 
     #[inline]

@@ -64,6 +64,21 @@ impl Connection {
         Ok(())
     }
 
+    /// Memory that at least so many of the next bytes may be received into.
+    #[inline]
+    pub(super) fn place(&mut self, at_least: usize) -> Option<Payload> {
+        // Seldom there is one: whether it may be used is asked last.
+        let place = self.target.place(at_least, &mut self.backend)?;
+        let may_go_on = !self.is_closing && !self.waits && !self.transmit().is_full();
+        may_go_on.then_some(place)
+    }
+
+    /// So many bytes are there.
+    pub(super) fn placed(&mut self, now: Instant, len: usize) -> Result<(), Violation> {
+        self.backend.now = now;
+        self.target.placed(now, len, &mut self.backend)
+    }
+
     /// Goes on with what was left, where there is room again.
     pub(super) fn go_on(&mut self, now: Instant, room: usize) -> Result<(), Violation> {
         self.transmit().begin_turn(room);

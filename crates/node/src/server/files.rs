@@ -41,6 +41,11 @@ impl FileWrites {
         })
     }
 
+    /// `id` is a write of a file.
+    pub(super) fn has(&self, id: IoId) -> bool {
+        matches!(self.writes.get(id as usize), Some(Some(_)))
+    }
+
     /// False where `id` is no write of a file.
     pub(super) fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) -> bool {
         let Some(Some(write)) = self.writes.get_mut(id as usize) else { return false };

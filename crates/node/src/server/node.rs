@@ -206,6 +206,14 @@ impl ServerNode {
         self.settle(now, conn, result);
     }
 
+    fn placed(&mut self, now: Instant, conn: ConnId, len: usize) {
+        let connection = self.connection(conn).filter(|connection| !connection.is_closing);
+        if let Some(connection) = connection {
+            let result = connection.placed(now, len);
+            self.settle(now, conn, result);
+        }
+    }
+
     /// A turn for each that waited for one, or for room.
     fn go_on(&mut self, now: Instant) {
         let room = self.room.of_connection();
@@ -348,6 +356,7 @@ impl Node for ServerNode {
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Received { conn, bytes } => self.received(now, conn, bytes),
+            Input::Placed { conn, len } => self.placed(now, conn, len),
             Input::Accepted { conn, listener, peer } => self.accepted(now, conn, listener.0 as usize, peer),
             Input::Closed { conn, .. } => self.closed(now, conn),
             Input::DiskDone { token, result } => self.disk_done(now, token, result),
@@ -376,6 +385,11 @@ impl Node for ServerNode {
     fn wants_receive(&self, conn: ConnId) -> bool {
         let connection = self.connections.get(conn.0 as usize).and_then(Option::as_ref);
         connection.is_none_or(|connection| connection.borrow_mut().wants_receive())
+    }
+
+    #[inline]
+    fn place(&mut self, conn: ConnId, at_least: usize) -> Option<Payload> {
+        self.connection(conn)?.place(at_least)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -186,6 +186,18 @@ impl Operations {
         }
     }
 
+    /// Where data would be placed as they are.
+    pub fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
+        match self.slots.get(id as usize)? {
+            OperationState::Place { volume, offset: begin } => match &self.volumes.all[*volume].store {
+                Store::Memory(region) => Some(Payload::new(Rc::clone(region), *begin + offset as usize, len as usize)),
+                Store::Null(_) | Store::Disk => None,
+            },
+            OperationState::Stage { buffer, .. } => Some(buffer.slice(offset as usize, len as usize)),
+            _ => None,
+        }
+    }
+
     pub fn finish(&mut self, now: Instant, id: IoId) -> Started {
         let Some(slot) = self.slots.get_mut(id as usize) else { return Started::Done(Err(UnitError::Aborted)) };
         match std::mem::replace(slot, OperationState::Idle) {

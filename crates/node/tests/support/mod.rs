@@ -11,7 +11,7 @@ use iotax_node::{
     load::Pacing, seeded::SeededRng,
 };
 pub use iotax_proto::HeapRegion as Heap;
-use iotax_proto::{Instant, Region};
+use iotax_proto::{Instant, Payload, Region};
 
 #[allow(clippy::unnecessary_wraps)] // the type that a load asks for
 pub fn allocate(len: usize) -> Result<Rc<dyn Region>, iotax_node::Failure> {
@@ -217,7 +217,16 @@ impl<'a, C: Node> Lab<'a, C> {
                 return false;
             }
             let bytes: Vec<u8> = self.pipes[index].0[from as usize].sent.drain(..len).collect();
-            self.handle(to, Input::Received { conn: receiver, bytes: &bytes });
+            let place =
+                if self.random.below(2) == 0 { None } else { self.node(to).and_then(|node| node.place(receiver, 1)) };
+            let (placed, rest) = bytes.split_at(place.as_ref().map_or(0, Payload::len).min(len));
+            if let Some(place) = place {
+                place.copy_in(0, placed);
+                self.handle(to, Input::Placed { conn: receiver, len: placed.len() });
+            }
+            if !rest.is_empty() {
+                self.handle(to, Input::Received { conn: receiver, bytes: rest });
+            }
             return true;
         }
         if sender.closes {

@@ -111,6 +111,18 @@ impl Receiver {
         }
     }
 
+    /// Bytes of data to come next that no digest covers.
+    #[inline]
+    pub(super) fn plain_data(&self) -> u32 {
+        if matches!(self.stage, Stage::Data) && self.padding == 0 && !self.digests.data { self.data_left } else { 0 }
+    }
+
+    /// The next `len` bytes of `plain_data` came elsewhere.
+    pub(super) fn skip(&mut self, len: u32) {
+        assert!(len <= self.plain_data(), "more than the data that were to come");
+        self.data_left -= len;
+    }
+
     /// The header of the PDU at fault, for the terminate request; `before` is what was given to the step that found the fault.
     pub(super) fn offending<'a>(&'a self, before: &'a [u8]) -> &'a [u8] {
         let len = self.assembled.max(self.held);

@@ -227,6 +227,22 @@ impl<B: NvmeBackend + ?Sized> Target<B> for TargetQueue {
         }
     }
 
+    #[inline]
+    fn place(&mut self, at_least: usize, backend: &mut B) -> Option<Payload> {
+        let len = self.connection.rx.plain_data();
+        if len == 0 || (len as usize) < at_least {
+            return None;
+        }
+        self.queue.place(self.destination, len, backend)
+    }
+
+    fn placed(&mut self, now: Instant, len: usize, backend: &mut B) -> Result<(), Violation> {
+        self.connection.rx.skip(len as u32);
+        self.queue.on_placed(self.destination, len as u32);
+        // The end of the PDU takes no further byte.
+        self.receive(now, &[], backend).map(|_| ())
+    }
+
     fn complete(&mut self, _now: Instant, id: IoId, result: Result<Option<Payload>, UnitError>, _backend: &mut B) {
         self.queue.complete(id, result, &mut self.connection);
     }

@@ -3,14 +3,18 @@
 
 pub mod raw;
 
+#[path = "../in_place/mod.rs"]
+pub mod in_place;
+
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
     rc::Rc,
     time::Duration,
 };
 
+use in_place::give;
 use iotax_proto::{
     Backend, Ending, Geometry, Initiator, InitiatorEvents, Instant, IoError, IoId, Payload, Shared, Started, Tag,
     Target, UnitError, UnitId, UnitOp, Violation,
@@ -64,7 +68,10 @@ pub struct Server {
     drawn: u8,
     pub fails_with: Option<UnitError>,
     /// Operations that take data, and what came so far.
-    taking: BTreeMap<IoId, (UnitOp, Vec<u8>, usize)>,
+    taking: BTreeMap<IoId, (UnitOp, Payload, usize)>,
+    /// Names the memory of data that come, and how often it did.
+    pub in_place: bool,
+    pub named: Cell<usize>,
     pub queued: Vec<(IoId, Result<Option<Payload>, UnitError>)>,
     pub aborted: Vec<IoId>,
     /// Where there is one, what is aborted goes on for as long as its ending stays in there.
@@ -120,6 +127,8 @@ impl Server {
             drawn: 0,
             fails_with: None,
             taking: BTreeMap::new(),
+            in_place: false,
+            named: Cell::new(0),
             queued: Vec::new(),
             aborted: Vec::new(),
             lingering: None,
@@ -215,7 +224,7 @@ impl Backend for Server {
             if let Err(error) = self.range(offset, u64::from(len)) {
                 return Started::Done(Err(error));
             }
-            self.taking.insert(id, (op, vec![0; len as usize], 0));
+            self.taking.insert(id, (op, Payload::from_vec(vec![0; len as usize]), 0));
             return Started::NeedData;
         }
         let result = self.execute(&op, &[]);
@@ -224,14 +233,20 @@ impl Backend for Server {
 
     fn place(&mut self, id: IoId, offset: u32, bytes: &[u8]) {
         let (_, data, placed) = self.taking.get_mut(&id).expect("an operation that takes data");
-        data[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+        data.copy_in(offset as usize, bytes);
         *placed += bytes.len();
+    }
+
+    fn memory(&self, id: IoId, offset: u32, len: u32) -> Option<Payload> {
+        let (_, data, _) = self.taking.get(&id)?;
+        self.named.set(self.named.get() + usize::from(self.in_place));
+        self.in_place.then(|| data.slice(offset as usize, len as usize))
     }
 
     fn finish(&mut self, _now: Instant, id: IoId) -> Started {
         let (op, data, placed) = self.taking.remove(&id).expect("an operation that takes data");
-        assert_eq!(placed, data.len(), "every byte once");
-        let result = self.execute(&op, &data);
+        assert!(self.in_place || placed == data.len(), "every byte once");
+        let result = self.execute(&op, &data.to_vec());
         self.answer(id, result)
     }
 
@@ -371,7 +386,7 @@ impl<I: Initiator> Pair<I> {
             self.wire.push(('>', to_target.clone()));
             for piece in cut(&to_target, self.cut, sent) {
                 self.now = self.now + Duration::from_micros(1);
-                self.target.receive(self.now, piece, server)?;
+                give(&mut self.target, self.now, piece, server)?;
             }
             server.complete_all(self.now, &mut self.target);
             let to_host = Target::<Server>::transmit(&mut self.target).take_bytes();

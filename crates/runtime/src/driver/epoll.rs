@@ -8,6 +8,7 @@ use std::{
 };
 
 use iotax_node::{CloseReason, ConnId, DiskId, DiskToken, Input, ListenerId, Node};
+use iotax_proto::Payload;
 use rustix::{
     buffer::spare_capacity,
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
@@ -21,8 +22,9 @@ use super::{
     connections::Connection,
     gather::Sent,
     life::Life,
+    place,
     pool::Pool,
-    port::{Common, MAX_RECEIVE_BYTES, Port, Until, receive_limit, settle},
+    port::{Common, MAX_RECEIVE_BYTES, Port, SPILL_BYTES, Until, receive_limit, settle},
     socket,
     waker::Handed,
 };
@@ -64,6 +66,8 @@ pub(super) struct Conn {
     writable: bool,
     /// Bytes received since there were none.
     streak_bytes: usize,
+    /// The last receive filled a place.
+    had_place: bool,
     /// The peer has ended its side: receive until that shows, short receives or not.
     ended: bool,
     life: Life,
@@ -77,6 +81,7 @@ impl Conn {
             readable: false,
             writable: !connecting,
             streak_bytes: 0,
+            had_place: false,
             ended: false,
             life: Life::default(),
         }
@@ -204,7 +209,12 @@ impl EpollPort {
                 self.common.conns.pause(id);
                 break;
             }
-            let limit = receive_limit(self.common.optimisations, conn.streak_bytes);
+            if !discard && let Some(place) = node.place(id, place::MIN_BYTES) {
+                received += 1;
+                self.receive_in_place(id, node, &place, &mut buffer);
+                continue;
+            }
+            let limit = receive_limit(self.common.optimisations, conn.streak_bytes, conn.had_place);
             match rustix::net::recv(&conn.socket, &mut buffer[..limit], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => {
                     let step = conn.life.peer_ended();
@@ -214,6 +224,7 @@ impl EpollPort {
                     // Less than asked for: nothing is left, unless the peer's end is.
                     conn.readable = count == limit || conn.ended;
                     conn.streak_bytes = if count == limit { conn.streak_bytes + count } else { 0 };
+                    conn.had_place = false;
                     received += 1;
                     if !discard {
                         node.handle(self.common.clock.now(), Input::Received { conn: id, bytes: &buffer[..count] });
@@ -233,6 +244,35 @@ impl EpollPort {
             }
         }
         self.receive_buffer = buffer;
+    }
+
+    fn receive_in_place<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N, place: &Payload, buffer: &mut [u8]) {
+        let Some(conn) = self.common.conns.get_mut(id) else { return };
+        let behind = &mut buffer[..SPILL_BYTES];
+        match place::receive(&conn.socket, place, behind) {
+            Ok((0, _)) => {
+                let step = conn.life.peer_ended();
+                self.take_step(id, step);
+            }
+            Ok((placed, more)) => {
+                let is_full = placed + more == place::limit(place, behind.len());
+                conn.readable = is_full || conn.ended;
+                conn.streak_bytes = if is_full { conn.streak_bytes + placed + more } else { 0 };
+                conn.had_place = true;
+                place::tell(node, self.common.clock.now(), id, placed, &behind[..more]);
+                settle(node, self);
+                self.send(id, node);
+            }
+            Err(libc::EAGAIN) => {
+                conn.readable = false;
+                conn.streak_bytes = 0;
+            }
+            Err(libc::EINTR) => {}
+            Err(error) => {
+                let step = conn.life.receive_failed(error);
+                self.take_step(id, step);
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod epoll;
 mod gather;
 mod life;
 mod optimisations;
+mod place;
 mod polling;
 mod pool;
 mod port;

@@ -31,6 +31,10 @@ const STREAK_BYTES: usize = 4 * FIRST_RECEIVE_BYTES;
 /// The most bytes taken in one receive.
 pub(super) const MAX_RECEIVE_BYTES: usize = 128 * 1024;
 
+/// Bytes behind data that are received in place, which are received with them: the next headers. What else comes is likely to have a
+/// place too.
+pub(super) const SPILL_BYTES: usize = 4 * 1024;
+
 /// How long to leave a listener alone that could not accept for want of file descriptors or memory.
 const LISTENER_REST: Duration = Duration::from_millis(100);
 
@@ -245,10 +249,17 @@ impl<C> Common<C> {
     }
 }
 
-/// Bytes to ask for in the next receive of a streak.
+/// Bytes to ask for in the next receive of a streak. `had_place`: the last one filled a place, so that what comes is likely to have one
+/// too, once its header is seen.
 #[inline]
-pub(super) fn receive_limit(optimisations: Optimisations, streak_bytes: usize) -> usize {
-    if optimisations.pieces && streak_bytes < STREAK_BYTES { FIRST_RECEIVE_BYTES } else { MAX_RECEIVE_BYTES }
+pub(super) fn receive_limit(optimisations: Optimisations, streak_bytes: usize, had_place: bool) -> usize {
+    if had_place {
+        SPILL_BYTES
+    } else if optimisations.pieces && streak_bytes < STREAK_BYTES {
+        FIRST_RECEIVE_BYTES
+    } else {
+        MAX_RECEIVE_BYTES
+    }
 }
 
 /// Carries out what the node wants after a `handle`.

@@ -87,11 +87,17 @@ pub(crate) struct Echo {
     /// After so many bytes of a connection: answer, say goodbye and close.
     close_after: Option<u64>,
     received: Vec<u64>,
+    /// Of so many bytes of a connection, all but the first `HEAD` have a place in this memory.
+    places: Option<Payload>,
+    pub(crate) placed_bytes: u64,
     /// Finished after so many connections have gone.
     until_closed: usize,
     /// The most bytes ever seen queued for a connection.
     pub(crate) most_queued: usize,
 }
+
+/// Bytes that come before those that have a place.
+const HEAD: usize = 100;
 
 pub(crate) const GOODBYE: &[u8] = b"goodbye";
 
@@ -110,10 +116,39 @@ impl Echo {
         self
     }
 
+    pub(crate) fn with_places(mut self, period: usize) -> Self {
+        let region = SharedRegion::anonymous(period, false).unwrap().region();
+        self.places = Some(Payload::new(region, 0, period));
+        self
+    }
+
     /// Stages what is echoed in a region of this size, as a ring: larger than the queue limit, or bytes are overwritten in flight.
     pub(crate) fn in_place(mut self, region_bytes: usize) -> Self {
         self.region = Some((SharedRegion::anonymous(region_bytes, false).unwrap().region(), 0));
         self
+    }
+
+    fn take(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.received[conn.0 as usize] += bytes.len() as u64;
+        let region = &mut self.region;
+        self.queues.add(conn, |queue| match region {
+            None => queue.put(bytes),
+            Some((region, at)) => {
+                for piece in bytes.chunks(4096) {
+                    if *at + piece.len() > region.len() {
+                        *at = 0;
+                    }
+                    region.copy_in(*at, piece);
+                    queue.payload(Payload::new(Rc::clone(region), *at, piece.len()));
+                    *at += piece.len();
+                }
+            }
+        });
+        self.most_queued = self.most_queued.max(self.queues.len(conn));
+        if self.close_after.is_some_and(|limit| self.received[conn.0 as usize] >= limit) {
+            self.queues.add(conn, |queue| queue.put(GOODBYE));
+            self.outputs.push_back(Output::Close { conn });
+        }
     }
 }
 
@@ -127,27 +162,11 @@ impl Node for Echo {
                 self.received[index] = 0;
                 self.queues.of(conn).clear();
             }
-            Input::Received { conn, bytes } => {
-                self.received[conn.0 as usize] += bytes.len() as u64;
-                let region = &mut self.region;
-                self.queues.add(conn, |queue| match region {
-                    None => queue.put(bytes),
-                    Some((region, at)) => {
-                        for piece in bytes.chunks(4096) {
-                            if *at + piece.len() > region.len() {
-                                *at = 0;
-                            }
-                            region.copy_in(*at, piece);
-                            queue.payload(Payload::new(Rc::clone(region), *at, piece.len()));
-                            *at += piece.len();
-                        }
-                    }
-                });
-                self.most_queued = self.most_queued.max(self.queues.len(conn));
-                if self.close_after.is_some_and(|limit| self.received[conn.0 as usize] >= limit) {
-                    self.queues.add(conn, |queue| queue.put(GOODBYE));
-                    self.outputs.push_back(Output::Close { conn });
-                }
+            Input::Received { conn, bytes } => self.take(conn, bytes),
+            Input::Placed { conn, len } => {
+                let place = self.place(conn, len).expect("it was named just before");
+                self.placed_bytes += len as u64;
+                self.take(conn, &place.slice(0, len).to_vec());
             }
             Input::Closed { reason, .. } => self.closed.push(reason),
             Input::Woken => {}
@@ -169,6 +188,13 @@ impl Node for Echo {
 
     fn wants_receive(&self, conn: ConnId) -> bool {
         self.queues.len(conn) < self.queue_limit
+    }
+
+    fn place(&mut self, conn: ConnId, at_least: usize) -> Option<Payload> {
+        let places = self.places.as_ref()?;
+        let at = usize::try_from(self.received[conn.0 as usize]).unwrap() % places.len();
+        let left = places.len() - at;
+        (at >= HEAD && left >= at_least).then(|| places.slice(at, left))
     }
 
     fn is_finished(&self) -> bool {
@@ -262,7 +288,7 @@ impl Node for Client {
             }
             Input::Closed { conn, reason } => self.streams[conn.0 as usize].closed = Some(reason),
             Input::Woken => {}
-            Input::Accepted { .. } | Input::DiskDone { .. } | Input::Timer => {
+            Input::Accepted { .. } | Input::Placed { .. } | Input::DiskDone { .. } | Input::Timer => {
                 panic!("a client asked for no {input:?}")
             }
         }

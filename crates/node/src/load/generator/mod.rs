@@ -595,7 +595,7 @@ impl Node for LoadNode {
                     self.turn(now, index);
                 }
             }
-            Input::Accepted { .. } | Input::Woken => {}
+            Input::Accepted { .. } | Input::Placed { .. } | Input::Woken => {}
         }
         self.advance(now);
         if self.recorder.is_some() {

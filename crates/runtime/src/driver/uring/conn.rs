@@ -7,17 +7,20 @@ use iotax_node::CloseReason;
 use super::super::{connections::Connection, life::Life};
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a socket, not the states of a machine")]
 pub(in crate::driver) struct Conn {
     pub(super) socket: OwnedFd,
     pub(super) life: Life,
     /// Where a connect goes, while the kernel has it; boxed, so that it stays where it is.
     pub(super) connecting: Option<Box<socket2::SockAddr>>,
-    /// A receive is with the kernel.
+    /// A receive, or a wait for something to receive, is with the kernel.
     pub(super) receiving: bool,
     /// The last receive left bytes behind: the next finds some without waiting.
     pub(super) more_waits: bool,
     /// Bytes received since there were none.
     pub(super) streak_bytes: usize,
+    /// The last receive filled a place.
+    pub(super) had_place: bool,
     /// The socket is full, and the kernel watches for room.
     pub(super) blocked: bool,
     /// Bytes that arrived when the node no longer wanted any: those of one receive at most.
@@ -35,10 +38,16 @@ impl Conn {
             receiving: false,
             more_waits: false,
             streak_bytes: 0,
+            had_place: false,
             blocked: false,
             held: Vec::new(),
             ending: None,
         }
+    }
+
+    /// The connection stands, and no receive of it is with the kernel.
+    pub(super) fn may_receive(&self) -> bool {
+        !self.receiving && self.connecting.is_none() && self.ending.is_none() && self.life.receives()
     }
 
     /// The kernel has nothing of this connection.

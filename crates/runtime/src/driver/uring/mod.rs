@@ -19,7 +19,8 @@ use super::{
     DriverConfig,
     connections::Connections,
     gather::Sent,
-    port::{Common, Port, Until, receive_limit, settle},
+    place,
+    port::{Common, Port, SPILL_BYTES, Until, receive_limit, settle},
     socket,
     waker::Handed,
 };
@@ -39,6 +40,7 @@ const ACCEPT: u64 = 3;
 const WAKE: u64 = 4;
 const DISK: u64 = 5;
 const CANCEL: u64 = 6;
+const READABLE: u64 = 7;
 
 /// `IORING_RECVSEND_POLL_FIRST`.
 const POLL_FIRST: u16 = 1;
@@ -48,6 +50,8 @@ pub(super) struct UringPort {
     /// Dropped before the buffers that it knows.
     ring: Ring,
     buffers: Buffers,
+    /// For what follows data that are received in place.
+    spill: Vec<u8>,
     listeners: Vec<TcpListener>,
     completions: Vec<Completion>,
     transfers: Transfers,
@@ -62,6 +66,7 @@ impl UringPort {
             common: Common::new(&config),
             ring,
             buffers,
+            spill: vec![0; SPILL_BYTES],
             listeners: config.listeners,
             completions: Vec::with_capacity(256),
             transfers: Transfers::default(),
@@ -94,6 +99,7 @@ impl UringPort {
         let data = completion.user_data;
         match data >> KIND_SHIFT {
             RECEIVE => self.received(completion, node),
+            READABLE => self.readable(completion, node),
             ROOM => self.has_room(completion),
             CONNECT => self.connected(completion, node),
             ACCEPT => self.accepted(completion),
@@ -154,6 +160,7 @@ impl UringPort {
         let Some(id) = self.common.conns.find(completion.user_data) else { return };
         let Some(conn) = self.common.conns.get_mut(id) else { return };
         conn.receiving = false;
+        conn.had_place = false;
         conn.more_waits = completion.leaves_bytes();
         let over = conn.ending.is_some();
         let wanted = node.wants_receive(id);
@@ -191,11 +198,19 @@ impl UringPort {
     }
 
     /// Has the kernel receive once more, or waits until the node wants it.
-    fn receive_on<N: Node + ?Sized>(&mut self, id: ConnId, node: &N) {
+    fn receive_on<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
         let wanted = node.wants_receive(id);
         let Some(conn) = self.common.conns.get_mut(id) else { return };
-        if conn.life.discards(wanted) || (wanted && conn.held.is_empty()) {
+        if conn.life.discards(wanted) {
             self.arm_receive(id);
+        } else if wanted && conn.held.is_empty() {
+            if node.place(id, place::MIN_BYTES).is_none() {
+                self.arm_receive(id);
+            } else if conn.more_waits {
+                self.common.conns.queue(id);
+            } else {
+                self.watch_readable(id);
+            }
         } else {
             self.common.conns.pause(id);
         }
@@ -203,19 +218,75 @@ impl UringPort {
 
     fn arm_receive(&mut self, id: ConnId) {
         let key = self.common.conns.key(id);
-        let Some(conn) = self.common.conns.get_mut(id) else { return };
-        if conn.receiving || conn.connecting.is_some() || conn.ending.is_some() || !conn.life.receives() {
-            return;
-        }
+        let Some(conn) = self.common.conns.get_mut(id).filter(|conn| conn.may_receive()) else { return };
         conn.receiving = true;
         let entry = receive(
             conn.socket.as_raw_fd(),
             conn.more_waits,
-            receive_limit(self.common.optimisations, conn.streak_bytes),
+            receive_limit(self.common.optimisations, conn.streak_bytes, conn.had_place),
         )
         .user_data((RECEIVE << KIND_SHIFT) | key);
         // SAFETY: the entry points to nothing; the buffers are the ring's and live as long.
         unsafe { self.ring.push(&entry) };
+    }
+
+    /// Has the kernel say when something is there for a place. The receive is a system call of its own then: one that waited in the
+    /// ring would still write to the place when the operation is over.
+    fn watch_readable(&mut self, id: ConnId) {
+        let key = self.common.conns.key(id);
+        let Some(conn) = self.common.conns.get_mut(id).filter(|conn| conn.may_receive()) else { return };
+        conn.receiving = true;
+        let entry = opcode::PollAdd::new(fd(conn.socket.as_raw_fd()), libc::POLLIN as u32)
+            .build()
+            .user_data((READABLE << KIND_SHIFT) | key);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    /// Something is there, or the connection has failed, which the next receive says better.
+    fn readable<N: Node + ?Sized>(&mut self, completion: Completion, node: &mut N) {
+        let Some(id) = self.common.conns.find(completion.user_data) else { return };
+        let Some(conn) = self.common.conns.get_mut(id) else { return };
+        conn.receiving = false;
+        conn.more_waits = true;
+        if conn.ending.is_some() {
+            self.end_if_still(id);
+        } else {
+            self.serve(id, node);
+        }
+    }
+
+    /// Receives at once where the node names a place for what waits.
+    fn receive_in_place<N: Node + ?Sized>(&mut self, id: ConnId, node: &mut N) {
+        let wanted = node.wants_receive(id);
+        let Some(conn) = self.common.conns.get_mut(id).filter(|conn| conn.may_receive()) else { return };
+        if !wanted || !conn.more_waits || !conn.held.is_empty() || conn.life.discards(wanted) {
+            return;
+        }
+        let Some(place) = node.place(id, place::MIN_BYTES) else { return };
+        match place::receive(&conn.socket, &place, &mut self.spill) {
+            Ok((0, _)) => {
+                let step = conn.life.peer_ended();
+                self.take_step(id, step);
+            }
+            Ok((placed, spilt)) => {
+                conn.more_waits = placed + spilt == place::limit(&place, self.spill.len());
+                conn.streak_bytes = if conn.more_waits { conn.streak_bytes + placed + spilt } else { 0 };
+                conn.had_place = true;
+                place::tell(node, self.common.clock.now(), id, placed, &self.spill[..spilt]);
+                settle(node, self);
+            }
+            Err(libc::EAGAIN) => {
+                conn.more_waits = false;
+                conn.streak_bytes = 0;
+            }
+            Err(libc::EINTR) => {}
+            Err(error) => {
+                let step = conn.life.receive_failed(error);
+                self.take_step(id, step);
+            }
+        }
+        self.send(id, node);
     }
 
     /// A full socket takes bytes again; or it has failed, which the next send says better.
@@ -338,6 +409,7 @@ impl Port for UringPort {
                 self.send(id, node);
             }
         }
+        self.receive_in_place(id, node);
         self.receive_on(id, node);
     }
 
@@ -401,11 +473,11 @@ impl Drop for UringPort {
             }
             for completion in completions {
                 match completion.user_data >> KIND_SHIFT {
-                    kind @ (RECEIVE | ROOM | CONNECT) => {
+                    kind @ (RECEIVE | READABLE | ROOM | CONNECT) => {
                         if let Some(id) = self.common.conns.find(completion.user_data)
                             && let Some(conn) = self.common.conns.get_mut(id)
                         {
-                            conn.receiving &= kind != RECEIVE;
+                            conn.receiving &= kind != RECEIVE && kind != READABLE;
                             conn.blocked &= kind != ROOM;
                             conn.connecting.take_if(|_| kind == CONNECT);
                         }

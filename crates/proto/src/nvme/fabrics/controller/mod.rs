@@ -168,6 +168,25 @@ impl Queue {
         }
     }
 
+    /// Memory for the next `len` bytes for `destination`, where nobody need see them.
+    pub fn place<B: NvmeBackend + ?Sized>(
+        &mut self,
+        destination: Destination,
+        len: u32,
+        backend: &mut B,
+    ) -> Option<Payload> {
+        let Destination::Backend(index) = destination else { return None };
+        let slot = self.slots.slot(index);
+        if slot.is_spoilt { None } else { backend.memory(IoId::from(index), slot.received, len) }
+    }
+
+    /// The next `len` bytes for `destination` are in the memory that `place` gave.
+    pub fn on_placed(&mut self, destination: Destination, len: u32) {
+        if let Destination::Backend(index) = destination {
+            self.slots.slot(index).received += len;
+        }
+    }
+
     /// A PDU's data for `destination` are complete; all that came together has one end.
     #[inline]
     pub fn on_data_end<T: Transport, B: NvmeBackend + ?Sized>(
