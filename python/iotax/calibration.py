@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from iotax.analysis.cost_fit import Costed, Figure, fit_costs
 from iotax.analysis.data import StudyData
@@ -22,7 +22,7 @@ from iotax.study.connection import Connection
 from iotax.study.endpoint import SIM, Endpoint
 from iotax.study.model import Settings
 from iotax.study.sim import Cost, Costs, CostTable, Sides
-from iotax.trial import SiteWork
+from iotax.trial import SiteWork, TrialResult
 
 _TIMES = 4
 """How often treatments are simulated at most; the second time changes little."""
@@ -30,7 +30,9 @@ _STAYS = 0.01
 """Costs that change by less, as a share, stay."""
 _WARMUP_NS, _WINDOW_NS = 5_000_000, 20_000_000
 _IOS_MIN = 500
-"""Of an open loop's window."""
+"""Of a window, at the rate of an open loop or as fast as one processor does what was measured."""
+_WARMUP_SHARE = 5
+"""Of a window that is longer than usual, the warm-up is one part in so many."""
 _VOLUME_BYTES = 64 << 20
 _LINK = {"rate_bits_per_s": 400_000_000_000, "delay_ns": 0, "mtu_bytes": 9000}
 """Where the record knows no link: one that limits nothing."""
@@ -51,6 +53,8 @@ class Treatment:
     """Without costs."""
     measured_ns: Mapping[str, Mapping[int, float]]
     """Side → block → CPU time per I/O."""
+    halves: bool = False
+    """Both ends stood in one kernel, whose CPU time is taken in equal parts for theirs."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ def _cost(figure: Figure, base: Cost, source: str, base_name: str, notebook: str
 
 def _source(source: str, treatments: list[Treatment], side: str, data: StudyData) -> str:
     blocks = set.intersection(*(set(each.measured_ns[side]) for each in treatments))
-    return f"{source}, {_when_and_where(data)}: fitted to {len(treatments)} treatments in {len(blocks)} blocks"
+    halves = "; both ends in one kernel, half of its CPU each (assumed)" if treatments[0].halves else ""
+    return f"{source}, {_when_and_where(data)}: fitted to {len(treatments)} treatments in {len(blocks)} blocks{halves}"
 
 
 def _about(data: StudyData, source: str) -> str:
@@ -159,9 +164,21 @@ def _unfit(run: Run, base: CostTable) -> str:
         return f"{result.generator}'s own CPU time is in them"
     if facts.polling in ("auto", "always"):
         return "their threads polled, and were busy without work"
-    if not result.ios or any(not result.cpu_per_io_ns(side) for side in _SIDES):
+    if not result.ios or any(not _per_io_ns(result, side) for side in _SIDES):
         return "CPU per I/O is not known of both sides"
     return ""
+
+
+def _halves(result: TrialResult) -> bool:
+    """Whether both ends stood in one kernel of the vm lab."""
+    return any(part.role == "both" for part in result.cpu)
+
+
+def _per_io_ns(result: TrialResult, side: Literal["initiator", "target"]) -> float | None:
+    if not _halves(result):
+        return result.cpu_per_io_ns(side)
+    together_ns = result.cpu_per_io_ns("machine")
+    return None if together_ns is None else together_ns / 2
 
 
 def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
@@ -172,8 +189,18 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
     if settings.load.rate_iops:
         window_ns = max(window_ns, _IOS_MIN * 1_000_000_000 // round(settings.load.rate_iops))
     size = min(settings.volume.size, _VOLUME_BYTES)
+    measured: dict[str, dict[int, list[float]]] = {side: {} for side in _SIDES}
+    for run in runs:
+        for side in _SIDES:
+            spent_ns = _per_io_ns(run.result, side)
+            assert spent_ns is not None, "such runs were left out"
+            measured[side].setdefault(run.trial.block, []).append(spent_ns)
+    means = {side: {at: sum(each) / len(each) for at, each in blocks.items()} for side, blocks in measured.items()}
+    means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
+    window_ns = max(window_ns, round(_IOS_MIN * max(max(blocks.values()) for blocks in means.values())))
+    warmup_ns = max(_WARMUP_NS, window_ns // _WARMUP_SHARE if window_ns > _WINDOW_NS else 0)
     volume = {"size": size, "media": "memory", "path": None, "fill": "zeros", "burn": 0, "delay": 0}
-    load = {"warmup": _WARMUP_NS, "runtime": window_ns, "verify": False, "clients": None, "working_set": None}
+    load = {"warmup": warmup_ns, "runtime": window_ns, "verify": False, "clients": None, "working_set": None}
     settings = replace(
         settings,
         endpoint=Endpoint(facts.protocol),
@@ -181,15 +208,8 @@ def _treatment(data: StudyData, name: str, runs: list[Run]) -> Treatment:
         load=settings.load.model_copy(update=load),
         volume=settings.volume.model_copy(update=volume),
     )
-    measured: dict[str, dict[int, list[float]]] = {side: {} for side in _SIDES}
-    for run in runs:
-        for side in _SIDES:
-            spent_ns = run.result.cpu_per_io_ns(side)
-            assert spent_ns is not None, "such runs were left out"
-            measured[side].setdefault(run.trial.block, []).append(spent_ns)
-    means = {side: {at: sum(each) / len(each) for at, each in blocks.items()} for side, blocks in measured.items()}
-    means["target"] = {at: max(0.0, each - burn_ns) for at, each in means["target"].items()}
-    return Treatment(name, facts.protocol, _document(settings, facts.threads or 1, facts.target_threads or 1), means)
+    document = _document(settings, facts.threads or 1, facts.target_threads or 1)
+    return Treatment(name, facts.protocol, document, means, _halves(runs[0].result))
 
 
 def _document(settings: Settings, threads: int, target_threads: int) -> dict[str, Any]:

@@ -207,6 +207,11 @@ class Notebook:
         done = {trial for (trial,) in rows}
         return [trial for trial in self.trials(run) if trial.id not in done]
 
+    def partial(self, run: int) -> dict[str, tuple[str, ...]]:
+        """Trial → the hosts without which it ran, where its last result has not all of them."""
+        results = {each.trial.id: each.result for each in self.attempts(run) if each.status == "done" and each.result}
+        return {trial: result.left_out for trial, result in results.items() if result.left_out}
+
     def is_written(self) -> bool:
         """Whether a process that lives writes to this notebook."""
         return _is_locked(self.path)

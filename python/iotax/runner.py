@@ -28,6 +28,7 @@ from iotax.notebook import Writer
 from iotax.preconditioning import precondition
 from iotax.study import Study
 from iotax.trial import Connected, Status, Trial
+from iotax.units import counted
 from iotax.waiting import WAIT_FOR_TARGET_S, waits_s
 
 TRIES = 2
@@ -60,15 +61,17 @@ def run_study(
             if earlier is not None:
                 # An invocation may have ended between the last trial and planning what comes after it.
                 _plan_more(study, writer, earlier)
-                if not writer.left(earlier):
+                if not writer.left(earlier) and not writer.partial(earlier):
                     return Ending(earlier, 0, (), interrupted=False, finished=True)
             with interrupts.heard():
                 lab.prepare(_progress(listener))
             for host, why in lab.absent.items():
                 listener.warning(_without(host, why))
             run, resumed = _taken_up(study, plan, writer, earlier, source, label, listener, anew=anew)
+            left = _left(writer, run, lab, listener)
+            if not left:
+                return Ending(run, 0, (), interrupted=False, finished=True)
             session = writer.begin_session(run, environment | lab.environment(), started_unix_ns)
-            left = writer.left(run)
             with interrupts.heard():
                 _precondition(study, lab, writer, run, session, listener)
             if resumed:
@@ -111,6 +114,18 @@ def _taken_up(
     writer.extend(smaller, study, source, more)
     listener.replicated(more, study.design.unit)
     return smaller, True
+
+
+def _left(writer: Writer, run: int, lab: Lab, listener: Listener) -> list[Trial]:
+    """What has no result yet, and what ran without hosts that are all there now: the later result counts."""
+    again = {trial for trial, without in writer.partial(run).items() if not set(without) & set(lab.absent)}
+    if again:
+        listener.warning(
+            f"All hosts of {counted(len(again), 'trial')} that ran with fewer clients answer now: "
+            f"{'it is' if len(again) == 1 else 'they are'} run again, and the earlier result counts no more."
+        )
+    open_trials = {trial.id for trial in writer.left(run)} | again
+    return [trial for trial in writer.trials(run) if trial.id in open_trials]
 
 
 def _precondition(study: Study, lab: Lab, writer: Writer, run: int, session: int, listener: Listener) -> None:

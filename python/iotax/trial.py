@@ -307,7 +307,8 @@ class Simulated(Record):
 
 
 class ModelledMedia(Record):
-    """What media that are a model did, and how exactly in time."""
+    """What media that are a model did, and how exactly in time: from before the load connects to its end, with the
+    warm-up and, in rounds, with what lies between the slices."""
 
     operations: int
     """All but those that a cache answered without a disk."""

@@ -392,8 +392,10 @@ def _media(run: Run) -> tuple[Severity, str]:
     if media is None:
         return Severity.GOOD, "no model"
     if not media.told:
-        return Severity.GOOD, "no operation had to wait"
+        return Severity.GOOD, "no operation had to wait, warm-up included"
     share = media.late_mean_ns / media.service_mean_ns
     late = f"{media.late_mean_ns / 1e3:.1f} µs late on average, {media.late_max_ns / 1e3:.0f} µs at most"
-    text = f"operations ended {late}: {share:.1%} of the mean service time"
+    text = (
+        f"operations ended {late}: {share:.1%} of the mean service time, from connecting to the end, warm-up included"
+    )
     return (Severity.NOTE if share > MEDIA_LATENESS_MAX else Severity.GOOD), text

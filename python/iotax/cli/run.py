@@ -200,9 +200,10 @@ def _is_younger(page: Path, notebook: Notebook, run: int) -> bool:
 
 def _nothing_run(notebook: Notebook, run: int) -> str:
     """The last word, so that nobody takes earlier figures for new ones; a script reads `trials_done_now`."""
-    trials = len(notebook.trials(run))
+    trials, partial = len(notebook.trials(run)), notebook.partial(run)
+    waiting = f" {len(partial)} of them ran with fewer clients and wait for their hosts." if partial else ""
     return (
-        f"Nothing was run: all {trials} trials of this study were done already, and these are their results. "
+        f"Nothing was run: all {trials} trials of this study were done already, and these are their results.{waiting} "
         "Say --again for another run beside this one, or give more `replicates:` to add to it."
     )
 

@@ -44,7 +44,7 @@ def _show(notebook: Notebook, run: int | None) -> None:
         shown = "→" if each.id == chosen.id else " "
         label = f" [{each.label}]" if each.label else ""
         typer.echo(f"{shown} run {each.id}: {each.name}{label}, started {started:%Y-%m-%d %H:%M:%S %Z}")
-    done = sum(1 for attempt in data.attempts if attempt.status == "done")
+    done = len({attempt.trial.id for attempt in data.attempts if attempt.status == "done"})
     typer.echo(f"{done} of {len(data.planned)} trials are done.")
     for attempt in data.attempts:
         if attempt.status != "done":

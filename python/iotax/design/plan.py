@@ -20,7 +20,7 @@ from iotax.design.random import derive_seed, shuffled
 from iotax.design.rates import halvings, ladder
 from iotax.design.treatments import Treatment, name_of, treatments
 from iotax.study import Settings, Study
-from iotax.study.model import Search, factor_names
+from iotax.study.model import Load, Search, factor_names
 from iotax.trial import LevelValue, Trial
 from iotax.units import counted, show_minutes
 
@@ -40,6 +40,8 @@ GUESTS_NS = 15_000_000_000
 RECONNECT_NS = 3_000_000_000
 """A guest's protocol taken down and the next one brought up. Of emulated guests 1.6 s (`kernel-exact`) to 5.3 s
 (`kernel-outstanding`, on a busy host) for a change were seen."""
+TRANSACTION_NS = 7_000_000
+"""Of a database's in emulated guests, all clients together: 97 to 192 a second were seen, host busy (`database`)."""
 FILL_BYTES_PER_S = 1 << 30
 """About how fast one core writes the pattern."""
 LOADS = ("workers", "outstanding")
@@ -274,6 +276,13 @@ def _simulated_ns(settings: Settings) -> int:
     return round(min(rates) * seconds * per_io_ns) + filled_bytes * 1_000_000_000 // FILL_BYTES_PER_S
 
 
+def _window_ns(load: Load) -> int:
+    """Of a number of transactions, what they took where they were seen."""
+    if load.transactions is None:
+        return load.runtime
+    return load.transactions * load.workers * TRANSACTION_NS
+
+
 def _expected_ns(study: Study, trial: Trial) -> int:
     settings = study.settings(trial.treatment)
     if study.lab.sim is not None:
@@ -281,7 +290,7 @@ def _expected_ns(study: Study, trial: Trial) -> int:
     if slices := study.design.slices:
         # Its slices, and its share of what starts a session.
         return slices.rounds * (slices.settle_ns + slices.slice_ns + TURN_NS) + CONNECT_NS // 2
-    expected_ns = settings.load.warmup + settings.load.runtime + CONNECT_NS
+    expected_ns = settings.load.warmup + _window_ns(settings.load) + CONNECT_NS
     if settings.volume.refill == "trial" and settings.volume.fill == "pattern":
         expected_ns += settings.volume.size * 1_000_000_000 // FILL_BYTES_PER_S
     return expected_ns

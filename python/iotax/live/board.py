@@ -136,8 +136,9 @@ class Board:
                 reason = f": {attempt.reason}" if attempt.reason else ""
                 self._warnings.append(redact(f"{attempt.trial.id}: attempt {attempt.number} {attempt.status}{reason}"))
                 return
-            self._done += 1
             self._checks[attempt.trial.id] = checks
+            # A trial that ran with fewer hosts is run again.
+            self._done = len(self._checks)
             self._tally.find(self._flagged())
             self._points.append(self._point(attempt.trial, result, checks))
 

@@ -22,7 +22,7 @@ class HostAgent:
     """Of one worker. Commands run in the home of its user, as a login's do."""
 
     def __init__(self) -> None:
-        self._children: dict[int, _Child] = {}
+        self._children: dict[int, Child] = {}
         self._numbers = itertools.count(1)
 
     def __del__(self) -> None:
@@ -66,8 +66,10 @@ class HostAgent:
     async def begin(self, command: str) -> int | str:
         """Starts a command that is spoken with; its number. A text says why it cannot start."""
         child = await _started(command)
-        if isinstance(child, str):
-            return child
+        return child if isinstance(child, str) else self.keep(child)
+
+    def keep(self, child: Child) -> int:
+        """For `write`, `read` and `end`, by this number."""
         number = next(self._numbers)
         self._children[number] = child
         return number
@@ -95,7 +97,7 @@ class HostAgent:
             child.kill()
 
 
-class _Child:
+class Child:
     def __init__(self, process: asyncio.subprocess.Process, keep_bytes: int | None) -> None:
         self.process, self._keep_bytes = process, keep_bytes
         self.output, self.errors = bytearray(), bytearray()
@@ -119,14 +121,14 @@ class _Child:
     async def news(self, within_s: float) -> tuple[bytes, bytes, int | None, bool]:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while not (self.output or self.errors or self._over or self.process.returncode != self._told):
+                while not (self.output or self.errors or self._over or self.status != self._told):
                     self._changed.clear()
                     await self._changed.wait()
         output, errors = bytes(self.output), bytes(self.errors)
         self.output.clear()
         self.errors.clear()
         self._fetched.set()
-        self._told = self.process.returncode
+        self._told = self.status
         return output, errors, self._told, self._over
 
     def signal(self) -> None:
@@ -139,8 +141,13 @@ class _Child:
             each.cancel()
 
     @property
+    def status(self) -> int | None:
+        """Exit status, below 0 a signal; None where it goes on."""
+        return self.process.returncode
+
+    @property
     def _over(self) -> bool:
-        return all(each.done() for each in self._reading) and self.process.returncode is not None
+        return all(each.done() for each in self._reading) and self.status is not None
 
     async def _read(self, pipe: asyncio.StreamReader, into: bytearray) -> None:
         try:
@@ -161,7 +168,7 @@ class _Child:
         self._changed.set()
 
 
-async def _started(command: str, *, together: bool = False, keep_bytes: int | None = None) -> _Child | str:
+async def _started(command: str, *, together: bool = False, keep_bytes: int | None = None) -> Child | str:
     try:
         process = await asyncio.create_subprocess_exec(
             *("sh", "-c", command),
@@ -173,4 +180,4 @@ async def _started(command: str, *, together: bool = False, keep_bytes: int | No
         )
     except OSError as error:
         return f"sh cannot be started: {error.strerror}"
-    return _Child(process, keep_bytes)
+    return Child(process, keep_bytes)

@@ -1,7 +1,7 @@
 """A guest of the vm lab, behind its control port: a script in, its lines and its exit status out.
 
 The port is a device of its own: nothing of this runs over the network under test. It carries one script's lines at a
-time; what is sent to a task, and what ends it, are scripts that say nothing.
+time; what is sent to a task, and what ends it, are scripts that say nothing and run beside it.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Port(Place):
         self._name, self._reader, self._writer, self.explain = name, reader, writer, explain
         self.counts_time = False
         self._numbers = itertools.count(1)
+        self._running: set[str] = set()
+        """Scripts that were sent and have not ended."""
 
     @classmethod
     async def connect(cls, name: str, path: Path, within_s: float) -> Port:
@@ -135,8 +137,16 @@ class Port(Place):
         encoded = base64.b64encode(script.encode()).decode()
         if len(encoded) > _INPUT_BYTES_MAX:
             raise ValueError("the script is too long for the control port")
+        self._running.add(number)
         await self._write(f"{number} {encoded}\n".encode())
         return number
+
+    async def idle(self, within_s: float) -> None:
+        """Waits until all scripts have ended, whatever they say. Raises EngineError."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        while self._running:
+            await self._line(until_s - loop.time())
 
     async def line(self, number: str, within_s: float) -> str | None:
         """The next line of a script, None after its last. Raises EngineError, StepFailed where the script failed."""
@@ -175,7 +185,10 @@ class Port(Place):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, min(left_s, _NUDGE_S))):
                         line = await self._reader.readuntil(b"\n")
-                        return line.decode(errors="replace").rstrip("\r\n")
+                        text = line.decode(errors="replace").rstrip("\r\n")
+                        if text.startswith("@end "):
+                            self._running.discard(text.split(" ")[1])
+                        return text
                 if (left_s := until_s - loop.time()) <= 0:
                     break
                 # An empty script, which the guest passes over. Its interrupt wakes a processor that lost a timer: seen
@@ -242,8 +255,8 @@ class _Script(Task):
         self._end = EngineError("died", f"the engine in the {self._port.name} was ended")
         with contextlib.suppress(EngineError):
             await self._port.script(f"kill $(cat {_PID})")
-            while await self._port.line(self._number, _STOP_S) is not None:
-                pass
+            # On a busy host the engine ends before what ends it has begun, which must not find the next one.
+            await self._port.idle(_STOP_S)
 
     def _sent(self, sending: asyncio.Task[str]) -> None:
         """A guest that is gone is noticed by the next `event`."""

@@ -47,6 +47,31 @@ class HostPlace(Place):
         HostFault."""
         return None
 
+    @abstractmethod
+    async def start(
+        self,
+        command: str,
+        document: Event,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        on_log: Callable[[str], None] | None = None,
+    ) -> Task:
+        """As any place does it; `secrets` are variables of the command's environment, which go there by the first lines
+        of its input (`taking`). Raises HostFault."""
+
+    @abstractmethod
+    async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
+        """Exit status (None for a signal) and the last output of a command that may fail, of which no more is kept
+        while it runs. Raises HostFault, TimeoutError."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Lets go of the host; what comes after reaches it anew."""
+
+
+class ReachedHost(HostPlace):
+    """One to which the engine is copied from here."""
+
     async def install(self, binary: Binary) -> str:
         """Copies it where it is not yet."""
         await self._reach()
@@ -87,27 +112,6 @@ class HostPlace(Place):
         """Raises HostFault where the engine cannot run there."""
         if obstacle := binary.needs.obstacle(await self.run(binary.needs.question)):
             raise HostFault(self.name, obstacle, "missing")
-
-    @abstractmethod
-    async def start(
-        self,
-        command: str,
-        document: Event,
-        *,
-        secrets: Mapping[str, str] | None = None,
-        on_log: Callable[[str], None] | None = None,
-    ) -> Task:
-        """As any place does it; `secrets` are variables of the command's environment, which go there by the first lines
-        of its input (`taking`). Raises HostFault."""
-
-    @abstractmethod
-    async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:
-        """Exit status (None for a signal) and the last output of a command that may fail, of which no more is kept
-        while it runs. Raises HostFault, TimeoutError."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Lets go of the host; what comes after reaches it anew."""
 
     @abstractmethod
     async def _reach(self) -> None:

@@ -16,7 +16,7 @@ import asyncssh
 
 from iotax.engine import EngineError
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import HostPlace, taking
+from iotax.places.host import ReachedHost, taking
 from iotax.places.piped import STOP_S, Piped
 from iotax.study.hosts import Host
 
@@ -29,7 +29,7 @@ _PART_BYTES = 64 << 10
 """Of a command's output, read at a time."""
 
 
-class SshHost(HostPlace):
+class SshHost(ReachedHost):
     """The connection to one host, made anew where it was lost."""
 
     def __init__(self, host: Host, handshakes: asyncio.Semaphore) -> None:

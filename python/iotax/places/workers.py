@@ -28,7 +28,7 @@ from distributed.security import Security
 from iotax.engine import EngineError
 from iotax.places import agent
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import Companion, HostPlace, taking
+from iotax.places.host import Companion, ReachedHost, taking
 from iotax.places.piped import STOP_S, Piped
 from iotax.places.slurm import Contact, Jobs
 from iotax.study.hosts import Cluster, Host, Slurm, SlurmCluster
@@ -82,7 +82,11 @@ class Worker:
 class Agent:
     """The actor on one worker."""
 
-    def __init__(self, client: Client, scheduler: str, worker: Worker, future: Any, actor: Any) -> None:
+    def __init__(
+        self, client: Client, scheduler: str, worker: Worker, future: Any, actor: Any, what: str = "Dask worker"
+    ) -> None:
+        """`what` is how sentences call the worker."""
+        self._what = what
         self.worker, self._client, self._scheduler = worker, client, scheduler
         # The actor lives as long as its future does.
         self._future, self._actor = future, actor
@@ -98,11 +102,11 @@ class Agent:
             except asyncio.CancelledError:
                 raise
             except TimeoutError:
-                self.lost = f"its Dask worker, {self.worker}, does not answer"
+                self.lost = f"its {self._what}, {self.worker}, does not answer"
             # Whatever a broken channel raises; nothing else does (`HostAgent`).
             except Exception:
                 gone = self._client.status != "running"
-                self.lost = self._no_scheduler() if gone else f"its Dask worker, {self.worker}, was lost"
+                self.lost = self._no_scheduler() if gone else f"its {self._what}, {self.worker}, was lost"
         raise Gone(self.lost)
 
     async def _call(self, method: str, given: Sequence[Any], within_s: float) -> Any:
@@ -176,23 +180,13 @@ class Workers:
         self._known_s = 0.0
         if self._client is not None:
             client, self._client = self._client, None
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await client.close()
+            await _close(client)
 
     async def _connected(self) -> Client:
         if self._client is not None and self._client.status == "running":
             return self._client
         await self._let_go()
-        _quiet()
-        asked: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "timeout": CONNECT_S}
-        if self._security is not None:
-            asked["security"] = self._security
-        try:
-            self._client = await Client(self._scheduler, **asked)
-        except (OSError, ValueError, TypeError) as error:
-            said = f"no Dask scheduler answers at {self._scheduler}: {str(error).splitlines()[0]}"
-            raise EngineError("unreachable", said) from error
+        self._client = await _client_of(self._scheduler, self._security)
         return self._client
 
     async def _worker_of(self, client: Client, host: Host) -> Worker:
@@ -229,15 +223,64 @@ class Workers:
             packed = cloudpickle.dumps(agent.HostAgent())
         finally:
             cloudpickle.unregister_pickle_by_value(agent)
-        with client.as_current(), dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-            # What it makes on the worker is the actor; the class comes along, since no worker has it.
-            future = client.submit(
-                pickle.loads, packed, actor=True, pure=False, retries=0, workers=[worker.address],
-                allow_other_workers=False,
-            )  # fmt: skip
-            made = Agent(client, self._scheduler, worker, future, await future)
-            made.pid = await made.call("pid")
-        return made
+        # The class comes along, since no worker has it.
+        return await _actor(client, self._scheduler, worker, packed)
+
+
+class Scheduled:
+    """A scheduler that runs already, on whose workers actors are made."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.address, self._security = _given(cluster)
+        self._client: Client | None = None
+
+    async def client(self) -> Client:
+        """Raises EngineError."""
+        if self._client is None or self._client.status != "running":
+            await self.close()
+            self._client = await _client_of(self.address, self._security)
+        return self._client
+
+    async def actor(self, worker: Worker, packed: bytes, what: str) -> Agent:
+        """Of what was packed; `what` is how sentences call the worker. Raises EngineError, OSError, and what unpacking
+        raises there."""
+        return await _actor(await self.client(), self.address, worker, packed, what)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await _close(client)
+
+
+async def _client_of(scheduler: str, security: Security | None) -> Client:
+    """Raises EngineError."""
+    _quiet()
+    asked: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "timeout": CONNECT_S}
+    if security is not None:
+        asked["security"] = security
+    try:
+        return await Client(scheduler, **asked)
+    except (OSError, ValueError, TypeError) as error:
+        said = f"no Dask scheduler answers at {scheduler}: {str(error).splitlines()[0]}"
+        raise EngineError("unreachable", said) from error
+
+
+async def _close(client: Client) -> None:
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(STOP_S):
+            await client.close()
+
+
+async def _actor(client: Client, scheduler: str, worker: Worker, packed: bytes, what: str = "Dask worker") -> Agent:
+    with client.as_current(), dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        # What it makes on the worker is the actor.
+        future = client.submit(
+            pickle.loads, packed, actor=True, pure=False, retries=0, workers=[worker.address],
+            allow_other_workers=False,
+        )  # fmt: skip
+        made = Agent(client, scheduler, worker, future, await future, what)
+        made.pid = await made.call("pid")
+    return made
 
 
 class _Started:
@@ -374,7 +417,7 @@ async def _addresses(host: Host) -> frozenset[str]:
     return frozenset()
 
 
-class OnWorker(HostPlace):
+class OnWorker(ReachedHost):
     """A host by its Dask worker; found anew where it was lost, never anywhere else."""
 
     def __init__(self, host: Host, workers: Workers) -> None:

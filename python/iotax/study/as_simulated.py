@@ -8,15 +8,20 @@ from typing import Any
 
 import yaml
 
+from iotax.study.endpoint import NAMED, SIM
 from iotax.study.model import MODELLED, Study
 from iotax.study.read import builtin_studies, load_study, read_study
-from iotax.study.source import Problem, StudyError
 from iotax.units import parse_size
 
 LINK_RATE = "25Gbit"
 _WINDOWS = {"warmup": "20ms", "runtime": "100ms"}
 _OPEN_WINDOWS = {"warmup": "100ms", "runtime": "500ms"}
 """Of an open loop and before modelled media: what is simulated is I/Os, and at a low rate a second has few."""
+_KERNEL_WINDOWS = {"warmup": "500ms", "runtime": "2s"}
+"""Of emulated kernels, whose largest I/Os take milliseconds of a processor."""
+_TWO_KERNELS, _ONE_KERNEL = "linux-6.1", "linux-6.1-one-kernel"
+"""Tables that stand for the vm lab's guests: each end in one of its own, or both in one."""
+_ELSEWHERE = tuple(name for name in NAMED if name not in SIM)
 _SIZE = "64MiB"
 _BY_ROUNDS = ("sessions", "rounds", "slice", "settle")
 
@@ -30,35 +35,36 @@ def load_simulated(name: str) -> tuple[Study, str, list[str]]:
     data, said = as_simulated(yaml.safe_load(text))
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
     folder = Path.cwd() if name in builtin_studies() else Path(name).resolve().parent
-    try:
-        return read_study(f"{name} with --lab sim", text, folder), text, said
-    except StudyError as error:
-        raise StudyError(error.name, [*_at_full_size(name), *error.problems]) from None
-
-
-def _at_full_size(name: str) -> list[Problem]:
-    """The built-in study that asks the same of the simulator, with costs of its own."""
-    full = builtin_studies().get(f"{name}-full")
-    if full is None or "sim" not in (yaml.safe_load(full).get("lab") or ()):
-        return []
-    return [Problem(None, (), f"cannot be simulated; {name}-full asks the same of the simulator, at its full size")]
+    return read_study(f"{name} with --lab sim", text, folder), text, said
 
 
 def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The same for what a study file says."""
     data, said = dict(told), []
+    kernel = _kernel(data)
     data |= {"name": f"{data['name'][:60]}-sim", "lab": {"sim": {}}}
     factors = dict(data.get("factors") or {})
     load, topology, volume, design = (dict(data.get(part) or {}) for part in ("load", "topology", "volume", "design"))
-    if _without_local(factors):
+    left_out = _without_unknown(factors)
+    if "local" in left_out:
         said.append("the simulator serves no volume without a protocol: `local` is left out")
         if data.get("floor") == "local":
             del data["floor"]
-    if _without_other_media(data, factors):
+    if others := [name for name in left_out if name != "local"]:
+        said.append(f"the simulator does not speak {', '.join(others)}: left out")
+    if kernel is not None:
+        costs = _ONE_KERNEL if kernel.get("guests") == 1 else _TWO_KERNELS
+        data["lab"] = {"sim": {"costs": costs, "cores": 1, "target_cores": 1}}
+        said.append(
+            f"a simulation runs no kernel: what Linux 6.1 costs is the table {costs}, each end on one processor"
+        )
+    if _with_only("guest", "attach", data, factors, design):
+        said.append("simulated guests reach the target themselves: only `attach: guest` is simulated")
+    if _with_only("model", "media", data, factors, design):
         said.append("the media of a simulation are alike in all treatments: only `media: model` is simulated")
         volume["media"] = "model"
     if volume.get("media") == "model":
-        data["lab"] = {"sim": {"media": _media(volume)}}
+        data["lab"] = {"sim": data["lab"]["sim"] | {"media": _media(volume)}}
     if "link_rate" not in factors and not topology.get("link_rate"):
         topology["link_rate"] = LINK_RATE
         said.append(f"a simulated link has a rate: {LINK_RATE}")
@@ -66,8 +72,8 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         replicates = design.get("sessions", 6)
         design = {name: value for name, value in design.items() if name not in _BY_ROUNDS} | {"replicates": replicates}
         said.append(f"each simulated trial runs on its own: {replicates} replicates in place of sessions and rounds")
-    slow = "rate_iops" in factors or load.get("rate_iops") or data["lab"]["sim"]
-    windows = _OPEN_WINDOWS if slow else _WINDOWS
+    slow = "rate_iops" in factors or load.get("rate_iops") or "media" in data["lab"]["sim"]
+    windows = _KERNEL_WINDOWS if kernel is not None else _OPEN_WINDOWS if slow else _WINDOWS
     load |= {name: value for name, value in windows.items() if name not in factors}
     said.append("virtual time needs no long windows: {warmup} of warm-up, {runtime} measured".format(**windows))
     volume.pop("refill", None)
@@ -82,31 +88,54 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return data | {name: part for name, part in parts.items() if part}, said
 
 
-def _without_local(factors: dict[str, Any]) -> bool:
-    """Takes the lab's own `local` away where another protocol stays."""
+def _kernel(data: dict[str, Any]) -> dict[str, Any] | None:
+    """What is said of the lab of virtual machines; None in another lab."""
+    lab = data.get("lab")
+    if lab == "vm":
+        return {}
+    return (lab["vm"] or {}) if isinstance(lab, dict) and "vm" in lab else None
+
+
+def _without_unknown(factors: dict[str, Any]) -> list[str]:
+    """Takes protocols that the simulator does not have away where another stays, and names them."""
     levels = factors.get("protocol")
     if isinstance(levels, dict):
-        left: Any = {label: level for label, level in levels.items() if level != "local"}
+        unknown = {label: name for label, level in levels.items() if (name := _protocol(level)) in _ELSEWHERE}
+        left: Any = {label: level for label, level in levels.items() if label not in unknown}
     elif isinstance(levels, list):
-        left = [level for level in levels if level != "local"]
+        unknown = {level: level for level in levels if level in _ELSEWHERE}
+        left = [level for level in levels if level not in unknown]
     else:
-        return False
-    if not left or len(left) == len(levels):
-        return False
+        return []
+    if not left or not unknown:
+        return []
     factors["protocol"] = left
-    return True
+    return list(dict.fromkeys(unknown.values()))
 
 
-def _without_other_media(data: dict[str, Any], factors: dict[str, Any]) -> bool:
-    """Takes a factor `media` away of which a level is a model, and what is said of its levels elsewhere."""
-    if "model" not in (factors.get("media") or ()):
+def _protocol(level: Any) -> str:
+    """What a label stands for."""
+    return str(level.get("protocol")) if isinstance(level, dict) else str(level)
+
+
+def _with_only(kept: str, name: str, data: dict[str, Any], factors: dict[str, Any], design: dict[str, Any]) -> bool:
+    """Takes a factor away that has this level, and what is said of its other levels elsewhere."""
+    if kept not in (factors.get(name) or ()):
         return False
-    del factors["media"]
-    data["baseline"] = {name: level for name, level in data["baseline"].items() if name != "media"}
+    del factors[name]
+
+    def without(of: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in of.items() if key != name}
+
+    data["baseline"] = without(data["baseline"])
+    for key in ("exclude", "hard_to_change"):
+        of_others = [each for each in design.pop(key, ()) if name not in ([each] if isinstance(each, str) else each)]
+        if of_others:
+            design[key] = of_others
     published = []
     for each in data.get("published") or ():
-        said = [figure for figure in each["figures"] if figure["of"].get("media", "model") == "model"]
-        own = [figure | {"of": {k: v for k, v in figure["of"].items() if k != "media"}} for figure in said]
+        said = [figure for figure in each["figures"] if figure["of"].get(name, kept) == kept]
+        own = [figure | {"of": without(figure["of"])} for figure in said]
         published += [each | {"figures": own}] if own else []
     data |= {"published": published} if published else {}
     return True

@@ -151,6 +151,7 @@ def _vm(study: Study, settings: Settings) -> Facts:
         clock="instructions" if study.lab.vm.clock == "icount" else "unknown",
         threads=load.threads,
         clients=load.clients,
+        volumes=settings.volumes if settings.volumes > 1 else None,
         warmup_ns=load.warmup,
     )
 

@@ -134,6 +134,7 @@ Media: TypeAlias = Annotated[
     WithJsonSchema({"enum": ["memory", "file", "null", "model", None]}),
 ]
 Fill: TypeAlias = Literal["pattern", "zeros"]
+Volumes: TypeAlias = Literal["shared", "per client"]
 Refill: TypeAlias = Literal["never", "block", "trial"]
 Blocks: TypeAlias = Literal["replicate", "none"]
 Fraction: TypeAlias = Literal["1", "1/2", "1/4", "1/8", "1/16"]

@@ -37,6 +37,7 @@ _KERNEL_NAMES = "the guests' initiators have names of their own"
 _SERVERS_OWN = "it belongs to the lab's own server, and this study asks it for nothing"
 _FIO_CONNECTS = "fio's own initiator takes no such setting; leave it to `generator: iotax`"
 HOSTS_MEMORY = "a target of the hosts lab serves from memory; name the endpoint of a server of your own"
+_DATABASES = "only databases count transactions; say `runtime:`, or `generator: pgbench` in the vm lab"
 _TABLES = "PostgreSQL chooses its own I/Os; leave it out"
 _DISKS = "it belongs to disks that kernels of hosts have; say `lab: {hosts: …}`, with kernel:iscsi:// or kernel:fc://"
 _REAL_NETWORK = "the hosts lab takes the network as it is; say `lab: vm`"
@@ -75,6 +76,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "working_set": _EVERYWHERE,
         "warmup": _EVERYWHERE,
         "runtime": _EVERYWHERE,
+        "transactions": Row(loopback=_DATABASES, hosts=_DATABASES, sim=_DATABASES, fio=_DATABASES, harmless=(None,)),
         "verify": _EVERYWHERE,
         "rate_iops": _EVERYWHERE,
         "arrivals": _EVERYWHERE,
@@ -119,6 +121,13 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
             vm="the kernels' targets burn nothing on purpose; say `lab: loopback`",
             endpoint=_SERVERS_OWN,
             harmless=(0,),
+        ),
+        "volumes": Row(
+            loopback=_ONE_MACHINE,
+            hosts="where each initiator has a volume of its own, the endpoint says so: nfs://10.0.1.5/vol/data{client}",
+            sim="simulated clients share one volume, each in a part of its own; leave it out",
+            pgbench="a database runs in one guest; leave it out",
+            harmless=("shared",),
         ),
         "servers": replace(_MODEL, harmless=(1,)),
         "service": _MODEL,
@@ -185,6 +194,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "initiators": _EVERYWHERE,
         "targets": _EVERYWHERE,
         "hypervisors": _EVERYWHERE,
+        "relays": _EVERYWHERE,
         "cluster": _EVERYWHERE,
         "driver": _EVERYWHERE,
         "threads": Row(endpoint=_SERVERS_OWN, harmless=(1,)),

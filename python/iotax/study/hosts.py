@@ -79,8 +79,8 @@ class Tls(Section):
 
 
 class Cluster(Section):
-    """Dask workers that run on the hosts. A host is the worker that has its name (`dask worker --name h1`), else the
-    one on the machine with its name, else the one at its address."""
+    """Dask workers. Those of a `cluster` run on the hosts: a host is the worker that has its name (`dask worker --name
+    h1`), else the one on the machine with its name, else the one at its address. Those of `relays` run elsewhere."""
 
     scheduler: str
     """Of a scheduler that runs already: tcp://HOST:PORT or tls://HOST:PORT. Whoever reaches one over tcp can run
@@ -147,6 +147,9 @@ class Hosts(Section):
     ] = "ssh"
     """How the hosts are reached: ssh, by Dask workers that run on them, as {scheduler: "tcp://10.0.0.1:8786"}, or by
     those that iotax starts itself, as {slurm: {options: [--partition=bench]}}."""
+    relays: Cluster | None = None
+    """Dask workers with iotax, on machines of their own, that hold the SSH connections to the initiators, as
+    {scheduler: "tcp://10.0.0.1:8786"}: for more hosts than one controller carries."""
     driver: Driver = "auto"
     """How the engines do I/O: io_uring, epoll, or auto for io_uring where the system allows it."""
     threads: Annotated[int, Field(ge=1)] = 1
@@ -158,7 +161,14 @@ class Hosts(Section):
     def _without_ssh(self, handler: Any) -> dict[str, Any]:
         """Studies over SSH are written as they were before there was anything else: they keep their digests."""
         dumped = handler(self)
-        return {name: value for name, value in dumped.items() if name != "cluster" or value != "ssh"}
+        unsaid = {"cluster": "ssh", "relays": None}
+        return {name: value for name, value in dumped.items() if name not in unsaid or value != unsaid[name]}
+
+    @model_validator(mode="after")
+    def _relays_hold_ssh_connections(self) -> Hosts:
+        if self.relays is not None and self.cluster != "ssh":
+            raise ValueError("`relays` hold SSH connections, and `cluster` needs none; leave one of them out")
+        return self
 
     def hook_host(self, hook: Hook) -> Host:
         """Where it runs: a host of the lab, or one of its own."""

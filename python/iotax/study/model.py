@@ -52,6 +52,7 @@ from iotax.study.fields import (
     Seed,
     Share,
     Size,
+    Volumes,
 )
 from iotax.study.hosts import Hosts
 from iotax.study.media import Distribution, MediaModel, MediaServers, Turns
@@ -86,6 +87,9 @@ as on `servers`, or on disks that turn)."""
     burn: Duration = 0
     """CPU time that the lab's own server adds to each operation: a known tax, to validate the measurement. `local`
     has no server."""
+    volumes: Volumes = "shared"
+    """Of several `clients` in the vm lab. shared: one volume, of which each client has a part. per client: each has \
+one of its own, of this size: a LUN, a namespace, a file."""
     servers: MediaServers = 1
     """Of `media: model`: operations that are worked on at once; the others wait in the order of their coming. With \
 `seek`: disks."""
@@ -104,9 +108,9 @@ as on `servers`, or on disks that turn)."""
 later."""
 
     @model_serializer(mode="wrap")
-    def _without_model(self, handler: Any) -> dict[str, Any]:
-        """Studies of other media are written as they were before media could be a model: they keep their digests."""
-        defaults = {name: type(self).model_fields[name].default for name in MODELLED}
+    def _without_defaults(self, handler: Any) -> dict[str, Any]:
+        """Studies that say nothing of these are written as they were before there were any: they keep their digests."""
+        defaults = {name: type(self).model_fields[name].default for name in (*MODELLED, "volumes")}
         return {
             name: value
             for name, value in handler(self).items()
@@ -174,6 +178,9 @@ indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
     """Load before the measured window (fio: ramp_time)."""
     runtime: Duration = 5_000_000_000
     """The measured window."""
+    transactions: Count | None = None
+    """pgbench: how many each client does, in place of `runtime` (pgbench -t); the window lasts until all are done. \
+Guests whose processors are slow then do as much as others."""
     verify: bool = True
     """Check the data that reads return against what was written."""
     rate_iops: Rate | None = None
@@ -189,6 +196,11 @@ indexes, rounded down to its scale of 16 MiB; half the volume when not given."""
     """What issues the I/O: iotax itself, or fio, where fio reaches the endpoint. It has latency from submission \
 only, in an open loop too, and verifies, after the run, loads that only read. In the vm lab pgbench: PostgreSQL on a \
 file system on the volume, its own checksums verified, and pgbench's transactions."""
+
+    @model_serializer(mode="wrap")
+    def _without_transactions(self, handler: Any) -> dict[str, Any]:
+        """Studies that run by time are written as they were before there was anything else: they keep their digests."""
+        return {name: value for name, value in handler(self).items() if name != "transactions" or value is not None}
 
     def accesses(self) -> tuple[Access, ...]:
         """The streams, or the load's own pattern as the only one."""
@@ -394,7 +406,7 @@ SECTIONS: dict[str, type[Section]] = {
 OF_SIM = ("costs", "vms")
 """What of the simulated lab may be a factor too."""
 _MODELS: dict[str, type[Section]] = {**SECTIONS, "sim": Sim}
-_NEVER_FACTORS = {"path", "refill"}
+_NEVER_FACTORS = {"path", "refill", "transactions"}
 LABELLED = ("protocol", "streams")
 """Factors whose levels may be labels that stand for more than a word or a number."""
 
@@ -508,6 +520,11 @@ class Settings:
     def working_set_bytes(self) -> int:
         """Equal for all endpoints of a study, so that a larger one is not favoured or punished."""
         return self.load.working_set or self.volume.size
+
+    @property
+    def volumes(self) -> int:
+        """How many the vm lab's target serves at once."""
+        return self.load.clients or 1 if self.volume.volumes == "per client" else 1
 
     @property
     def writes(self) -> bool:

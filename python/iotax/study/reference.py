@@ -67,7 +67,7 @@ def reference() -> str:
     for title, name in (
         ("lab: {hosts: {initiators: [{…}]}}", "Host"),
         ("lab: {hosts: {hypervisors: [{…}]}}", "Hypervisor"),
-        ("lab: {hosts: {cluster: {…}}}", "Cluster"),
+        ("lab: {hosts: {cluster: {…}}}, {relays: {…}}", "Cluster"),
         ("lab: {hosts: {cluster: {tls: {…}}}}", "Tls"),
         ("lab: {hosts: {cluster: {slurm: {…}}}}", "Slurm"),
         ("connection: {chap: {…}}", "Chap"),

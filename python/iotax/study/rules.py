@@ -163,9 +163,14 @@ def _hosts(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
 
 
 def _seen_on_the_way(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
-    if not isinstance(lab.cluster, Cluster) or lab.cluster.tls is not None:
+    open_to_all = [
+        name
+        for name, way in (("cluster", lab.cluster), ("relays", lab.relays))
+        if isinstance(way, Cluster) and way.tls is None
+    ]
+    if not open_to_all:
         return
-    reason = "whoever sees the network would read the secret: over `cluster:` it takes a scheduler at tls://"
+    reason = f"whoever sees the network would read the secret: over `{open_to_all[0]}:` it takes a scheduler at tls://"
     for name in ("chap", "dhchap"):
         if getattr(study.connection, name) is not None:
             yield ("connection", name), reason
@@ -259,11 +264,15 @@ def _topology_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
         reason = "the storage guest has one link to each of several clients; compare paths in a study of its own"
         yield _place(study, "clients"), reason
 
+    if max(each or 1 for each in _values(study, "clients")) == 1 and "per client" in _values(study, "volumes"):
+        yield _place(study, "volumes"), "one client has the volume to itself; say `clients: 2` or more under load"
+
     def of(settings: Settings) -> Iterator[tuple[str, str]]:
         digests = {name: getattr(settings.connection, name) for name in _DIGESTS}
         clients = settings.load.clients or 1
         yield from refused(settings.endpoint.protocol, settings.topology, digests, vm.guests, vm.cpus, clients)
-        if (needed := clients * (settings.load.working_set or ZONE_BYTES)) > settings.volume.size and clients > 1:
+        needed = clients * (settings.load.working_set or ZONE_BYTES)
+        if clients > settings.volumes and needed > settings.volume.size:
             said = f"{clients} clients share a volume of {format_size(settings.volume.size)} and need"
             yield "clients", f"{said} {format_size(needed)}; say a larger `size:`, or a smaller `working_set:`"
 
@@ -281,7 +290,7 @@ def _by_treatment(study: Study, of: Callable[[Settings], Iterator[tuple[str, str
     """What is refused of any combination of levels that the design does not omit, each once."""
     told = set()
     for treatment in _combinations(
-        study, ("protocol", "clients", "size", "working_set", *Topology.model_fields, *_DIGESTS)
+        study, ("protocol", "clients", "size", "volumes", "working_set", *Topology.model_fields, *_DIGESTS)
     ):
         for name, reason in of(study.settings(treatment)):
             place = _topology_place(study, name, treatment)
@@ -448,6 +457,8 @@ def _generator(study: Study) -> Iterator[tuple[Place, str]]:
     if "pgbench" in generators:
         yield from _pgbench(study)
         return
+    if study.load.transactions is not None and study.lab.vm is not None:
+        yield ("load", "transactions"), _NO_DATABASE
     for index, each in enumerate(study.responses):
         if each in _OF_DATABASES:
             yield ("responses", index), _NO_DATABASE
@@ -476,6 +487,9 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
             yield _place(study, "arrivals"), "pgbench's transactions arrive by chance; say `arrivals: poisson`"
         if 0 in _values(study, "rate_iops"):
             yield _place(study, "rate_iops"), "pgbench has no load of 0; leave that to `generator: iotax`"
+    timed = "runtime" in study.load.model_fields_set or "runtime" in study.levels()
+    if study.load.transactions is not None and timed:
+        yield _place(study, "runtime"), "the window ends with the last of its transactions; leave one of both out"
     if study.search is not None:
         yield ("search",), "a search holds rates of I/Os; leave it out"
     setups = study.setups().values()

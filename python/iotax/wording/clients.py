@@ -27,7 +27,8 @@ def _sentence(clients: Clients) -> str:
         if name != "clients"
     ]
     treatment = f"{title(' · '.join(levels))}: " if levels else ""
-    text = f"{treatment}{counted(len(rates), 'client')} ({names}), {show_rate(clients.total_iops)} IOPS in total"
+    own = ", each on a volume of its own" if clients.cell.runs[0].result.facts.volumes else ""
+    text = f"{treatment}{counted(len(rates), 'client')} ({names}){own}, {show_rate(clients.total_iops)} IOPS in total"
     if len(rates) > 1:
         least, most = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
         text += f", from {show_rate(rates[least])} ({least}) to {show_rate(rates[most])} ({most}) each"

@@ -108,9 +108,10 @@ def _apart(data: StudyData) -> Finding:
         for run in data.apart[:_NAMED_MAX]
     ]
     few = "; ".join(some) + (f"; and {len(data.apart) - _NAMED_MAX} more" if len(data.apart) > _NAMED_MAX else "")
+    them = "it" if len(data.apart) == 1 else "them"
     text = (
         f"{counted(len(data.apart), 'trial')} ran with fewer clients, without {', '.join(lost)}, and no figure or "
-        f"comparison counts {'it' if len(data.apart) == 1 else 'them'}: {few}."
+        f"comparison counts {them}: {few}. `iotax run` measures {them} again once all of their clients answer."
     )
     return Finding("apart", text, "warning")
 

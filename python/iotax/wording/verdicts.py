@@ -115,7 +115,9 @@ def judged(summary: Summary) -> list[Judged]:
     for response in summary.responses:
         for overall in (o for o in summary.overalls if o.response is response):
             by_condition = [c for c in summary.comparisons if c.response is response and c.arm == overall.arm]
-            finding = against_baseline(overall, by_condition, title(summary.grid.baseline_arm))
+            finding = against_baseline(
+                overall, by_condition, title(summary.grid.baseline_arm), simulated=summary.data.simulated
+            )
             rests_on = by_condition if overall.depends and len(by_condition) > 1 else [overall.comparison]
             found.append(Judged(finding, rests_on, summary.doubt(overall.arm, response)))
     return found
@@ -162,11 +164,12 @@ def change(response: Response, ratio: float) -> str:
     return f"{percent(abs(ratio - 1))} {words.more if ratio >= 1 else words.less}"
 
 
-def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base: str) -> Finding:
+def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base: str, *, simulated: bool) -> Finding:
     """One arm's answer for one response; `base` is the baseline's written name."""
     response, arm = overall.response, title(overall.arm)
+    found = "simulated" if simulated else "measured"
     known = [c for c in by_condition if c.ratio.low is not None and c.verdict is not None]
-    details = tuple(f"{c.condition}: {_compared(c, arm, base)}" for c in by_condition if c.condition)
+    details = tuple(f"{c.condition}: {_compared(c, arm, base, found)}" for c in by_condition if c.condition)
     if overall.flips:
         text = f"no overall winner: {_sides(response, _each_end(known), base)}"
         return Finding(arm, text, "inconclusive", details, response.key, "has")
@@ -176,7 +179,7 @@ def against_baseline(overall: Overall, by_condition: Sequence[Comparison], base:
     comparison = overall.comparison
     tone: Tone = comparison.verdict.value if comparison.verdict else "plain"
     details = details if len(by_condition) > 1 else ()
-    return Finding(arm, _compared(comparison, arm, base), tone, details, response.key, _verb(comparison))
+    return Finding(arm, _compared(comparison, arm, base, found), tone, details, response.key, _verb(comparison))
 
 
 def cautioned(finding: Finding, doubt: Doubt) -> Finding:
@@ -206,17 +209,17 @@ def not_achieved(summary: Summary) -> list[Finding]:
     return found
 
 
-def _compared(comparison: Comparison, arm: str, base: str) -> str:
-    """What one comparison says, with the interval that it follows from."""
+def _compared(comparison: Comparison, arm: str, base: str, found: str) -> str:
+    """What one comparison says, with the interval that it follows from. `found`: how the figures were, in a word."""
     if comparison.ends:
-        return _at_ends(comparison, arm, base)
+        return _at_ends(comparison, arm, base, found)
     response, ratio = comparison.response, comparison.ratio
     name = _words(response).name
     if comparison.verdict is None:
         why = because(comparison.withheld or Withheld(Cause.RUNS), arm, base)
         if ratio.low is None:
             return f"no comparison with {base} in {name}: {why}"
-        return f"no verdict against {base} in {name}: {why}; measured: {_difference(response, ratio, base)}"
+        return f"no verdict against {base} in {name}: {why}; {found}: {_difference(response, ratio, base)}"
     if comparison.verdict is Verdict.EQUIVALENT:
         return f"equivalent to {base} in {name}, within the margin ({span(ratio)})"
     if comparison.verdict is Verdict.INCONCLUSIVE:
@@ -227,7 +230,7 @@ def _compared(comparison: Comparison, arm: str, base: str) -> str:
 _WHATEVER = "however much of the transport an adapter does"
 
 
-def _at_ends(comparison: Comparison, arm: str, base: str) -> str:
+def _at_ends(comparison: Comparison, arm: str, base: str, found: str) -> str:
     """The same of a protocol that the lab has at two extremes, with both."""
     response, name = comparison.response, _words(comparison.response).name
     spans = " and ".join(f"{span(end.ratio)} over {listed(end.carriers)}" for end in comparison.ends)
@@ -235,16 +238,16 @@ def _at_ends(comparison: Comparison, arm: str, base: str) -> str:
         return f"equivalent to {base} in {name}, within the margin {_WHATEVER} ({spans})"
     if comparison.verdict is Verdict.INCONCLUSIVE:
         return f"no significant difference from {base} in {name}, {_WHATEVER} ({spans})"
-    measured = " and ".join(
+    each = " and ".join(
         f"{change(response, end.ratio.value)} ({span(end.ratio)}) over {listed(end.carriers)}"
         for end in comparison.ends
     )
     if comparison.verdict is None:
         why = because(comparison.withheld or Withheld(Cause.RUNS), arm, base)
-        return f"no verdict against {base} in {name}: {why}; measured: {measured}"
+        return f"no verdict against {base} in {name}: {why}; {found}: {each}"
     words = _words(response)
     more = words.more if comparison.ratio.value > 1 else words.less
-    return f"{more} than {base} {_WHATEVER}: {measured}"
+    return f"{more} than {base} {_WHATEVER}: {each}"
 
 
 def _difference(response: Response, ratio: Estimate, base: str) -> str:

@@ -120,7 +120,9 @@ def test_by_load_both_ends_are_told() -> None:
     for each in found:
         assert each.verdict is Verdict.WORSE
         assert len(each.ends) == 2
-    said = against_baseline(Overall(CPU, "nfs3", overall(summary, "nfs3"), 0.001, flips=False), found, "FCP").text
+    said = against_baseline(
+        Overall(CPU, "nfs3", overall(summary, "nfs3"), 0.001, flips=False), found, "FCP", simulated=False
+    ).text
     assert re.search(
         r"^more CPU per I/O than FCP under every load: from \d+ % more with .* over software FCoE \(", said
     )
@@ -133,7 +135,7 @@ def test_loads_without_a_verdict_are_not_among_those_under_which_it_holds() -> N
     open_ = replace(found[0], verdict=None, withheld=Withheld(Cause.ENDS))
     told = Overall(CPU, "nfs3", overall(summary, "nfs3"), 0.001, flips=False)
     many = [*found, replace(found[1], condition="outstanding 16"), open_]
-    said = against_baseline(told, many, "FCP").text
+    said = against_baseline(told, many, "FCP", simulated=False).text
     assert f"under {len(many) - 1} of {len(many)} loads" in said
 
 

@@ -9,7 +9,7 @@ from iotax.analysis.verdict import Cause
 from iotax.records import Carrier
 from iotax.report import published
 from iotax.wording import verdicts
-from report.factory import Simulation, carried, study
+from report.factory import Simulation, carried, study, with_facts
 
 TCP = Carrier(kind="software", usual="software", name="TCP")
 FCOE = Carrier(kind="software", usual="hardware", name="software FCoE")
@@ -62,6 +62,17 @@ def test_the_sentence_withholds_the_verdict_and_carries_the_reason(emulated: Stu
     for cell in summary.cells:
         for ratio in cell.ratios.values():
             assert (cell.arm == "nfs3") == (ratio.withheld is not None and ratio.withheld.cause is Cause.CARRIER)
+
+
+def test_what_was_simulated_is_not_said_to_be_measured(emulated: StudyData) -> None:
+    def said(data: StudyData) -> list[str]:
+        return [each.sentence for each in verdicts(summarise(data)) if "no verdict against iSCSI" in each.sentence]
+
+    simulated = with_facts(emulated, lab="sim")
+    assert simulated.simulated
+    assert said(emulated)
+    assert all("; measured: " in each for each in said(emulated))
+    assert said(simulated) == [each.replace("; measured: ", "; simulated: ") for each in said(emulated)]
 
 
 def test_the_same_runs_over_real_carriers_are_judged() -> None:

@@ -101,7 +101,7 @@ def test_estimates_that_differ_by_load_are_no_finding_where_no_load_shows_one(ve
     estimates = {"1": Estimate(1.01, 0.99, 1.03), "32": Estimate(1.09, 1.07, 1.11)}
     found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdict) for load, ratio in estimates.items()]
     overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
-    finding = against_baseline(overall, found, "iSCSI")
+    finding = against_baseline(overall, found, "iSCSI", simulated=False)
     assert finding.text == said
     assert finding.tone == verdict.value
 
@@ -295,7 +295,7 @@ def by_load(**of: tuple[Estimate, Verdict]) -> str:
     """What is said where the ratio depends on the load."""
     found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdict) for load, (ratio, verdict) in of.items()]
     overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
-    return against_baseline(overall, found, "iSCSI").sentence
+    return against_baseline(overall, found, "iSCSI", simulated=False).sentence
 
 
 def test_loads_of_which_none_differs_are_not_told_as_a_difference():
@@ -327,7 +327,7 @@ def test_a_ratio_that_differs_by_load_gives_both_extremes_each_with_its_own_verd
     verdicts_of = {"1": Verdict.INCONCLUSIVE, "32": Verdict.WORSE}
     found = [Comparison(IOPS, "nvme-tcp", load, ratio, verdict=verdicts_of[load]) for load, ratio in ratios.items()]
     overall = Overall(IOPS, "nvme-tcp", found[0], interaction_p=0.001, flips=False)
-    assert against_baseline(overall, found, "iSCSI").sentence == (
+    assert against_baseline(overall, found, "iSCSI", simulated=False).sentence == (
         "NVMe/TCP shows a difference from iSCSI in IOPS that depends on the load: 41 % fewer with 32 (95 % CI −50 % to "
         "−30 %); no significant difference with 1 (95 % CI −4.0 % to +6.0 %)."
     )

@@ -261,4 +261,5 @@ def test_media_that_are_a_model_are_noted_where_their_operations_end_late(run):
     late = finding(changed(run, media=modelled(80_000_000)), "media")
     assert late.level is Severity.NOTE
     assert late.text.startswith("operations ended 80.0 µs late on average, 80000 µs at most: 8.0%")
+    assert late.text.endswith("from connecting to the end, warm-up included")
     assert finding(changed(run, media=modelled(0, told=0)), "media").level is Severity.GOOD

@@ -134,7 +134,7 @@ def test_a_withheld_verdict_keeps_its_interval_and_says_why():
     overall = next(o for o in summarise(Simulation().data(of)).overalls if o.response is CPU)
     loop = Withheld(Cause.CARRIER, "loop", "hardware")
     withheld = replace(overall, comparison=replace(overall.comparison, verdict=None, withheld=loop))
-    finding = against_baseline(withheld, [], "iSCSI")
+    finding = against_baseline(withheld, [], "iSCSI", simulated=False)
     assert finding.sentence.startswith(
         "NFSv3 gets no verdict against iSCSI in CPU per I/O: the carriers differ (NFSv3: loop; iSCSI: hardware)"
     )

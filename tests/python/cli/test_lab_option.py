@@ -13,23 +13,21 @@ from iotax.cli.app import app
 from iotax.notebook import Notebook
 from iotax.study.as_simulated import as_simulated, load_simulated
 from iotax.study.read import builtin_studies
+from iotax.study.sim import read_costs
 from iotax.study.source import StudyError
 
 SIMULATED = {
-    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "disks", "fcp-vs-fc-nvme-full", "grid", "grid-full",
-    "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "outstanding", "outstanding-full", "patterns", "patterns-full", "quick",
-    "sim-quick", "tr-3808-full",
+    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "disks", "fcp-vs-fc-nvme", "fcp-vs-fc-nvme-full",
+    "grid", "grid-full", "ip-vs-fc", "ip-vs-fc-full", "kernel-exact", "kernel-outstanding", "kernel-quick",
+    "nfs-vs-fc-cpu", "nfs-vs-fc-cpu-full", "outstanding", "outstanding-full", "patterns", "patterns-full", "quick",
+    "sim-quick", "tr-3808", "tr-3808-full",
 }  # fmt: skip
 OF_SIM = {"fcp-vs-fc-nvme-full", "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "sim-quick", "tr-3808-full"}
 REFUSED = {
-    "fcp-vs-fc-nvme": "has no costs of fc-nvme",
+    "database": "loads with iotax only",
     "generators": "loads with iotax only",
-    "ip-vs-fc": "has no costs of fc-nvme",
-    "kernel-exact": "does not serve",
-    "kernel-outstanding": "has no costs of fcp",
-    "kernel-quick": "does not serve",
-    "nfs-vs-fc-cpu": "has no costs of fcp",
-    "tr-3808": "loopback has no costs of fcp",
+    "kernel-clients": "simulated clients share one volume",
+    "kernel-clients-full": "simulated clients share one volume",
     "targets-exact": "the simulated targets are iotax's own",
 }
 
@@ -39,7 +37,7 @@ def test_every_built_in_study_is_simulated_or_refused() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SIMULATED))
-def test_a_study_of_sockets_is_simulated(name: str) -> None:
+def test_a_study_is_simulated_under_a_name_of_its_own(name: str) -> None:
     study, text, said = load_simulated(name)
     assert study.lab.sim is not None
     assert study.name == (name if name in OF_SIM else f"{name}-sim")
@@ -54,12 +52,41 @@ def test_what_the_simulator_cannot_do_is_refused_with_its_reason(name: str, reas
     assert any(reason in line for line in refused.value.lines())
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_the_same_question_at_full_size_is_named_where_the_simulator_has_it(name: str) -> None:
-    with pytest.raises(StudyError) as refused:
-        load_simulated(name)
-    named = f"{name} with --lab sim: cannot be simulated; {name}-full asks the same of the simulator, at its full size"
-    assert (refused.value.lines()[0] == named) == (f"{name}-full" in OF_SIM)
+TWO_KERNELS = dict.fromkeys(("ip-vs-fc", "kernel-outstanding", "kernel-quick", "tr-3808"), "linux-6.1")
+ONE_KERNEL = dict.fromkeys(("fcp-vs-fc-nvme", "kernel-exact", "nfs-vs-fc-cpu"), "linux-6.1-one-kernel")
+
+
+@pytest.mark.parametrize(("name", "costs"), (TWO_KERNELS | ONE_KERNEL).items())
+def test_a_study_of_kernels_is_simulated_at_what_they_cost(name: str, costs: str) -> None:
+    study, _, said = load_simulated(name)
+    assert study.lab.sim is not None
+    assert (study.lab.sim.costs, study.lab.sim.cores, study.lab.sim.target_cores) == (costs, 1, 1)
+    assert {endpoint.protocol for endpoint in study.endpoints().values()} <= read_costs(costs).protocols.keys()
+    assert any("a simulation runs no kernel" in each for each in said)
+
+
+def test_protocols_that_the_simulator_does_not_speak_are_left_out_and_named() -> None:
+    study, _, said = load_simulated("kernel-exact")
+    assert set(study.endpoints()) == {"nfs3", "iscsi", "nvme-tcp", "fcp", "fc-nvme"}
+    assert said[:2] == [
+        "the simulator serves no volume without a protocol: `local` is left out",
+        "the simulator does not speak nfs4.1, iser, nvme-rdma, fcp-loop: left out",
+    ]
+    labels = {"RDMA": {"protocol": "iser", "io_queues": 1}, "TCP": "iscsi", "too": {"protocol": "iscsi", "mtu": 9000}}
+    told: dict[str, Any] = {"name": "mine", "lab": "vm", "factors": {"protocol": labels}}
+    assert list(as_simulated(told)[0]["factors"]["protocol"]) == ["TCP", "too"]
+
+
+def test_of_controllers_of_a_hypervisor_only_what_a_guest_itself_does_is_simulated() -> None:
+    study, _, said = load_simulated("ip-vs-fc")
+    assert "attach" not in study.levels()
+    assert (study.design.exclude, study.design.hard_to_change) == ([], ["protocol"])
+    assert study.baseline == {"protocol": "fcp"}
+    assert any("only `attach: guest` is simulated" in each for each in said)
+    # The datastore's figure is of what is left out.
+    assert [figure.of for each in study.published for figure in each.figures] == [
+        {"protocol": name} for name in ("iscsi", "nvme-tcp", "fc-nvme")
+    ]
 
 
 def test_what_is_changed_is_said() -> None:

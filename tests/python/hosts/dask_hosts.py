@@ -17,9 +17,13 @@ _PROGRAM = Path(__file__).with_name("dask_without_iotax.py")
 class DaskHosts:
     """A scheduler and its workers."""
 
-    def __init__(self, folder: Path, names: list[str], tls: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, names: list[str], tls: tuple[str, ...] = (), *, with_iotax: bool = False) -> None:
         """`tls` are Dask's options for it."""
         self.folder, self.names, self._tls = folder, names, tls
+        self._program = [
+            sys.executable,
+            *(("-m", "distributed.cli.dask_{kind}") if with_iotax else (str(_PROGRAM), "{kind}")),
+        ]
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.address = ""
         try:
@@ -83,7 +87,14 @@ class DaskHosts:
         self.home(name).mkdir(exist_ok=True)
         with (self.folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
-                [sys.executable, str(_PROGRAM), kind, *words, *self._tls, "--host", "127.0.0.1", "--no-dashboard"],
+                [
+                    *(word.format(kind=kind) for word in self._program),
+                    *words,
+                    *self._tls,
+                    "--host",
+                    "127.0.0.1",
+                    "--no-dashboard",
+                ],
                 env={**os.environ, "HOME": str(self.home(name))},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ was over; the clock of the last one is set forward by SET_NS once it has been co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -26,11 +27,18 @@ class Stub:
         self._told, self._digest, self._late, self._set_ns = told, digest, late, set_ns
 
     async def serve(self, process: asyncssh.SSHServerProcess[str]) -> None:
+        # One that was ended in its window is not there any more when that is over; its connection is.
+        with contextlib.suppress(OSError):
+            await self._serve(process)
+
+    async def _serve(self, process: asyncssh.SSHServerProcess[str]) -> None:
         command = process.command or ""
         if " session" not in command:
             process.stdout.write(self._shell(command))
             process.exit(0)
             return
+        for _ in range(command.count("IFS= read -r")):
+            await process.stdin.readline()
         document = json.loads(await process.stdin.readline())
         for load in document["loads"]:
             self._say(process, event="connected", driver="stub", endpoint=load["load"]["endpoint"])

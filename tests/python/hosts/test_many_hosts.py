@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 from iotax.design import plan as make_plan
 from iotax.labs.base import TrialFailed
-from iotax.study import Study
 from iotax.study.hosts import Hosts
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
@@ -24,6 +22,8 @@ from iotax.labs.hosts.reach import untried
 from iotax.places import Binary
 from iotax.places.ssh import Remote, SshHost
 from iotax.places.waiting import wait_for as awaited
+
+from .many import stub_hosts, study_of
 
 Started = Callable[..., tuple[HostsLab, Path, subprocess.Popen[str]]]
 
@@ -40,27 +40,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
     left: list[tuple[HostsLab, subprocess.Popen[str]]] = []
 
     def start(count: int, *, late: int = 0, set_ns: int = 0) -> tuple[HostsLab, Path, subprocess.Popen[str]]:
-        program = Path(__file__).with_name("stub_hosts.py")
-        command = [sys.executable, str(program), str(tmp_path), str(count), str(late), str(set_ns)]
-        stubs = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert stubs.stdout is not None
-        ports = [int(stubs.stdout.readline()) for _ in range(count)]
+        stubs, ports = stub_hosts(tmp_path, count, late, set_ns)
         (tmp_path / ".ssh" / "known_hosts").write_text((tmp_path / "known_hosts").read_text())
-        hosts = [
-            {"name": f"h{number}", "address": "127.0.0.1", "port": port, "user": "bench"}
-            for number, port in enumerate(ports, start=1)
-        ]
-        study = Study.model_validate(
-            {
-                "name": "many",
-                "question": "?",
-                "lab": {"hosts": {"initiators": hosts}},
-                "volume": {"size": "1GiB", "fill": "zeros"},
-                "factors": {"protocol": {"array": "nvme-tcp://10.0.0.5/nqn.2014-08.org.example:v?ns=1"}},
-                "load": {"warmup": "0s", "runtime": "1s", "verify": False},
-                "baseline": {"protocol": "array"},
-            }
-        )
+        study = study_of(ports)
         lab = HostsLab(study, make_plan(study), engine)
         left.append((lab, stubs))
         return lab, tmp_path, stubs

@@ -48,6 +48,14 @@ def test_each_trial_keeps_what_its_media_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_engine")
+def test_what_media_did_is_that_of_the_warm_up_too_as_the_check_says(tmp_path: Path) -> None:
+    for _, result in measured(tmp_path, "{replicates: 1}", "warmup: 400ms, runtime: 100ms"):
+        assert result.media is not None
+        # Five times the window; twice is less than any pause of a busy machine leaves of it.
+        assert result.media.told > 2 * result.ios
+
+
+@pytest.mark.usefixtures("real_engine")
 def test_in_rounds_each_level_has_media_of_its_own(tmp_path: Path) -> None:
     found = measured(tmp_path, "{sessions: 2, rounds: 2, slice: 50ms, settle: 5ms}")
     assert len(found) == 8

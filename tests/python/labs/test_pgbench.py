@@ -6,6 +6,7 @@ import pytest
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators.pgbench import Measured, client_options, result_of, server_options
+from iotax.labs.vm.database import window
 from iotax.records import CpuUse
 from iotax.study import Settings, Study
 from iotax.study.rules import broken_rules
@@ -68,6 +69,19 @@ def test_an_open_loop_has_latency_from_the_scheduled_start() -> None:
     assert "-R 4" in client_options(asked, 1)
 
 
+def test_a_number_of_transactions_ends_the_window_in_place_of_time() -> None:
+    begins, lasts, within_s = window(settings({"transactions": 250}).load, "/dev/sda", "2 '-j 1'")
+    assert (begins, lasts) == ("counted_begin /dev/sda", "counted_window /dev/sda 250 2 '-j 1'")
+    assert within_s >= 500
+    by_time = window(settings({"runtime": "4s"}).load, "/dev/sda", "2 '-j 1'")
+    assert by_time[:2] == ("window_begin /dev/sda 1", "timed_window /dev/sda 4")
+
+
+def test_a_study_by_time_is_written_as_before_there_were_numbers_of_transactions() -> None:
+    assert '"transactions"' not in study(responses=["latency"]).model_dump_json()
+    assert Study.model_validate_json(study({"transactions": 9}).model_dump_json()).load.transactions == 9
+
+
 def test_a_database_commits_durably_in_half_of_its_size() -> None:
     options = server_options(settings())
     assert "fsync=on" in options
@@ -90,6 +104,12 @@ def test_a_window_with_a_failed_transaction_is_no_result() -> None:
     [
         (study({"block_size": "8KiB"}), ("load", "block_size"), "PostgreSQL chooses its own I/Os"),
         (study({"outstanding": 2}), ("load", "outstanding"), "say `workers:` for more clients"),
+        (study({"transactions": 9, "runtime": "3s"}), ("load", "runtime"), "ends with the last of its transactions"),
+        (
+            study({"generator": "iotax", "working_set": None, "transactions": 9}, responses=["iops"]),
+            ("load", "transactions"),
+            "only databases have it",
+        ),
         (study({"rate_iops": 10}), ("load", "arrivals"), "say `arrivals: poisson`"),
         (study({"working_set": "32MiB"}), ("load", "working_set"), "a database is 64MiB at least"),
         (study({"workers": 8}), ("load", "working_set"), "8 clients take 48MiB of memory, so a database of 96MiB"),

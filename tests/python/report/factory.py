@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from iotax.analysis.search import next_trials
 from iotax.design import plan as designed
 from iotax.notebook import Writer
 from iotax.older_results import completed
-from iotax.records import Carrier, Core, IscsiAgreed, NothingAgreed
+from iotax.records import Carrier, Core, Facts, IscsiAgreed, NothingAgreed
 from iotax.study import Study
 from iotax.trial import (
     Attempt,
@@ -468,11 +468,22 @@ def _machine(busy_ns: int, duration_s: float) -> dict[str, Any]:
 
 def carried(data: StudyData, of: dict[str, Carrier]) -> StudyData:
     """The same runs, as if each protocol had that carrier."""
+
+    def told(trial: Trial, facts: Facts) -> Facts:
+        return facts.model_copy(update={"carrier": of.get(str(trial.treatment["protocol"]), facts.carrier)})
+
+    return _retold(data, told)
+
+
+def with_facts(data: StudyData, **changes: Any) -> StudyData:
+    """The same runs, of which these facts are others."""
+    return _retold(data, lambda _, facts: facts.model_copy(update=changes))
+
+
+def _retold(data: StudyData, told: Callable[[Trial, Facts], Facts]) -> StudyData:
     attempts = []
     for each in data.attempts:
         assert each.result is not None
-        protocol = str(each.trial.treatment["protocol"])
-        facts = each.result.facts
-        told = facts.model_copy(update={"carrier": of.get(protocol, facts.carrier)})
-        attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"facts": told})}))
+        result = each.result.model_copy(update={"facts": told(each.trial, each.result.facts)})
+        attempts.append(each.model_copy(update={"result": result}))
     return replace(data, attempts=attempts)

@@ -107,7 +107,7 @@ def test_dask_is_known_to_one_place_and_its_agent_takes_nothing_but_pythons_own_
     assert importers_of({"iotax"}, [PACKAGE / "places" / "agent.py"]) == []
     # Studies over SSH load none of it.
     users = {line.partition(" ")[0] for line in importers_of({"iotax.places.workers"}, everything)}
-    assert users == {"python/iotax/labs/hosts/reach.py"}
+    assert users == {f"python/iotax/labs/hosts/{name}.py" for name in ("reach", "relayed")}
 
 
 def test_generators_are_told_apart_in_their_table_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import ClassVar
@@ -9,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from conftest import FakeEngine
+from iotax.collected import study_data
 from iotax.design import plan
 from iotax.engine import find_engine
 from iotax.labs import load as labs_load
@@ -356,3 +358,42 @@ def test_a_host_that_fails_twice_may_be_left_out_and_the_same_trial_runs(
     assert len({each.trial.id for each in found[:3]}) == 1
     assert LosingLab.left == ["h2"]
     assert any(said.startswith("h2 is left out (the engine there was ended by SIGKILL)") for said in log.warnings)
+
+
+class HostsAwayLab(LoopbackLab):
+    """Whose trials at 8 outstanding run without a host, as long as it is away."""
+
+    away: ClassVar[dict[str, str]] = {}
+
+    def prepare(self, progress: Progress) -> None:
+        super().prepare(progress)
+        self.absent = dict(self.away)
+
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        outcome = super().run(trial, progress)
+        left_out = tuple(self.away) if trial.treatment["outstanding"] == 8 else ()
+        return dataclasses.replace(outcome, result=outcome.result.model_copy(update={"left_out": left_out}))
+
+
+def test_trials_with_fewer_hosts_run_again_once_all_of_them_are_there(
+    engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del engine
+    path = tmp_path / "n.iotax"
+    monkeypatch.setattr(HostsAwayLab, "away", {"h2": "no answer"})
+    assert run(path, tiny, lab=HostsAwayLab).done == 8
+    assert run(path, tiny, lab=HostsAwayLab) == Ending(1, 0, (), interrupted=False, finished=True)
+    with Notebook(path) as notebook:
+        assert set(notebook.partial(1).values()) == {("h2",)}
+        fewer = set(notebook.partial(1))
+    assert len(fewer) == 4
+    monkeypatch.setattr(HostsAwayLab, "away", {})
+    log = Log()
+    assert run(path, tiny, log, lab=HostsAwayLab) == Ending(1, 4, (), interrupted=False)
+    assert any("4 trials that ran with fewer clients answer now: they are run again" in said for said in log.warnings)
+    with Notebook(path) as notebook:
+        assert notebook.partial(1) == {}
+        data = study_data(notebook, 1)
+    assert {run.trial.id for run in data.measured} >= fewer, "the later results count, each once"
+    assert (len(data.measured), data.apart) == (8, [])
+    assert run(path, tiny, lab=HostsAwayLab) == Ending(1, 0, (), interrupted=False, finished=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,18 @@ import yaml
 from typer.testing import CliRunner
 
 import iotax
+from iotax.analysis import StudyData
+from iotax.calibration import Made, make_table
 from iotax.cli.app import app
 from iotax.cli.sim_costs import text_of
+from iotax.collected import study_data
 from iotax.design import plan
 from iotax.labs.sim.costs import deviates, trial_costs
 from iotax.notebook import Notebook
+from iotax.records import CpuTime, CpuUse
 from iotax.study import Study, sim
 from iotax.study.sim import CostsError, CostTable, read_costs
+from iotax.trial import TrialResult
 
 LOOPBACK = Path(sim.__file__).with_name("costs") / "loopback.yaml"
 SMALL: dict[str, Any] = {
@@ -207,6 +214,63 @@ def test_a_table_is_made_from_a_notebook_and_runs_a_study(measured: Path, tmp_pa
     file.write_text(yaml.safe_dump(SMALL | {"lab": {"sim": {"costs": str(costs)}}}), encoding="utf-8")
     done = CliRunner().invoke(app, ["run", str(file), str(tmp_path / "sim.iotax"), "--no-report"])
     assert done.exit_code == 0, done.output
+
+
+def retold(notebook: Path, part_of: Callable[[CpuTime, TrialResult], CpuTime]) -> StudyData:
+    """What was measured over iSCSI, but for what its processors spent."""
+    with Notebook(notebook) as opened:
+        data = study_data(opened)
+    attempts = []
+    for each in data.attempts:
+        if each.result is not None and each.result.facts.protocol == "iscsi":
+            cpu = CpuUse([part_of(part, each.result) for part in each.result.cpu])
+            attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"cpu": cpu})}))
+    return replace(data, attempts=attempts)
+
+
+def made_of(data: StudyData, engine: Path, times: int = 1) -> Made:
+    """`times`: the built-in table's figures, from which the fit begins, are so many times as large."""
+    told = read_costs("loopback").model_dump(exclude_none=True)
+    for sides in told["protocols"].values():
+        for cost in (cost for side in sides.values() for cost in side.values()):
+            cost["ns"] *= times
+    return make_table(data, "it", CostTable.model_validate(told), "loopback", engine, lambda _: None)
+
+
+def test_of_two_ends_in_one_kernel_each_has_half_and_the_table_says_so(real_engine: Path, measured: Path) -> None:
+    def one_kernel(part: CpuTime) -> CpuTime:
+        told = {"role": "both", "layer": "guest", "background_ns": None, "cores": []}
+        return part.model_copy(update=told if part.role == "target" else {})
+
+    def others_apart(part: CpuTime) -> CpuTime:
+        return part.model_copy(update={"role": "hypervisor"} if part.role in ("initiator", "other") else {})
+
+    data = retold(measured, lambda part, _: others_apart(one_kernel(part)))
+    together = {run.trial.levels: run.result.cpu_per_io_ns("machine") for run in data.runs}
+    assert all(together.values())
+    made = made_of(data, real_engine)
+    for each in made.table.protocols["iscsi"].by_name().values():
+        assert each.io.source.endswith("both ends in one kernel, half of its CPU each (assumed)")
+    halves = {(check.treatment, check.measured_ns) for check in made.checks}
+    assert len(made.checks) == 2 * len(halves) == 4
+    assert (
+        "half"
+        not in made_of(retold(measured, lambda part, _: part), real_engine).table.protocols["iscsi"].target.io.source
+    )
+
+
+def test_ios_that_take_milliseconds_are_simulated_for_as_long_as_many_of_them_take(
+    real_engine: Path, measured: Path
+) -> None:
+    def slow(part: CpuTime, result: TrialResult) -> CpuTime:
+        return part.model_copy(
+            update={"busy_ns": result.ios * (5_000_000 if result.outstanding.total == 1 else 3_000_000)}
+        )
+
+    made = made_of(retold(measured, slow), real_engine, times=100)
+    assert {check.measured_ns for check in made.checks} == {3_000_000, 5_000_000}
+    # As well as what takes microseconds, whatever the window cuts.
+    assert all(abs(check.off) < 0.1 for check in made.checks), made.checks
 
 
 def test_making_a_table_overwrites_nothing_and_takes_no_simulation_for_a_measurement(

@@ -55,3 +55,25 @@ def test_what_is_no_cluster_is_refused_with_its_place(given: str, said: str) -> 
     with pytest.raises(StudyError, match=said) as refused:
         dumped(given)
     assert len(refused.value.lines()) == 1
+
+
+def test_relays_are_kept_in_the_notebook_and_unsaid_ones_are_not_written() -> None:
+    assert "relays" not in dumped("")
+    kept = dumped("ssh, relays: {scheduler: 'tcp://10.0.0.1:8786'}")["relays"]
+    assert isinstance(kept, dict) and kept["scheduler"] == "tcp://10.0.0.1:8786"
+
+
+def test_relays_beside_workers_on_the_hosts_are_refused() -> None:
+    both = "{scheduler: 'tcp://s:8786'}, relays: {scheduler: 'tcp://s:8787'}"
+    with pytest.raises(StudyError, match="`relays` hold SSH connections, and `cluster` needs none"):
+        dumped(both)
+
+
+def test_secrets_take_relays_at_tls() -> None:
+    text = STUDY.format(cluster=", relays: {scheduler: 'tcp://s:8786'}").replace(
+        "[iscsi, nvme-tcp]", "{iscsi: {protocol: 'iscsi://10.0.0.5/iqn.x:v/0', chap: {user: me, secret_env: KEY}}}"
+    )
+    with pytest.raises(StudyError, match="over `relays:` it takes a scheduler at tls://"):
+        read_study("clients", text, Path())
+    tls = f"{{scheduler: 'tls://s:8786', {TLS}}}"
+    assert read_study("clients", text.replace("{scheduler: 'tcp://s:8786'}", tls), Path())

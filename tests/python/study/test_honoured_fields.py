@@ -12,6 +12,7 @@ from iotax.labs.generators.pgbench import client_options, server_options
 from iotax.labs.load import run_document
 from iotax.labs.server import serve_document
 from iotax.labs.sim.lab import simulate_document
+from iotax.labs.vm.database import window
 from iotax.labs.vm.topology import environment
 from iotax.study import Settings, Study
 from iotax.study.database import scale
@@ -29,7 +30,7 @@ SAMPLES: dict[str, Any] = {
     "link_delay": "1ms", "paths": 2, "path_policy": "round-robin", "nconnect": 2, "io_queues": 2,
     "queue_depth": 64, "attach": "nvme", "uid": 7, "gid": 7, "clients": 2, "target": "iotax", "kernel": "6.12",
     "servers": 4, "service": "1ms", "distribution": "exponential", "seek": "5ms", "rpm": 7200, "cache": "64KiB",
-    "destage": "25%",
+    "destage": "25%", "volumes": "per client", "transactions": 100,
 }  # fmt: skip
 """A value of each field that is not its default."""
 
@@ -43,6 +44,8 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "path": {"volume": {"media": "file"}},
     "fill": {"load": {"verify": False}},
     "path_policy": {"topology": {"paths": 2}},
+    "volumes": {"load": {"clients": 2}},
+    "transactions": {"load": {"generator": "pgbench"}},
     "servers": {"volume": {"media": "model", "service": "2ms"}},
     "service": {"volume": {"media": "model"}},
     "distribution": {"volume": {"media": "model", "service": "2ms"}},
@@ -146,10 +149,10 @@ def _told(settings: Settings, where: str) -> tuple[Any, ...]:
             run_job(settings, Target("libaio", ()), seed=1, cpus=range(settings.load.threads)),
             *_volume(settings),
         )
-    if where == "pgbench":
+    if settings.load.generator == "pgbench":
         load = settings.load
         options = server_options(settings), client_options(settings, 1), load.generator, load.workers, load.verify
-        length = load.warmup, load.runtime, scale(load, settings.volume)
+        length = load.warmup, window(load, "/dev/sda", ""), scale(load, settings.volume)
         return *options, *length, *_guests(settings)
     asked = run_document(settings, "e", seed=1, driver="auto", cpus=[], watch_pids={})
     if where == "vm":

@@ -179,10 +179,17 @@ def test_there_is_an_example_for_every_published_study_of_hosts() -> None:
 def test_the_studies_of_the_guide_are_well_formed(tmp_path: Path) -> None:
     guide = (ROOT / "docs" / "guide" / "hosts.md").read_text()
     blocks = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
-    whole, dask, tls, kubernetes, slurm, hypervisors, kernel, secret, hooks, steady = blocks
-    fields = (*({"cluster": each["lab"]["hosts"]["cluster"]} for each in (dask, slurm)), tls, kubernetes, hypervisors)
+    whole, array, dask, tls, kubernetes, slurm, hypervisors, kernel, secret, hooks, steady, relays = blocks
+    fields = (
+        *({"cluster": each["lab"]["hosts"]["cluster"]} for each in (dask, slurm)),
+        relays["lab"]["hosts"],
+        tls,
+        kubernetes,
+        hypervisors,
+    )
     of_hosts = [{"lab": {"hosts": whole["lab"]["hosts"] | each}} for each in fields]
     devices = {"factors": {"protocol": {"FC": "/dev/x", "b": "/dev/y"}}}
+    assert len(plan(read_study("array.yaml", yaml.safe_dump(array), tmp_path)).trials) == 12, "as the guide says"
     for more in ({}, *of_hosts, kernel, secret, {"lab": hooks["lab"], **devices}, {**steady, **devices}):
         text = yaml.safe_dump(
             {**whole, "baseline": {"protocol": next(iter({**whole, **more}["factors"]["protocol"]))}, **more}

@@ -1,7 +1,8 @@
-"""Several initiator guests on one storage guest: one start, parts of one volume, a report that names them."""
+"""Several initiator guests on one storage guest: one start, shared volumes or not, a report that names them."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from iotax.notebook import Notebook
 
 from .studies import machines_of, start
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 STUDY = """\
 name: kernels
@@ -22,20 +23,23 @@ volume: {size: 16MiB, refill: block}
 factors:
   protocol: [iscsi, nvme-tcp, nfs3, nfs4.1]
   clients: [2]
+  volumes: [shared, per client]
 load: {read: 75%, outstanding: 4, warmup: 300ms, runtime: 1500ms}
 design: {replicates: 1}
 baseline: {protocol: iscsi}
 """
 
 
-def test_two_guests_put_load_on_one_volume_over_each_protocol_to_totals_of_each_and_both(
+def test_two_guests_put_load_on_one_volume_or_two_over_each_protocol_to_totals_of_each_and_both(
     tmp_path: Path, engine: Path
 ) -> None:
     with start(tmp_path, engine, STUDY) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=880)
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = [each for each in notebook.attempts(1) if each.status == "done"]
-    assert {str(each.trial.treatment["protocol"]) for each in attempts} == {"iscsi", "nvme-tcp", "nfs3", "nfs4.1"}, said
+    protocols, volumes = ("iscsi", "nvme-tcp", "nfs3", "nfs4.1"), ("shared", "per client")
+    found = {(each.trial.treatment["protocol"], each.trial.treatment["volumes"]) for each in attempts}
+    assert found == set(itertools.product(protocols, volumes)), said
     for each in attempts:
         result = each.result
         assert result is not None
@@ -46,6 +50,7 @@ def test_two_guests_put_load_on_one_volume_over_each_protocol_to_totals_of_each_
         assert result.verify.wrong_blocks == result.verify.never_written_blocks == 0
         # Their clocks are this host's, so the window is one.
         assert (result.facts.clock, result.facts.clients) == ("time", 2)
+        assert result.facts.volumes == (2 if each.trial.treatment["volumes"] == "per client" else None)
         assert [client.pace for client in result.clients] == [None, None]
         # Of each layer of the path.
         assert result.facts.target_stack == "kernel"
@@ -57,7 +62,7 @@ def test_two_guests_put_load_on_one_volume_over_each_protocol_to_totals_of_each_
         assert generator + kernel == pytest.approx(guest)
         guests = [part.host for part in result.cpu if part.layer == "guest"]
         assert guests == ["initiator 1 guest", "initiator 2 guest", "storage guest"]
-    assert "iSCSI: 2 clients (initiator 1, initiator 2)" in said
+    assert "2 clients (initiator 1, initiator 2), each on a volume of its own" in said
     assert "µs on initiators" in said
     assert "µs on targets" in said
     assert machines_of(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Real guests whose kernel refuses, falls silent, panics, or loses its host: what is said, and what is left."""
+"""Real guests that get much to do at once, or whose kernel refuses, falls silent, panics, or loses its host."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ def test_a_refusal_silence_and_a_panic_are_told_in_the_kernels_words(guests: Gue
     with pytest.raises(VmFault, match="Kernel panic - not syncing: sysrq triggered crash") as caught:
         initiator.run("echo c >/proc/sysrq-trigger; sleep 60", timeout_s=30)
     assert "sysrq: Trigger a crash" in caught.value.console
+
+
+def test_a_new_nfs_server_lets_nobody_wait_for_locks(guests: Guests) -> None:
+    guests["storage"].run("volume_up 1048576; step nfs3 target_up")
+    for ended in ("/proc/fs/lockd/nlm_end_grace", "/proc/fs/nfsd/v4_end_grace"):
+        assert guests["storage"].run(f"head -c 1 {ended}") == ["Y"]
+
+
+def test_each_of_many_scripts_runs_once_however_fast_they_come(image: Image, tmp_path: Path) -> None:
+    guest = Guest(Machine("alone", 512 << 20, "tcg"), image, tmp_path)
+    try:
+        guest.boot(time.monotonic() + 120)
+        for number in range(40):
+            wait_for(guest.port.script(f"echo {number} >>/run/ran"))
+        seen = guest.run("until_true 60 sh -c '[ $(cat /run/ran | wc -l) -ge 40 ]'; cat /run/ran", timeout_s=120)
+        assert sorted(map(int, seen)) == list(range(40))
+    finally:
+        guest.close()
 
 
 def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) -> None:

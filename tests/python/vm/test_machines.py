@@ -175,6 +175,25 @@ def test_a_guest_that_sleeps_is_nudged(tmp_path: Path, monkeypatch: pytest.Monke
     wait_for(port.close())
 
 
+def test_an_engine_has_ended_only_when_what_ends_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may end by itself first; what comes late would find the next engine."""
+    monkeypatch.setattr(guest_place, "_NUDGE_S", 0.05)
+    heard: list[str] = []
+
+    def answer(number: str, script: str) -> bytes:
+        heard.append(script.partition(" ")[0])
+        ends = {"kill": b"\n@end 1 0 \n", "": b"\n@end 2 0 \n"}
+        return ends.get(heard[-1], b"")
+
+    answering(tmp_path / "port", answer)
+    port = wait_for(Port.connect("guest", tmp_path / "port", 5))
+    wait_for(port.ready(5))
+    engine = wait_for(port.start("load", {}))
+    wait_for(engine.end())
+    assert heard[:3] == ["rm", "kill", ""]
+    wait_for(port.close())
+
+
 def test_a_guest_that_says_nothing_is_lost(tmp_path: Path) -> None:
     answering(tmp_path / "port", lambda _number, _script: b"")
     port = wait_for(Port.connect("guest", tmp_path / "port", 5))

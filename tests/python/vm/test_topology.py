@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from iotax.labs.vm import preflight
+from iotax.labs.vm import clients, preflight
 from iotax.labs.vm.packages import Store
 from iotax.labs.vm.preflight import findings
 from iotax.labs.vm.topology import environment, facts_of, mismatches, path_uses, paths_used
 from iotax.labs.vm.topology import of_clients as clients_told
 from iotax.study import Settings, Study
+from iotax.study.facts import planned_facts
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 
@@ -243,6 +244,38 @@ def test_each_of_several_clients_is_told_which_it_is_and_one_alone_is_not() -> N
     assert clients_told(both, 2) == [f"{both}CLIENT=0; ", f"{both}CLIENT=1; "]
     assert "CLIENTS=2; " in both
     assert clients_told(alone, 1) == [alone]
+
+
+def test_clients_with_volumes_of_their_own_are_told_how_many_and_divide_none() -> None:
+    more = "factors: {protocol: [iscsi], clients: [1, 8], volumes: [shared, per client]}"
+    text = CLIENTS.replace("LAB", "vm").replace("SIZE", "4MiB").replace("PROTOCOL", "iscsi")
+    text = text.replace("factors: {protocol: [iscsi], clients: [1, CLIENTS]}", more)
+    study = read_study("s.yaml", f"{text}design: {{exclude: [{{clients: 8, volumes: shared}}]}}\n", Path("/studies"))
+    own = study.settings({"clients": 8, "volumes": "per client"})
+    assert "VOLUMES=8; " in environment(own, guests=2)
+    assert planned_facts(study, own).volumes == 8
+    alone = study.settings({"clients": 1, "volumes": "per client"})
+    assert "VOLUMES=1; " in environment(alone, guests=2)
+
+
+def test_a_client_begins_where_its_part_of_the_volume_does_or_its_own_volume() -> None:
+    def begins(size: str) -> list[tuple[object, object]]:
+        asked = of_clients(size=size).settings({"clients": 2})
+        documents = [clients.document(asked, "/dev/sda", number, sharing=2, seed=7) for number in range(2)]
+        return [(each["working_set_offset_bytes"], each["working_set_bytes"]) for each in documents]
+
+    assert begins("16MiB") == [(0, 8 << 20), (8 << 20, 8 << 20)]
+    assert begins("16MiB, volumes: per client") == [(0, 16 << 20), (0, 16 << 20)]
+
+
+def test_a_study_that_does_not_speak_of_volumes_keeps_its_digest() -> None:
+    assert "volumes" not in of_clients().model_dump_json()
+    assert '"volumes":"per client"' in of_clients(size="16MiB, volumes: per client").model_dump_json()
+
+
+def test_a_volume_for_each_client_needs_several() -> None:
+    with pytest.raises(StudyError, match="one client has the volume to itself"):
+        parse("{a: iscsi}", "volume: {volumes: per client}\n")
 
 
 def test_guests_that_do_not_fit_into_memory_are_refused_and_few_processors_told(

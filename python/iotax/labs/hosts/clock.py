@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from iotax.places import Task
@@ -44,6 +45,15 @@ class Offset:
         """By how much `ahead_ns` may be wrong: the host read its clock some time within the round trip."""
         return (self.round_trip_ns + 1) // 2
 
+    def then(self, further: Offset) -> Offset:
+        """Of a clock that was compared with this one: errors add up."""
+        return Offset(
+            self.ahead_ns + further.ahead_ns,
+            self.round_trip_ns + further.round_trip_ns,
+            further.kernel_error_ns,
+            self.longest_ns + further.longest_ns,
+        )
+
 
 def offset_of(sent_ns: int, host_ns: int, heard_ns: int, kernel_error_ns: int | None = None) -> Offset:
     """From one probe (RFC 5905 §8, with one time stamp of the host)."""
@@ -58,22 +68,34 @@ def turns() -> asyncio.Semaphore:
 
 async def measure(agent: Task, ours: Ours, in_turns: asyncio.Semaphore) -> Offset:
     """Raises HostFault."""
+
+    async def asked() -> tuple[int, int | None]:
+        agent.send({"command": "clock"})
+        event = await agent.expect("clock", _PROBE_S)
+        return event["unix_ns"], event["error_ns"]
+
+    return await compared(asked, ours, in_turns)
+
+
+async def compared(
+    asked: Callable[[], Awaitable[tuple[int, int | None]]], ours: Ours, in_turns: asyncio.Semaphore
+) -> Offset:
+    """Of the clock that answers with its time, ns, and its kernel's error."""
+
+    async def probe() -> Offset:
+        sent_ns = ours.now_ns()
+        unix_ns, error_ns = await asked()
+        return offset_of(sent_ns, unix_ns, ours.now_ns(), error_ns)
+
     async with in_turns:
-        found = [await _probe(agent, ours)]
+        found = [await probe()]
         if found[0].round_trip_ns < _FAR_NS:
-            found += [await _probe(agent, ours) for _ in range(PROBES - 1)]
+            found += [await probe() for _ in range(PROBES - 1)]
     # Those far away would keep the others waiting, and others' work here is little beside their way.
     while len(found) < PROBES:
-        found.append(await _probe(agent, ours))
+        found.append(await probe())
     best = min(found, key=lambda offset: offset.round_trip_ns)
     return replace(best, longest_ns=max(offset.round_trip_ns for offset in found))
-
-
-async def _probe(agent: Task, ours: Ours) -> Offset:
-    sent_ns = ours.now_ns()
-    agent.send({"command": "clock"})
-    event = await agent.expect("clock", _PROBE_S)
-    return offset_of(sent_ns, event["unix_ns"], ours.now_ns(), event["error_ns"])
 
 
 def off_by_ns(at_ns: int, left_ns: int, sent_ns: int, heard_ns: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from iotax.labs.hosts.merge import Observed, Part, initiator_cpu, merged, target
 from iotax.labs.hosts.moved import moved
 from iotax.labs.hosts.reach import Reach, untried
 from iotax.labs.hosts.secrets import handed_over
-from iotax.labs.hosts.survey import Asked, Survey, survey, with_companions
+from iotax.labs.hosts.survey import Asked, Survey, with_companions
 from iotax.labs.hosts.volumes import Reached, Volumes
 from iotax.labs.load import SAMPLE_NS, Permission, of_client, run_document
 from iotax.labs.media import done_by, with_media
@@ -77,7 +76,7 @@ class HostsLab(Lab):
         self._binary = Binary(program)
         self._reached_by = Reach(self._spec, self._told)
         place, over_ssh = self._reached_by.place, self._reached_by.over_ssh
-        self._initiators = [place(host) for host in self._spec.initiator_hosts()]
+        self._initiators = [self._reached_by.initiator(host) for host in self._spec.initiator_hosts()]
         self._targets = [place(host) for host in self._spec.target_hosts()]
         self._hypervisors = Hypervisors(
             [place(host) for host in self._spec.hypervisor_hosts() if host.kind == "linux"],
@@ -114,7 +113,7 @@ class HostsLab(Lab):
 
         async def work() -> list[Survey]:
             roles = self._roles()
-            return await with_companions(roles, await survey(roles, self._binary))
+            return await with_companions(roles, await self._reached_by.survey(roles, self._binary))
 
         return wait_for(work())
 
@@ -156,7 +155,7 @@ class HostsLab(Lab):
             raise TrialFailed(malformed(error)) from error
 
     def environment(self) -> dict[str, Any]:
-        surveyed = wait_for(survey(self._roles(), self._binary))
+        surveyed = wait_for(self._reached_by.survey(self._roles(), self._binary))
         found: dict[str, Any] = {
             "hosts": {each.host: {"kernel": each.kernel, "cores": each.cores} for each in surveyed}
         }
@@ -317,7 +316,7 @@ class HostsLab(Lab):
         return self._initiators[: settings.load.clients or len(self._initiators)]
 
     async def _connect(self) -> None:
-        await each_of([place.install(self._binary) for place in self._places()])
+        await self._reached_by.install(self._places(), self._binary)
 
     async def _ask_all(self) -> None:
         """Whether each host still answers: a connection may stand long after its host is gone."""
@@ -325,7 +324,7 @@ class HostsLab(Lab):
 
     async def _check_hosts(self) -> list[CheckItem]:
         found = [CheckItem("warning", "hosts", said)] if (said := untried(self._spec)) else []
-        for each in await survey(self._roles(), self._binary):
+        for each in await self._reached_by.survey(self._roles(), self._binary):
             if each.fault:
                 failed = TrialFailed(each.fault, kind=each.fault_kind, host=each.host)
                 kind, more = ("warning", "; trials go on without it") if self.leave_out(failed) else ("error", "")
@@ -387,7 +386,7 @@ class HostsLab(Lab):
             document, secrets = handed_over(place.name, self._load(settings, reached, index, seed))
         except HostFault as fault:
             raise _failed(fault) from fault
-        return Job(place, reached.program, document, start=functools.partial(place.start, secrets=secrets))
+        return Job(place, reached.program, document, secrets=secrets)
 
     async def _modelled(self, settings: Settings) -> ModelledMedia | None:
         """What the media of our own server did since it started, where they are a model."""
@@ -417,7 +416,7 @@ class HostsLab(Lab):
             await self._connect()
             observers = await self._hypervisors.jobs(self._binary.remote)
             async with self._hypervisors.watched():
-                return await measure([*jobs, *observers], hear, **window)
+                return await measure([*jobs, *observers], hear, grouped=self._reached_by.groups, **window)
 
         try:
             return wait_for(work())

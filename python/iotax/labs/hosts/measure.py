@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from iotax.labs.hosts.clock import Offset, Ours, off_by_ns, offset_of, turns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.places import LEASE_NS, Event, HostFault, Place, Task
 from iotax.places.base import line_of
+from iotax.places.host import HostPlace
 
 READY_S = 60.0
 """From starting the engines to every connection of every host."""
@@ -40,8 +42,8 @@ class Job:
     load: dict[str, Any] | None = None
     """The engine's `run` task; a host without any is observed only."""
     watch_pids: Mapping[str, int] | None = None
-    start: Callable[[str, Event], Awaitable[Task]] | None = None
-    """As the place's own, for a load that takes more than its document."""
+    secrets: Mapping[str, str] | None = None
+    """Variables that the load has its secrets by; of a host (`HostPlace.start`)."""
 
 
 @dataclass(frozen=True)
@@ -59,47 +61,133 @@ class Answer:
     pace: float | None = None
     """By which its clock ran over settling and window, ours being 1; None where it runs as ours does."""
 
+    def seen_by(self, between: Offset) -> Answer:
+        """For whoever the clock that `offset` compares with differs by `between` from."""
+        return replace(self, offset=between.then(self.offset))
+
 
 async def measure(
-    jobs: Sequence[Job], hear: Hear | None = None, *, warmup_ns: int, runtime_ns: int, sample_ns: int
+    jobs: Sequence[Job],
+    hear: Hear | None = None,
+    *,
+    grouped: Callable[[Sequence[Job], Window], Awaitable[Sequence[Group]]] | None = None,
+    warmup_ns: int,
+    runtime_ns: int,
+    sample_ns: int,
 ) -> list[Answer]:
     """An answer for each job. Raises EngineError, of the first host that fails; the others are ended then.
 
-    `hear` is told what comes between the start and the answers.
+    `hear` is told what comes between the start and the answers; `grouped` says who speaks with which hosts, all from
+    here where nothing is said.
     """
-    window = {"settle_ns": warmup_ns, "slice_ns": runtime_ns, "sample_ns": sample_ns}
-    running: list[Task] = []
+    window = Window(warmup_ns, runtime_ns, sample_ns)
+    groups = [Directly(jobs, window)] if grouped is None else await grouped(jobs, window)
     ours = Ours()
     try:
-        armed = await each_of([_arm(job, window, running) for job in jobs])
+        await each_of([group.arm() for group in groups])
         # When nothing else is left to do: that would lengthen the round trips.
-        in_turns = turns()
-        ready = await each_of([_compared(each, ours, in_turns) for each in armed])
-        ahead_s = ahead_of([each.offset for each in ready])
-        sent_ns = ours.now_ns()
-        at_ns = sent_ns + round(ahead_s * 1e9)
-        told = [line_of({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns}) for each in ready]
-        for each, line in zip(ready, told, strict=True):
-            each.agent.send_line(line)
-
-        async def started(each: _Ready) -> _Ready:
-            left_ns = (await each.agent.expect("started", ahead_s + SILENCE_S))["left_ns"]
-            if each.job.place.drifts:
-                # It is compared once more, as near to the start as can be.
-                begins_ns = at_ns + each.offset.ahead_ns
-                offset = offset_of(sent_ns, begins_ns - left_ns, ours.now_ns())
-                return replace(each, offset=offset, begins_ns=begins_ns - offset.ahead_ns)
-            off_ns = off_by_ns(at_ns, left_ns, sent_ns, ours.now_ns())
-            if abs(off_ns) > each.offset.error_ns + max(_OFF_NS, _OFF_SHARE * runtime_ns):
-                said = f"its clock was set while the start was told: it would begin {_off(off_ns)} than the others"
-                raise HostFault(each.job.place.name, said, "clock")
-            return each
-
+        offsets = await each_of([group.compare(ours) for group in groups])
+        ahead_s = ahead_of([offset for of_group in offsets for offset in of_group])
+        at_ns = ours.now_ns() + round(ahead_s * 1e9)
         # Whoever has not heard by the start would answer `late`, or is gone: nobody measures without all.
-        begun = await each_of([started(each) for each in ready])
-        return await each_of([_answer(each, ours, ahead_s, warmup_ns + runtime_ns, hear) for each in begun])
+        await each_of([group.start(at_ns, ahead_s) for group in groups])
+        answers = await each_of([group.answers(hear) for group in groups])
     finally:
-        await asyncio.gather(*(agent.end() for agent in running))
+        await asyncio.gather(*(group.end() for group in groups))
+    of_job = {
+        id(job): answer
+        for group, of_group in zip(groups, answers, strict=True)
+        for job, answer in zip(group.jobs, of_group, strict=True)
+    }
+    return [of_job[id(job)] for job in jobs]
+
+
+@dataclass(frozen=True)
+class Window:
+    """As all hosts have it, in ns."""
+
+    warmup_ns: int
+    runtime_ns: int
+    sample_ns: int
+
+
+class Group(ABC):
+    """Hosts of one window that are spoken with from one place. Its steps come in this order; each raises EngineError of
+    the first host that fails."""
+
+    jobs: Sequence[Job]
+
+    @abstractmethod
+    async def arm(self) -> None:
+        """Until every host stands ready."""
+
+    @abstractmethod
+    async def compare(self, ours: Ours) -> list[Offset]:
+        """Of the hosts' clocks, by job."""
+
+    @abstractmethod
+    async def start(self, at_ns: int, ahead_s: float) -> None:
+        """Tells each host to start at a time of our clock, so far ahead; until all have heard."""
+
+    @abstractmethod
+    async def answers(self, hear: Hear | None) -> list[Answer]:
+        """By job."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """Whatever step it stands at. Raises nothing."""
+
+
+class Directly(Group):
+    """Each host by a channel of its own from here."""
+
+    def __init__(self, jobs: Sequence[Job], window: Window) -> None:
+        self.jobs, self._window = jobs, window
+        self._running: list[Task] = []
+        self._armed: list[_Armed] = []
+        self._ready: list[_Ready] = []
+        self._ours, self._ahead_s = Ours(), 0.0
+
+    async def arm(self) -> None:
+        asked = {
+            "settle_ns": self._window.warmup_ns,
+            "slice_ns": self._window.runtime_ns,
+            "sample_ns": self._window.sample_ns,
+        }
+        self._armed = await each_of([_arm(job, asked, self._running) for job in self.jobs])
+
+    async def compare(self, ours: Ours) -> list[Offset]:
+        in_turns, self._ours = turns(), ours
+        self._ready = await each_of([_compared(each, ours, in_turns) for each in self._armed])
+        return [each.offset for each in self._ready]
+
+    async def start(self, at_ns: int, ahead_s: float) -> None:
+        self._ahead_s = ahead_s
+        told = [line_of({"command": "start", "at_unix_ns": at_ns + each.offset.ahead_ns}) for each in self._ready]
+        sent_ns = self._ours.now_ns()
+        for each, line in zip(self._ready, told, strict=True):
+            each.agent.send_line(line)
+        self._ready = await each_of([self._started(each, at_ns, sent_ns) for each in self._ready])
+
+    async def answers(self, hear: Hear | None) -> list[Answer]:
+        measures_ns = self._window.warmup_ns + self._window.runtime_ns
+        return await each_of([_answer(each, self._ours, self._ahead_s, measures_ns, hear) for each in self._ready])
+
+    async def end(self) -> None:
+        await asyncio.gather(*(agent.end() for agent in self._running))
+
+    async def _started(self, each: _Ready, at_ns: int, sent_ns: int) -> _Ready:
+        left_ns = (await each.agent.expect("started", self._ahead_s + SILENCE_S))["left_ns"]
+        if each.job.place.drifts:
+            # It is compared once more, as near to the start as can be.
+            begins_ns = at_ns + each.offset.ahead_ns
+            offset = offset_of(sent_ns, begins_ns - left_ns, self._ours.now_ns())
+            return replace(each, offset=offset, begins_ns=begins_ns - offset.ahead_ns)
+        off_ns = off_by_ns(at_ns, left_ns, sent_ns, self._ours.now_ns())
+        if abs(off_ns) > each.offset.error_ns + max(_OFF_NS, _OFF_SHARE * self._window.runtime_ns):
+            said = f"its clock was set while the start was told: it would begin {_off(off_ns)} than the others"
+            raise HostFault(each.job.place.name, said, "clock")
+        return each
 
 
 def ahead_of(offsets: Sequence[Offset]) -> float:
@@ -131,7 +219,11 @@ async def _arm(job: Job, window: Mapping[str, int], running: list[Task]) -> _Arm
         "start": "told",
         "observe": {"watch_pids": _watched(job)},
     } | ({"lease_ns": LEASE_NS} if job.place.leased else {})
-    agent = await (job.start or job.place.start)(f"{job.program} session", document)
+    command = f"{job.program} session"
+    if job.secrets and isinstance(job.place, HostPlace):
+        agent = await job.place.start(command, document, secrets=job.secrets)
+    else:
+        agent = await job.place.start(command, document)
     running.append(agent)
     connected = await agent.expect("connected", READY_S) if loads else None
     await agent.expect("armed", READY_S)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
+from iotax.labs.hosts.measure import Directly, Group, Job, Window, each_of
+from iotax.labs.hosts.survey import Asked, Survey, survey
+from iotax.places import Binary
 from iotax.places.host import HostPlace
 from iotax.places.ssh import HANDSHAKES_MAX, SshHost
 from iotax.study.hosts import Host, Hosts
 
 if TYPE_CHECKING:
+    from iotax.labs.hosts.relayed import Relayed, Relays
     from iotax.places.workers import Workers
 
 
@@ -25,6 +29,16 @@ class Reach:
         """`tell` hears what is waited for."""
         self._handshakes = asyncio.Semaphore(HANDSHAKES_MAX)
         self._workers = _workers(spec, tell)
+        self._relays = _relays(spec)
+        self._relayed: dict[str, Relayed] = {}
+
+    def initiator(self, host: Host) -> HostPlace:
+        """Behind a relay, where the study has relays."""
+        if self._relays is None:
+            return self.place(host)
+        from iotax.labs.hosts.relayed import Relayed  # noqa: PLC0415
+
+        return self._relayed.setdefault(host.name, Relayed(host, self._relays))
 
     def place(self, host: Host) -> HostPlace:
         """A host on which the engine runs."""
@@ -38,8 +52,40 @@ class Reach:
         """One that runs no worker: an array, a switch, a host of ESXi."""
         return SshHost(host, self._handshakes)
 
+    async def install(self, places: Sequence[HostPlace], binary: Binary) -> None:
+        """The engine on each. Raises HostFault."""
+        work: list[Coroutine[Any, Any, object]] = [
+            place.install(binary) for place in places if place.name not in self._relayed
+        ]
+        if self._relays is not None:
+            behind = [self._relayed[place.name] for place in places if place.name in self._relayed]
+            work.append(self._relays.install(behind, binary))
+        await each_of(work)
+
+    async def survey(self, asked: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:
+        """All at once. A host that cannot be reached says why."""
+        if self._relays is None:
+            return await survey(asked, binary)
+        behind = [
+            (role, self._relayed[place.name], about) for role, place, about in asked if place.name in self._relayed
+        ]
+        others = [each for each in asked if each[1].name not in self._relayed]
+        found = await asyncio.gather(self._relays.survey(behind, binary), survey(others, binary))
+        by_host = {each.host: each for part in found for each in part}
+        return [by_host[place.name] for _, place, _ in asked]
+
+    async def groups(self, jobs: Sequence[Job], window: Window) -> list[Group]:
+        """Who speaks with which hosts. Raises HostFault."""
+        own = [job for job in jobs if job.place.name not in self._relayed]
+        groups: list[Group] = [Directly(own, window)] if own else []
+        if self._relays is not None:
+            groups += await self._relays.groups([job for job in jobs if job.place.name in self._relayed], window)
+        return groups
+
     async def close(self) -> None:
         """After all of its places."""
+        if self._relays is not None:
+            await self._relays.close()
         if self._workers is not None:
             await self._workers.close()
 
@@ -49,11 +95,20 @@ def untried(spec: Hosts) -> str:
     count = len(spec.hosts())
     if count <= TRIED_MAX:
         return ""
+    if spec.relays is not None:
+        return f"{count} hosts, and no more than {TRIED_MAX} were tried, with relays as without"
     return (
         f"{count} hosts, and no more than {TRIED_MAX} were tried from one controller: it carries all their lines, some "
-        "4 ms of one core for each in every trial. Where clocks are known less well or starts are late, run parts "
-        "of them as studies of their own"
+        "4 ms of one core for each in every trial. `relays:` has other machines do that (docs/guide/hosts.md)"
     )
+
+
+def _relays(spec: Hosts) -> Relays | None:
+    if spec.relays is None:
+        return None
+    from iotax.labs.hosts.relayed import Relays  # noqa: PLC0415
+
+    return Relays(spec.relays, spec.initiator_hosts())
 
 
 def _workers(spec: Hosts, tell: Callable[[str], None]) -> Workers | None:

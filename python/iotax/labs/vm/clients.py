@@ -54,7 +54,11 @@ class Run:
     ) -> tuple[TrialResult, Connected]:
         """Raises TrialFailed, EngineError."""
         load, ports = settings.load, [client.guest.port for client in self.clients]
-        jobs = [Job(port, ENGINE, self._document(settings, number, seed)) for number, port in enumerate(ports)]
+        documents = [
+            document(settings, client.path, number, sharing=len(self.clients), seed=seed)
+            for number, client in enumerate(self.clients)
+        ]
+        jobs = [Job(port, ENGINE, asked) for port, asked in zip(ports, documents, strict=True)]
         hear = Intervals([port.name for port in ports], progress).hear
         ios, target, hypervisors = self._ios(), self._target(), self._hypervisors()
         answers = wait_for(measure(jobs, hear, warmup_ns=load.warmup, runtime_ns=load.runtime, sample_ns=sample_ns))
@@ -83,13 +87,6 @@ class Run:
                 cpu.append(hypervisor_part(spent_ns))
         return with_cpu(result, cpu), connected
 
-    def _document(self, settings: Settings, number: int, seed: int) -> dict[str, object]:
-        endpoint = f"local:{self.clients[number].path}"
-        document = run_document(settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids={})
-        # The storage is the lab's own.
-        document |= {"options": {}, "destroy": endpoint}
-        return of_client(document, settings, number, sharing=len(self.clients))
-
     def _ios(self) -> int:
         """I/Os that all initiators' kernels have completed so far."""
         return sum(client.guest.ios(client.path) for client in self.clients)
@@ -99,6 +96,15 @@ class Run:
 
     def _hypervisors(self) -> list[HypervisorClocks]:
         return [client.guest.hypervisor() for client in self.clients]
+
+
+def document(settings: Settings, path: str, number: int, *, sharing: int, seed: int) -> dict[str, object]:
+    """The engine's `run` task of one of so many clients: on its part of the volume that they share, or on its own."""
+    endpoint = f"local:{path}"
+    asked = run_document(settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids={})
+    # The storage is the lab's own.
+    asked |= {"options": {}, "destroy": endpoint}
+    return of_client(asked, settings, number, sharing=sharing if settings.volumes == 1 else 1)
 
 
 def _part(client: Client, answer: Answer) -> Part:

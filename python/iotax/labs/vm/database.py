@@ -20,6 +20,7 @@ from iotax.labs.vm.hypervisor import HypervisorClocks
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings
 from iotax.study.database import memory_bytes, scale
+from iotax.study.model import Load
 from iotax.trial import TrialResult
 
 _Clocks = TypeVar("_Clocks", bound=Clocks)
@@ -28,8 +29,10 @@ _STEP_S = 240.0
 """PostgreSQL's start and end, which flush what it has."""
 _SLOWDOWN = 30
 """How much longer than by its own clock an emulated guest may take on a busy host."""
+_TRANSACTION_S = 2.0
+"""The longest that transactions may take on average."""
 _CHECKPOINT_AT = 0.25
-"""Of the window: when a checkpoint is asked for."""
+"""Of a window of time: when a checkpoint is asked for."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,17 @@ class Run:
     def measure(self, settings: Settings, *, seed: int, endpoint: str) -> TrialResult:
         """Raises TrialFailed, StepFailed and VmFault."""
         load, guest = settings.load, self.guests[self.role]
-        runtime_s, memory = load.runtime / 1e9, memory_bytes(load, settings.volume)
-        before = self._edge(
-            f"database_begin {self.device} {memory} '{server_options(settings)}' {load.workers} "
-            f"'{client_options(settings, seed)}' {load.warmup / 1e9:g} {_CHECKPOINT_AT * runtime_s:g}",
-            _STEP_S + _SLOWDOWN * load.warmup / 1e9,
+        clients = f"{load.workers} '{client_options(settings, seed)}'"
+        guest.run(
+            _script(
+                f"database_begin {self.device} {memory_bytes(load, settings.volume)} '{server_options(settings)}' "
+                f"{clients} {load.warmup / 1e9:g}"
+            ),
+            timeout_s=_STEP_S + _SLOWDOWN * load.warmup / 1e9,
         )
-        after = self._edge(f"database_window {self.device} {runtime_s:g}", _STEP_S + _SLOWDOWN * runtime_s)
+        begins, lasts, within_s = window(load, self.device, clients)
+        before = self._edge(begins, _STEP_S)
+        after = self._edge(lasts, _STEP_S + within_s)
         said = _said(guest.run(_script(f"database_end {self.device}"), timeout_s=_STEP_S))
         reads, read_bytes, writes, write_bytes = (
             late - early for late, early in zip(after.use, before.use, strict=True)
@@ -138,6 +145,16 @@ class Run:
             parts.append(target_part(_spent_ns(before.target, after.target, self.idle.target), window_ns, self.cpus))
         hypervisor_ns = _spent_ns(before.hypervisor, after.hypervisor, self.idle.hypervisor)
         return CpuUse([*parts, hypervisor_part(hypervisor_ns)])
+
+
+def window(load: Load, device: str, clients: str) -> tuple[str, str, float]:
+    """The steps at its begin and to its end, and how long the second may take, in seconds."""
+    if load.transactions is not None:
+        within_s = _TRANSACTION_S * load.transactions * load.workers
+        return f"counted_begin {device}", f"counted_window {device} {load.transactions} {clients}", within_s
+    runtime_s = load.runtime / 1e9
+    begins = f"window_begin {device} {_CHECKPOINT_AT * runtime_s:g}"
+    return begins, f"timed_window {device} {runtime_s:g}", _SLOWDOWN * runtime_s
 
 
 def _spent_ns(before: _Clocks, after: _Clocks, idle_cores: float) -> int:

@@ -36,6 +36,7 @@ from iotax.trial import Background, Connected, PathUse, Trial
 from iotax.units import counted
 
 _VOLUME = "/volume/data"
+"""The first one's file; the number of another, from 1, follows it."""
 _BACKGROUND_S = 2.0
 """Clocks are read in ticks of 10 ms: half a percent of this."""
 _INTERVALS = 10
@@ -68,6 +69,8 @@ class VmLab(Lab):
         """By the release of their kernel, as the study names it."""
         self._clients = preflight.clients_of(list(self._settings.values()))
         """The most initiator guests that a trial asks for: so many boot."""
+        self._volumes = max(settings.volumes for settings in self._settings.values())
+        """The most volumes that a trial asks for: so many stand in the storage guest."""
         self._kernel = preflight.releases(list(self._settings.values()))[0]
         """Of the guests that are up, or come up next."""
         self._accelerator: Accelerator = "tcg"
@@ -88,7 +91,7 @@ class VmLab(Lab):
         """The same of each initiator, and of the hypervisor below it."""
 
     def check(self) -> list[CheckItem]:
-        found = preflight.findings(list(self._settings.values()), self._volume_bytes())
+        found = preflight.findings(list(self._settings.values()), self._kept_bytes())
         drivers = self._hypervisors_initiators()
         if drivers and not any(each.kind == "error" for each in found):
             found.append(initiators.finding(drivers))
@@ -100,7 +103,7 @@ class VmLab(Lab):
     def prepare(self, progress: Progress) -> None:
         try:
             version = require_qemu()
-            preflight.require_memory(self._volume_bytes(), self._clients)
+            preflight.require_memory(self._kept_bytes(), self._clients)
             for release in preflight.releases(list(self._settings.values())):
                 contents = self._contents(release)
                 self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)
@@ -377,23 +380,24 @@ class VmLab(Lab):
         return sorted({datastore.DRIVERS[each.endpoint.protocol] for each in able if each.topology.attach != "guest"})
 
     def _make_volume(self, protocol: str, settings: Settings, progress: Progress) -> None:
-        """The volume's file in the guest that serves it, with the pattern and a copy to restore it from."""
+        """The volumes' files in the guest that serves them, with the pattern and a copy to restore them from."""
         role = self._target_guest(protocol)
         if role in self._filled:
             return
-        size_bytes = self._volume_bytes()
+        size_bytes, volumes = self._volume_bytes(), self._volumes if role == "storage" else 1
         guest = self._running()[role]
-        guest.run(f"volume_up {size_bytes}")
+        guest.run(f"volume_up {size_bytes} {volumes}")
         if database.is_database(settings):
             progress(Step("laying out the database"))
             database.build(self._running(), role, settings)
         elif settings.volume.fill == "pattern":
-            endpoint = f"local:{_VOLUME}"
-            document = {"task": "fill", "endpoint": endpoint, "working_set_bytes": size_bytes, "destroy": endpoint}
-            step = steps("writing the pattern", progress)
-            run_task(self._program, document, "filled", step, place=guest.port, silence_s=_SILENCE_S)
+            for number in range(volumes):
+                endpoint = f"local:{_VOLUME}{number or ''}"
+                document = {"task": "fill", "endpoint": endpoint, "working_set_bytes": size_bytes, "destroy": endpoint}
+                step = steps("writing the pattern", progress)
+                run_task(self._program, document, "filled", step, place=guest.port, silence_s=_SILENCE_S)
         if settings.volume.fill == "pattern" and settings.volume.refill != "never":
-            guest.run(f"volume_keep {size_bytes}")
+            guest.run(f"volume_keep {volumes * size_bytes}")
         self._filled[role] = 0
 
     def _restore(self, trial: Trial, settings: Settings, progress: Progress) -> None:
@@ -423,7 +427,7 @@ class VmLab(Lab):
                     self._images[self._kernel],
                     accelerator=self._accelerator,
                     clock=self._clock,
-                    volume_bytes=kept * self._volume_bytes(),
+                    volume_bytes=kept * self._kept_bytes(),
                     links=max(settings.topology.paths for settings in self._settings.values()),
                     cpus=self._vm.cpus,
                     clients=self._clients,
@@ -472,6 +476,10 @@ class VmLab(Lab):
 
     def _volume_bytes(self) -> int:
         return max(settings.volume.size for settings in self._settings.values())
+
+    def _kept_bytes(self) -> int:
+        """Of all volumes together."""
+        return self._volumes * self._volume_bytes()
 
     def _wanted_accelerator(self) -> str:
         # Counting instructions needs the emulator.

@@ -42,6 +42,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"ONE_GUEST={1 if guests == 1 else ''}",
         f"FILE_SYSTEM={1 if GENERATORS[settings.load.generator].database else ''}",
         f"CLIENTS={settings.load.clients or 1}",
+        f"VOLUMES={settings.volumes}",
     ]
     return "".join(f"{word}; " for word in words)
 

@@ -9,10 +9,14 @@ done
 [ -n "$control" ] || { echo "iotax: the control port is missing"; poweroff -f; }
 exec 3<>"$control"
 printf '@ready %s\n' "$(uname -r)" >&3
+# obey ID BASE64: each script has files of its own, for the next one may come before this one is read.
 obey() {
-    (. /run/step) >&3 2>/run/step.err 3<&- </dev/null
+    _script=/run/script.$1
+    printf '%s' "$2" | base64 -d >$_script
+    (. $_script) >&3 2>$_script.err 3<&- </dev/null
     status=$?
-    printf '\n@end %s %s %s\n' "$1" "$status" "$(base64 -w 0 </run/step.err)" >&3
+    printf '\n@end %s %s %s\n' "$1" "$status" "$(base64 -w 0 <$_script.err)" >&3
+    rm -f $_script $_script.err
 }
 while IFS=' ' read -r id script <&3; do
     case "$script" in
@@ -24,7 +28,6 @@ while IFS=' ' read -r id script <&3; do
         continue
         ;;
     esac
-    printf '%s' "$script" | base64 -d >/run/step
-    obey "$id" &
+    obey "$id" "$script" &
 done
 poweroff -f

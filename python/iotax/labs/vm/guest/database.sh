@@ -81,28 +81,62 @@ database_build() {
     echo "DATABASE_BYTES $size"
 }
 
-# database_begin DEVICE MEMORY_BYTES SERVER_OPTIONS CLIENTS PGBENCH_OPTIONS WARMUP_S CHECKPOINT_S: PostgreSQL and pgbench
-# are up and every client is connected, since WARMUP_S seconds. CHECKPOINT_S seconds after that there is a checkpoint, asked
-# for by a session that is there by then.
+# database_begin DEVICE MEMORY_BYTES SERVER_OPTIONS CLIENTS PGBENCH_OPTIONS WARMUP_S: PostgreSQL and pgbench are up and every
+# client is connected, since WARMUP_S seconds.
 database_begin() {
     data_of "$1"
     case "$1" in /mnt/nfs/*) ;; *) file_system_up "$1" ;; esac
     memory_up "$2"
     server_up "$3"
     mkdir -p /run/pgbench && rm -f /run/pgbench/*
-    sql -c "select checkpoints_timed + checkpoints_req from pg_stat_bgwriter" >/run/pgbench/checkpoints || die "no answer"
+    checkpoints >/run/pgbench/checkpoints || die "no answer"
     (
-        cd /run/pgbench
-        $PG/pgbench -h $RUN -U postgres -n -l -T 86400 -c "$4" $5 postgres
+        pgbench_with -T 86400 -c "$4" $5
         echo $? >/run/pgbench/ended
     ) >/run/pgbench/said 2>&1 3>&- &
     until_true 60 sh -c "[ -e /run/pgbench/ended ] || [ \$(ps | grep -c '[p]ostgres: postgres postgres') -ge $4 ]"
     [ ! -e /run/pgbench/ended ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+    sleep "$6"
+}
+
+checkpoints() { sql -c "select checkpoints_timed + checkpoints_req from pg_stat_bgwriter"; }
+
+# pgbench_with OPTIONS: it tells each of its transactions.
+pgbench_with() { cd /run/pgbench && $PG/pgbench -h $RUN -U postgres -n -l "$@" postgres; }
+
+# checkpoint_in SECONDS: there will be one, asked for by a session of its own.
+checkpoint_in() {
     (
-        sql -c "select pg_sleep($7)" -c checkpoint
+        sql -c "select pg_sleep($1)" -c checkpoint
         echo $? >/run/pgbench/checkpointed
     ) >/run/pgbench/checkpoint.log 2>&1 3>&- &
-    sleep "$6"
+}
+
+# pgbench_down: it ends after the transactions that it has begun.
+pgbench_down() {
+    kill -ALRM "$(pidof pgbench)"
+    until_true 60 [ -e /run/pgbench/ended ] || die "pgbench does not end"
+    [ "$(cat /run/pgbench/ended)" = 0 ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+}
+
+# window_begin DEVICE CHECKPOINT_S: with a checkpoint so many seconds later.
+window_begin() {
+    checkpoint_in "$2"
+    edge "$1"
+}
+
+# counted_begin DEVICE: what ran so far was to warm up.
+counted_begin() {
+    pgbench_down
+    rm -f /run/pgbench/pgbench_log.*
+    checkpoints >/run/pgbench/checkpoints || die "no answer"
+    edge "$1"
+}
+
+# counted_window DEVICE TRANSACTIONS CLIENTS PGBENCH_OPTIONS: until each client has done so many, and with a checkpoint at once.
+counted_window() {
+    checkpoint_in 0
+    (pgbench_with -t "$2" -c "$3" $4) >/run/pgbench/said 2>&1 || die "pgbench: $(tail -n 3 /run/pgbench/said)"
     edge "$1"
 }
 
@@ -133,17 +167,15 @@ device_stats() {
     esac
 }
 
-# database_window DEVICE RUNTIME_S
-database_window() {
+# timed_window DEVICE RUNTIME_S
+timed_window() {
     sleep "$2"
     edge "$1"
 }
 
-# database_end DEVICE: pgbench ends after the transactions that it has begun, and tells each one; then PostgreSQL ends.
+# database_end DEVICE: pgbench ends and tells each transaction; then PostgreSQL ends.
 database_end() {
-    kill -ALRM "$(pidof pgbench)"
-    until_true 60 [ -e /run/pgbench/ended ] || die "pgbench does not end"
-    [ "$(cat /run/pgbench/ended)" = 0 ] || die "pgbench: $(tail -n 3 /run/pgbench/said)"
+    [ -e /run/pgbench/ended ] || pgbench_down
     until_true 60 [ -e /run/pgbench/checkpointed ] || die "the checkpoint does not end"
     [ "$(cat /run/pgbench/checkpointed)" = 0 ] || die "no checkpoint: $(cat /run/pgbench/checkpoint.log)"
     sql -c "select checkpoints_timed + checkpoints_req - $(cat /run/pgbench/checkpoints) from pg_stat_bgwriter" |

@@ -7,21 +7,35 @@ iscsi_target_up() {
     net_up 1
     backstore_up
     load iscsi_target_mod
-    mkdir -p $TPG/lun/lun_0 || die "the iSCSI target cannot be made"
+    mkdir -p $TPG || die "the iSCSI target cannot be made"
     for path in $(paths); do mkdir $TPG/np/10.0.$path.1:3260 || die "no portal on 10.0.$path.1"; done
-    ln -s $BACKSTORE $TPG/lun/lun_0/volume || die "the LUN cannot be mapped"
+    for number in $(volumes); do
+        mkdir $TPG/lun/lun_$number && ln -s $(backstore_of $number) $TPG/lun/lun_$number/volume || die "no LUN $number"
+    done
     echo 0 >$TPG/attrib/authentication
     echo 0 >$TPG/attrib/demo_mode_write_protect
     echo 1 >$TPG/attrib/generate_node_acls
     echo 1 >$TPG/attrib/cache_dynamic_acls
+    [ "${VOLUMES:-1}" = 1 ] || masks_up
     [ -z "$ISER" ] || echo 1 >$TPG/np/$STORAGE:3260/iser || die "the portal cannot listen on RDMA"
     echo 1 >$TPG/enable || die "the iSCSI target cannot be enabled"
 }
 
+# masks_up: each client sees its own volume alone, as LUN 0.
+masks_up() {
+    for number in $(volumes); do
+        _acl=$TPG/acls/$(initiator_iqn $number)
+        mkdir -p $_acl/lun_0 && ln -s $TPG/lun/lun_$number $_acl/lun_0/volume || die "no mask for client $number"
+    done
+}
+
 iscsi_target_down() {
     echo 0 >$TPG/enable
-    for acl in $TPG/acls/*; do [ ! -d "$acl" ] || rmdir "$acl"; done
-    rm $TPG/lun/lun_0/volume && rmdir $TPG/lun/lun_0 $TPG/np/* $TPG $TARGET/iscsi/$IQN || die "iSCSI target teardown"
+    for acl in $TPG/acls/*; do
+        [ ! -d $acl/lun_0 ] || { rm $acl/lun_0/volume && rmdir $acl/lun_0; } || die "iSCSI mask teardown"
+        [ ! -d "$acl" ] || rmdir "$acl"
+    done
+    rm $TPG/lun/*/volume && rmdir $TPG/lun/* $TPG/np/* $TPG $TARGET/iscsi/$IQN || die "iSCSI target teardown"
     backstore_down
 }
 

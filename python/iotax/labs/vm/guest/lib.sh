@@ -4,10 +4,12 @@ IQN=iqn.2026-11.io.iotax:kernel
 VOLUME=/volume/data
 CONFIG=/sys/kernel/config
 
+initiator_iqn() { echo iqn.2026-11.io.iotax:initiator$1; }
+
 # own_names: of several clients, each has a link and names of its own. CLIENT may be said after this file was read.
 own_names() {
     STORAGE=10.0.${CLIENT:-0}.1
-    INITIATOR_IQN=iqn.2026-11.io.iotax:initiator$CLIENT
+    INITIATOR_IQN=$(initiator_iqn $CLIENT)
     HOST_ID=6f746178-0000-4000-8000-00000000000$((${CLIENT:-0} + 1))
 }
 own_names
@@ -47,26 +49,40 @@ step() {
 
 mounted() { grep -q " $1 " /proc/mounts; }
 
-# volume_up SIZE_BYTES: the file that every protocol serves, in memory.
+# volumes: the numbers of those that are served: 0, or of VOLUMES, one for each client, 0, 1 and so on.
+volumes() { seq 0 $((${VOLUMES:-1} - 1)); }
+
+# volume_of NUMBER: its file.
+volume_of() { echo $VOLUME${1#0}; }
+
+# own_volume: the number of this client's.
+own_volume() { if [ "${VOLUMES:-1}" = 1 ]; then echo 0; else echo $CLIENT; fi; }
+
+# volume_up SIZE_BYTES COUNT: the files that every protocol serves, in memory; one where COUNT is not given.
 volume_up() {
     mkdir -p /volume
-    mounted /volume || mount -t tmpfs -o "size=$(($1 + 1048576))" volume /volume || die "tmpfs for the volume"
-    truncate -s "$1" $VOLUME || die "the volume cannot be made"
-    chmod 777 /volume && chmod 666 $VOLUME
+    mounted /volume || mount -t tmpfs -o "size=$(($1 * ${2:-1} + 1048576))" volume /volume || die "tmpfs for the volume"
+    for _number in $(seq 0 $((${2:-1} - 1))); do
+        truncate -s "$1" "$(volume_of $_number)" || die "the volume cannot be made"
+    done
+    chmod 777 /volume && chmod 666 $VOLUME*
 }
 
-# volume_keep SIZE_BYTES: a copy to put the volume back from.
+# volume_keep SIZE_BYTES: a copy to put the volumes, so large together, back from.
 volume_keep() {
     mkdir -p /snapshot
     mounted /snapshot || mount -t tmpfs -o "size=$(($1 + 1048576))" snapshot /snapshot || die "tmpfs for the copy"
-    cp $VOLUME /snapshot/data || die "the volume cannot be copied"
+    cp $VOLUME* /snapshot || die "the volume cannot be copied"
 }
 
 # volume_restore: in place, for it is open.
 volume_restore() {
-    dd if=/snapshot/data of=$VOLUME bs=1M conv=notrunc 2>/dev/null || die "the volume cannot be restored"
-    # By path: busybox's own compares byte by byte.
-    /usr/bin/cmp /snapshot/data $VOLUME >/run/cmp.log 2>&1 || die "the volume is not as it was: $(cat /run/cmp.log)"
+    for _kept in /snapshot/*; do
+        _volume=/volume/${_kept##*/}
+        dd if=$_kept of=$_volume bs=1M conv=notrunc 2>/dev/null || die "the volume cannot be restored"
+        # By path: busybox's own compares byte by byte.
+        /usr/bin/cmp $_kept $_volume >/run/cmp.log 2>&1 || die "the volume is not as it was: $(cat /run/cmp.log)"
+    done
 }
 
 # caches_drop: a load finds nothing that an earlier one left. Memory file systems stay (Shmem).

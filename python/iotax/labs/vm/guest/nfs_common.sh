@@ -25,7 +25,8 @@ nfs_target_up() {
     rpc.nfsd -V 3 -V 4.1 -V 4.2 "${NFS_THREADS:-8}" || die "rpc.nfsd"
     pidof rpc.mountd >/dev/null || rpc.mountd -p 20048 || die "rpc.mountd"
     echo Y >$NFSD/v4_end_grace 2>/dev/null
-    :
+    # lockd's holds for NFS 4 as well: whoever asks for a lock waits for 50 s.
+    echo Y >/proc/fs/lockd/nlm_end_grace || die "the grace period of locks does not end"
 }
 
 nfs_target_down() {
@@ -48,8 +49,10 @@ nfs_initiator_up() {
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
     until_true 20 sh -c "mount.nfs $STORAGE:$EXPORT /mnt/nfs -o $_options >/run/mount.log 2>&1" ||
         die "mount -o $_options: $(cat /run/mount.log)"
-    [ -e /mnt/nfs/data ] || die "mounted, but the volume's file is not there"
-    echo "DEVICE=/mnt/nfs/data"
+    _volume=$(volume_of $(own_volume))
+    _file=/mnt/nfs/${_volume##*/}
+    [ -e $_file ] || die "mounted, but the volume's file is not there"
+    echo "DEVICE=$_file"
 }
 
 nfs_initiator_down() { umount /mnt/nfs || die "umount"; }

@@ -1,17 +1,22 @@
 # The kernel's NVMe target and its fabrics host, both through their own files: no tool between.
 NVMET=$CONFIG/nvmet
-SUBSYSTEM=$NVMET/subsystems/$NQN
 
-# subsystem_up: the volume as namespace 1.
+# nqn_of NUMBER: of the subsystem with that volume.
+nqn_of() { if [ "${VOLUMES:-1}" = 1 ]; then echo $NQN; else echo $NQN:$1; fi; }
+
+# subsystem_up: each volume as namespace 1 of a subsystem.
 subsystem_up() {
-    mkdir -p $SUBSYSTEM/namespaces/1 || die "the NVMe target has no subsystem"
-    echo 1 >$SUBSYSTEM/attr_allow_any_host
-    echo $VOLUME >$SUBSYSTEM/namespaces/1/device_path
-    echo 1 >$SUBSYSTEM/namespaces/1/buffered_io
-    echo 1 >$SUBSYSTEM/namespaces/1/enable || die "the namespace cannot be enabled"
+    for number in $(volumes); do
+        _subsystem=$NVMET/subsystems/$(nqn_of $number)
+        mkdir -p $_subsystem/namespaces/1 || die "the NVMe target has no subsystem"
+        echo 1 >$_subsystem/attr_allow_any_host
+        volume_of $number >$_subsystem/namespaces/1/device_path
+        echo 1 >$_subsystem/namespaces/1/buffered_io
+        echo 1 >$_subsystem/namespaces/1/enable || die "the namespace cannot be enabled"
+    done
 }
 
-# port_up NUMBER TYPE FAMILY ADDRESS SERVICE
+# port_up NUMBER TYPE FAMILY ADDRESS SERVICE: numbered from 1; where each client has a volume, its port leads there.
 port_up() {
     _port=$NVMET/ports/$1
     mkdir -p $_port
@@ -19,22 +24,25 @@ port_up() {
     echo "$3" >$_port/addr_adrfam
     echo "$4" >$_port/addr_traddr
     echo "$5" >$_port/addr_trsvcid
-    ln -s $SUBSYSTEM $_port/subsystems/$NQN || die "the NVMe target cannot listen on $2 $4"
+    _nqn=$(nqn_of $(($1 - 1)))
+    ln -s $NVMET/subsystems/$_nqn $_port/subsystems/$_nqn || die "the NVMe target cannot listen on $2 $4"
 }
 
 nvme_target_down() {
     for port in $NVMET/ports/*; do
-        rm $port/subsystems/$NQN && rmdir $port || die "NVMe port teardown"
+        rm $port/subsystems/* && rmdir $port || die "NVMe port teardown"
     done
-    echo 0 >$SUBSYSTEM/namespaces/1/enable
-    rmdir $SUBSYSTEM/namespaces/1 $SUBSYSTEM || die "NVMe subsystem teardown"
+    for subsystem in $NVMET/subsystems/*; do
+        echo 0 >$subsystem/namespaces/1/enable
+        rmdir $subsystem/namespaces/1 $subsystem || die "NVMe subsystem teardown"
+    done
 }
 
 # nvme_connect OPTIONS: what `nvme connect` writes, by hand. The clocks of emulated guests run apart: a target waits for five seconds of
 # its own for what the initiator sends within two and a half of its own, gives it up, and the initiator is away for ten. A kernel
 # takes its default for 0.
 nvme_connect() {
-    _options="$1,nqn=$NQN,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID,keep_alive_tmo=3600"
+    _options="$1,nqn=$(nqn_of $(own_volume)),hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID,keep_alive_tmo=3600"
     [ -z "$IO_QUEUES" ] || _options="$_options,nr_io_queues=$IO_QUEUES"
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"

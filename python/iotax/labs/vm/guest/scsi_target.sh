@@ -1,12 +1,18 @@
-# The kernel's SCSI target: the volume as a fileio backstore, shared by iSCSI, iSER and FCP.
+# The kernel's SCSI target: each volume as a fileio backstore, shared by iSCSI, iSER and FCP.
 TARGET=$CONFIG/target
 BACKSTORE=$TARGET/core/fileio_0/volume
 
+# backstore_of NUMBER: of the volume with that number; the first one's is $BACKSTORE.
+backstore_of() { echo $BACKSTORE${1#0}; }
+
 backstore_up() {
     load target_core_mod target_core_file
-    mkdir -p $BACKSTORE || die "the SCSI target has no fileio backstore"
-    echo "fd_dev_name=$VOLUME,fd_dev_size=$(stat -c %s $VOLUME),fd_buffered_io=1" >$BACKSTORE/control || die "backstore"
-    echo 1 >$BACKSTORE/enable || die "the backstore cannot be enabled"
+    for number in $(volumes); do
+        _file=$(volume_of $number) _store=$(backstore_of $number)
+        mkdir -p $_store || die "the SCSI target has no fileio backstore"
+        echo "fd_dev_name=$_file,fd_dev_size=$(stat -c %s $_file),fd_buffered_io=1" >$_store/control || die "backstore"
+        echo 1 >$_store/enable || die "the backstore cannot be enabled"
+    done
 }
 
-backstore_down() { rmdir $BACKSTORE $TARGET/core/fileio_0; }
+backstore_down() { rmdir $BACKSTORE* $TARGET/core/fileio_0; }
