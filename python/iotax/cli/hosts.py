@@ -74,6 +74,9 @@ def check(name: str, document: Path | None) -> None:
         for each in surveyed:
             if each.companion:
                 console().print(escape(f"{each.host}: {_worker(each.companion)}"), soft_wrap=True, highlight=False)
+        for relay in dict.fromkeys(each.relay for each in surveyed if each.relay):
+            behind = ", ".join(each.host for each in surveyed if each.relay == relay)
+            console().print(escape(f"relay {relay}: {behind}"), soft_wrap=True, highlight=False)
     if document is not None:
         write_document(document, {"hosts": [_document(each) for each in surveyed]}, Path(name))
     if any(each.fault or each.obstacles for each in surveyed):
@@ -103,6 +106,7 @@ def _document(found: Survey) -> dict[str, Any]:
         "clock_error_ns": found.clock and found.clock.error_ns,
         "clock_kernel_error_ns": found.clock and found.clock.kernel_error_ns,
         "dask_worker": None if found.companion is None else asdict(found.companion),
+        "relay": found.relay or None,
         "fault": found.fault or None,
     }
 

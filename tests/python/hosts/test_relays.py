@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +29,8 @@ from iotax.labs.hosts import relay as on_relay
 from iotax.labs.hosts.lab import HostsLab
 from iotax.labs.hosts.measure import Answer
 from iotax.labs.hosts.relay import Relay
-from iotax.labs.hosts.relayed import ByRelay, Relayed
+from iotax.labs.hosts.relayed import ByRelay, Held, Relayed
+from iotax.places.workers import Agent, Worker
 
 from .dask_hosts import DaskHosts
 from .many import stub_hosts, study_of
@@ -83,6 +85,11 @@ def test_hosts_behind_two_relays_are_one_trial(started: Started) -> None:
     assert result.ios == sum(client.ios for client in result.clients) == 6 * 400 * 50
     # One clock: what differs is what is not known of it, on the way to the relay and from there on.
     assert max(client.clock_error_ns for client in result.clients) < 1_000_000_000
+
+
+def test_the_table_of_hosts_says_which_relay_holds_each(started: Started) -> None:
+    rows = started(5).survey()
+    assert [each.relay.partition(" ")[0] for each in rows] == ["r1", "r1", "r1", "r2", "r2"]
 
 
 def test_errors_of_two_clocks_add_up() -> None:
@@ -181,6 +188,38 @@ def test_a_relay_that_hears_nothing_for_a_lease_lets_go_of_its_hosts(
         wait_for(lambda: not relay._places and connection.is_closed(), "the relay to let go")
     finally:
         stubs.communicate()
+
+
+def test_relays_that_share_a_home_are_given_the_engine_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "engine").write_bytes(b"engine" * 1_000_000)
+    binary = Binary(tmp_path / "engine")
+
+    class Direct:
+        """Calls it as Dask does, after which somebody else's turn may be."""
+
+        lost = False
+
+        def __init__(self) -> None:
+            self.relay = Relay()
+
+        async def call(self, method: str, *given: Any, within_s: float) -> Any:
+            await asyncio.sleep(0)
+            return await getattr(self.relay, method)(*given)
+
+    async def give() -> None:
+        relays = [Held(Worker("tcp://127.0.0.1:1", "r", "", ""), cast("Agent", Direct())) for _ in range(3)]
+        try:
+            await asyncio.gather(*(each.have(binary) for each in relays))
+        finally:
+            for each in relays:
+                await each.close()
+
+    awaited(give())
+    [there] = (tmp_path / "home" / binary.remote).parent.iterdir()
+    assert there.read_bytes() == binary.path.read_bytes()
 
 
 def test_without_a_relay_every_host_is_named_and_nothing_starts(started: Started, relays: DaskHosts) -> None:

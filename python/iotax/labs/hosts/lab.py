@@ -216,7 +216,7 @@ class HostsLab(Lab):
             before = wait_for(self._modelled(settings))
         except HostFault as fault:
             raise _failed(fault) from fault
-        progress(Step(f"{trial.id} on {counted(len(places), 'host')}"))
+        progress(Step(f"measuring {trial.id} on {counted(len(places), 'host')}"))
         seed = trial_seed(self.study, trial)
         jobs = [
             self._load_job(place, settings, each, index, seed)

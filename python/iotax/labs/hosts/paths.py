@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from secrets import token_hex
 
 from iotax.labs.hosts.secrets import NoSecret, carried
 from iotax.places import LEASE_NS, Binary, HostFault, Task
@@ -137,7 +138,8 @@ class Paths:
         self._keepers[place.name] = keeper
 
     async def _install(self, place: HostPlace) -> None:
-        part = f"{SCRIPT}.part"
+        # A name of its own: hosts may share their homes.
+        part = f"{SCRIPT}.{token_hex(8)}"
         await place.run(f"cat >{part} && mv {part} {SCRIPT}", given=_SCRIPT)
 
     async def _script(self, place: HostPlace, command: str, given: str = "") -> str:

@@ -96,18 +96,18 @@ class Relay(HostAgent):
     async def renew(self) -> None:
         self.hear()
 
-    async def engine(self, remote: str, digest: str) -> bool:
-        """Whether the engine is here, from which hosts have theirs. What was `put` at its path and `.part` becomes
-        it."""
+    async def engine(self, remote: str, digest: str, part: str) -> bool:
+        """Whether the engine is here, from which hosts have theirs. What was `put` at `part` becomes it where it is
+        whole, and is removed where it is not."""
         self.hear()
         there = Path.home() / remote
-        part = there.with_name(f"{there.name}.part")
         there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for each in (part, there):
+        for each in (Path.home() / part, there):
             if each.is_file() and hashlib.sha256(each.read_bytes()).hexdigest() == digest:
                 each.chmod(0o700)
                 self._binary = Binary(each.rename(there))
                 return True
+        (Path.home() / part).unlink(missing_ok=True)
         return False
 
     @_answering

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from secrets import token_hex
 from typing import Any
 
 from iotax.engine import EngineError
@@ -65,12 +67,17 @@ class Held:
         async with self._one_at_a_time:
             if self._binary == binary.digest:
                 return
-            if not await self.call("engine", binary.remote, binary.digest):
-                whole, part = binary.path.read_bytes(), f"{binary.remote}.part"
+            # A name of its own: relays may share their homes, and be given it at the same time.
+            part = f"{binary.remote}.{token_hex(8)}"
+            if not await self.call("engine", binary.remote, binary.digest, part):
+                wrong, whole = "", binary.path.read_bytes()
                 for at in range(0, len(whole), _PART_BYTES):
                     if wrong := await self.call("put", part, whole[at : at + _PART_BYTES], at == 0):
-                        raise HostFault(self.worker.name, f"the engine cannot be copied to the relay: {wrong}", "io")
-                if not await self.call("engine", binary.remote, binary.digest):
+                        break
+                there = await self.call("engine", binary.remote, binary.digest, part)
+                if wrong:
+                    raise HostFault(self.worker.name, f"the engine cannot be copied to the relay: {wrong}", "io")
+                if not there:
                     raise HostFault(self.worker.name, "the engine was copied to the relay and differs there", "io")
             self._binary = binary.digest
 
@@ -143,7 +150,7 @@ class Relays:
         except HostFault as fault:
             return [Survey(place.name, role, fault=fault.message, fault_kind=fault.kind) for role, place, _ in asked]
         found = {each.host: each for rows in await each_of([one(*each) for each in by_relay]) for each in rows}
-        return [found[place.name] for _, place, _ in asked]
+        return [replace(found[place.name], relay=str(self._behind[place.name].worker)) for _, place, _ in asked]
 
     async def groups(self, jobs: Sequence[Job], window: Window) -> list[Group]:
         """Raises HostFault."""

@@ -79,6 +79,8 @@ class Survey:
     clock: Offset | None = None
     companion: Companion | None = None
     """What it is reached by, where that is a Dask worker."""
+    relay: str = ""
+    """Which holds its connection, where one does."""
     fault: str = ""
     """Why nothing else is known, or not all."""
     fault_kind: str = ""

@@ -243,7 +243,7 @@ class VmLab(Lab):
             self._idle_cores["storage"],
             self._vm.cpus,
         )
-        progress(Step(f"{trial.id} in {counted(len(initiators), 'initiator guest')}"))
+        progress(Step(f"measuring {trial.id} in {counted(len(initiators), 'initiator guest')}"))
         seed, sample_ns = trial_seed(self._study, trial), min(SAMPLE_NS, settings.load.runtime // _INTERVALS)
         result, said = run.measure(settings, seed=seed, sample_ns=sample_ns, progress=progress)
         result = result.model_copy(update={"endpoint": _endpoint(settings), "facts": self._facts(settings)})
