@@ -156,6 +156,12 @@ def generator_ns(result: TrialResult) -> int | None:
     return process.user_ns
 
 
+def disk_ns(result: TrialResult) -> int | None:
+    """What the process that serves a virtual disk above the initiator's path spent in user space; None without one."""
+    disk = result.cpu.part("disk", "process")
+    return None if disk is None else disk.user_ns
+
+
 def _guest_ns(result: TrialResult) -> int | None:
     initiator = result.cpu.part("initiator", "guest")
     return None if initiator is None else initiator.net_ns
@@ -166,7 +172,7 @@ def _initiator_kernel_ns(result: TrialResult) -> int | None:
     spent_ns, generator = cpu_ns(result, "initiator"), generator_ns(result)
     if spent_ns is None or generator is None or result.cpu.part("both") is not None:
         return None
-    return max(0, spent_ns - generator)
+    return max(0, spent_ns - generator - (disk_ns(result) or 0))
 
 
 def _target_kernel_ns(result: TrialResult) -> int | None:
@@ -246,9 +252,10 @@ CPU_HYPERVISOR = _cpu_per_io("cpu_hypervisor", "hypervisor", "initiator's hyperv
 CPU_MACHINE = _cpu_per_io("cpu_machine", "machine", "whole machine")
 CPU_GUEST = _layer("cpu_guest", _guest_ns, "initiator's guest")
 CPU_GENERATOR = _layer("cpu_generator", generator_ns, "load generator in user space")
+CPU_DISK = _layer("cpu_disk", disk_ns, "virtual disk's process in user space")
 CPU_INITIATOR_KERNEL = _layer("cpu_initiator_kernel", _initiator_kernel_ns, "initiator's kernel")
 CPU_TARGET_KERNEL = _layer("cpu_target_kernel", _target_kernel_ns, "target's kernel")
-LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
+LAYERS = (CPU_GUEST, CPU_GENERATOR, CPU_DISK, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL)
 """Of CPU per I/O, beside the hypervisor: only where a lab reads them."""
 CPU_TRANSACTION = _cpu_per_transaction("cpu_transaction", "both", "initiator + target")
 CPU_TRANSACTION_INITIATOR = _cpu_per_transaction("cpu_transaction_initiator", "initiator", "initiator")

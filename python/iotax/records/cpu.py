@@ -9,9 +9,10 @@ from pydantic import ConfigDict, Field, RootModel, field_validator
 
 from iotax.records.base import Record
 
-Role: TypeAlias = Literal["initiator", "target", "both", "hypervisor", "other"]
+Role: TypeAlias = Literal["initiator", "target", "both", "hypervisor", "disk", "other"]
 """`both`: initiator and target on one machine, which cannot be told apart there. `hypervisor`: of the initiator's
-virtual machine, its guest aside."""
+virtual machine, its guest aside. `disk`: what serves the load a virtual disk, in the initiator's
+machine."""
 
 Layer: TypeAlias = Literal["process", "machine", "guest"]
 """`process`: a process's own clock. `machine`: all that a machine did, its kernel's threads and interrupts included.

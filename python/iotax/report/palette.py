@@ -52,6 +52,7 @@ COLOURS = _colours(
     ("part-target", "#7d9fc9", "#4a6f9f"),
     ("part-rest", "#d8cbb5", "#6d6353"),
     ("part-background", "#ece6da", "#423c33"),
+    ("part-disk", "#b07f2e", "#d0a355"),
     ("part-hypervisor", "#8b79b3", "#8f7cc0"),
     ("part-both", "#4f7bb3", "#6590c9"),
 )

@@ -125,7 +125,7 @@ Release: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^(stock|\d[\w.+~-]*)$", "examples": ["6.12"]}),
 ]
 """Of a distribution's kernel."""
-Attach: TypeAlias = Literal["guest", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
+Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathPolicy: TypeAlias = Literal["fixed", "numa", "round-robin", "queue-depth"]
 Media: TypeAlias = Annotated[
     Literal["memory", "file", "null", "model"],

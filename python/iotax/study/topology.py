@@ -40,7 +40,8 @@ round-robin, queue-depth (Linux 6.11)."""
     """Commands that a host's kernel has outstanding at a SCSI disk (kernel:iscsi, kernel:fc), on each path to it; as \
 the host has it when not given."""
     attach: Attach = "guest"
-    """Who initiates. guest: the guest's kernel. Else the hypervisor, which shows the guest a disk behind this \
+    """Who initiates, and what the load sees. guest: the guest's kernel. vduse: the same, with QEMU's block layer and \
+a virtual disk above it, as on a hypervisor's host. Else the hypervisor, which shows the guest a disk behind this \
 controller: a datastore."""
     target: Target = "kernel"
     """Who serves. kernel: knfsd, LIO or nvmet. Else a program in the storage guest: ganesha (NFS), tgt (iSCSI), or \
@@ -48,6 +49,11 @@ iotax (nfs3, iscsi, nvme-tcp)."""
     kernel: Release = "stock"
     """Linux of both guests, by its release: "6.12" is the newest such kernel in the package lists, "6.1.0-56" or \
 "6.1.0-56-cloud-amd64" a certain one; stock is the distribution's default."""
+
+    @property
+    def by_hypervisor(self) -> bool:
+        """Whether the hypervisor initiates, not the guest's kernel."""
+        return self.attach not in ("guest", "vduse")
 
     @model_serializer(mode="wrap")
     def _without_others(self, handler: Any) -> dict[str, Any]:
@@ -118,9 +124,11 @@ def refused(
     """(field, reason) for all that this protocol cannot have."""
     if clients > 1:
         yield from _refused_clients(protocol, topology, guests, clients)
-    if topology.attach != "guest":
+    if topology.by_hypervisor:
         yield from _refused_datastore(topology)
         return
+    if topology.attach == "vduse" and protocol == "local":
+        yield "attach", "local I/O has no initiator above which a virtual disk could stand"
     yield from _refused_target(protocol, topology)
     yield from _refused_link(protocol, topology, guests)
     yield from _refused_paths(protocol, topology, guests)
@@ -192,7 +200,7 @@ CLIENTS_MAX = 8
 """Initiator guests of the vm lab."""
 _OF_CLIENTS = ("nfs3", "nfs4.1", "iscsi", "nvme-tcp")
 """What several initiator guests are set up for."""
-_OF_ONE_CLIENT = ("attach", "target", "nconnect")
+_OF_ONE_CLIENT = ("target", "nconnect")
 
 
 def _refused_clients(protocol: str, topology: Topology, guests: int, clients: int) -> Iterator[tuple[str, str]]:
@@ -204,7 +212,7 @@ def _refused_clients(protocol: str, topology: Topology, guests: int, clients: in
         yield "clients", f"{why}; several clients are for {', '.join(_OF_CLIENTS)}"
     elif guests == 1:
         yield "clients", "both halves stand in one kernel (`guests: 1`); several clients need `guests: 2`"
-    for name in _OF_ONE_CLIENT:
+    for name in _OF_ONE_CLIENT + (("attach",) if topology.by_hypervisor else ()):
         if getattr(topology, name) != getattr(default, name):
             yield name, "several clients have a link each to the kernel's targets; leave this out or say `clients: 1`"
 

@@ -12,7 +12,7 @@ from iotax.records import CpuTime, CpuUse
 from iotax.records.cpu import Role
 from iotax.report import draw, render
 from iotax.report.charts import layers, layers_said, layers_used
-from iotax.report.charts.layers import BOTH, GENERATOR, HYPERVISOR, INITIATOR, MACHINE, TARGET, layers_us
+from iotax.report.charts.layers import BOTH, DISK, GENERATOR, HYPERVISOR, INITIATOR, MACHINE, TARGET, layers_us
 from iotax.trial import Attempt
 from report.factory import Simulation, study
 
@@ -65,6 +65,34 @@ def test_generator_kernel_hypervisor_and_target_make_one_bar() -> None:
     drawing = layers(summary, cell.condition)
     assert drawing is not None
     assert "load generator 30.0 µs, initiator’s kernel 170 µs, hypervisor 50.0 µs" in drawing.description
+
+
+def with_virtual_disk(summary: Summary) -> Summary:
+    """Its process spends 60 µs of each I/O in the guest of the load, 20 of them in user space."""
+    attempts = []
+    for each in summary.data.attempts:
+        assert each.result is not None
+        each_ns = 1000 * each.result.ios
+        disk = CpuTime(role="disk", layer="process", busy_ns=60 * each_ns, user_ns=20 * each_ns, system_ns=40 * each_ns)
+        cpu = CpuUse([*each.result.cpu, disk])
+        attempts.append(each.model_copy(update={"result": each.result.model_copy(update={"cpu": cpu})}))
+    return summarise(replace(summary.data, attempts=attempts))
+
+
+def test_a_process_that_serves_a_virtual_disk_is_no_part_of_the_initiators_kernel() -> None:
+    cell = with_virtual_disk(guests()).cells[0]
+    assert layers_us(cell) == {
+        GENERATOR: pytest.approx(30),
+        DISK: pytest.approx(20),
+        INITIATOR: pytest.approx(150),
+        HYPERVISOR: pytest.approx(50),
+        TARGET: pytest.approx(100),
+    }
+    # What an I/O costs the initiator has all of it.
+    assert cell.values["cpu_initiator"].value == pytest.approx(200)
+    assert cell.values["cpu"].value == pytest.approx(300)
+    parts = layers_us(with_virtual_disk(guests(role="both")).cells[0])
+    assert parts == {GENERATOR: pytest.approx(30), DISK: pytest.approx(20), BOTH: pytest.approx(150)}
 
 
 def test_the_report_has_a_sentence_for_each_layer() -> None:

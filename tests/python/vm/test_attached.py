@@ -1,12 +1,16 @@
-"""Datastores on real kernels: every controller, verified data; what cannot be attached fails alone."""
+"""Datastores on real kernels: every controller, and the virtual disk above each initiator of the kernel; verified data;
+what cannot be attached fails alone."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from iotax.notebook import Notebook
+from iotax.trial import TrialResult
 
 from .studies import machines_of, start
 
@@ -19,7 +23,7 @@ lab: {vm: {accelerator: tcg, clock: icount}}
 volume: {size: 16MiB, refill: block}
 factors:
   protocol: [iscsi, nvme-tcp]
-  attach: [guest, virtio-blk, virtio-scsi, pvscsi, nvme]
+  attach: [guest, vduse, virtio-blk, virtio-scsi, pvscsi, nvme]
 load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 1200ms}
 design:
   replicates: 1
@@ -27,30 +31,89 @@ design:
 baseline: {protocol: iscsi, attach: guest}
 """
 
+ABOVE = """\
+name: above
+question: What does a virtual disk above each initiator cost?
+lab: {vm: {accelerator: tcg}}
+volume: {size: 16MiB, refill: block}
+factors:
+  protocol: PROTOCOLS
+  attach: [vduse, guest]
+load: {read: 75%, outstanding: 4, CLIENTSwarmup: 200ms, runtime: 1200ms}
+design: {replicates: 1}
+baseline: {attach: guest}
+"""
+
+
+Cell: TypeAlias = tuple[str, str]
+"""Protocol and level of `attach`."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    results: dict[Cell, TrialResult]
+    devices: dict[Cell, str]
+    failed: dict[Cell, str]
+    """With the reason."""
+    said: str
+
+
+def run(tmp_path: Path, engine: Path, study: str) -> Ran:
+    with start(tmp_path, engine, study) as running:
+        ran = Ran({}, {}, {}, running.communicate(timeout=380)[0])
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        for each in notebook.attempts(1):
+            cell = str(each.trial.treatment["protocol"]), str(each.trial.treatment["attach"])
+            if each.result is None:
+                ran.failed[cell] = each.reason
+            else:
+                ran.results[cell] = each.result
+                ran.failed.pop(cell, None)  # at first
+                ran.devices[cell] = each.connected.found["device"] if each.connected else ""
+    assert machines_of(tmp_path) == []
+    return ran
+
+
+def is_verified(result: TrialResult) -> bool:
+    checked = result.verify
+    return checked is not None and checked.wrong_blocks == 0 < checked.checked_blocks
+
 
 def test_datastores_carry_verified_data_and_what_cannot_be_attached_fails_alone(tmp_path: Path, engine: Path) -> None:
-    with start(tmp_path, engine, STUDY) as study:
-        said, _ = study.communicate(timeout=380)
-    with Notebook(tmp_path / "kernels.iotax") as notebook:
-        attempts = list(notebook.attempts(1))
-    cells = {(str(each.trial.treatment["protocol"]), str(each.trial.treatment["attach"])): each for each in attempts}
-    for attach in ("pvscsi", "nvme"):
-        refused = cells.pop(("nvme-tcp", attach))
-        assert refused.status == "failed"
-        assert "QEMU has no NVMe/TCP initiator" in refused.reason
-    assert set(cells) == {("nvme-tcp", "guest")} | {
-        ("iscsi", attach) for attach in ("guest", "virtio-blk", "virtio-scsi", "pvscsi", "nvme")
-    }, said
-    initiator_ns: dict[tuple[str, str], float] = {}
-    for cell, each in cells.items():
-        result = each.result
-        assert result is not None, each.reason
-        assert result.verify is not None
-        assert result.verify.wrong_blocks == 0
-        assert result.verify.checked_blocks > 0
+    ran = run(tmp_path, engine, STUDY)
+    assert set(ran.failed) == {("nvme-tcp", "pvscsi"), ("nvme-tcp", "nvme")}, ran.said
+    assert all("QEMU has no NVMe/TCP initiator" in reason for reason in ran.failed.values())
+    hypervisors = ("virtio-blk", "virtio-scsi", "pvscsi", "nvme")
+    assert set(ran.results) == {("nvme-tcp", "guest"), ("nvme-tcp", "vduse")} | {
+        ("iscsi", attach) for attach in ("guest", "vduse", *hypervisors)
+    }, ran.said
+    for result in ran.results.values():
+        assert is_verified(result)
         assert result.cpu.hypervisor is not None
         assert result.cpu.hypervisor.net_ns > 0
-        initiator_ns[cell] = result.cpu_per_io_ns("initiator") or 0.0
-    for attach in ("virtio-blk", "virtio-scsi", "pvscsi", "nvme"):  # the protocol's work has left the guest
+    initiator_ns = {cell: result.cpu_per_io_ns("initiator") or 0.0 for cell, result in ran.results.items()}
+    for attach in hypervisors:  # the protocol's work has left the guest
         assert initiator_ns["iscsi", attach] < 0.7 * initiator_ns["iscsi", "guest"]
-    assert machines_of(tmp_path) == []
+    for protocol in ("iscsi", "nvme-tcp"):  # a disk's has come on top of it
+        assert initiator_ns[protocol, "vduse"] > 1.2 * initiator_ns[protocol, "guest"]
+
+
+@pytest.mark.parametrize(
+    ("protocols", "clients"),
+    [
+        (("fcp", "fcp-loop", "fc-nvme", "nfs3", "nfs4.1", "iser", "nvme-rdma"), ""),
+        (("nfs3", "iscsi"), "clients: 2, "),
+    ],
+)
+def test_a_virtual_disk_stands_above_every_initiator_of_the_kernel_and_goes_again(
+    tmp_path: Path, engine: Path, protocols: tuple[str, ...], clients: str
+) -> None:
+    ran = run(tmp_path, engine, ABOVE.replace("PROTOCOLS", f"[{', '.join(protocols)}]").replace("CLIENTS", clients))
+    assert ran.failed == {}, ran.said
+    assert set(ran.results) == {(protocol, attach) for protocol in protocols for attach in ("vduse", "guest")}
+    assert all(is_verified(result) for result in ran.results.values())
+    # What QEMU spends in user space is read apart.
+    read = {cell: result.cpu.part("disk", "process") for cell, result in ran.results.items()}
+    assert {cell for cell, disk in read.items() if disk and disk.user_ns} == {(each, "vduse") for each in protocols}
+    assert {attach for (_, attach), device in ran.devices.items() if device.startswith("/dev/vd")} == {"vduse"}
+    assert {attach for (_, attach), device in ran.devices.items() if not device.startswith("/dev/vd")} == {"guest"}

@@ -52,7 +52,14 @@ def test_what_a_hypervisor_cannot_attach_is_said(asked: Settings, guests: int, r
 
 
 @pytest.mark.parametrize(
-    "asked", [settings("iscsi", "pvscsi"), settings("nfs3", "nvme"), settings("fcp", "guest", 9000)]
+    "asked",
+    [
+        settings("iscsi", "pvscsi"),
+        settings("nfs3", "nvme"),
+        settings("fcp", "guest", 9000),
+        settings("nvme-tcp", "vduse", 9000, data_digest=True),
+        settings("fc-nvme", "vduse"),
+    ],
 )
 def test_what_can_be_attached_has_no_obstacle(asked: Settings) -> None:
     assert datastore.obstacle(asked, 2, {}) is None
@@ -68,6 +75,7 @@ def test_a_taken_port_of_the_nfs_server_is_named(monkeypatch: pytest.MonkeyPatch
             datastore.ports_taken(settings("nfs3", "nvme"))
         )
         assert datastore.ports_taken(settings("nfs3", "guest")) is None
+        assert datastore.ports_taken(settings("nfs3", "vduse")) is None
         assert datastore.ports_taken(settings("iscsi", "nvme")) is None
 
 

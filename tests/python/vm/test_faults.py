@@ -146,11 +146,10 @@ BUILD = """\
 import sys
 from pathlib import Path
 from iotax.labs.vm import image
-from iotax.labs.vm.fcloop import Loop
 from iotax.labs.vm.packages import Store
 described = '{"release": "6.1", "packages": {}, "unavailable": {}}'
 Store.kernel_package = lambda *_: "linux-image-6.1"
-image._ingredients = lambda *_: image._Ingredients({}, [], "6.1", Loop(None))
+image._ingredients = lambda *_: image._Ingredients({}, [], "6.1")
 image._assemble = lambda entry, *_: (entry / "image.json").write_text(described)
 print(image.build(Path(sys.argv[1]), lambda _: None).kernel.parent.name, flush=True)
 sys.stdin.read()

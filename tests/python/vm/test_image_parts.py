@@ -5,23 +5,28 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import re
 import struct
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from iotax.labs.vm import built, kbuild, recipe
+from iotax.labs.vm.built import FCLOOP, VDUSE, Built
 from iotax.labs.vm.cache import cache_root, need_space, new_entry
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import read_modinfo, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
+from iotax.labs.vm.image import Contents, _Ingredients, _ingredients, _modules
 from iotax.labs.vm.kernel import unpacked
 from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
-from iotax.labs.vm.packages import LEFT_OUT, Store, likeliest
+from iotax.labs.vm.packages import LEFT_OUT, Package, Store, likeliest
 from iotax.labs.vm.untar import extract
 
 from .elf_factory import kernel_module, program, with_note
@@ -141,6 +146,114 @@ def test_a_missing_module_is_named_with_what_needs_it(tmp_path: Path) -> None:
     found = tree(tmp_path, nvme_tcp="nvme_core")
     with pytest.raises(VmFault, match=r"no module nvme_core, which nvme_tcp needs"):
         found.closure(["nvme-tcp"])
+
+
+def kernel_package(folder: Path) -> Package:
+    return Package(f"linux-image-{RELEASE}", "6.1.1", "0" * 64, folder, ())
+
+
+def test_modules_are_built_once_for_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[str] = []
+
+    def build(headers: Path, folder: Path, options: tuple[str, ...]) -> None:
+        del headers, options
+        builds.append((folder / "vdpa/Makefile").read_text())
+        for each in VDUSE.modules:
+            (folder / f"{each}.ko").write_bytes(each.encode())
+
+    def unpack(store: Store, release: str, kernel: Package, wanted: re.Pattern[str], folder: Path, report: Any) -> Path:
+        del store, release, kernel, report
+        for name in ("drivers/vdpa/vdpa.c", "drivers/vdpa/vdpa_user/vduse_dev.c", "drivers/virtio/virtio_vdpa.c"):
+            assert wanted.fullmatch(name)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        assert not wanted.fullmatch("drivers/vdpa/mlx5/core/mr.c")
+        return folder
+
+    monkeypatch.setattr(kbuild, "unpack", unpack)
+    monkeypatch.setattr(kbuild, "make", build)
+    for _ in range(2):
+        found = built.modules(
+            VDUSE, Store(tmp_path / "s"), RELEASE, kernel_package(tmp_path), tmp_path / "m", lambda _: None
+        )
+        assert found.modules == {
+            "vdpa": b"vdpa/vdpa", "vduse": b"vdpa/vduse", "virtio_vdpa": b"virtio/virtio_vdpa",
+        }  # fmt: skip
+    assert len(builds) == 1
+
+
+@pytest.mark.parametrize(("subject", "tries"), [(kbuild.SUBJECT, 1), ("packages", 2)])
+def test_a_build_that_another_try_would_not_mend_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subject: str, tries: int
+) -> None:
+    tried: list[str] = []
+
+    def unpack(*_: object) -> Path:
+        tried.append(subject)
+        raise VmFault(subject, "make is not there; install the package make")
+
+    monkeypatch.setattr(kbuild, "unpack", unpack)
+    for _ in range(2):
+        found = built.modules(
+            VDUSE, Store(tmp_path / "s"), RELEASE, kernel_package(tmp_path), tmp_path / "m", lambda _: None
+        )
+        assert found.modules == {}
+        assert found.reason == (
+            f"Linux {RELEASE} comes without vduse, and it could not be built: make is not there; install the "
+            "package make"
+        )
+    assert len(tried) == tries
+
+
+def of_virtual_disks(folder: Path, **made: Built) -> tuple[list[str], str | None]:
+    """Modules in the image, and why it has no virtual disk."""
+    found = tree(folder, virtio_pci="", virtio_net="", virtio_console="", configfs="", sch_tbf="", sch_netem="",
+                 virtio_blk="")  # fmt: skip
+    for each in made.values():
+        for name, data in each.modules.items():
+            found.add(name, f"extra/{name}.ko", data)
+    parts = {"guest": recipe.BASE, recipe.VDUSE: recipe.STORAGE_DAEMON}
+    sources = {FCLOOP: Built(), VDUSE: made.get("vduse", Built())}
+    modules, unavailable = _modules(found, _Ingredients({}, [], RELEASE, sources, parts))
+    return [each.name for each in modules], unavailable.get(recipe.VDUSE)
+
+
+def test_modules_that_were_built_stand_beside_those_of_the_kernel(tmp_path: Path) -> None:
+    needs = {"vdpa": "", "vduse": "vdpa", "virtio_vdpa": "vdpa"}
+    made = Built({name: kernel_module(depends=depends) for name, depends in needs.items()}, "")
+    modules, reason = of_virtual_disks(tmp_path, vduse=made)
+    assert modules[-4:] == ["vdpa", "vduse", "virtio_vdpa", "virtio_blk"]
+    assert reason is None
+
+
+def test_what_needs_modules_that_could_not_be_built_says_why(tmp_path: Path) -> None:
+    modules, reason = of_virtual_disks(tmp_path, vduse=Built(reason="gcc is not there"))
+    assert reason == "gcc is not there"
+    assert "virtio_blk" not in modules
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), [("qemu-storage-daemon", None), ("qemu-img", "qemu-system-common holds no qemu-storage-")]
+)
+def test_a_program_that_a_distribution_has_elsewhere_costs_its_part_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str | None
+) -> None:
+    root = tmp_path / "root"
+    tree(root, virtio_blk="", vdpa="", vduse="vdpa", virtio_vdpa="vdpa", nvme_fcloop="")
+    (root / "usr/bin").mkdir(parents=True)
+    for name in (program, "vdpa"):
+        (root / "usr/bin" / name).touch()
+    monkeypatch.setattr(Store, "knows", lambda *_: True)
+    monkeypatch.setattr(
+        Store, "fetch", lambda _, names: {name: Package(name, "1", "0" * 64, root, ()) for name in names}
+    )
+    made_of = _ingredients(
+        tmp_path, Store(tmp_path / "s"), f"linux-image-{RELEASE}", Contents(vduse=True), lambda _: None
+    )
+    # The kernel has all modules itself, so none is built.
+    assert made_of.built == {}
+    assert (recipe.VDUSE in made_of.parts) == (reason is None)
+    assert made_of.unavailable.get(recipe.VDUSE, "").startswith(reason or "")
+    assert set(recipe.ALWAYS) <= set(made_of.parts)
 
 
 def test_programs_say_what_they_load() -> None:

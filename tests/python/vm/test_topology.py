@@ -62,6 +62,9 @@ def settings(setup: str) -> Settings:
         ("{protocol: local, target: iotax}", "not local; local I/O has no target"),
         ("{protocol: iscsi, target: tgt, paths: 2, path_policy: fixed}", "tgt is set up on one address"),
         ("{protocol: iscsi, target: tgt, attach: nvme}", "datastores are set up on the kernel's targets"),
+        ("{protocol: local, attach: vduse}", "local I/O has no initiator above which a virtual disk could stand"),
+        ("{protocol: fcp, attach: vduse, mtu: 9000}", "a Fibre Channel frame carries 2112 bytes at most"),
+        ("{protocol: nvme-tcp, attach: nvme, mtu: 9000}", "over none of the guests' links"),
         ("{protocol: iscsi, target: scst}", "found 'scst'; one of kernel, ganesha, tgt, iotax is meant"),
         ("{protocol: iscsi, kernel: 6.12}", 'a release stands in quotes, as "6.12"'),
         ("{protocol: iscsi, mtuu: 9000}", "unknown name, did you mean 'mtu'?"),
@@ -72,6 +75,14 @@ def test_what_a_protocol_cannot_have_is_refused(setup: str, expected: str) -> No
     with pytest.raises(StudyError) as caught:
         settings(setup)
     assert expected in str(caught.value)
+
+
+def test_a_virtual_disk_above_the_guests_kernel_leaves_it_all_that_its_initiator_can() -> None:
+    found = settings("{protocol: nvme-tcp, attach: vduse, target: iotax, mtu: 9000}")
+    assert (found.topology.attach, found.topology.by_hypervisor) == ("vduse", False)
+    assert (found.topology.target, found.topology.mtu) == ("iotax", 9000)
+    # Another virtual disk is another way to the volume, so that the old one goes first.
+    assert environment(found, guests=2) != environment(settings("{protocol: nvme-tcp, target: iotax}"), guests=2)
 
 
 def test_a_combination_may_be_excluded() -> None:
@@ -212,9 +223,10 @@ def of_clients(
     return read_study("s.yaml", text.replace("CLIENTS", str(clients)) + more, Path("/studies"))
 
 
-def test_every_network_protocol_of_the_kernel_may_have_eight_clients() -> None:
+@pytest.mark.parametrize("more", ["", "topology: {attach: vduse}\n"])
+def test_every_network_protocol_of_the_kernel_may_have_eight_clients(more: str) -> None:
     for protocol in ("nfs3", "nfs4.1", "iscsi", "nvme-tcp"):
-        study = of_clients(8, protocol)
+        study = of_clients(8, protocol, more=more)
         assert study.settings({"clients": 8}).load.clients == 8
 
 

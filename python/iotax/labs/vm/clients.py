@@ -17,6 +17,7 @@ from iotax.labs.hosts.measure import Answer, Job, measure
 from iotax.labs.hosts.merge import Part, merged
 from iotax.labs.load import of_client, run_document
 from iotax.labs.outcomes import malformed
+from iotax.labs.vm import datastore
 from iotax.labs.vm.counters import LoadCost, Reading, hypervisor_part, load_parts, target_part, with_cpu
 from iotax.labs.vm.guests import Guest
 from iotax.labs.vm.hypervisor import HypervisorClocks
@@ -37,6 +38,8 @@ class Client:
     idle_cores: float
     """What it spends without load, and what its hypervisor does."""
     idle_hypervisor_cores: float
+    daemon: int | None = None
+    """The process there that serves it a virtual disk, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Run:
         """Raises TrialFailed, EngineError."""
         load, ports = settings.load, [client.guest.port for client in self.clients]
         documents = [
-            document(settings, client.path, number, sharing=len(self.clients), seed=seed)
+            document(settings, client.path, number, sharing=len(self.clients), seed=seed, daemon=client.daemon)
             for number, client in enumerate(self.clients)
         ]
         jobs = [Job(port, ENGINE, asked) for port, asked in zip(ports, documents, strict=True)]
@@ -98,10 +101,13 @@ class Run:
         return [client.guest.hypervisor() for client in self.clients]
 
 
-def document(settings: Settings, path: str, number: int, *, sharing: int, seed: int) -> dict[str, object]:
+def document(
+    settings: Settings, path: str, number: int, *, sharing: int, seed: int, daemon: int | None = None
+) -> dict[str, object]:
     """The engine's `run` task of one of so many clients: on its part of the volume that they share, or on its own."""
     endpoint = f"local:{path}"
-    asked = run_document(settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids={})
+    watched = datastore.watched(daemon)
+    asked = run_document(settings, endpoint, seed=seed, driver="auto", cpus=[], watch_pids=watched)
     # The storage is the lab's own.
     asked |= {"options": {}, "destroy": endpoint}
     return of_client(asked, settings, number, sharing=sharing if settings.volumes == 1 else 1)

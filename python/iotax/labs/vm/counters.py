@@ -99,7 +99,8 @@ def with_cpu(result: TrialResult, parts: list[CpuTime]) -> TrialResult:
 def load_parts(
     result: TrialResult, *, host: str, processors: int, idle_cores: float, both_ends: bool = False
 ) -> list[CpuTime]:
-    """Of the guest of a load, by the engine's own reading: all of it, and of it the engine."""
+    """Of the guest of a load, by the engine's own reading: all of it, and of it the engine, and who serves it a virtual
+    disk, which the engine watched as the target."""
     window_ns = result.window.duration_ns
     process, engines = result.cpu.part("initiator", "process"), result.cpu.part("other", "machine")
     parts = []
@@ -119,6 +120,8 @@ def load_parts(
     if process is not None:
         threads = min(result.facts.threads or processors, processors)
         parts.append(process.model_copy(update={"host": host, "window_ns": window_ns, "processors": threads}))
+    if (disk := result.cpu.part("target", "process")) is not None:
+        parts.append(disk.model_copy(update={"host": host, "role": "disk", "window_ns": window_ns}))
     return parts
 
 

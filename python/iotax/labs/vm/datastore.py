@@ -1,8 +1,11 @@
-"""A volume attached by the hypervisor: QEMU's own initiator reaches the target, the guest sees a disk.
+"""A volume attached by a hypervisor: QEMU's own initiator reaches the target, the guest sees a disk.
 
 The target is the same kernel's, in the same storage guest, as for an initiator in the guest: what differs is only who
 initiates. QEMU's initiators speak TCP from this host, so a port of 127.0.0.1 is forwarded to the storage guest through
 a second network card, which nothing else uses and from which the guest can reach nothing.
+
+Where QEMU has no initiator, the guest's kernel reaches the target, and QEMU's storage daemon stands above it in the
+same guest, as it would on a hypervisor's host (`above`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 
 from iotax.labs.vm import recipe
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.guests import Guests, Role, StepFailed
+from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.qmp import QmpError, QmpLost
 from iotax.study import Settings
 from iotax.study.model import Topology
@@ -67,9 +70,9 @@ _DISKS = {
 
 
 def obstacle(settings: Settings, guests: int, unavailable: Mapping[str, str]) -> str | None:
-    """Why the hypervisor cannot attach this volume; None where it can, or where the guest shall."""
+    """Why the hypervisor cannot attach this volume; None where it can, or where the guest's kernel shall."""
     protocol, controller = settings.endpoint.protocol, settings.topology.attach
-    if controller == "guest":
+    if not settings.topology.by_hypervisor:
         return None
     reason = None
     if protocol not in DRIVERS:
@@ -94,7 +97,7 @@ def _shaped(topology: Topology) -> str | None:
 
 def ports_taken(settings: Settings) -> str | None:
     """Why the target's ports cannot be forwarded from this host; None where they can, or need not be."""
-    fixed = settings.endpoint.protocol == "nfs3" and settings.topology.attach != "guest"
+    fixed = settings.endpoint.protocol == "nfs3" and settings.topology.by_hypervisor
     for port in _NFS_PORTS if fixed else ():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -106,6 +109,26 @@ def ports_taken(settings: Settings) -> str | None:
                     "its own: unshare -rn sh -c 'ip link set lo up; iotax run STUDY'"
                 )
     return None
+
+
+def above(guest: Guest, path: str) -> tuple[str, int]:
+    """A virtual disk above what the guest's own initiator has at `path`: its own path, and the process that serves it.
+
+    Raises VmFault and StepFailed.
+    """
+    said = guest.run(f". /lab/controllers.sh; vduse_up {path}")
+    daemon, disk = (line.partition("=")[2] for line in said[-2:])
+    return disk, int(daemon)
+
+
+def watched(daemon: int | None) -> dict[str, int]:
+    """What the engine reads beside itself: in its own machine, whoever serves is the target to it."""
+    return {} if daemon is None else {"target": daemon}
+
+
+def away_from(guest: Guest) -> None:
+    """Takes that disk away. Raises VmFault and StepFailed."""
+    guest.run(". /lab/controllers.sh; vduse_down")
 
 
 class Datastore:

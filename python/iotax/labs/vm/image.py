@@ -13,7 +13,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from iotax.labs.vm import fcloop, recipe
+from iotax.labs.vm import recipe
+from iotax.labs.vm.built import FCLOOP, VDUSE, Built, Source
+from iotax.labs.vm.built import modules as built_modules
 from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, new_entry, prune, sound
 from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program, without_symbols
@@ -31,7 +33,6 @@ _ENGINE_FOLDER = str(Path(ENGINE).parent.relative_to("/"))
 """Starts the engine in a guest."""
 KERNEL, PACKED_KERNEL = "vmlinux", "vmlinuz"
 """Of a built image; boot loaders take the second."""
-_UNASKED = fcloop.Loop(None, "no trial with this kernel asked for it, so its module was not built")
 
 Report = Callable[[str], None]
 
@@ -63,6 +64,8 @@ class Contents:
     """Whether the module that it needs is built."""
     database: bool = False
     """Whether it has PostgreSQL."""
+    vduse: bool = False
+    """Whether it has QEMU's storage daemon, and the modules that it needs are built."""
 
 
 def build(engine: Path, report: Report, *, update: bool = False, contents: Contents = Contents()) -> Image:
@@ -104,33 +107,49 @@ class _Ingredients:
     kernels: list[Package]
     """The kernel's package, and those of its modules where they are apart."""
     release: str
-    loop: fcloop.Loop
-    parts: dict[str, recipe.Part] = field(default_factory=recipe.parts)
+    built: dict[Source, Built] = field(default_factory=dict)
+    """Modules that its packages have not, if they could be built."""
+    parts: dict[str, recipe.Part] = field(default_factory=lambda: recipe.ALWAYS)
     unavailable: dict[str, str] = field(default_factory=dict)
-    """Servers of which the package lists know nothing."""
+    """Parts whose programs cannot be had, with the reason."""
 
 
 def _ingredients(root: Path, store: Store, kernel: str, contents: Contents, report: Report) -> _Ingredients:
-    unavailable = {name: reason for name in contents.servers if (reason := _absence(store, recipe.SERVERS[name]))}
-    postgresql = store.postgresql_package() if contents.database else None
-    parts = recipe.parts((name for name in contents.servers if name not in unavailable), postgresql)
+    asked = {name: recipe.SERVERS[name] for name in contents.servers}
+    asked |= {recipe.VDUSE: recipe.STORAGE_DAEMON} if contents.vduse else {}
+    unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
+    if contents.database:
+        asked[recipe.DATABASE] = recipe.database(store.postgresql_package())
+    parts = recipe.ALWAYS | {name: part for name, part in asked.items() if name not in unavailable}
     named = [
         package for part in parts.values() for package, _ in (*part.programs, *part.files, *part.libraries, *part.trees)
     ]
     extra = [] if not kernel.endswith("-generic") else _split_kernel(kernel)
     packages = store.fetch([kernel, *extra, *named])
+    unavailable |= {name: reason for name in asked if name in parts and (reason := _lack(packages, parts[name]))}
+    parts = {name: part for name, part in parts.items() if name not in unavailable}
     release = kernel.removeprefix("linux-image-")
-    loop = _UNASKED
-    if contents.fc_nvme:
-        loop = fcloop.module(store, release, packages[kernel], root / "modules", report)
-    return _Ingredients(packages, [packages[name] for name in (kernel, *extra)], release, loop, parts, unavailable)
+    kernels = [packages[name] for name in (kernel, *extra)]
+    tree = ModuleTree([each.root for each in kernels], release)
+    built = {
+        source: built_modules(source, store, release, packages[kernel], root / "modules", report) if wanted else Built()
+        for source, wanted in ((FCLOOP, contents.fc_nvme), (VDUSE, recipe.VDUSE in parts))
+        if any(name not in tree for name in source.names)
+    }
+    return _Ingredients(packages, kernels, release, built, parts, unavailable)
 
 
 def _absence(store: Store, part: recipe.Part) -> str | None:
-    """Why a server's packages cannot be had; None where they can."""
+    """Why a program's packages cannot be had; None where they can."""
     named = dict.fromkeys(package for package, _ in (*part.programs, *part.libraries))
     unknown = [package for package in named if not store.knows(package)]
     return f"the package lists do not know {' or '.join(unknown)}" if unknown else None
+
+
+def _lack(packages: dict[str, Package], part: recipe.Part) -> str | None:
+    """Which program a distribution has in another package than it was looked for; None where all are there."""
+    lost = [f"{package} holds no {name}" for package, name in part.programs if not _found(packages[package], name)]
+    return "; ".join(lost) or None
 
 
 def _split_kernel(kernel: str) -> list[str]:
@@ -157,7 +176,8 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
     for source in ("image", "cpio", "elf", "kernel", "libraries", "modules"):
         digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
     digest.update(engine.read_bytes())
-    digest.update(made_of.loop.data or made_of.loop.reason.encode())
+    for each in made_of.built.values():
+        digest.update(b"".join(each.modules.values()) or each.reason.encode())
     return digest.hexdigest()[:24]
 
 
@@ -175,11 +195,12 @@ def _guest_files() -> Iterable[tuple[str, bytes]]:
 
 
 def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) -> None:
-    packages, kernels, release, loop = made_of.packages, made_of.kernels, made_of.release, made_of.loop
+    packages, kernels, release = made_of.packages, made_of.kernels, made_of.release
     tree = ModuleTree([each.root for each in kernels], release)
-    if loop.data:
-        tree.add("nvme_fcloop", "extra/nvme-fcloop.ko", loop.data)
-    modules, unavailable = _modules(tree, loop, made_of.parts)
+    for each in made_of.built.values():
+        for name, data in each.modules.items():
+            tree.add(name, f"extra/{name}.ko", data)
+    modules, unavailable = _modules(tree, made_of)
     with (entry / "initramfs").open("wb") as out:
         image = CpioWriter(out)
         _skeleton(image)
@@ -205,20 +226,21 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
     (entry / "image.json").write_text(json.dumps(described, indent=1))
 
 
-def _modules(tree: ModuleTree, loop: fcloop.Loop, parts: dict[str, recipe.Part]) -> tuple[list[Module], dict[str, str]]:
+def _modules(tree: ModuleTree, made_of: _Ingredients) -> tuple[list[Module], dict[str, str]]:
     """Modules for every protocol and controller that this kernel has, and why not for the others."""
+    reasons = {name: built.reason for source, built in made_of.built.items() for name in source.names}
     wanted = list(recipe.BASE.modules)
     unavailable: dict[str, str] = {}
-    for name, part in parts.items():
+    for name, part in made_of.parts.items():
         if part is recipe.BASE:
             continue
         absent = [module for module in part.modules if module not in tree]
         if not absent:
             wanted += part.modules
-        elif absent == ["nvme_fcloop"]:
-            unavailable[name] = loop.reason
+        elif unknown := [module for module in absent if module not in reasons]:
+            unavailable[name] = f"Linux {tree.release} comes without {', '.join(unknown)}"
         else:
-            unavailable[name] = f"Linux {tree.release} comes without {', '.join(absent)}"
+            unavailable[name] = reasons[absent[0]]
     return tree.closure(wanted), unavailable
 
 
@@ -274,11 +296,14 @@ def _in_trees(part: recipe.Part, packages: dict[str, Package]) -> Iterable[tuple
 
 
 def _program(package: Package, name: str) -> Path:
-    for folder in ("usr/sbin", "sbin", "usr/bin", "bin"):
-        path = package.root / folder / name
-        if path.is_file():
-            return path.resolve()
+    if path := _found(package, name):
+        return path
     raise VmFault("packages", f"{package.name} {package.version} holds no program {name}")
+
+
+def _found(package: Package, name: str) -> Path | None:
+    paths = (package.root / folder / name for folder in ("usr/sbin", "sbin", "usr/bin", "bin"))
+    return next((path.resolve() for path in paths if path.is_file()), None)
 
 
 def _engine(image: CpioWriter, engine: Path) -> None:

@@ -19,7 +19,7 @@ from iotax.labs.vm.untar import extract
 SUBJECT = "kernel modules"
 """Of faults that another try would not mend: a network or a disk may be better the next time, a compiler is not."""
 _BUILD_S = 300
-_LAST = "drivers/nvme/"
+_BEHIND = "drivers/w"
 
 
 def unpack(
@@ -27,8 +27,8 @@ def unpack(
 ) -> Path:
     """Headers of the kernel and the files of its source that are `wanted`, below the folder; where the headers are.
 
-    Names are matched without the archive's own folder: `drivers/nvme/host/tcp.c`. Nothing is looked for behind the
-    NVMe drivers: most of the archive is. Raises VmFault.
+    Names are matched without the archive's own folder: `drivers/nvme/host/tcp.c`. Nothing is looked for behind virtio's
+    drivers: file systems, headers and tools stand there. Raises VmFault.
     """
     for tool in ("make", "gcc"):
         if shutil.which(tool) is None:
@@ -55,16 +55,13 @@ def unpack(
 
 
 def _unpack_source(archive: Path, wanted: re.Pattern[str], folder: Path) -> None:
-    there = False
     with tarfile.open(archive, mode="r|xz") as files:
         for each in files:
             each.name = each.name.partition("/")[2]
+            if each.name >= _BEHIND:
+                return
             if wanted.fullmatch(each.name):
                 extract(files, each, folder)
-            if each.name.startswith(_LAST):
-                there = True
-            elif there:
-                return
 
 
 def make(headers: Path, part: Path, options: Iterable[str]) -> None:

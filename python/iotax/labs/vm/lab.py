@@ -8,6 +8,7 @@ behind every protocol, put back from a copy before each trial or block as the st
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class _Connected:
     """Of the volume in each initiator; alone where the target stands, if that is the load's guest."""
     datastore: bool = False
     """Attached by the hypervisor."""
+    daemons: tuple[int, ...] = ()
+    """In each initiator, the process that serves the load a virtual disk above the kernel's path, if there is one."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What took effect of the topology, as the initiator's kernel says."""
 
@@ -202,8 +205,9 @@ class VmLab(Lab):
         for role in _ROLES:
             guests[role].run("caches_drop")
         seed = trial_seed(self._study, trial)
+        watched = datastore.watched(next(iter(connected.daemons), None))
         document = run_document(
-            settings, f"local:{connected.paths[0]}", seed=seed, driver="auto", cpus=[], watch_pids={}
+            settings, f"local:{connected.paths[0]}", seed=seed, driver="auto", cpus=[], watch_pids=watched
         )
         # The storage is the lab's own.
         document |= {"options": {}, "destroy": document["endpoint"]}
@@ -238,7 +242,10 @@ class VmLab(Lab):
         for guest in [guests["storage"], *(guest for guest, _, _ in initiators)]:
             guest.run("caches_drop")
         run = clients.Run(
-            [clients.Client(guest, path, *idle) for guest, path, idle in initiators],
+            [
+                clients.Client(guest, path, *idle, daemon=daemon)
+                for (guest, path, idle), daemon in itertools.zip_longest(initiators, connected.daemons)
+            ],
             guests["storage"],
             self._idle_cores["storage"],
             self._vm.cpus,
@@ -305,23 +312,26 @@ class VmLab(Lab):
             return self._up
         progress(Step(f"connecting {protocol}"))
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
-        if settings.topology.attach != "guest":
+        if settings.topology.by_hypervisor:
             path = self._datastore_of(guests).attach(settings)
             self._up = _Connected(protocol, environment, (path,), datastore=True)
             return self._up
         served = guests[self._target_guest(protocol)].run(f"{environment}target_facts {protocol}")
         initiators = guests.initiators[: settings.load.clients or 1]
-        paths, facts, wrong = [], {}, []
+        paths, daemons, facts, wrong = [], [], {}, []
         for guest, own in zip(initiators, topology.of_clients(environment, len(initiators)), strict=True):
             said = guest.run(f"{own}step {protocol} initiator_up")
             path = next((line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), "")
             if not path:
                 raise StepFailed(0, f"{protocol} came up but named no device")
+            if settings.topology.attach == "vduse":
+                path, daemon = datastore.above(guest, path)
+                daemons.append(daemon)
             paths.append(path)
             found = topology.facts_of(guest.run(f"{own}facts_of {protocol}") + served)
             wrong += topology.mismatches(settings, found)
             facts = facts or found
-        self._up = _Connected(protocol, environment, tuple(paths), facts=facts)
+        self._up = _Connected(protocol, environment, tuple(paths), daemons=tuple(daemons), facts=facts)
         if wrong:
             raise StepFailed(0, "; ".join(dict.fromkeys(wrong)))
         return self._up
@@ -338,6 +348,8 @@ class VmLab(Lab):
             else:
                 initiators = guests.initiators[: len(up.paths)]
                 for guest, own in zip(initiators, topology.of_clients(up.environment, len(up.paths)), strict=True):
+                    if up.daemons:
+                        datastore.away_from(guest)
                     guest.run(f"{own}step {up.protocol} initiator_down")
             guests[self._target_guest(up.protocol)].run(f"{up.environment}step {up.protocol} target_down")
         except (StepFailed, VmFault):
@@ -358,7 +370,8 @@ class VmLab(Lab):
     def _absence(self, settings: Settings) -> str | None:
         """What these settings need and their image has not; None where it has all."""
         image = self._images.get(settings.topology.kernel)
-        for name in (settings.endpoint.protocol, settings.topology.target):
+        vduse = [recipe.VDUSE] if settings.topology.attach == "vduse" else []
+        for name in (settings.endpoint.protocol, settings.topology.target, *vduse):
             if image and (reason := image.unavailable.get(name)):
                 return f"{name} is not available: {reason}"
         return None
@@ -372,12 +385,13 @@ class VmLab(Lab):
             # Every study of the stock kernel shares its image.
             fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
             database=any(map(database.is_database, asked)),
+            vduse=any(each.topology.attach == "vduse" for each in asked),
         )
 
     def _hypervisors_initiators(self) -> list[str]:
         """The block drivers of QEMU that the study needs."""
         able = [each for each in self._settings.values() if not self._obstacle(each)]
-        return sorted({datastore.DRIVERS[each.endpoint.protocol] for each in able if each.topology.attach != "guest"})
+        return sorted({datastore.DRIVERS[each.endpoint.protocol] for each in able if each.topology.by_hypervisor})
 
     def _make_volume(self, protocol: str, settings: Settings, progress: Progress) -> None:
         """The volumes' files in the guest that serves them, with the pattern and a copy to restore them from."""
@@ -461,7 +475,9 @@ class VmLab(Lab):
         facts = {"load_in": f"{self._load_guest(settings.endpoint.protocol)} guest"}
         if self._up is not None:
             facts |= {"device": self._up.paths[0], **self._up.facts}
-        if settings.topology.attach != "guest":
+        if settings.topology.attach == "vduse":
+            facts["attached_by"] = "QEMU's storage daemon, through VDUSE"
+        elif settings.topology.by_hypervisor:
             facts["attached_by"] = f"QEMU's {datastore.DRIVERS[settings.endpoint.protocol]} driver"
         return (connected or Connected()).told(_endpoint(settings), facts)
 

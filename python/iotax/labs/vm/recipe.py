@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -83,6 +82,15 @@ SERVERS: dict[str, Part] = {
 """Every target that is a program of the distribution. They are in the image only where a study asks for them."""
 
 
+VDUSE = "vduse"
+"""The part with which a guest's kernel has a disk of its own as a hypervisor's guest has it."""
+
+STORAGE_DAEMON = Part(
+    modules=("vduse", "virtio_vdpa", "virtio_blk"),
+    programs=(("qemu-system-common", "qemu-storage-daemon"), ("iproute2", "vdpa")),
+)
+"""QEMU's block layer without a machine, and what shows its disk to the kernel. In the image only where asked for."""
+
 DATABASE = "database"
 """The part that only studies of databases ask for: it is as large as all others together."""
 
@@ -106,7 +114,5 @@ def database(package: str) -> Part:
     )
 
 
-def parts(servers: Iterable[str] = (), postgresql: str | None = None) -> dict[str, Part]:
-    """What one image holds, by the name of what it serves; with PostgreSQL where its package is named."""
-    databases = {DATABASE: database(postgresql)} if postgresql else {}
-    return {"guest": BASE} | PROTOCOLS | CONTROLLERS | {name: SERVERS[name] for name in servers} | databases
+ALWAYS: dict[str, Part] = {"guest": BASE} | PROTOCOLS | CONTROLLERS
+"""What every image holds, by the name of what it serves."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from iotax.analysis import CellSummary, Run, Summary
 from iotax.analysis.responses import (
     CPU,
+    CPU_DISK,
     CPU_GENERATOR,
     CPU_HYPERVISOR,
     CPU_INITIATOR_KERNEL,
@@ -16,6 +17,7 @@ from iotax.report.charts.cpu import is_one_clock, stacked
 from iotax.wording import figure
 
 GENERATOR = "Load generator"
+DISK = "Virtual disk"
 INITIATOR = "Initiator’s kernel"
 BOTH = "Both kernels"
 HYPERVISOR = "Hypervisor"
@@ -23,6 +25,7 @@ TARGET = "Target’s kernel"
 MACHINE = "Target’s machine"
 LAYERS = (
     (GENERATOR, "part-rest"),
+    (DISK, "part-disk"),
     (INITIATOR, "part-initiator"),
     (BOTH, "part-both"),
     (HYPERVISOR, "part-hypervisor"),
@@ -32,6 +35,10 @@ LAYERS = (
 """From the load down to the target."""
 _INCLUDES = {
     GENERATOR: "the load process in user space, sampled by the kernel’s tick",
+    DISK: (
+        "QEMU’s storage daemon in user space, sampled in the same way; its system calls, VDUSE and the virtio driver "
+        "above it are in the kernel’s part"
+    ),
     INITIATOR: (
         "all else in the initiator’s machine: system calls, file system or block layer, the protocol’s initiator, "
         "TCP/IP or Fibre Channel, the network card’s driver, interrupts"
@@ -76,10 +83,12 @@ def layers_us(cell: CellSummary) -> dict[str, float] | None:
     if generator is None:
         return None
     parts = {GENERATOR: generator}
+    if (disk := values.get(CPU_DISK.key)) is not None:
+        parts[DISK] = disk
     if (kernel := values.get(CPU_INITIATOR_KERNEL.key)) is not None:
         parts[INITIATOR] = kernel
     elif (both := values.get(CPU.key)) is not None:
-        parts[BOTH] = max(0.0, both - generator)
+        parts[BOTH] = max(0.0, both - generator - parts.get(DISK, 0.0))
     if CPU_HYPERVISOR.key in values and all(is_one_clock(run) for run in cell.runs):
         parts[HYPERVISOR] = values[CPU_HYPERVISOR.key]
     if (target := values.get(CPU_TARGET_KERNEL.key)) is not None:

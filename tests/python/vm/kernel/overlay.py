@@ -67,7 +67,7 @@ def _assemble(image: Image, store: Store, folder: Path, files: Mapping[str, byte
 
 def _modules(archive: CpioWriter, tree: ModuleTree, image: Image) -> None:
     """The tests' modules, and an index that knows the lab's too."""
-    there = [part for name, part in recipe.parts().items() if name not in image.unavailable]
+    there = [part for name, part in recipe.ALWAYS.items() if name not in image.unavailable]
     labs = [name for part in there for name in part.modules if name in tree]
     folder = f"usr/lib/modules/{image.release}"
     modules = tree.closure([*labs, *MODULES])

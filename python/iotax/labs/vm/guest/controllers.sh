@@ -16,3 +16,32 @@ forwarding_up() {
     _card=${_card%/address}
     ip link set "${_card##*/}" up && ip addr add "$2/24" dev "${_card##*/}" || die "the forwarding card cannot be set up"
 }
+
+# vduse_up PATH: what the guest's own kernel has at PATH, a block device or a file, as a disk again, as a hypervisor
+# shows it to its guest: QEMU's storage daemon opens it past the page cache and serves it by VDUSE.
+VDUSE=iotax STORAGE_DAEMON=/run/storage-daemon
+vduse_up() {
+    load vduse virtio_vdpa virtio_blk
+    # What an attempt before this one left.
+    vduse_down
+    _driver=host_device
+    [ -b "$1" ] || _driver=file
+    qemu-storage-daemon --daemonize --pidfile $STORAGE_DAEMON.pid \
+        --blockdev "$_driver,node-name=volume,filename=$1,cache.direct=on,aio=native" \
+        --export "vduse-blk,id=disk,node-name=volume,name=$VDUSE,writable=on" >$STORAGE_DAEMON.log 2>&1 ||
+        die "QEMU's storage daemon: $(cat $STORAGE_DAEMON.log)"
+    echo "DAEMON=$(cat $STORAGE_DAEMON.pid)"
+    vdpa dev add name $VDUSE mgmtdev vduse >$STORAGE_DAEMON.log 2>&1 || die "vdpa: $(cat $STORAGE_DAEMON.log)"
+    block_device '/dev/vd?' || die "no disk came out of VDUSE"
+}
+
+# vduse_down: also where it is up by half, or not at all.
+vduse_down() {
+    [ ! -e /sys/bus/vdpa/devices/$VDUSE ] || vdpa dev del $VDUSE || die "the disk of VDUSE does not go"
+    [ -e $STORAGE_DAEMON.pid ] || return 0
+    _daemon=$(cat $STORAGE_DAEMON.pid)
+    kill $_daemon 2>/dev/null
+    until_true 20 sh -c "[ ! -e /proc/$_daemon ]" || die "QEMU's storage daemon does not end"
+    rm -f $STORAGE_DAEMON.pid
+    [ ! -e /dev/vduse/$VDUSE ] || die "a device of VDUSE is left"
+}
